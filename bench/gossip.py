@@ -3,7 +3,7 @@
 from bench.child import run_in_child
 from bench.measure import Figure, Measure, Values, Workspace, require
 from jepsen.simulation.gossip.nemesis import Nemesis
-from jepsen.simulation.gossip.options import CONTRACT_S, steady
+from jepsen.simulation.gossip.options import CONTRACT_S, draw_steady
 from jepsen.simulation.gossip.run import FOUNDING_S, simulate_watched
 from jepsen.simulation.gossip.watch import Watch
 from raftlog.membership.member import MemberState
@@ -17,8 +17,8 @@ IDLE_S = 120.0
 
 def measure_idle(members: int) -> dict[str, float]:
     """Return the traffic per idle member, including exchanges of digests; in a child process."""
-    watch = Watch(steady(1, members=members, loss=0.0))
-    Nemesis(watch).found()
+    watch = Watch(draw_steady(1, members=members, loss=0.0))
+    Nemesis(watch).start_members()
     watch.world.run_until(FOUNDING_S)
     before = watch.world.bytes
     watch.world.run_until(FOUNDING_S + IDLE_S)
@@ -31,7 +31,7 @@ def run_cost(_workspace: Workspace) -> Values:
 
 def measure_lossy(seed: int) -> dict[str, float]:
     """Simulate ten minutes with lost datagrams once; in a child process."""
-    watch = Watch(steady(seed, members=MEMBERS, loss=LOSS))
+    watch = Watch(draw_steady(seed, members=MEMBERS, loss=LOSS))
     outcome = simulate_watched(watch)
     failure = outcome.failure
     require(failure is None or failure.is_property, failure.what if failure else "")

@@ -6,7 +6,7 @@ from bench.cluster_events import WRITERS, Clients
 from bench.cluster_http import TOPIC, cluster_of_three, create_topic, port_of
 from bench.measure import Figure, Measure, NotMeasured, Values, Workspace, require
 from bench.read_back import require_read_back
-from jepsen.system_calls import injected, slow_syncs, unsupported_reason
+from jepsen.system_calls import inject, slow_syncs, unsupported_reason
 from raftlog.testing import Cluster
 
 SYNC_S = 2.0
@@ -18,7 +18,7 @@ def _gap(cluster: Cluster, clients: Clients, node: int) -> float:
     """Return the longest time without a success after the syncs of a broker became slow."""
     time.sleep(_SETTLE_S)
     slow_at = time.monotonic()
-    with injected(cluster.nodes[node].pid, slow_syncs(SYNC_S)):
+    with inject(cluster.nodes[node].pid, slow_syncs(SYNC_S)):
         attached_s = time.monotonic() - slow_at
         gap_s = clients.gap_after(slow_at + attached_s)
         time.sleep(max(0.0, SLOW_FOR_S - (time.monotonic() - slow_at)))

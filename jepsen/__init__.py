@@ -1,4 +1,4 @@
-"""Fault injection: the deterministic simulation of whole clusters in one process, and faults on real processes.
+"""Fault injection: deterministic simulation of whole clusters in one process, and faults on real processes.
 
 Not installed with raftlog; run from a clone.
 """

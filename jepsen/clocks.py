@@ -1,10 +1,10 @@
-"""A broker's own idea of the time: libfaketime under an unmodified broker, and a file that it reads at each question.
+"""Wrong clock of an unmodified broker: libfaketime, and a file that it reads at each query of the time.
 
     faked(t) = t + offset + (t − since) · (factor − 1)
 
-By itself only the wall clock is wrong, as after a bad NTP step: the kernel never sets the monotonic one. With
-`with_monotonic` that one goes wrong with it, forward only, as in a virtual machine that was moved or that loses ticks.
-Used where brokers are launched; what a broker's clock shows is asked from outside, by the `Date` of its answers.
+By default only the wall clock is wrong, as after a bad NTP step: the kernel never sets the monotonic one. With
+`with_monotonic` the monotonic clock is wrong too, forward only, as in a virtual machine that was moved or that loses
+ticks. Used at the launch of brokers; a broker's time is measured from outside, by the `Date` of its answers.
 """
 
 import http.client
@@ -36,14 +36,14 @@ def _library() -> Path | None:
 
 
 class ClockOffset(NamedTuple):
-    """Least and greatest number of seconds that a broker's clock is ahead of this process's; negative is behind."""
+    """Bounds of the offset of a broker's clock from this process's, in seconds; negative when it is behind."""
 
     least: float
     most: float
 
 
 class NodeClock:
-    """The clock of one broker, over all its lives. `state_dir` gets the file that says how wrong it is."""
+    """Clock of one broker across restarts. `state_dir` gets the file that sets its offset and drift."""
 
     def __init__(self, state_dir: Path, *, with_monotonic: bool = False) -> None:
         self._file = state_dir / "clock"
@@ -94,7 +94,7 @@ class NodeClock:
         self._set(self.offset_s, factor)
 
     def reset(self) -> None:
-        """Correct the clock; a monotonic one, which cannot go back, only runs at the right rate."""
+        """Correct the clock; a monotonic one, which cannot go back, only gets the right rate."""
         self._set(self.offset_s if self._with_monotonic else 0.0, 1.0)
 
     def offset_range(self, address: str) -> ClockOffset:
@@ -114,7 +114,7 @@ class NodeClock:
         shown = parsedate_to_datetime(answer.headers["Date"]).timestamp()
         return ClockOffset(shown - after, shown + 1.0 - before)
 
-    def seen(self, address: str) -> float | None:
+    def measure_offset(self, address: str) -> float | None:
         """Return the offset from the broker's own answers, to half a second; None when it does not answer."""
         try:
             least, most = self.offset_range(address)

@@ -1,7 +1,8 @@
-"""Newest records that compaction leaves of a partition, read from its segments by the documented format.
+"""Newest record of each key of a partition, read from its segments by the documented format.
 
-Replicas of a compacted partition may differ in bytes, in files, and in their remaining old records, because each
-compacts by itself; the newest record of every key is the same in all of them. Used by the simulation and the runner."""
+Replicas of a compacted partition may differ in bytes, in files, and in their remaining old records, because each is
+compacted independently; the newest record of every key is the same in all of them. Used by the simulation and the
+runner."""
 
 from collections.abc import Iterable
 
@@ -12,7 +13,7 @@ Newest = dict[bytes, tuple[int, bytes]]
 
 
 def newest_records(segments: Iterable[bytes], start: int, end: int | None = None) -> Newest:
-    """Return the newest records from offset `start` on and below `end`.
+    """Return the newest record of each key from offset `start` on and below `end`.
 
     `segments` are the contents of `.log` files in their order. Raises `InvalidBatch` for an unreadable batch."""
     found: Newest = {}
@@ -31,13 +32,13 @@ def newest_records(segments: Iterable[bytes], start: int, end: int | None = None
 
 
 def difference(one: Newest, other: Newest) -> str | None:
-    """Return a description of the first key in which they differ, or None."""
+    """Return a description of the first key whose records differ, or None."""
     for key in sorted(one.keys() | other.keys()):
         first, second = one.get(key), other.get(key)
         if first != second:
-            return f"key {key!r} is at {_shown(first)} in one and at {_shown(second)} in the other"
+            return f"key {key!r} is at {_format_record(first)} in one and at {_format_record(second)} in the other"
     return None
 
 
-def _shown(record: tuple[int, bytes] | None) -> str:
+def _format_record(record: tuple[int, bytes] | None) -> str:
     return "no offset" if record is None else f"offset {record[0]} ({record[1][:20]!r})"

@@ -1,6 +1,6 @@
-"""System calls of a running broker that fail or take long, made by strace: a full disk, a failing or a slow sync.
+"""Faults of system calls of a running broker, by strace: full disk, failing or slow syncs.
 
-    with injected(node.pid, SLOW_SYNCS): …        as long as the block lasts, in all threads of the process
+    with inject(node.pid, SLOW_SYNCS): …        as long as the block lasts, in all threads of the process
 
 Call `unsupported_reason` first: a machine may have no strace, or let no process trace another.
 """
@@ -35,7 +35,7 @@ def slow_syncs(seconds: float) -> Fault:
 
 
 def one_failing_sync() -> Fault:
-    """Fail the next sync of each thread, and none after it."""
+    """Return a fault that fails the next sync of each thread, and none after it."""
     return (_SYNCS, "error=EIO:when=1")
 
 
@@ -53,8 +53,8 @@ def unsupported_reason() -> str | None:
 
 
 @contextmanager
-def injected(pid: int, fault: Fault, files: Iterable[Path] = ()) -> Iterator[None]:
-    """Let the fault be there; with `files` only for calls on these. Raises `BrokerFailed` when strace cannot attach."""
+def inject(pid: int, fault: Fault, files: Iterable[Path] = ()) -> Iterator[None]:
+    """Inject the fault in the block, with `files` only for these. Raises `BrokerFailed` if strace cannot attach."""
     calls, effect = fault
     with tempfile.TemporaryDirectory() as directory:
         command = ["strace", "-f", "-qq", "-o", f"{directory}/trace", "-p", str(pid)]
@@ -63,13 +63,13 @@ def injected(pid: int, fault: Fault, files: Iterable[Path] = ()) -> Iterator[Non
             command += ["-P", str(file)]
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as tracer:  # noqa: S603 - our own arguments
             try:
-                _until_attached(pid, tracer)
+                _wait_attached(pid, tracer)
                 yield
             finally:
                 tracer.terminate()
 
 
-def _until_attached(pid: int, tracer: "subprocess.Popen[bytes]") -> None:
+def _wait_attached(pid: int, tracer: "subprocess.Popen[bytes]") -> None:
     until = time.monotonic() + _ATTACHED_S_MAX
     while not all(_is_traced(task) for task in Path(f"/proc/{pid}/task").iterdir()):
         if tracer.poll() is not None or time.monotonic() > until:

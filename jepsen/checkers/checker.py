@@ -1,7 +1,7 @@
 """Base of all checkers: the anomalies they report and the operations they receive.
 
 A checker is fed invocations and completions one by one and reports an `Anomaly` as soon as the history proves it;
-`finish` reports what only the end of a history proves. Checkers hold no clock and read nothing but operations.
+`finish` reports anomalies that only the end of a history proves. Checkers have no clock and read only operations.
 Memory: `Findings` keeps `kept_max` anomalies of a kind and counts the rest."""
 
 from collections.abc import Callable, Iterable
@@ -51,7 +51,7 @@ KEPT_MAX: Final = 100
 
 
 class Anomaly(NamedTuple):
-    """One broken promise, in a sentence, with the entries that prove it in the order of the history."""
+    """Broken promise: a sentence, and the entries that prove it, in the order of the history."""
 
     kind: AnomalyKind
     what: str
@@ -81,7 +81,7 @@ class Findings:
 
 
 class Checker:
-    """Base of checkers; `invocations` and `completions` name the kinds of operations that one wants to see."""
+    """Base of checkers; `invocations` and `completions` are the kinds of operations that the checker receives."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset()
     completions: ClassVar[frozenset[Kind]] = frozenset()
@@ -89,13 +89,13 @@ class Checker:
     def __init__(self, findings: Findings | None = None) -> None:
         self.findings = Findings() if findings is None else findings
 
-    def invoked(self, op: Op) -> None:
+    def on_invocation(self, op: Op) -> None:
         """Process an invocation of one of `invocations`."""
 
-    def completed(self, invocation: Op, op: Op) -> None:
+    def on_completion(self, invocation: Op, op: Op) -> None:
         """Process a completion of one of `completions`, of any type, with its invocation."""
 
-    def crashed(self, op: Op) -> None:
+    def on_crash(self, op: Op) -> None:
         """Process the crash of a process's client."""
 
     def finish(self) -> None:

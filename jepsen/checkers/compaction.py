@@ -1,4 +1,4 @@
-"""Checker of compaction: a reader past an offset has seen the newest value of every key below that offset.
+"""Checker of compaction: a reader past an offset has received the newest value of every key below that offset.
 
 - `lost-key`: a consumer passed over a record although no newer record of the same key had been sent when the consumer
   passed. Tombstones may be removed.
@@ -19,7 +19,7 @@ from raftlog.types import Offset, TopicPartition
 
 
 class _Step(NamedTuple):
-    """A consumer went from `last` to `first`."""
+    """Step of a consumer from offset `last` to `first`, without the offsets between."""
 
     last: Offset
     first: Offset
@@ -27,7 +27,7 @@ class _Step(NamedTuple):
 
 
 class _Pass:
-    """Records of a partition that one consumer saw since its assignment: all between `start` and `last` except `steps`.
+    """Records that one consumer received since its assignment: all from `start` to `last` except those in `steps`.
 
     `sequence` is the entry of the assignment."""
 
@@ -50,9 +50,9 @@ class Compaction(Checker):
         self._reading: dict[int, dict[TopicPartition, _Pass]] = {}
         self._passes: dict[TopicPartition, list[_Pass]] = {}
 
-    def completed(self, invocation: Op, op: Op) -> None:
+    def on_completion(self, invocation: Op, op: Op) -> None:
         if op.kind == POLL:
-            self._polled(op)
+            self._on_poll(op)
         elif op.type != FAIL:
             self._reading.pop(op.process, None)
             if op.type == OK and isinstance(op.payload, Assign):
@@ -62,10 +62,10 @@ class Compaction(Checker):
                         self._reading.setdefault(op.process, {})[partition] = reading
                         self._passes.setdefault(partition, []).append(reading)
 
-    def crashed(self, op: Op) -> None:
+    def on_crash(self, op: Op) -> None:
         self._reading.pop(op.process, None)
 
-    def _polled(self, op: Op) -> None:
+    def _on_poll(self, op: Op) -> None:
         if op.type == INFO:
             self._reading.pop(op.process, None)  # it may have moved on
         elif op.type == OK:
@@ -73,9 +73,9 @@ class Compaction(Checker):
             for fetched in op.payload.fetched:
                 reading = self._reading.get(op.process, {}).get(fetched.partition)
                 if reading is not None and self._book.book(fetched.partition).is_compacted:
-                    self._fetched(reading, fetched, op)
+                    self._add_fetched(reading, fetched, op)
 
-    def _fetched(self, reading: _Pass, fetched: Fetched, op: Op) -> None:
+    def _add_fetched(self, reading: _Pass, fetched: Fetched, op: Op) -> None:
         for offset in fetched.offsets:
             if offset > reading.last + 1:
                 reading.steps.append(_Step(reading.last, offset, op))
@@ -89,7 +89,7 @@ class Compaction(Checker):
 
     def _finish_partition(self, book: PartitionBook, passes: list[_Pass]) -> None:
         offsets = sorted(book.values)
-        history = _by_key(book, offsets)
+        history = _group_by_key(book, offsets)
         rests_from = max((end.sequence for end in book.sent.values()), default=0)
         for reading in passes:
             is_last = reading is passes[-1] and reading.sequence > rests_from
@@ -117,7 +117,7 @@ class Compaction(Checker):
         self.findings.report("lost-key", text, (book.witnesses[offset], step.op))
 
     def _check_tombstones(self, book: PartitionBook, history: dict[str, list[Offset]], last: _Pass) -> None:
-        missed = _missed(history, last)
+        missed = _skipped_offsets(history, last)
         for key, offsets in history.items():
             newest = offsets[-1]
             removal = book.values[newest]
@@ -132,7 +132,7 @@ class Compaction(Checker):
                 self.findings.report("resurrected-key", text, (book.witnesses[newest], step.op))
 
 
-def _by_key(book: PartitionBook, offsets: list[Offset]) -> dict[str, list[Offset]]:
+def _group_by_key(book: PartitionBook, offsets: list[Offset]) -> dict[str, list[Offset]]:
     """Return the known offsets of each key, ascending."""
     found: dict[str, list[Offset]] = {}
     for offset in offsets:
@@ -142,8 +142,8 @@ def _by_key(book: PartitionBook, offsets: list[Offset]) -> dict[str, list[Offset
     return found
 
 
-def _missed(history: dict[str, list[Offset]], reading: _Pass) -> dict[Offset, _Step]:
-    """Return the known offsets of all keys that a consumer passed."""
+def _skipped_offsets(history: dict[str, list[Offset]], reading: _Pass) -> dict[Offset, _Step]:
+    """Return the known offsets that a consumer skipped, each with the step that skipped it."""
     known = sorted(offset for offsets in history.values() for offset in offsets)
     return {
         known[place]: step

@@ -34,13 +34,13 @@ class HandlerOrder(Checker):
         self._handled: dict[tuple[str, TopicPartition], dict[Offset, _Handled]] = {}
         self._reads: list[Op] = []
 
-    def invoked(self, op: Op) -> None:
+    def on_invocation(self, op: Op) -> None:
         handle = op.payload
         assert isinstance(handle, Handle), op
         records = self._handled.setdefault((handle.group, handle.partition), {})
         records.setdefault(handle.offset, _Handled(handle.key, op, None))
 
-    def completed(self, invocation: Op, op: Op) -> None:
+    def on_completion(self, invocation: Op, op: Op) -> None:
         payload = op.payload
         if op.type != OK:
             return

@@ -6,8 +6,8 @@ way, and an invocation without a completion counts as `info`. The order of the e
 operation that completed before another was invoked precedes it. An `ok` send is one whose record must never be lost;
 an answer under weaker promises (`acks=1`, a relaxed flush policy) is an `info`.
 
-Values are unique per partition; that is what makes a history decidable. A request whose records end differently is
-written as several operations of several processes, one per outcome.
+Values are unique per partition, which makes a history decidable. A request whose records end differently is written as
+several operations of several processes, one per outcome.
 
 Not here: checking (the other modules), files (`json_lines` reads and writes lines). Written by workloads and the
 simulator through `Recorder`.
@@ -71,8 +71,8 @@ LONE_KINDS: Final = frozenset((CRASH, NEMESIS))
 class Sequenced(NamedTuple):
     """Producer id, epoch and first sequence number of the values of a send; `sequence` never wraps here.
 
-    All numbers of a producer's epoch in a partition belong to one value each, however often it was sent. A client that
-    learns its numbers later records them in the `ok` alone."""
+    Each number of a producer's epoch in a partition belongs to one value, which may be sent repeatedly. A client that
+    gets its numbers later records them only in the `ok`."""
 
     producer: int
     epoch: int
@@ -109,19 +109,19 @@ class Poll(NamedTuple):
 
 
 class Assign(NamedTuple):
-    """Partitions that the process reads from now on, and where it begins; `None` begins wherever the server says."""
+    """Partitions that the process reads from now on, with start offsets; with `None` the server chooses the offset."""
 
     positions: tuple[tuple[TopicPartition, Offset | None], ...]
 
 
 class Subscribe(NamedTuple):
-    """Topics whose partitions a group spreads over its members: partitions and positions may change at any time."""
+    """Subscription to topics as a group member: the process's partitions and positions may change at any time."""
 
     topics: tuple[str, ...]
 
 
 class Membership(NamedTuple):
-    """A member of a group joins; the `ok` says in which generation, and which partitions it owns there.
+    """Join of a group member; the `ok` holds its generation, and the partitions that it owns in it.
 
     `instance` is the name of a static member: a later one of the same name takes its place, in the same generation.
     """
@@ -134,7 +134,7 @@ class Membership(NamedTuple):
 
 
 class GroupOffsets(NamedTuple):
-    """Offsets of a group: to be committed (`commit`), or read (`committed`; `None` for a partition without any).
+    """Offsets of a group: to commit (`commit`), or as read (`committed`; `None` for a partition without one).
 
     A commit of a member names it with its generation and counts as it is; `OPERATOR` without a generation is a reset,
     which does so too. Commits without a member move forward only.
@@ -147,7 +147,7 @@ class GroupOffsets(NamedTuple):
 
 
 class Handle(NamedTuple):
-    """One call of a group's handler for a record. An `ok` returned; an `info` raised, or was cancelled."""
+    """Call of a group's handler for a record: `ok` when it returned, `info` when it raised or was cancelled."""
 
     group: str
     partition: TopicPartition
@@ -172,7 +172,7 @@ class ListOffsets(NamedTuple):
 
 
 class Trim(NamedTuple):
-    """Records below `start` are to be deleted; in an `ok` it is where the log begins since."""
+    """Deletion of the records below `start`; in an `ok`, `start` is the log start afterwards."""
 
     partition: TopicPartition
     start: Offset
@@ -189,7 +189,7 @@ class Register(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic is to be created or deleted, or looked for by its name.
+    """Creation or deletion of a topic, or a query for it by its name.
 
     `topic_id` distinguishes topics that had the name one after the other: the `ok` of a creation has it, and that of a
     search, where it is empty when there is none.
@@ -201,7 +201,7 @@ class Topic(NamedTuple):
 
 
 class Nemesis(NamedTuple):
-    """A fault that begins or ends; checkers ignore it, timelines show it."""
+    """Begin or end of a fault; ignored by checkers, shown in timelines."""
 
     what: str
 
@@ -235,7 +235,7 @@ def name_and_id(partition: TopicPartition) -> tuple[str, str] | None:
 
 
 class Op(NamedTuple):
-    """One entry. `time_ns` counts from the beginning of the test; `error` says why a `fail` or an `info`."""
+    """Entry of a history. `time_ns` counts from the beginning of the test; `error` explains a `fail` or `info`."""
 
     sequence: int
     time_ns: int
@@ -251,7 +251,7 @@ class Op(NamedTuple):
 
 
 class Recorder:
-    """Numberer of entries; hands each with its time to `sink`: `append`, a file's writer, a checker's `feed`."""
+    """Recorder of entries: numbers each, adds its time, and passes it to `sink` (such as a checker's `feed`)."""
 
     def __init__(self, clock_ns: Callable[[], int], sink: Callable[[Op], object]) -> None:
         self._clock_ns, self._sink = clock_ns, sink

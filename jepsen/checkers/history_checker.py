@@ -1,4 +1,4 @@
-"""All checkers of a history together, fed entry by entry: pairs invocations with completions for each checker.
+"""All checkers of a history, fed entry by entry, with invocations paired to completions.
 
 A malformed history (a process with two operations under way, a completion without invocation, time that falls) raises
 `InvalidArgument`: it is a fault of the recorder, not of the log."""
@@ -44,7 +44,7 @@ class Rules(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The end: anomalies in the order of their discovery (a bounded number of each kind), and how many there were."""
+    """Result of a check: anomalies in the order of their discovery, a bounded number of each kind, and their counts."""
 
     anomalies: tuple[Anomaly, ...]
     counts: dict[AnomalyKind, int]
@@ -66,7 +66,7 @@ class Verdict(NamedTuple):
 
 
 class HistoryChecker:
-    """`feed` every entry, then `finish`."""
+    """All checkers of one history: `feed` it every entry, then call `finish`."""
 
     def __init__(self, rules: Rules | None = None, *, kept_max: int = KEPT_MAX) -> None:
         rules = Rules() if rules is None else rules
@@ -113,7 +113,7 @@ class HistoryChecker:
 
 
 class Pairing:
-    """Finds the invocation of each completion and calls the checkers that use either."""
+    """Matcher of completions and invocations, which calls the checkers that use either."""
 
     def __init__(self, checkers: Sequence[Checker]) -> None:
         kinds: tuple[Kind, ...] = get_args(Kind)
@@ -121,12 +121,12 @@ class Pairing:
         self._pending: dict[int, Op] = {}
         self._last_sequence, self._last_time_ns = -1, 0
         self._invoked: dict[Kind, list[InvocationHandler]] = {
-            kind: [checker.invoked for checker in checkers if kind in checker.invocations] for kind in kinds
+            kind: [checker.on_invocation for checker in checkers if kind in checker.invocations] for kind in kinds
         }
         self._completed: dict[Kind, list[CompletionHandler]] = {
-            kind: [checker.completed for checker in checkers if kind in checker.completions] for kind in kinds
+            kind: [checker.on_completion for checker in checkers if kind in checker.completions] for kind in kinds
         }
-        self._crashed = [checker.crashed for checker in checkers]
+        self._crashed = [checker.on_crash for checker in checkers]
 
     def feed(self, op: Op) -> None:
         if op.sequence <= self._last_sequence or op.time_ns < self._last_time_ns:
@@ -139,7 +139,7 @@ class Pairing:
             for invoked in self._invoked[op.kind]:
                 invoked(op)
         elif op.kind in LONE_KINDS:
-            self._lone(op)
+            self._feed_unpaired(op)
         else:
             invocation = self._pending.pop(op.process, None)
             if invocation is None or invocation.kind != op.kind:
@@ -147,7 +147,7 @@ class Pairing:
             for completed in self._completed[op.kind]:
                 completed(invocation, op)
 
-    def _lone(self, op: Op) -> None:
+    def _feed_unpaired(self, op: Op) -> None:
         if op.kind == CRASH:
             self._pending.pop(op.process, None)
             for crashed in self._crashed:

@@ -139,7 +139,7 @@ def read_entries(lines: Iterable[Line]) -> Iterator[tuple[Op, dict[str, Any], Li
 
 
 class _Decoder:
-    """Remembers partitions, so that equal ones are one object."""
+    """Decoder of entries; equal partitions become one object, to save memory."""
 
     def __init__(self) -> None:
         self._partitions: dict[str, TopicPartition] = {}

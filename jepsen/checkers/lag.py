@@ -1,4 +1,4 @@
-"""Real-time lag: how long ago the newest records became known that a consumer still has not seen.
+"""Checker of real-time lag: the age of acknowledged records that a consumer has not received yet.
 
 When a poll was invoked, the consumer stood before offset p + 1 of a partition. Its lag there is the time since the
 first acknowledgement of any offset above p, counted from its `assign` at the earliest. A consumer that is stuck lags
@@ -53,7 +53,7 @@ class Acknowledged:
 
 
 class Reader:
-    """Position of a process in each of its partitions (the last offset received), and the time since when it reads."""
+    """Last offset that a process received in each of its partitions, and the time since which it reads them."""
 
     __slots__ = ("is_subscribed", "last", "missed", "since_ns")
 
@@ -69,7 +69,7 @@ Observe = Callable[[int, int, int], None]
 
 
 class RealtimeLag(Checker):
-    """Checker of how long acknowledged records stay unread by consumers.
+    """Checker of the time for which acknowledged records stay unread by consumers.
 
     `bound_ns=None` only measures; `observe` receives the measurements, for plots."""
 
@@ -86,10 +86,10 @@ class RealtimeLag(Checker):
         self._readers: dict[int, Reader] = {}
         self._reported: set[tuple[int, TopicPartition]] = set()
 
-    def completed(self, invocation: Op, op: Op) -> None:
+    def on_completion(self, invocation: Op, op: Op) -> None:
         payload = op.payload
         if isinstance(payload, Assign | Subscribe):
-            self._moved(op, payload)
+            self._on_assignment(op, payload)
         elif op.type != OK:
             return
         elif isinstance(payload, Send):
@@ -99,9 +99,9 @@ class RealtimeLag(Checker):
             else:
                 known.add(max(payload.offsets), op)
         elif isinstance(payload, Poll):
-            self._polled(invocation, op, payload)
+            self._on_poll(invocation, op, payload)
 
-    def _moved(self, op: Op, payload: Assign | Subscribe) -> None:
+    def _on_assignment(self, op: Op, payload: Assign | Subscribe) -> None:
         if op.type == FAIL:
             return
         before = self._readers.get(op.process)
@@ -110,17 +110,17 @@ class RealtimeLag(Checker):
         reader = self._readers[op.process] = Reader(op.time_ns, is_subscribed=is_subscribed)
         if op.type == OK and isinstance(payload, Assign):
             for partition, offset in payload.positions:
-                reader.last[partition] = self._newest(partition) if offset is None else Offset(offset - 1)
+                reader.last[partition] = self._highest_start(partition) if offset is None else Offset(offset - 1)
 
-    def crashed(self, op: Op) -> None:
+    def on_crash(self, op: Op) -> None:
         self._readers.pop(op.process, None)
 
-    def _newest(self, partition: TopicPartition) -> Offset:
-        """Return the highest start position of a reader that begins at a position chosen by the server."""
+    def _highest_start(self, partition: TopicPartition) -> Offset:
+        """Return the highest offset after which a reader may begin when the server chooses its position."""
         known = self._acknowledged.get(partition)
         return Offset(-1) if known is None else known.offsets[-1]
 
-    def _polled(self, invocation: Op, op: Op, poll: Poll) -> None:
+    def _on_poll(self, invocation: Op, op: Op, poll: Poll) -> None:
         reader = self._readers.get(op.process)
         if reader is None:
             reader = self._readers[op.process] = Reader(invocation.time_ns)

@@ -1,11 +1,11 @@
-"""Registers are linearizable: one order of all operations agrees with every answer and with real time.
+"""Checker of linearizable registers: one order of all operations agrees with every answer and with real time.
 
 `not-linearizable`, once for a register, with the entries that contradict one another. Each register is checked by
 itself, at the end (Horn and Kroening, Faster linearizability checking via P-compositionality, 2015): by `zones` where
 values identify their write, otherwise by a search through orders (`order_search`), which has limits. Where one
 comes first the register is undecided (`undecided`), which is not the same as sound.
 
-Memory: all operations on registers, and what a search keeps.
+Memory: all operations on registers, and the state of a search.
 """
 
 from typing import ClassVar
@@ -13,12 +13,12 @@ from typing import ClassVar
 from jepsen.checkers.checker import Checker, Findings
 from jepsen.checkers.history import CAS, FAIL, OK, READ, WRITE, Kind, Op, Register
 from jepsen.checkers.order_search import LOOKS_MAX, search
-from jepsen.checkers.registers import Contradiction, Gathered, Operation
+from jepsen.checkers.registers import Contradiction, Operation, RegisterOperations
 from jepsen.checkers.zones import contradiction_in
 
 
 class Linearizability(Checker):
-    """`looks_max` bounds the searches of all registers together; small registers come first."""
+    """Checker; `looks_max` bounds the search steps for all registers together, which begin with the small registers."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((WRITE, CAS))
     completions: ClassVar[frozenset[Kind]] = frozenset((WRITE, READ, CAS))
@@ -27,36 +27,36 @@ class Linearizability(Checker):
         super().__init__(findings)
         self.undecided: list[str] = []
         self._looks_max = looks_max
-        self._registers: dict[str, Gathered] = {}
+        self._registers: dict[str, RegisterOperations] = {}
         self._open: dict[int, Operation] = {}
 
-    def invoked(self, op: Op) -> None:
+    def on_invocation(self, op: Op) -> None:
         self._open[op.process] = operation = Operation(op)
-        self._gathered(op).operations[op.sequence] = operation
+        self._operations_of(op).operations[op.sequence] = operation
 
-    def completed(self, invocation: Op, op: Op) -> None:
+    def on_completion(self, invocation: Op, op: Op) -> None:
         if op.kind == READ:
             if op.type == OK:
                 read = Operation(invocation)
                 read.complete(op)
-                self._gathered(op).operations[invocation.sequence] = read
+                self._operations_of(op).operations[invocation.sequence] = read
             return
         operation = self._open.pop(op.process)
         if op.type == OK:
             operation.complete(op)
         elif op.type == FAIL:
-            gathered = self._gathered(invocation)
+            gathered = self._operations_of(invocation)
             del gathered.operations[invocation.sequence]
             gathered.refused[operation.value] = op
 
-    def crashed(self, op: Op) -> None:
+    def on_crash(self, op: Op) -> None:
         self._open.pop(op.process, None)
 
-    def _gathered(self, op: Op) -> Gathered:
+    def _operations_of(self, op: Op) -> RegisterOperations:
         assert isinstance(op.payload, Register), op
         gathered = self._registers.get(op.payload.register)
         if gathered is None:
-            gathered = self._registers[op.payload.register] = Gathered()
+            gathered = self._registers[op.payload.register] = RegisterOperations()
         return gathered
 
     def finish(self) -> None:

@@ -1,4 +1,4 @@
-"""Commits of members and operators count as they are, the last one wins, and later reads show it.
+"""Checker of commits by members and operators: the last one takes effect, and later reads show it.
 
 `lost-commit`: a read shows none, or one that another had certainly replaced before the read began. A commit replaces
 those that ended before it began, and those of older generations, whenever they end: they are refused from then on.
@@ -19,7 +19,7 @@ NEVER: Final = 1 << 62
 
 
 class _Commit:
-    """`ended` and `replaced_at` are sequences of entries; `by` is the entry that proves it was replaced."""
+    """Commit of one offset. `ended` and `replaced_at` are sequences of entries; `by` proves that it was replaced."""
 
     __slots__ = ("began", "by", "ended", "generation", "offset", "op", "replaced_at")
 
@@ -45,7 +45,7 @@ class MemberCommits(Checker):
         self._open: dict[int, dict[GroupPartition, _Commit]] = {}
         self._reads: dict[int, Op] = {}
 
-    def invoked(self, op: Op) -> None:
+    def on_invocation(self, op: Op) -> None:
         payload = op.payload
         assert isinstance(payload, GroupOffsets), op
         if op.kind == COMMITTED:
@@ -59,18 +59,18 @@ class MemberCommits(Checker):
                 commit = opened[payload.group, partition] = _Commit(op, offset, payload.generation)
                 self._commits.setdefault((payload.group, partition), []).append(commit)
 
-    def crashed(self, op: Op) -> None:
+    def on_crash(self, op: Op) -> None:
         self._reads.pop(op.process, None)
         self._open.pop(op.process, None)
 
-    def completed(self, invocation: Op, op: Op) -> None:
+    def on_completion(self, invocation: Op, op: Op) -> None:
         payload = op.payload
         assert isinstance(payload, GroupOffsets), op
         if op.kind == COMMITTED:
             read = self._reads.pop(op.process)
             if op.type == OK:
                 for partition, offset in payload.offsets:
-                    self._shown((payload.group, partition), offset, read, op)
+                    self._check_shown((payload.group, partition), offset, read, op)
             return
         for key, commit in self._open.pop(op.process).items():
             if op.type == FAIL:
@@ -91,7 +91,7 @@ class MemberCommits(Checker):
                     self._replaced.setdefault(key, {})[other.offset] = op
         self._commits[key] = [each for each in self._commits[key] if each.replaced_at > oldest_read]
 
-    def _shown(self, key: GroupPartition, offset: Offset | None, read: Op, op: Op) -> None:
+    def _check_shown(self, key: GroupPartition, offset: Offset | None, read: Op, op: Op) -> None:
         if offset is None:
             first = self._firsts.get(key)
             if first is not None and first.sequence < read.sequence:

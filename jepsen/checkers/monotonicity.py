@@ -1,4 +1,4 @@
-"""Numbers that never fall: log start and end as clients see them, committed offsets, a replica's high watermark.
+"""Checkers of numbers that never fall: log start, end, committed offsets, and a replica's high watermark.
 
 - `start-went-back`, `end-went-back`: a process received a smaller log start or end than before. A process
   talks to one server, or to any that promise this together. Linearizable lists are checked across processes by
@@ -36,7 +36,7 @@ from raftlog.types import Offset, TopicPartition
 
 
 class MonotonicCheck:
-    """A number per key that never falls."""
+    """Checker of one number per key, which must never fall."""
 
     def __init__(self, kind: AnomalyKind = "end-went-back") -> None:
         self._kind: AnomalyKind = kind
@@ -56,7 +56,7 @@ class MonotonicCheck:
 
 
 class ListedOffsets(Checker):
-    """Checker of the log start and end of each partition as returned to each process: neither goes back."""
+    """Checker of the log starts and ends returned to each process: neither of a partition falls."""
 
     completions: ClassVar[frozenset[Kind]] = frozenset((LIST,))
 
@@ -65,7 +65,7 @@ class ListedOffsets(Checker):
         self._starts: dict[tuple[int, TopicPartition], tuple[Offset, Op]] = {}
         self._ends: dict[tuple[int, TopicPartition], tuple[Offset, Op]] = {}
 
-    def completed(self, invocation: Op, op: Op) -> None:
+    def on_completion(self, invocation: Op, op: Op) -> None:
         if op.type != OK:
             return
         assert isinstance(op.payload, ListOffsets), op
@@ -92,7 +92,7 @@ class ListedOffsets(Checker):
 
 
 class LogStarts(Checker):
-    """Checker of log starts across all processes, by answers received before a linearizable list was requested."""
+    """Checker of log starts across processes: a linearizable list returns no start below an earlier answer's."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((LIST,))
     completions: ClassVar[frozenset[Kind]] = frozenset((LIST, TRIM))
@@ -102,14 +102,14 @@ class LogStarts(Checker):
         self._floors: dict[TopicPartition, tuple[Offset, Op]] = {}
         self._lists: dict[int, dict[TopicPartition, tuple[Offset, Op]]] = {}
 
-    def invoked(self, op: Op) -> None:
+    def on_invocation(self, op: Op) -> None:
         if isinstance(op.payload, ListOffsets) and op.payload.linearizable:
             self._lists[op.process] = self._floors.copy()
 
-    def crashed(self, op: Op) -> None:
+    def on_crash(self, op: Op) -> None:
         self._lists.pop(op.process, None)
 
-    def completed(self, invocation: Op, op: Op) -> None:
+    def on_completion(self, invocation: Op, op: Op) -> None:
         floors = self._lists.pop(op.process, {})
         if op.type != OK:
             return
@@ -140,7 +140,7 @@ GroupPartition = tuple[str, TopicPartition]
 
 
 class CommittedOffsets(Checker):
-    """Committed offsets of groups; with `forward_only=False` only their origin is checked."""
+    """Checker of committed offsets: they never go back (unless `forward_only=False`), and were committed before."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((COMMIT, COMMITTED, HANDLE))
     completions: ClassVar[frozenset[Kind]] = frozenset((COMMIT, COMMITTED))
@@ -155,7 +155,7 @@ class CommittedOffsets(Checker):
         self._unordered: set[str] = set()  # groups whose members or operators have committed
         self._handled: set[str] = set()  # groups of handlers, whose commits are not in the history
 
-    def invoked(self, op: Op) -> None:
+    def on_invocation(self, op: Op) -> None:
         payload = op.payload
         if isinstance(payload, Handle):
             self._handled.add(payload.group)
@@ -171,21 +171,21 @@ class CommittedOffsets(Checker):
                 attempts = self._attempts.setdefault((payload.group, partition), {})
                 attempts[offset] = attempts.get(offset, 0) + 1
 
-    def completed(self, invocation: Op, op: Op) -> None:
+    def on_completion(self, invocation: Op, op: Op) -> None:
         payload = op.payload
         assert isinstance(payload, GroupOffsets), op
         if op.kind == COMMITTED:
-            self._read(op, payload)
+            self._on_read(op, payload)
         elif op.type == FAIL:
             for partition, offset in payload.offsets:
                 if offset is not None:
-                    self._commit_failed((payload.group, partition), offset, op)
+                    self._on_failed_commit((payload.group, partition), offset, op)
         elif op.type == OK:
             for partition, offset in payload.offsets:
                 if offset is not None:
                     self._raise_floor((payload.group, partition), offset, op)
 
-    def _commit_failed(self, key: GroupPartition, offset: Offset, op: Op) -> None:
+    def _on_failed_commit(self, key: GroupPartition, offset: Offset, op: Op) -> None:
         attempts = self._attempts[key]
         attempts[offset] -= 1
         shown = self._shown.get(key, {}).get(offset)
@@ -193,7 +193,7 @@ class CommittedOffsets(Checker):
             text = f"group {key[0]} {key[1]} was at {offset}, and every commit of that definitely failed"
             self.findings.report("phantom-commit", text, (shown, op))
 
-    def _read(self, op: Op, payload: GroupOffsets) -> None:
+    def _on_read(self, op: Op, payload: GroupOffsets) -> None:
         floors = self._reads.pop(op.process, {})
         if op.type != OK:
             return

@@ -1,9 +1,9 @@
-"""Linearizability of offset assignment: the order of offsets agrees with real time.
+"""Checker of offset assignment: the order of offsets agrees with real time.
 
 If one record was acknowledged, polled or below a listed end before another was sent, the other's offset is greater:
 `offset-order`, or `nonmonotonic-send` when one process sent both, `int-nonmonotonic-send` within one request. A
-linearizable list that was asked after a record was known ends above it, otherwise `stale-end`. Because offsets are a
-total order and values are unique, these pairwise checks are all that linearizability of appends asks for.
+linearizable list that was requested after a record was known ends above it, otherwise `stale-end`. Because offsets are
+a total order and values are unique, these pairwise checks suffice for linearizability of appends.
 
 One pass: per partition the greatest offset that is known so far is a *floor*; a send remembers the floor of its
 invocation, and that of its own process's sends, and must end above both. Sends of unknown outcome are checked when a
@@ -18,14 +18,14 @@ from raftlog.types import Offset, TopicPartition
 
 
 class Floor(NamedTuple):
-    """The greatest offset known to exist, and the entry that showed it."""
+    """Greatest offset known to exist, and the entry that showed it."""
 
     offset: Offset
     op: Op
 
 
 class OpenSend(NamedTuple):
-    """A send that has no offset yet; its offset has to be above the floor, and above its process's own."""
+    """Send without a known offset yet; its offset must be above the floor, and above its process's earlier ones."""
 
     invocation: Op
     floor: Floor | None
@@ -46,7 +46,7 @@ class OffsetOrder(Checker):
         self._open: dict[TopicPartition, dict[Value, OpenSend]] = {}
         self._lists: dict[int, dict[TopicPartition, Floor]] = {}
 
-    def invoked(self, op: Op) -> None:
+    def on_invocation(self, op: Op) -> None:
         payload = op.payload
         if isinstance(payload, Send):
             sends = self._open.get(payload.partition)
@@ -59,21 +59,21 @@ class OffsetOrder(Checker):
         elif isinstance(payload, ListOffsets) and payload.linearizable:
             self._lists[op.process] = self._floors.copy()
 
-    def crashed(self, op: Op) -> None:
+    def on_crash(self, op: Op) -> None:
         self._lists.pop(op.process, None)
 
-    def completed(self, invocation: Op, op: Op) -> None:
+    def on_completion(self, invocation: Op, op: Op) -> None:
         payload = op.payload
         if isinstance(payload, Send):
-            self._send_completed(op, payload)
+            self._on_send(op, payload)
         elif isinstance(payload, ListOffsets):
-            self._list_completed(op, payload)
+            self._on_list(op, payload)
         elif op.type == OK and isinstance(payload, Poll):
             for partition, offsets, values in payload.fetched:
                 if offsets:
-                    self._polled(op, partition, offsets, values)
+                    self._on_poll(op, partition, offsets, values)
 
-    def _send_completed(self, op: Op, payload: Send) -> None:
+    def _on_send(self, op: Op, payload: Send) -> None:
         if op.type == "info":
             return
         sends = self._open[payload.partition]
@@ -98,7 +98,7 @@ class OffsetOrder(Checker):
                 text = f"one send to {payload.partition} got offset {first} for a value behind that of offset {last}"
                 self.findings.report("int-nonmonotonic-send", text, (op,))
 
-    def _polled(
+    def _on_poll(
         self, op: Op, partition: TopicPartition, offsets: tuple[Offset, ...], values: tuple[Value, ...]
     ) -> None:
         sends = self._open.get(partition)
@@ -109,7 +109,7 @@ class OffsetOrder(Checker):
                     self._report(partition, offset, send, op)
         self._raise_floor(partition, max(offsets), op)
 
-    def _list_completed(self, op: Op, payload: ListOffsets) -> None:
+    def _on_list(self, op: Op, payload: ListOffsets) -> None:
         floors = self._lists.pop(op.process, {})
         if op.type != OK:
             return

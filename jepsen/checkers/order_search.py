@@ -1,4 +1,4 @@
-"""Whether any order of a register's operations agrees with their answers and with real time: a search with limits.
+"""Bounded search for an order of a register's operations that agrees with their answers and with real time.
 
 After Wing and Gong (1993) with the memory of Lowe (Testing for linearizability, 2017): depth first through
 *configurations*, which are sets of operations that have taken effect and the value after them; each is entered once.
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from jepsen.checkers.history import CAS, READ, WRITE
-from jepsen.checkers.registers import NEVER, Contradiction, Gathered, Operation, State
+from jepsen.checkers.registers import NEVER, Contradiction, Operation, RegisterOperations, State
 
 LOOKS_MAX: Final = 10_000_000
 """Steps of one search: about a million a second."""
@@ -36,8 +36,8 @@ _UNOBSERVED: Final = _Unobserved()
 _Held = State | _Unobserved
 
 
-class Searched(NamedTuple):
-    """`is_decided` is false when a limit came first."""
+class SearchResult(NamedTuple):
+    """Result of a search; `is_decided` is false when it reached a limit first."""
 
     is_decided: bool
     contradiction: Contradiction | None
@@ -45,7 +45,7 @@ class Searched(NamedTuple):
 
 
 class _Step:
-    """An operation as the search sees it: the interval may be narrower than that of the operation."""
+    """Operation in a search; its interval may be narrower than that of the recorded operation."""
 
     __slots__ = ("completed", "expects", "invoked", "operation", "writes")
 
@@ -60,11 +60,11 @@ class _Step:
         return self.operation.kind != WRITE
 
     @property
-    def what(self) -> tuple[str, _Held, _Held]:
-        """The same for steps that do the same."""
+    def effect(self) -> tuple[str, _Held, _Held]:
+        """Key that is equal for steps with the same effect and answer."""
         return self.operation.kind, self.writes, self.expects
 
-    def fits(self, held: _Held) -> bool:
+    def is_possible_after(self, held: _Held) -> bool:
         """Return whether the operation may change a register that holds this value."""
         return self.operation.kind == WRITE or (self.operation.kind == CAS and self.expects == held)
 
@@ -81,16 +81,16 @@ class _Configuration(NamedTuple):
     held: _Held
 
 
-def search(gathered: Gathered, looks_max: int = LOOKS_MAX) -> Searched:
+def search(gathered: RegisterOperations, looks_max: int = LOOKS_MAX) -> SearchResult:
     """Search for an order within `looks_max` steps and `BYTES_MAX` of memory."""
     steps = [_Step(operation) for operation in gathered.operations.values()]
-    observed = _observed(steps)
+    observed = _collect_observations(steps)
     for step in steps:
         if step.operation.kind == READ and step.writes not in observed.written and step.writes is not None:
-            return Searched(True, gathered.never_written(step.operation))
+            return SearchResult(True, gathered.explain_unwritten_read(step.operation))
     too_early = _narrow(steps, observed)
     if too_early is not None:
-        return Searched(True, too_early)
+        return SearchResult(True, too_early)
     for step in steps:
         if step.operation.kind != READ and step.writes not in observed.asked:
             step.writes = _UNOBSERVED
@@ -99,17 +99,17 @@ def search(gathered: Gathered, looks_max: int = LOOKS_MAX) -> Searched:
     return _Search(required, optional, looks_max).run(None if None in observed.asked else _UNOBSERVED)
 
 
-class _Observed(NamedTuple):
+class _Observations(NamedTuple):
     """Writers of each value, and the time at which its observers first received it."""
 
     written: dict[_Held, list[_Step]]
     shown: dict[_Held, int]
     asked: set[_Held]
-    """Values that operations ask for that took effect, or may have."""
+    """Values expected by operations that took effect, or may have."""
 
 
-def _observed(steps: list[_Step]) -> _Observed:
-    found = _Observed({}, {}, set())
+def _collect_observations(steps: list[_Step]) -> _Observations:
+    found = _Observations({}, {}, set())
     for step in steps:
         if step.operation.kind != READ:
             found.written.setdefault(step.writes, []).append(step)
@@ -119,8 +119,8 @@ def _observed(steps: list[_Step]) -> _Observed:
     return found
 
 
-def _narrow(steps: list[_Step], observed: _Observed) -> Contradiction | None:
-    """Narrow the intervals of operations whose answer can come from one write alone.
+def _narrow(steps: list[_Step], observed: _Observations) -> Contradiction | None:
+    """Narrow the intervals of operations whose answer only one write explains; return the contradiction, or None.
 
     `None` may be the initial value as well."""
     sources: dict[_Held, _Step] = {
@@ -148,10 +148,10 @@ class _Search:
         self._stuck: tuple[_Step | None, _Step] | None = None
         """Last step of the longest order, and the step that does not fit behind it."""
 
-    def run(self, held: _Held) -> Searched:
+    def run(self, held: _Held) -> SearchResult:
         begin = self._settle(0, 0, 0, held)
         if begin is None:
-            return Searched(True, None, self._looks)
+            return SearchResult(True, None, self._looks)
         stack = [self._enter(begin, None)]
         while stack:
             following = next(stack[-1], None)
@@ -160,45 +160,49 @@ class _Search:
                 continue
             configuration, step = following
             if configuration is None:
-                return Searched(True, None, self._looks)
+                return SearchResult(True, None, self._looks)
             if configuration in self._entered:
                 continue
             if self._looks >= self._looks_max or self._bytes >= BYTES_MAX:
-                return Searched(False, None, self._looks)
+                return SearchResult(False, None, self._looks)
             stack.append(self._enter(configuration, step))
-        return Searched(True, self._contradiction(), self._looks)
+        return SearchResult(True, self._contradiction(), self._looks)
 
     def _enter(
         self, configuration: _Configuration, by: _Step | None
     ) -> Iterator[tuple[_Configuration | None, _Step | None]]:
         self._entered.add(configuration)
         self._bytes += _CONFIGURATION_BYTES + (configuration.window.bit_length() + configuration.used.bit_length()) // 8
-        self._note(configuration, by)
-        return self._following(configuration)
+        self._note_progress(configuration, by)
+        return self._next_steps(configuration)
 
-    def _following(self, here: _Configuration) -> Iterator[tuple[_Configuration | None, _Step]]:
+    def _next_steps(self, here: _Configuration) -> Iterator[tuple[_Configuration | None, _Step]]:
         """Yield each possible next step with its configuration; `None` when no operation is left behind it."""
-        places, until = self._open(here.base, here.window)
+        places, until = self._find_open_places(here.base, here.window)
         tried = set()
         for place in sorted(places, key=lambda place: self._required[place].completed):
             step = self._required[place]
-            if step.what not in tried and step.fits(here.held):
-                tried.add(step.what)
+            if step.effect not in tried and step.is_possible_after(here.held):
+                tried.add(step.effect)
                 is_write = step.operation.kind == WRITE
-                before = self._with_unobserved(here.base, here.window) if is_write else here.window
+                before = self._add_unobserved(here.base, here.window) if is_write else here.window
                 window = before | 1 << (place - here.base)
                 yield self._settle(here.base, window, here.used, step.writes), step
         for number, step in enumerate(self._optional):
-            if step.what not in tried and step.fits(here.held) and self._is_free(number, here.used, until):
-                tried.add(step.what)
+            if (
+                step.effect not in tried
+                and step.is_possible_after(here.held)
+                and self._is_free(number, here.used, until)
+            ):
+                tried.add(step.effect)
                 used = here.used | 1 << number
-                if self._is_asked_for(here.base, here.window, used, step.writes):
+                if self._is_observable(here.base, here.window, used, step.writes):
                     yield self._settle(here.base, here.window, used, step.writes), step
 
     def _is_free(self, number: int, used: int, until: int) -> bool:
         return not used >> number & 1 and self._optional[number].invoked <= until
 
-    def _open(self, base: int, window: int) -> tuple[list[int], int]:
+    def _find_open_places(self, base: int, window: int) -> tuple[list[int], int]:
         """Return places of required operations that may be next, and the time until which any may begin."""
         places, until = [], NEVER
         for place in range(base, len(self._required)):
@@ -211,10 +215,10 @@ class _Search:
         self._looks += place - base + 1 if self._required else 0
         return places, until
 
-    def _with_unobserved(self, base: int, window: int) -> int:
+    def _add_unobserved(self, base: int, window: int) -> int:
         """Return the window with all unobserved writes that may precede the next operation."""
         while True:
-            places, _ = self._open(base, window)
+            places, _ = self._find_open_places(base, window)
             before = window
             for place in places:
                 if self._required[place].is_unobserved:
@@ -226,7 +230,7 @@ class _Search:
         """Return the configuration after all steps that change nothing; `None` when none is left."""
         while True:
             before = window
-            for place in self._open(base, window)[0]:
+            for place in self._find_open_places(base, window)[0]:
                 step = self._required[place]
                 fits = step.operation.kind == READ and step.expects == held
                 if fits or (held is _UNOBSERVED and step.is_unobserved):
@@ -237,9 +241,9 @@ class _Search:
             base, window = base + 1, window >> 1
         return None if base == len(self._required) else _Configuration(base, window, used, held)
 
-    def _is_asked_for(self, base: int, window: int, used: int, held: _Held) -> bool:
+    def _is_observable(self, base: int, window: int, used: int, held: _Held) -> bool:
         """Return whether an operation can observe the value immediately."""
-        places, until = self._open(base, window)
+        places, until = self._find_open_places(base, window)
         if any(self._required[place].is_observer and self._required[place].expects == held for place in places):
             return True
         return any(
@@ -247,11 +251,11 @@ class _Search:
             for number, step in enumerate(self._optional)
         )
 
-    def _note(self, configuration: _Configuration, by: _Step | None) -> None:
+    def _note_progress(self, configuration: _Configuration, by: _Step | None) -> None:
         reached = configuration.base + configuration.window.bit_count()
         if reached > self._farthest:
             self._farthest = reached
-            places, _ = self._open(configuration.base, configuration.window)
+            places, _ = self._find_open_places(configuration.base, configuration.window)
             self._stuck = by, min((self._required[place] for place in places), key=lambda step: step.completed)
 
     def _contradiction(self) -> Contradiction:

@@ -1,12 +1,12 @@
-"""Checker of the ownership of a consumer group's partitions, generation by generation.
+"""Checker of the ownership of partitions in consumer groups, generation by generation.
 
 - `two-owners`: two group members own one partition in the same generation. A static member that took the place of an
   earlier one of its name is the same member.
-- `generation-went-back`: a member that asked after a generation was known was given an older one.
+- `generation-went-back`: a member whose request began after a generation was known got an older one.
 - `fenced-commit`: a commit was accepted from a member of an older generation, or from a static member whose place
   another one had taken, although this was known everywhere when the commit was requested.
 
-A member learns its generation when its `join` ends well, so that is when a generation is known."""
+A generation is known when a `join` with it has succeeded."""
 
 from typing import ClassVar, NamedTuple
 
@@ -15,8 +15,8 @@ from jepsen.checkers.history import COMMIT, JOIN, OK, GroupOffsets, Kind, Member
 from raftlog.types import TopicPartition
 
 
-class _Known(NamedTuple):
-    """State of a group at a request: its newest generation, and the entry that shows it."""
+class _KnownGeneration(NamedTuple):
+    """Newest generation of a group that was known at a request, and the entry that shows it."""
 
     generation: int
     op: Op
@@ -31,12 +31,12 @@ class Ownership(Checker):
     def __init__(self, findings: Findings | None = None) -> None:
         super().__init__(findings)
         self._owners: dict[tuple[str, int, TopicPartition], tuple[str, Op]] = {}
-        self._newest: dict[str, _Known] = {}
+        self._newest: dict[str, _KnownGeneration] = {}
         self._places: dict[tuple[str, str], Op] = {}  # last holder of a static member's place
         self._instances: dict[tuple[str, str], str] = {}  # of members that are static
-        self._asked: dict[int, tuple[_Known | None, Op | None]] = {}
+        self._asked: dict[int, tuple[_KnownGeneration | None, Op | None]] = {}
 
-    def invoked(self, op: Op) -> None:
+    def on_invocation(self, op: Op) -> None:
         if isinstance(op.payload, GroupOffsets):
             group, member = op.payload.group, op.payload.member
             instance = self._instances.get((group, member), "")
@@ -44,19 +44,19 @@ class Ownership(Checker):
         elif isinstance(op.payload, Membership):
             self._asked[op.process] = self._newest.get(op.payload.group), None
 
-    def crashed(self, op: Op) -> None:
+    def on_crash(self, op: Op) -> None:
         self._asked.pop(op.process, None)
 
-    def completed(self, invocation: Op, op: Op) -> None:
+    def on_completion(self, invocation: Op, op: Op) -> None:
         known, place = self._asked.pop(op.process)
         if op.type != OK:
             return
         if isinstance(op.payload, Membership):
-            self._joined(op.payload, known, op)
+            self._on_join(op.payload, known, op)
         elif isinstance(op.payload, GroupOffsets) and op.payload.generation >= 0:
-            self._committed(op.payload, known, place, op)
+            self._on_commit(op.payload, known, place, op)
 
-    def _joined(self, joined: Membership, known: _Known | None, op: Op) -> None:
+    def _on_join(self, joined: Membership, known: _KnownGeneration | None, op: Op) -> None:
         group, member, generation, partitions, instance = joined
         if known is not None and generation < known.generation:
             text = f"{member} joined {group} in generation {generation} after {known.generation} was known"
@@ -69,11 +69,11 @@ class Ownership(Checker):
                 self.findings.report("two-owners", text, (witness, op))
         newest = self._newest.get(group)
         if newest is None or generation > newest.generation:
-            self._newest[group] = _Known(generation, op)
+            self._newest[group] = _KnownGeneration(generation, op)
         if instance:
-            self._take_place(joined, op)
+            self._record_place(joined, op)
 
-    def _take_place(self, joined: Membership, op: Op) -> None:
+    def _record_place(self, joined: Membership, op: Op) -> None:
         """Record the static member's place.
 
         Answers may overtake one another, so the last member that joined the newest generation certainly holds the
@@ -84,7 +84,7 @@ class Ownership(Checker):
         if not isinstance(held, Membership) or held.generation <= joined.generation:
             self._places[joined.group, joined.instance] = op
 
-    def _committed(self, commit: GroupOffsets, known: _Known | None, place: Op | None, op: Op) -> None:
+    def _on_commit(self, commit: GroupOffsets, known: _KnownGeneration | None, place: Op | None, op: Op) -> None:
         if known is not None and commit.generation < known.generation:
             text = f"{commit.group} took a commit of {commit.member} in generation {commit.generation}"
             text += f" after generation {known.generation} was known"

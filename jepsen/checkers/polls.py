@@ -1,10 +1,10 @@
-"""The order in which a consumer sees records: never backwards, never past a record.
+"""Checker of consumers: a consumer receives records in the order of offsets, and skips none.
 
 Within one poll (`int-nonmonotonic-poll`, `int-poll-skip`), and from one poll of a process to its next
 (`nonmonotonic-poll`, `poll-skip`). An `assign` begins anew, at its offset where it names one. After `subscribe` only
-polls by themselves are checked: a rebalance may move a consumer anywhere. A poll that ended unknown may have moved the
-consumer on: the next one may skip, but not go back. An `assign` that ended unknown leaves open where the consumer
-stands, and whether it is still subscribed.
+the order within each poll is checked: a rebalance may move a consumer anywhere. A poll that ended unknown may have
+moved the consumer on: the next one may skip, but not go back. After an `assign` that ended unknown, the position of the
+consumer and its subscription are unknown.
 
 Offsets of a log are dense outside transactions and compaction, so with `dense` a step from 7 to 9 is a skip at once.
 Without it a skip is a step over an offset that any process saw; that is known at the end, from the book.
@@ -43,7 +43,7 @@ class Consumer:
 
 
 class Step(NamedTuple):
-    """A consumer went from `last` to `first`, over everything between."""
+    """Step of a consumer from offset `last` to `first`, without the offsets between."""
 
     kind: AnomalyKind
     partition: TopicPartition
@@ -53,7 +53,7 @@ class Step(NamedTuple):
 
 
 class Polls(Checker):
-    """`book` is needed only for logs that are not dense."""
+    """Checker of consumers; `book` is needed only for logs that are not dense."""
 
     completions: ClassVar[frozenset[Kind]] = frozenset((POLL, ASSIGN, SUBSCRIBE))
 
@@ -64,9 +64,9 @@ class Polls(Checker):
         self._consumers: dict[int, Consumer] = {}
         self._steps: list[Step] = []
 
-    def completed(self, invocation: Op, op: Op) -> None:
+    def on_completion(self, invocation: Op, op: Op) -> None:
         if op.kind == POLL:
-            self._poll_completed(op)
+            self._on_poll(op)
         elif op.type == OK or op.type == INFO:
             before = self._consumers.get(op.process)
             still_subscribed = op.type == INFO and before is not None and before.subscribed
@@ -77,10 +77,10 @@ class Polls(Checker):
                     if offset is not None:
                         consumer.last[partition] = Offset(offset - 1), op
 
-    def crashed(self, op: Op) -> None:
+    def on_crash(self, op: Op) -> None:
         self._consumers.pop(op.process, None)
 
-    def _poll_completed(self, op: Op) -> None:
+    def _on_poll(self, op: Op) -> None:
         consumer = self._consumers.get(op.process)
         if consumer is None:
             consumer = self._consumers[op.process] = Consumer()
@@ -88,11 +88,11 @@ class Polls(Checker):
             assert isinstance(op.payload, Poll), op
             for fetched in op.payload.fetched:
                 if fetched.offsets:
-                    self._fetched(consumer, op, fetched)
+                    self._check_fetched(consumer, op, fetched)
         elif op.type == INFO:
             consumer.maybe_ahead.update(consumer.last)
 
-    def _fetched(self, consumer: Consumer, op: Op, fetched: Fetched) -> None:
+    def _check_fetched(self, consumer: Consumer, op: Op, fetched: Fetched) -> None:
         partition, offsets, _ = fetched
         first, count = offsets[0], len(offsets)
         if count > 1 and offsets != tuple(range(first, first + count)):
@@ -114,7 +114,7 @@ class Polls(Checker):
             text = f"process {op.process} polled {partition} offset {first} after it was at {last}"
             self.findings.report("nonmonotonic-poll", text, (before, op))
         elif partition not in consumer.maybe_ahead:
-            self._skipped(Step("poll-skip", partition, last, first, (before, op)))
+            self._report_skip(Step("poll-skip", partition, last, first, (before, op)))
 
     def _check_inside(self, op: Op, fetched: Fetched) -> None:
         for last, first in zip(fetched.offsets, fetched.offsets[1:], strict=False):
@@ -122,9 +122,9 @@ class Polls(Checker):
                 text = f"one poll of {fetched.partition} returned offset {first} after {last}"
                 self.findings.report("int-nonmonotonic-poll", text, (op,))
             elif first > last + 1:
-                self._skipped(Step("int-poll-skip", fetched.partition, last, first, (op, op)))
+                self._report_skip(Step("int-poll-skip", fetched.partition, last, first, (op, op)))
 
-    def _skipped(self, step: Step) -> None:
+    def _report_skip(self, step: Step) -> None:
         if self._book is not None and self._book.book(step.partition).is_compacted:
             return
         if not self._dense:

@@ -72,9 +72,8 @@ class _Partition:
     """State of one partition.
 
     `polled_end` is behind the greatest offset that was polled, `start` the greatest log start that was returned,
-    `start_max` the greatest possible log start. `phantoms` are values that were polled before they were sent, with
-    the first
-    offset."""
+    `start_max` the greatest possible log start. `phantoms` are values that were polled before they were sent, with the
+    first offset."""
 
     __slots__ = (
         "holders",
@@ -102,7 +101,7 @@ class _Partition:
 
 
 class RecordStatuses(Checker):
-    """Feed it a history, then take `statuses`. `may_be_deleted` is asked then (`Topics` knows)."""
+    """Status of each record; feed it a history, then call `statuses`, which calls `may_be_deleted` (see `Topics`)."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((SEND, TRIM))
     completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, LIST, TRIM))
@@ -123,22 +122,22 @@ class RecordStatuses(Checker):
         self._known_ns = array("q")  # when it was first known to stand somewhere
         self._is_missing = array("B")
 
-    def _known(self, name: TopicPartition) -> _Partition:
+    def _partition_of(self, name: TopicPartition) -> _Partition:
         known = self._partitions.get(name)
         if known is None:
             known = self._partitions[name] = _Partition(len(self._partitions))
         return known
 
-    def crashed(self, op: Op) -> None:
-        self._unknown_trims.crashed(op.process)
+    def on_crash(self, op: Op) -> None:
+        self._unknown_trims.on_crash(op.process)
 
-    def invoked(self, op: Op) -> None:
+    def on_invocation(self, op: Op) -> None:
         if op.kind == TRIM:
-            self._unknown_trims.invoked(op)
+            self._unknown_trims.on_invocation(op)
             return
         send = op.payload
         assert isinstance(send, Send), op
-        place = self._known(send.partition)
+        place = self._partition_of(send.partition)
         count, row = len(send.values), len(self._invoked_ns)
         place.rows.update(zip(send.values, range(row, row + count), strict=True))
         self._invoked_ns.extend([op.time_ns] * count)
@@ -153,29 +152,29 @@ class RecordStatuses(Checker):
             place.keys.update(zip(send.values, send.keys, strict=True))
             place.tombstones.update(send.tombstones)
 
-    def completed(self, invocation: Op, op: Op) -> None:
+    def on_completion(self, invocation: Op, op: Op) -> None:
         payload = op.payload
         if op.kind == TRIM:
-            self._unknown_trims.completed(op)
+            self._unknown_trims.on_completion(op)
         if isinstance(payload, Send):
-            self._send_completed(op, payload)
+            self._on_send(op, payload)
         elif op.type != OK:
             return
         elif isinstance(payload, Poll):
             for fetched in payload.fetched:
-                self._polled(fetched, op.time_ns)
+                self._on_fetched(fetched, op.time_ns)
         elif isinstance(payload, ListOffsets):
             for partition, start, end in payload.ranges:
-                place = self._known(partition)
+                place = self._partition_of(partition)
                 place.start = max(place.start, start)
                 if payload.linearizable:
-                    self._ended(place, end, invocation.time_ns)
+                    self._mark_vanished(place, end, invocation.time_ns)
         elif isinstance(payload, Trim):
-            place = self._known(payload.partition)
+            place = self._partition_of(payload.partition)
             place.start = max(place.start, payload.start)
 
-    def _send_completed(self, op: Op, send: Send) -> None:
-        place = self._known(send.partition)
+    def _on_send(self, op: Op, send: Send) -> None:
+        place = self._partition_of(send.partition)
         rows = place.rows
         for number, value in enumerate(send.values):
             row = rows.get(value)
@@ -186,10 +185,10 @@ class RecordStatuses(Checker):
                 offset = self._acknowledged[row] = send.offsets[number]
                 if self._polled_at[row] not in (_NOWHERE, offset):
                     self._is_twice[row] = 1
-                self._hold(place, offset, row, op.time_ns)
+                self._record_seen(place, offset, row, op.time_ns)
 
-    def _hold(self, place: _Partition, offset: int, row: int, now_ns: int) -> None:
-        """Record that a client saw the row at the offset; a phantom is no row."""
+    def _record_seen(self, place: _Partition, offset: int, row: int, now_ns: int) -> None:
+        """Record that a client received the row at the offset; a phantom has no row."""
         missing = offset + 1 - len(place.holders)
         if missing > _HOLE_MAX:
             return
@@ -203,20 +202,20 @@ class RecordStatuses(Checker):
             self._is_missing[row] = 0
             self._known_ns[row] = self._known_ns[row] or now_ns
 
-    def _ended(self, place: _Partition, end: int, asked_ns: int) -> None:
-        """Mark as vanished the rows known at or behind `end` before the list that returned this end was requested."""
+    def _mark_vanished(self, place: _Partition, end: int, asked_ns: int) -> None:
+        """Mark rows as vanished that were known at or above `end` before the list with this end was requested."""
         for row in place.holders[end:]:
             if row != _NOWHERE and self._known_ns[row] < asked_ns:
                 self._is_missing[row] = 1
 
-    def _polled(self, fetched: Fetched, now_ns: int) -> None:
-        place = self._known(fetched.partition)
+    def _on_fetched(self, fetched: Fetched, now_ns: int) -> None:
+        place = self._partition_of(fetched.partition)
         polled_at, acknowledged, is_gone = self._polled_at, self._acknowledged, self._is_missing
         rows = map(place.rows.get, fetched.values)
         for offset, row, value in zip(fetched.offsets, rows, fetched.values, strict=True):
             if row is None:
                 place.phantoms.setdefault(value, offset)
-                self._hold(place, offset, _NOWHERE, now_ns)
+                self._record_seen(place, offset, _NOWHERE, now_ns)
                 continue
             if polled_at[row] != offset:
                 if polled_at[row] != _NOWHERE or acknowledged[row] not in (_NOWHERE, offset):
@@ -225,7 +224,7 @@ class RecordStatuses(Checker):
                     polled_at[row] = offset
             elif not is_gone[row]:
                 continue
-            self._hold(place, offset, row, now_ns)
+            self._record_seen(place, offset, row, now_ns)
         if fetched.offsets:
             place.polled_end = max(place.polled_end, max(fetched.offsets) + 1)
 

@@ -7,14 +7,14 @@ Reports at once: `inconsistent-offset` (one offset, two values), `duplicate` (on
 - `unseen`: acknowledged, never polled, and no poll came so far. Weaker: whether it is an error depends on whether
   the test drained the log; the two are disjoint.
 
-Offsets below the greatest known log start are excused: retention may have deleted them before any read. So are those
-below what a trim of unknown outcome asked for (`trims`); a reader that passes over one is found all the same. In a
-compacted partition a tombstone is, and what has a newer record of its key, or may have had one: a tombstone of unknown
-outcome, which removed the key and expired before any read of it, or, as long as records are known behind the last one
-that was polled, any record of unknown outcome, which may be among them (`compaction` checks the rest). Of a topic
-that may have been deleted (`topics`) no read is required: a reader that comes with the position of its
-predecessor begins anywhere, and one that passes over a record is the finding of `polls`.
-Definitions after Jepsen's Kafka workload (`jepsen.tests.kafka`), for values that are unique per partition.
+Offsets below the greatest known log start are excused: retention may have deleted them before any read. So are offsets
+below the start of a trim of unknown outcome (`trims`); a reader that skips one is detected all the same. In a compacted
+partition a tombstone is, and what has a newer record of its key, or may have had one: a tombstone of unknown outcome,
+which removed the key and expired before any read of it, or, as long as records are known behind the last one that was
+polled, any record of unknown outcome, which may be among them (`compaction` checks the rest). Of a topic that may have
+been deleted (`topics`) no read is required: a reader with the position of its predecessor begins anywhere, and `polls`
+detects skipped records. Definitions after Jepsen's Kafka workload (`jepsen.tests.kafka`), for values that are unique
+per partition.
 
 Costs a few dictionary entries per record, and for records that are polled again a comparison in one C call.
 """
@@ -47,7 +47,7 @@ BEHIND_ALL: Final = Offset(1 << 63)
 
 
 class PartitionBook:
-    """Known records of one partition. `offsets[v] = o` and `values[o] = v` hold the first that was seen of either."""
+    """Known records of one partition. `offsets` and `values` hold the first offset of a value, and the reverse."""
 
     __slots__ = (
         "began",
@@ -107,7 +107,7 @@ class PartitionBook:
 
 
 class RecordBook(Checker):
-    """See the module; `Density` and `Polls` read it too."""
+    """Record book, see the module; `Density` and `Polls` read it too."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((SEND, TRIM))
     completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, LIST, TRIM))
@@ -124,9 +124,9 @@ class RecordBook(Checker):
             book = self.partitions[partition] = PartitionBook(partition)
         return book
 
-    def invoked(self, op: Op) -> None:
+    def on_invocation(self, op: Op) -> None:
         if op.kind == TRIM:
-            self._unknown_trims.invoked(op)
+            self._unknown_trims.on_invocation(op)
             return
         assert isinstance(op.payload, Send), op
         if not op.payload.values:
@@ -140,18 +140,18 @@ class RecordBook(Checker):
             book.tombstones.update(op.payload.tombstones)
             book.began.update(dict.fromkeys(op.payload.values, op.sequence))
 
-    def crashed(self, op: Op) -> None:
-        self._unknown_trims.crashed(op.process)
+    def on_crash(self, op: Op) -> None:
+        self._unknown_trims.on_crash(op.process)
 
-    def completed(self, invocation: Op, op: Op) -> None:
+    def on_completion(self, invocation: Op, op: Op) -> None:
         if op.kind == TRIM:
-            self._unknown_trims.completed(op)
+            self._unknown_trims.on_completion(op)
         if op.kind == SEND:
-            self._send_completed(op)
+            self._on_send(op)
         elif op.type == OK and op.kind == POLL:
             assert isinstance(op.payload, Poll), op
             for fetched in op.payload.fetched:
-                self._polled(op, fetched)
+                self._on_fetched(op, fetched)
         elif op.type == OK and isinstance(op.payload, Trim):
             book = self.book(op.payload.partition)
             book.start = max(book.start, op.payload.start)
@@ -161,7 +161,7 @@ class RecordBook(Checker):
                 book = self.book(partition)
                 book.start, book.end = max(book.start, start), max(book.end, end)
 
-    def _send_completed(self, op: Op) -> None:
+    def _on_send(self, op: Op) -> None:
         send = op.payload
         assert isinstance(send, Send), op
         book = self.book(send.partition)
@@ -173,13 +173,13 @@ class RecordBook(Checker):
             if len(send.offsets) != len(send.values):
                 raise InvalidArgument(f"{len(send.values)} values were acknowledged with {len(send.offsets)} offsets")
             for offset, value in zip(send.offsets, send.values, strict=True):
-                self._place(book, offset, value, op)
+                self._record_offset(book, offset, value, op)
         elif op.type == FAIL:
             for value in send.values:
                 if value in book.offsets:
                     self._report_aborted(book, value, op, book.witnesses[book.offsets[value]])
 
-    def _polled(self, op: Op, fetched: Fetched) -> None:
+    def _on_fetched(self, op: Op, fetched: Fetched) -> None:
         partition, offsets, values = fetched
         if not offsets:
             return
@@ -187,17 +187,17 @@ class RecordBook(Checker):
         if tuple(map(book.values.get, offsets)) == values:
             book.polled.update(offsets)
         else:
-            self._place_polled(book, op, fetched)
+            self._check_polled(book, op, fetched)
         if (end := Offset(max(offsets) + 1)) > book.polled_end:
             book.polled_end, book.polled_op = end, op
 
-    def _place_polled(self, book: PartitionBook, op: Op, fetched: Fetched) -> None:
+    def _check_polled(self, book: PartitionBook, op: Op, fetched: Fetched) -> None:
         if len(fetched.offsets) != len(fetched.values):
             raise InvalidArgument(f"a poll has {len(fetched.offsets)} offsets and {len(fetched.values)} values: {op}")
         for offset, value in zip(fetched.offsets, fetched.values, strict=True):
             if book.values.get(offset) != value:
                 self._check_origin(book, value, op)
-                self._place(book, offset, value, op)
+                self._record_offset(book, offset, value, op)
             if book.values[offset] == value:
                 book.polled.add(offset)
             if book.values[offset] != value or book.offsets[value] != offset:
@@ -211,8 +211,8 @@ class RecordBook(Checker):
         elif sender.type == FAIL:
             self._report_aborted(book, value, sender, op)
 
-    def _place(self, book: PartitionBook, offset: Offset, value: Value, op: Op) -> None:
-        """Note that the entry shows the value at the offset, and the entries that contradict it."""
+    def _record_offset(self, book: PartitionBook, offset: Offset, value: Value, op: Op) -> None:
+        """Record that the entry shows the value at the offset; report a contradiction to earlier entries."""
         known = book.values.setdefault(offset, value)
         witness = book.witnesses.setdefault(offset, op)
         if known != value and self._is_new("inconsistent-offset", book, offset, value):

@@ -1,4 +1,4 @@
-"""History of one register: its operations with their intervals, and contradictions between them.
+"""Operations of one register with their intervals, and contradictions between them.
 
 An operation takes effect at one moment between its invocation and its completion, both sequences of entries. One of
 unknown outcome may do so at any later time, or never; one that definitely failed, and a read without an answer, carry
@@ -41,9 +41,9 @@ class Operation:
         return (self.invocation,) if self.completion is None else (self.invocation, self.completion)
 
     def __str__(self) -> str:
-        what = _shown(self.value)
+        what = _format_value(self.value)
         if self.kind == CAS:
-            what = f"{_shown(self.expected)} to {what}"
+            what = f"{_format_value(self.expected)} to {what}"
         return f"{self.kind} of {what} by process {self.invocation.process}"
 
 
@@ -54,7 +54,7 @@ class Contradiction(NamedTuple):
     ops: tuple[Op, ...]
 
 
-class Gathered:
+class RegisterOperations:
     """All operations of one register by the sequence of their invocation; definite failures by value."""
 
     def __init__(self) -> None:
@@ -63,17 +63,17 @@ class Gathered:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a value says which write it comes from."""
+        """Whether each value identifies the write that it comes from: only plain writes, no value twice."""
         written = [operation.value for operation in self.operations.values() if operation.kind == WRITE]
         has_cas = any(operation.kind == CAS for operation in self.operations.values())
         return not has_cas and None not in written and len(set(written)) == len(written)
 
-    def never_written(self, read: Operation) -> Contradiction:
+    def explain_unwritten_read(self, read: Operation) -> Contradiction:
         failed = self.refused.get(read.value)
         if failed is None:
             return Contradiction(f"{read} returned a value that was never written", read.proof)
         return Contradiction(f"{read} returned what definitely failed", (failed, *read.proof))
 
 
-def _shown(value: State) -> str:
+def _format_value(value: State) -> str:
     return "nothing" if value is None else repr(value)

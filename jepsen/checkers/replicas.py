@@ -1,4 +1,4 @@
-"""Replicas hold the same bytes: of any two, the shorter is a prefix of the longer from where both have data.
+"""Checker of replicas: all hold the same bytes wherever they have data; a shorter one is a prefix of a longer one.
 
 Streams are pairs of a rising number and the bytes of one batch. The number is an offset where client batches alone
 are compared, and an index where control batches are among them, because those share an offset with the batch behind
@@ -23,24 +23,26 @@ DIGEST_BYTES = 16
 
 
 def compare_streams(streams: Mapping[str, Iterable[Item]]) -> Anomaly | None:
-    """Return the first difference between any of the replicas, or None. Raises `InvalidArgument` if a number falls."""
-    iterators = {name: _rising(name, stream) for name, stream in streams.items()}
-    heads = _present({name: next(iterator, None) for name, iterator in iterators.items()})
+    """Return the first difference between the replicas, or None.
+
+    Raises `InvalidArgument` if the numbers of a stream fall."""
+    iterators = {name: _check_ascending(name, stream) for name, stream in streams.items()}
+    heads = _drop_ended({name: next(iterator, None) for name, iterator in iterators.items()})
     if not heads:
         return None
     start = max(number for number, _ in heads.values())
-    heads = _present({name: _first_from(start, head, iterators[name]) for name, head in heads.items()})
+    heads = _drop_ended({name: _skip_to(start, head, iterators[name]) for name, head in heads.items()})
     while len(heads) > 1:
         names = iter(heads)
         first = next(names)
         for name in names:
             if heads[name] != heads[first]:
-                return _difference(first, heads[first], name, heads[name])
-        heads = _present({name: next(iterators[name], None) for name in heads})
+                return _describe_difference(first, heads[first], name, heads[name])
+        heads = _drop_ended({name: next(iterators[name], None) for name in heads})
     return None
 
 
-def _rising(name: str, stream: Iterable[Item]) -> Iterator[Item]:
+def _check_ascending(name: str, stream: Iterable[Item]) -> Iterator[Item]:
     last = -1
     for number, data in stream:
         if number <= last:
@@ -49,18 +51,18 @@ def _rising(name: str, stream: Iterable[Item]) -> Iterator[Item]:
         yield number, data
 
 
-def _present(heads: Mapping[str, Item | None]) -> dict[str, Item]:
+def _drop_ended(heads: Mapping[str, Item | None]) -> dict[str, Item]:
     """Return streams that have not ended."""
     return {name: head for name, head in heads.items() if head is not None}
 
 
-def _first_from(start: int, head: Item | None, iterator: Iterator[Item]) -> Item | None:
+def _skip_to(start: int, head: Item | None, iterator: Iterator[Item]) -> Item | None:
     while head is not None and head[0] < start:
         head = next(iterator, None)
     return head
 
 
-def _difference(name: str, item: Item, other_name: str, other: Item) -> Anomaly:
+def _describe_difference(name: str, item: Item, other_name: str, other: Item) -> Anomaly:
     if item[0] != other[0]:
         text = f"{name} has {item[0]} where {other_name} has {other[0]}"
     else:
@@ -70,7 +72,7 @@ def _difference(name: str, item: Item, other_name: str, other: Item) -> Anomaly:
     return Anomaly("replicas-differ", text)
 
 
-class Kept(NamedTuple):
+class KeptDigest(NamedTuple):
     """Digest and size of the first replica's data at a number."""
 
     replica: str
@@ -84,14 +86,14 @@ class ReplicaComparison:
     Feed only committed data: it never changes, and that is part of the check."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, Kept] = {}
+        self._kept: dict[int, KeptDigest] = {}
 
     def feed(self, replica: str, number: int, data: Buffer) -> Anomaly | None:
         """Return the anomaly when another replica, or this one earlier, had different data at this number."""
         digest = blake2b(data, digest_size=DIGEST_BYTES).digest()
         kept = self._kept.get(number)
         if kept is None:
-            self._kept[number] = Kept(replica, digest, len(data))
+            self._kept[number] = KeptDigest(replica, digest, len(data))
         elif kept.digest != digest:
             text = f"{kept.replica} had {kept.size} bytes at {number}, {replica} has other {len(data)} bytes"
             return Anomaly("replicas-differ", text)

@@ -1,14 +1,14 @@
-"""Values of idempotent producers stand in the log in the order of their numbers, and none is left out.
+"""Checker of idempotent producers: their values are in the log in the order of their sequences, without a gap.
 
 - `sequence-order`: of two values of one producer's epoch, the one with the greater number has the smaller offset;
-- `sequence-gap`: two are in the log, and one between them is not, although that part of it was read. A
-  producer repeats what has no answer and never goes on without it, so the log must have refused what came after.
+- `sequence-gap`: two are in the log, and one between them is not, although that part of it was read. A producer
+  retries a batch without an answer and sends no later one before, so the log must have refused later batches.
 
-A number that only the `ok` of a send says is one of a client that may have given up others, so nothing is missing
-between such; their order is checked all the same.
+Numbers that only the `ok` of a send contains are those of a client that may have abandoned others, so gaps between them
+are no anomaly; their order is checked all the same.
 
-That each is there once, and where its answer says, is checked by `records` (`duplicate`, `inconsistent-offset`). Reads
-the book at the end; partitions that are compacted are looked at for order only.
+`records` checks that each value is stored once, at the offset in its answer (`duplicate`, `inconsistent-offset`). Reads
+the book at the end; in compacted partitions only the order is checked.
 """
 
 from itertools import pairwise
@@ -21,7 +21,7 @@ from raftlog.types import Offset, TopicPartition
 
 
 class _Line(NamedTuple):
-    """All values of one producer's epoch in one partition."""
+    """Key of the values of one producer epoch in one partition."""
 
     partition: TopicPartition
     producer: int
@@ -40,15 +40,15 @@ class Sequences(Checker):
         self._lines: dict[_Line, dict[int, Value]] = {}
         self._of_answered: dict[_Line, dict[int, Value]] = {}
 
-    def invoked(self, op: Op) -> None:
+    def on_invocation(self, op: Op) -> None:
         assert isinstance(op.payload, Send), op
-        _note(op.payload, self._lines)
+        _add_send(op.payload, self._lines)
 
-    def completed(self, invocation: Op, op: Op) -> None:
+    def on_completion(self, invocation: Op, op: Op) -> None:
         assert isinstance(op.payload, Send), op
         assert isinstance(invocation.payload, Send), invocation
         if op.type == OK and invocation.payload.sequenced is None:
-            _note(op.payload, self._of_answered)
+            _add_send(op.payload, self._of_answered)
 
     def finish(self) -> None:
         for line, values in self._lines.items():
@@ -75,7 +75,7 @@ class Sequences(Checker):
         return not book.is_compacted and offset >= book.start and after < book.polled_end
 
 
-def _note(send: Send, lines: dict[_Line, dict[int, Value]]) -> None:
+def _add_send(send: Send, lines: dict[_Line, dict[int, Value]]) -> None:
     if send.sequenced is not None:
         producer, epoch, first = send.sequenced
         lines.setdefault(_Line(send.partition, producer, epoch), {}).update(enumerate(send.values, first))

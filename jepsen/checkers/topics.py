@@ -1,4 +1,4 @@
-"""Topics created and deleted under one name: deleted ones stay away, created ones exist.
+"""Checker of topics recreated under one name: deleted topics do not come back, created topics exist.
 
 An *incarnation* is a topic from its creation to its deletion; its partitions stand in a history under its own name
 (`incarnation_of`), so every other checker takes them for partitions of their own. Here:
@@ -9,10 +9,9 @@ An *incarnation* is a topic from its creation to its deletion; its partitions st
 - `lost-topic`: one whose creation was answered, and whose deletion was never requested, is unknown, or can be created
   again.
 
-A process asks one server all its life, or any that promise this together. Which topics there are is decided in one
-order, so creations and deletions are checked across processes; what a server shows may be old, and it may deny a topic
-for `DENIED_NS` after its creation. An operation of unknown outcome has happened or never will as soon as a later change
-of its name, begun after it was given up, was answered.
+A process queries one server, or any that promise this together. Creations and deletions have one order, so they are
+checked across processes; the answer of a server may be stale, and without a topic for `DENIED_NS` after its creation.
+The outcome of an abandoned operation is settled once a later change of its name, begun after that, has an answer.
 
 Records of an incarnation that may be deleted need not be seen (`PartitionBook.may_be_deleted`).
 """
@@ -45,8 +44,8 @@ NONE: Final = ""
 """In place of an id: no topic has the name."""
 
 
-class Known(NamedTuple):
-    """State of a name that was certain at a request, and the entry since when.
+class CertainState(NamedTuple):
+    """State of a name that was certain at a request, and the entry since which it is certain.
 
     `topic_id` is an id, `NONE`, or None when nothing was certain."""
 
@@ -55,8 +54,8 @@ class Known(NamedTuple):
     changes: int
 
 
-class Name:
-    """Known state of a topic name. `changes` counts creations and deletions that began or ended."""
+class TopicName:
+    """State of a topic name. `changes` counts the creations and deletions that began or ended."""
 
     __slots__ = ("acknowledged", "changes", "given_up", "maybe_created", "open", "since", "topic_id")
 
@@ -69,11 +68,11 @@ class Name:
         self.maybe_created = 0
         self.acknowledged: set[str] = set()
 
-    def known(self) -> Known:
-        return Known(None if self.open or self.given_up else self.topic_id, self.since, self.changes)
+    def certain_state(self) -> CertainState:
+        return CertainState(None if self.open or self.given_up else self.topic_id, self.since, self.changes)
 
     def is_certain_of(self, topic_id: str) -> bool:
-        return self.known().topic_id == topic_id
+        return self.certain_state().topic_id == topic_id
 
 
 class Topics(Checker):
@@ -85,54 +84,54 @@ class Topics(Checker):
     def __init__(self, book: RecordBook, findings: Findings | None = None) -> None:
         super().__init__(findings)
         self._book = book
-        self._names: dict[str, Name] = {}
-        self._asked: dict[int, Known] = {}
+        self._names: dict[str, TopicName] = {}
+        self._asked: dict[int, CertainState] = {}
         self._shown: dict[tuple[int, str], tuple[str, Op]] = {}
         self._left: dict[tuple[int, str], set[str]] = {}
         self._first: dict[tuple[str, str], Op] = {}  # the entry that first showed an incarnation
         self._sent: dict[Value, TopicPartition] = {}
 
-    def invoked(self, op: Op) -> None:
+    def on_invocation(self, op: Op) -> None:
         if isinstance(op.payload, Topic):
             name = self._name(op.payload.name)
             if op.payload.action != "find":
                 name.changes += 1
-                self._asked[op.process] = name.known()._replace(changes=name.changes)
+                self._asked[op.process] = name.certain_state()._replace(changes=name.changes)
                 name.open.add(op.process)
             else:
-                self._asked[op.process] = name.known()
+                self._asked[op.process] = name.certain_state()
         elif isinstance(op.payload, Send) and (named := name_and_id(op.payload.partition)) is not None:
-            self._asked[op.process] = self._name(named[0]).known()
+            self._asked[op.process] = self._name(named[0]).certain_state()
             self._sent.update(dict.fromkeys(op.payload.values, op.payload.partition))
 
-    def completed(self, invocation: Op, op: Op) -> None:
+    def on_completion(self, invocation: Op, op: Op) -> None:
         if isinstance(op.payload, Topic):
             if op.payload.action == "find":
-                self._found(invocation, op, op.payload)
+                self._on_find(invocation, op, op.payload)
             else:
-                self._changed(invocation, op, op.payload)
+                self._on_change(invocation, op, op.payload)
         elif isinstance(op.payload, Send):
             named = name_and_id(op.payload.partition)
             if named is not None and op.type == OK:
-                self._show(*named, op)
+                self._record_shown(*named, op)
             elif named is not None and op.type == FAIL and op.error.startswith("UnknownTopic"):
-                self._denied(named[0], invocation, op)
+                self._on_unknown(named[0], invocation, op)
         elif isinstance(op.payload, Poll) and op.type == OK:
             for fetched in op.payload.fetched:
                 if (named := name_and_id(fetched.partition)) is not None:
-                    self._show(*named, op)
+                    self._record_shown(*named, op)
                     for value in fetched.values:
                         self._check_home(value, fetched.partition, op)
 
-    def _name(self, name: str) -> Name:
+    def _name(self, name: str) -> TopicName:
         known = self._names.get(name)
         if known is None:
-            known = self._names[name] = Name()
+            known = self._names[name] = TopicName()
         return known
 
     # creations and deletions
 
-    def _changed(self, invocation: Op, op: Op, topic: Topic) -> None:
+    def _on_change(self, invocation: Op, op: Op, topic: Topic) -> None:
         name, asked = self._name(topic.name), self._asked.pop(op.process)
         is_alone = name.changes == asked.changes
         name.changes += 1
@@ -145,53 +144,53 @@ class Topics(Checker):
         if op.type == OK and topic.action == "create":
             name.acknowledged.add(topic.topic_id)
             if was:
-                self._lost(topic.name, was, "and it could be created again", asked.since, op)
-            self._settled(name, invocation, topic.topic_id if is_alone else None, op)
+                self._report_lost(topic.name, was, "and it could be created again", asked.since, op)
+            self._settle(name, invocation, topic.topic_id if is_alone else None, op)
         elif op.type == OK:
             if was == NONE:
-                self._taken(topic.name, "could be deleted", asked.since, op)
-            self._settled(name, invocation, NONE if is_alone else None, op)
+                self._report_resurrected(topic.name, "could be deleted", asked.since, op)
+            self._settle(name, invocation, NONE if is_alone else None, op)
         elif op.error.startswith("UnknownTopic"):
             if was:
-                self._lost(topic.name, was, "and it could not be deleted, being unknown", asked.since, op)
-            self._settled(name, invocation, NONE if is_alone else None, op)
+                self._report_lost(topic.name, was, "and it could not be deleted, being unknown", asked.since, op)
+            self._settle(name, invocation, NONE if is_alone else None, op)
         elif op.error.startswith("TopicExists"):
             if was == NONE:
-                self._taken(topic.name, "could not be created, because it exists", asked.since, op)
-            self._settled(name, invocation, None, op)
+                self._report_resurrected(topic.name, "could not be created, because it exists", asked.since, op)
+            self._settle(name, invocation, None, op)
 
-    def _settled(self, name: Name, invocation: Op, topic_id: str | None, op: Op) -> None:
+    def _settle(self, name: TopicName, invocation: Op, topic_id: str | None, op: Op) -> None:
         name.given_up = [each for each in name.given_up if each.sequence > invocation.sequence]
         name.topic_id, name.since = topic_id, op
 
-    def _lost(self, name: str, topic_id: str, text: str, since: Op | None, op: Op) -> None:
+    def _report_lost(self, name: str, topic_id: str, text: str, since: Op | None, op: Op) -> None:
         self.findings.report("lost-topic", f"{incarnation_of(name, topic_id)} exists, {text}", (since, op))
 
-    def _taken(self, name: str, text: str, since: Op | None, op: Op) -> None:
+    def _report_resurrected(self, name: str, text: str, since: Op | None, op: Op) -> None:
         self.findings.report("resurrected-topic", f"there is no topic {name}, and it {text}", (since, op))
 
     # what processes are shown
 
-    def _found(self, invocation: Op, op: Op, topic: Topic) -> None:
+    def _on_find(self, invocation: Op, op: Op, topic: Topic) -> None:
         if op.type != OK:
             self._asked.pop(op.process, None)
         elif topic.topic_id == NONE:
-            self._denied(topic.name, invocation, op)
+            self._on_unknown(topic.name, invocation, op)
         else:
             self._asked.pop(op.process, None)
-            self._show(topic.name, topic.topic_id, op)
+            self._record_shown(topic.name, topic.topic_id, op)
 
-    def _denied(self, name: str, invocation: Op, op: Op) -> None:
+    def _on_unknown(self, name: str, invocation: Op, op: Op) -> None:
         asked = self._asked.pop(op.process)
         is_unchanged = self._name(name).changes == asked.changes
         since = asked.since
         if asked.topic_id and is_unchanged and since and invocation.time_ns - since.time_ns > DENIED_NS:
-            self._lost(name, asked.topic_id, "and it is unknown", since, op)
+            self._report_lost(name, asked.topic_id, "and it is unknown", since, op)
         shown = self._shown.pop((op.process, name), None)
         if shown is not None:
             self._left.setdefault((op.process, name), set()).add(shown[0])
 
-    def _show(self, name: str, topic_id: str, op: Op) -> None:
+    def _record_shown(self, name: str, topic_id: str, op: Op) -> None:
         self._first.setdefault((name, topic_id), op)
         key = (op.process, name)
         shown = self._shown.get(key)

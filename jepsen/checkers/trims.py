@@ -1,4 +1,4 @@
-"""Trims of unknown outcome: the offset below which each partition may have lost its records to them.
+"""Trims of unknown outcome: the offset of each partition below which they may have deleted records.
 
 A trim of unknown outcome may happen at any time, also much later. One that definitely failed never happens, and the log
 start after a successful one is known. Called by the book of records and by `record_status`."""
@@ -8,23 +8,23 @@ from raftlog.types import Offset, TopicPartition
 
 
 class UnknownTrims:
-    """Shown every invocation and completion of a trim, and every crash."""
+    """Collector of trims; receives every invocation and completion of a trim, and every crash."""
 
     def __init__(self) -> None:
         self._open: dict[int, Trim] = {}
         self._starts: dict[TopicPartition, Offset] = {}
 
-    def invoked(self, op: Op) -> None:
+    def on_invocation(self, op: Op) -> None:
         if isinstance(op.payload, Trim):
             self._open[op.process] = op.payload
 
-    def completed(self, op: Op) -> None:
+    def on_completion(self, op: Op) -> None:
         if op.type == INFO:
-            self.crashed(op.process)
+            self.on_crash(op.process)
         else:
             self._open.pop(op.process, None)
 
-    def crashed(self, process: int) -> None:
+    def on_crash(self, process: int) -> None:
         """Record as unknown the trim that the process has under way, if any."""
         trim = self._open.pop(process, None)
         if trim is not None:

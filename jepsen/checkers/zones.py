@@ -1,4 +1,4 @@
-"""Whether a register whose values say which write they come from is linearizable, in O(n log n).
+"""Check of linearizability for registers whose values identify their writes, in O(n log n).
 
 After Gibbons and Korach (Testing shared memories, 1997). A write and the reads of its value are a *cluster*. Let `end`
 be the first completion in it, and `start` the last invocation:
@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from jepsen.checkers.history import READ, Op
-from jepsen.checkers.registers import NEVER, Contradiction, Gathered, Operation, State
+from jepsen.checkers.registers import NEVER, Contradiction, Operation, RegisterOperations, State
 
 
 class Cluster:
-    """A value, with the entries that bound its zone; the value before all writes has no entries of its own."""
+    """Operations of one value, with the entries that bound their zone; the initial value may have none."""
 
     __slots__ = ("end", "end_op", "start", "start_op", "value", "write")
 
@@ -36,7 +36,7 @@ class Cluster:
             self.start, self.start_op = read.invoked, read.invocation
 
 
-def contradiction_in(gathered: Gathered) -> Contradiction | None:
+def contradiction_in(gathered: RegisterOperations) -> Contradiction | None:
     """Return the first contradiction found, or None when the register is linearizable.
 
     `gathered.is_plain` must hold."""
@@ -50,39 +50,41 @@ def contradiction_in(gathered: Gathered) -> Contradiction | None:
     for read in reads:
         cluster = clusters.get(read.value)
         if cluster is None:
-            return gathered.never_written(read)
+            return gathered.explain_unwritten_read(read)
         if cluster.write is not None and read.completed < cluster.write.invoked:
             return Contradiction(f"{read} ended before the write of it began", (*read.proof, cluster.write.invocation))
         cluster.add(read)
     forward = sorted((each for each in clusters.values() if each.end < each.start), key=lambda each: each.end)
-    return _overlapping(forward) or _inside(forward, [each for each in clusters.values() if each.start < each.end])
+    return _find_overlap(forward) or _find_enclosed(
+        forward, [each for each in clusters.values() if each.start < each.end]
+    )
 
 
-def _overlapping(forward: Sequence[Cluster]) -> Contradiction | None:
+def _find_overlap(forward: Sequence[Cluster]) -> Contradiction | None:
     """Return the first overlap of two forward zones, sorted by their ends.
 
     Comparing neighbours is enough: without an overlap of neighbours there is none at all."""
     for one, other in pairwise(forward):
         if other.end < one.start:
-            return Contradiction(f"{_held(one)}, and {_held(other)}", _bounds(one, other))
+            return Contradiction(f"{_describe_zone(one)}, and {_describe_zone(other)}", _bounding_entries(one, other))
     return None
 
 
-def _inside(forward: Sequence[Cluster], backward: Sequence[Cluster]) -> Contradiction | None:
+def _find_enclosed(forward: Sequence[Cluster], backward: Sequence[Cluster]) -> Contradiction | None:
     ends = [each.end for each in forward]
     for each in backward:
         place = bisect_left(ends, each.start) - 1
         if each.end < NEVER and place >= 0 and each.end < forward[place].start:
             around = forward[place]
-            text = f"{_held(around)}, and {each.value!r} at some moment from #{each.start} to #{each.end}"
-            return Contradiction(text, _bounds(around, each))
+            text = f"{_describe_zone(around)}, and {each.value!r} at some moment from #{each.start} to #{each.end}"
+            return Contradiction(text, _bounding_entries(around, each))
     return None
 
 
-def _held(forward: Cluster) -> str:
+def _describe_zone(forward: Cluster) -> str:
     since = "the beginning" if forward.write is None else f"#{forward.end}"
     return f"it held {forward.value!r} from {since} to #{forward.start}"
 
 
-def _bounds(*clusters: Cluster) -> tuple[Op, ...]:
+def _bounding_entries(*clusters: Cluster) -> tuple[Op, ...]:
     return tuple(op for each in clusters for op in (each.end_op, each.start_op) if op is not None)

@@ -1,4 +1,4 @@
-"""Cases: the fault of each, the records that the library loses by it, and the cause.
+"""Cases of the negative control: a fault each, the records that the library loses by it, and the cause.
 
 Each is the smallest run in which a known loss shows every time; `repaired` names the build without its cause.
 """
@@ -10,7 +10,7 @@ from jepsen.nemeses.fault import Fault, FaultKind
 
 
 class Case(NamedTuple):
-    """`down_s`: how long the victims stay down. Times are seconds from the beginning of the load."""
+    """Case of the negative control. `down_s` is the time for which the victims stay down."""
 
     repaired: str
     """The build that lacks the cause."""

@@ -1,7 +1,7 @@
-"""Nodes of the library as a system that can be tested: processes, the wires between them, and machines that die.
+"""Nodes of the library as a system under test: processes, connections between them, and machines that crash.
 
-A node that is killed dies with its machine: of what it has under way only a first part arrives. Where the case says
-that power is lost, all goes with it that was not synced.
+A killed node crashes with its machine: only the first part of its bytes under way arrives. If the case includes a power
+loss, all unsynced writes are lost.
 """
 
 import time
@@ -30,8 +30,8 @@ _ANSWER_S_MAX: Final = 0.3
 _LOOK_S: Final = 0.05
 
 
-class _Everything(Random):
-    """Random numbers with which a power loss takes everything that it may take."""
+class _WorstCaseRandom(Random):
+    """Random generator with which a power loss reverts everything that it may revert."""
 
     def random(self) -> float:
         return 1.0 - 2**-53
@@ -44,15 +44,15 @@ class _Everything(Random):
 
 
 class WorstDisk(NodeDisk):
-    """Disk that keeps nothing unsynced, and has an index of the journal."""
+    """Disk that loses all unsynced writes, and describes the loss by entries of the journal."""
 
     def __init__(self, data_dir: Path, state_dir: Path) -> None:
         super().__init__(data_dir, state_dir)
         self._journal = data_dir / journal.NAME
 
     def lose_power(self, random: Random, torn: bool = True) -> str:
-        before, syncs = journal.entries_in(self._journal), self.seen().syncs
-        lost = super().lose_power(_Everything(), torn=False)
+        before, syncs = journal.entries_in(self._journal), self.read_counters().syncs
+        lost = super().lose_power(_WorstCaseRandom(), torn=False)
         after = journal.entries_in(self._journal)
         return f"it had synced {syncs} times, {lost}: {before} entries in its journal before, {after} after"
 
@@ -124,7 +124,7 @@ class SyncObjCluster(WithoutFaults):
     def client_addresses(self) -> Mapping[int, str]:
         return self._addresses
 
-    def deaths(self) -> list[str]:
+    def unexpected_exits(self) -> list[str]:
         dead = [node for node, is_expected in self._expected_up.items() if is_expected and not self.is_up(node)]
         for node in dead:
             self._expected_up[node] = False
@@ -187,7 +187,7 @@ class SyncObjCluster(WithoutFaults):
         process = self._processes[node]
         self._expected_up[node] = False
         self._paused.discard(node)
-        words = self._relay.die(node, 0.0 if self._disks else PATIENCE_S)
+        words = self._relay.crash(node, 0.0 if self._disks else PATIENCE_S)
         process.kill()
         return f"node {node}, process {process.pid}, ended with {process.exit_code}{f'; {words}' if words else ''}"
 

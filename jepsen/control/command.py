@@ -13,9 +13,9 @@ import orjson
 from jepsen.control.cases import CASES
 from jepsen.control.cluster import SyncObjCluster
 from jepsen.control.options import ControlOptions
-from jepsen.runner.arguments import SECONDS_MAX, Finite, kept_in, store_option
+from jepsen.runner.arguments import SECONDS_MAX, Finite, exit_on_store_error, store_option
 from jepsen.runner.machine import unsupported_reason
-from jepsen.runner.progress import Bar, ending_on_sigterm
+from jepsen.runner.progress import Bar, interrupt_on_sigterm
 from jepsen.runner.run import COULD_NOT_RUN, INTERRUPTED, exit_code, run
 from jepsen.runner.store import Store
 from jepsen.runner.trial import Progress
@@ -43,10 +43,10 @@ def control(name: str, repaired: bool, seconds: float | None, seed: int | None, 
     codes = []
     for case in cases:
         options = ControlOptions.of(case, is_repaired=repaired, seconds=seconds, seed=drawn)
-        with kept_in(store):
+        with exit_on_store_error(store):
             folder = Store(store, options)
         try:
-            with ending_on_sigterm(), Bar() as bar:
+            with interrupt_on_sigterm(), Bar() as bar:
                 results = run_case(options, folder, bar.show)
         except KeyboardInterrupt:  # during the check or the plots
             click.echo(f"interrupted; the history is in {folder.path}", err=True)

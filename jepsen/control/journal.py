@@ -1,4 +1,4 @@
-"""Content of the journal of a stopped node.
+"""Number of entries in the journal of a stopped node.
 
 36 bytes ‖ end (4 bytes) ‖ (length (4) ‖ index, term, command ‖ length (4))*"""
 

@@ -1,8 +1,7 @@
 """Messages on a connection between two nodes: `length (4 bytes) ‖ zlib(pickle(message))`, repeated.
 
-Read here for one purpose: when a machine dies, some first part of the bytes that it has under way still arrives, and
-any
-part is possible. `worst` is the part after which the receiver's log is shortest.
+Parsed for one purpose: when a machine crashes, a prefix of its bytes under way still arrives, and any prefix is
+possible. `worst` is the prefix after which the receiver's log is shortest.
 
     passed ≤ end of a message under way ≤ fed          positions are bytes since the beginning of the stream"""
 
@@ -17,14 +16,14 @@ _LENGTH: Final = struct.Struct("i")
 
 
 class Part(NamedTuple):
-    """Number of bytes under way up to a message, and the index at which the receiver's log ends after it."""
+    """Prefix of the bytes under way that ends with a message: its size, and the receiver's last index after it."""
 
     size: int
     last_index: int
 
 
 class Stream:
-    """One direction of a connection. Receives all of its bytes in order, and the number of bytes that have passed."""
+    """Parser of one direction of a connection: is fed all bytes in order, and the number of delivered bytes."""
 
     def __init__(self) -> None:
         self._rest = b""

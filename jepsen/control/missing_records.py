@@ -1,4 +1,4 @@
-"""Number of acknowledged records that are missing at the end: a figure for people, beside the findings of the checkers.
+"""Number of acknowledged records that are missing at the end: a figure for people, beside the checkers' findings.
 
 The checkers count a record as lost that no client ever saw. Here it counts when it is missing from the records that the
 drain reads, even if clients had seen it before."""
@@ -17,7 +17,7 @@ class MissingRecords(NamedTuple):
         return f"Of {self.acknowledged:,} acknowledged records {self.missing:,} were not there in the end."
 
 
-def missing_in(history: Path, first_process_of_drain: int) -> MissingRecords:
+def count_missing(history: Path, first_process_of_drain: int) -> MissingRecords:
     """Count the acknowledged and the missing records of a complete history with its drain."""
     acknowledged: set[object] = set()
     there: set[object] = set()

@@ -1,8 +1,8 @@
-"""One node as a process: `python -m jepsen.control.node serve FLAGS`, which answers HTTP as far as clients need it.
+"""Node process: `python -m jepsen.control.node serve FLAGS`, with the HTTP API that the clients use.
 
-Started as a broker is (`raftlog.testing.process`), with the same first line on stdout. Until it has once heard from a
-majority that it knows everything, it answers that it is not ready; after that its reads of records are local, and its
-lists and commits are agreed on.
+Started as a broker is (`raftlog.testing.process`), with the same first line on stdout. It answers that it is not ready
+until it has applied all that a majority has agreed on; then its reads of records are local, and its lists and commits
+are agreed on by a majority.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from jepsen.control.peer import BUILDS, Marks, Peer, Refused, Relayed
+from jepsen.control.peer import BUILDS, Marks, Peer, Refused, RelayedNode
 from raftlog.records import build_batch, read_records, split_batches, stamp
 from raftlog.types import Offset, Term
 
@@ -31,7 +31,7 @@ _BODY_BYTES_MAX: Final = 1 << 22
 
 
 class Node:
-    """Handlers of one node."""
+    """HTTP handlers of one node."""
 
     def __init__(self, peer: Peer, lists: int) -> None:
         self._peer, self._lists = peer, lists
@@ -39,13 +39,13 @@ class Node:
 
     def routes(self, app: web.Application) -> None:
         app.router.add_get("/status", self._status)
-        app.router.add_post("/v3/clusters/-/topics", self._answering(self._create))
-        app.router.add_post("/topics/{topic}", self._answering(self._append_json))
-        app.router.add_post("/topics/{topic}/partitions/{partition}", self._answering(self._append_batches))
-        app.router.add_get("/topics/{topic}/partitions/{partition}/records", self._answering(self._fetch))
-        app.router.add_get("/topics/{topic}/partitions/{partition}/offsets", self._answering(self._offsets))
-        app.router.add_post("/groups/{group}/offsets", self._answering(self._commit))
-        app.router.add_get("/groups/{group}/offsets", self._answering(self._committed))
+        app.router.add_post("/v3/clusters/-/topics", self._convert_errors(self._create))
+        app.router.add_post("/topics/{topic}", self._convert_errors(self._append_json))
+        app.router.add_post("/topics/{topic}/partitions/{partition}", self._convert_errors(self._append_batches))
+        app.router.add_get("/topics/{topic}/partitions/{partition}/records", self._convert_errors(self._fetch))
+        app.router.add_get("/topics/{topic}/partitions/{partition}/offsets", self._convert_errors(self._offsets))
+        app.router.add_post("/groups/{group}/offsets", self._convert_errors(self._commit))
+        app.router.add_get("/groups/{group}/offsets", self._convert_errors(self._committed))
 
     async def become_ready(self) -> None:
         """Wait until this node has applied all entries that were agreed on before the call."""
@@ -56,7 +56,7 @@ class Node:
                 continue
             self._is_ready = True
 
-    def _answering(self, handler: Callable[[web.Request], Awaitable[web.Response]]) -> Any:
+    def _convert_errors(self, handler: Callable[[web.Request], Awaitable[web.Response]]) -> Any:
         """Return the handler with exceptions converted to errors of the API."""
 
         async def answer(request: web.Request) -> web.Response:
@@ -146,12 +146,12 @@ class Node:
 
     async def _commit(self, request: web.Request) -> web.Response:
         rows = orjson.loads(await request.read())["offsets"]
-        return await self._marks(request, {(row["topic"], row["partition"]): row["offset"] for row in rows})
+        return await self._commit_marks(request, {(row["topic"], row["partition"]): row["offset"] for row in rows})
 
     async def _committed(self, request: web.Request) -> web.Response:
-        return await self._marks(request, {})
+        return await self._commit_marks(request, {})
 
-    async def _marks(self, request: web.Request, marks: Marks) -> web.Response:
+    async def _commit_marks(self, request: web.Request, marks: Marks) -> web.Response:
         agreed = await self._peer.commit(request.match_info["group"], marks, _timeout_s(request))
         rows = [{"topic": topic, "partition": partition, "offset": at} for (topic, partition), at in agreed.items()]
         return web.json_response({"offsets": rows})
@@ -184,7 +184,7 @@ def _arguments() -> argparse.Namespace:
 
 
 async def _serve(arguments: argparse.Namespace) -> None:
-    others = [Relayed(name, int(port)) for name, _, port in (each.partition("=") for each in arguments.other)]
+    others = [RelayedNode(name, int(port)) for name, _, port in (each.partition("=") for each in arguments.other)]
     peer = Peer(arguments.own, others, arguments.data_dir, arguments.lists, arguments.build)
     node = Node(peer, arguments.lists)
     app = web.Application(client_max_size=_BODY_BYTES_MAX)

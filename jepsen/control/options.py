@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from jepsen.control.cases import CASES, Case
-from jepsen.control.missing_records import missing_in
+from jepsen.control.missing_records import count_missing
 from jepsen.nemeses.fault import Fault
 from jepsen.runner.options import RunOptions
 from jepsen.workloads.client.numbering import PER_CLIENT
@@ -12,11 +12,11 @@ from jepsen.workloads.client.numbering import PER_CLIENT
 NODES: Final = 3
 CLIENTS: Final = 2
 RECOVERY_S: Final = 5.0
-"""Replicas that differ for good never show everything; then the end of this time is waited for."""
+"""Replicas that never become equal do not show everything, so the test waits for all of this time."""
 
 
 class ControlOptions(RunOptions):
-    """`RunOptions` of the workload `plain` on lists of the library."""
+    """Options of a run of the workload `plain` on lists of the library."""
 
     case_name: str
     is_repaired: bool
@@ -53,7 +53,7 @@ class ControlOptions(RunOptions):
         return f"control-{self.case_name}-{self.build}-seed{self.seed}"
 
     def explain(self, history: Path) -> str:
-        missing_records = missing_in(history, (self.clients + 1) * PER_CLIENT)
+        missing_records = count_missing(history, (self.clients + 1) * PER_CLIENT)
         return "\n\n".join([self.case.why, *([self.case.cure] if self.is_repaired else []), str(missing_records)])
 
     def schedule(self) -> tuple[Fault, ...]:

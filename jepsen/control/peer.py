@@ -1,8 +1,8 @@
-"""The library as a log: a list for each partition, and a dictionary of committed offsets of groups.
+"""Library as a log: a list for each partition, and a dictionary of committed offsets of groups.
 
-An append is one `extend` of a list, so it is all or nothing; it is acknowledged when the library's callback says that
-it succeeded, and its offset is where it then stands in the list. The library's thread calls back; the caller is on an
-event loop and awaits.
+An append is one `extend` of a list, so it is all or nothing. It is acknowledged when the library's callback reports
+success, and its offset is its position in the list then. The callback runs in the library's thread; the caller awaits
+it on an event loop.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from pysyncobj.node import TCPNode
 from pysyncobj.transport import TCPTransport
 
 from jepsen.control import journal
-from jepsen.control.repaired import CutsOnConflict, PatientJournal, SyncedJournal, SyncingTransport
+from jepsen.control.repaired import CutOnConflictNode, DeferredCutJournal, SyncedJournal, SyncingTransport
 
 NEVER: Final = 1 << 30
 DEFINITE: Final = frozenset((FAIL_REASON.QUEUE_FULL, FAIL_REASON.MISSING_LEADER, FAIL_REASON.REQUEST_DENIED))
@@ -27,7 +27,7 @@ Marks = dict[tuple[str, int], int]
 
 
 class Refused(Exception):
-    """The library says no. `is_definite`: it did not happen, and will not."""
+    """Refusal by the library; `is_definite` when the command has no effect, now or later."""
 
     def __init__(self, why: int) -> None:
         names = {number: name for name, number in vars(FAIL_REASON).items() if isinstance(number, int)}
@@ -35,7 +35,7 @@ class Refused(Exception):
         self.is_definite = why in DEFINITE
 
 
-class Built(NamedTuple):
+class NodeClasses(NamedTuple):
     """Classes that a node is composed of."""
 
     sync_obj: type[SyncObj]
@@ -44,14 +44,14 @@ class Built(NamedTuple):
     """None: the library's own."""
 
 
-BUILDS: Final[Mapping[str, Built]] = {
-    "unmodified": Built(SyncObj, TCPTransport, None),
-    "synced": Built(SyncObj, SyncingTransport, SyncedJournal),
-    "cut-on-conflict": Built(CutsOnConflict, TCPTransport, PatientJournal),
+BUILDS: Final[Mapping[str, NodeClasses]] = {
+    "unmodified": NodeClasses(SyncObj, TCPTransport, None),
+    "synced": NodeClasses(SyncObj, SyncingTransport, SyncedJournal),
+    "cut-on-conflict": NodeClasses(CutOnConflictNode, TCPTransport, DeferredCutJournal),
 }
 
 
-class Relayed(TCPNode):  # type: ignore[misc]  # the library has no annotations
+class RelayedNode(TCPNode):  # type: ignore[misc]  # the library has no annotations
     """Another node, identified by its own address and called at the relay's port for this link."""
 
     def __init__(self, address: str, relay_port: int) -> None:
@@ -83,7 +83,7 @@ class Commits(SyncObjConsumer):  # type: ignore[misc]  # the library has no anno
 class Peer:
     """One node of the library. Made inside a running event loop, by the main thread; `close` it."""
 
-    def __init__(self, own: str, others: Sequence[Relayed], directory: Path, lists: int, build: str) -> None:
+    def __init__(self, own: str, others: Sequence[RelayedNode], directory: Path, lists: int, build: str) -> None:
         self._loop = asyncio.get_running_loop()
         self._lists = [ReplList() for _ in range(lists)]
         self._commits = Commits()
@@ -126,7 +126,9 @@ class Peer:
     async def append(self, partition: int, payloads: Sequence[bytes], timeout_s: float) -> int:
         """Append the payloads and return the offset of the first. Raises `Refused` and `TimeoutError`."""
         target = self._lists[partition]
-        end = await self._done(lambda callback: target.extend(list(payloads), callback=callback), timeout_s, target)
+        end = await self._wait_applied(
+            lambda callback: target.extend(list(payloads), callback=callback), timeout_s, target
+        )
         return end - len(payloads)
 
     def records(self, partition: int, first: int, count_max: int) -> list[bytes]:
@@ -138,30 +140,30 @@ class Peer:
         return len(self._lists[partition])
 
     async def agreed_end(self, partition: int, timeout_s: float) -> int:
-        """Return the end after everything acknowledged before the call is applied here.
+        """Return the end once everything that was acknowledged before the call is applied here.
 
-        Appends nothing and waits for the completion of that."""
+        Appends an empty list and waits until that is applied."""
         target = self._lists[partition]
-        return await self._done(lambda callback: target.extend([], callback=callback), timeout_s, target)
+        return await self._wait_applied(lambda callback: target.extend([], callback=callback), timeout_s, target)
 
     # groups
 
     async def commit(self, group: str, marks: Marks, timeout_s: float) -> Marks:
         """Commit offsets and return the group's offsets; with nothing to commit it is a linearizable read of them."""
-        await self._done(lambda callback: self._commits.commit(group, marks, callback=callback), timeout_s)
+        await self._wait_applied(lambda callback: self._commits.commit(group, marks, callback=callback), timeout_s)
         return self._commits.of(group)
 
-    async def _done(self, ask: Callable[[Any], None], timeout_s: float, target: ReplList | None = None) -> int:
-        """Wait for a command and return the end of the list at the moment when the command was applied to it here."""
+    async def _wait_applied(self, ask: Callable[[Any], None], timeout_s: float, target: ReplList | None = None) -> int:
+        """Wait for a command and return the end of the list when the command was applied here."""
         done: asyncio.Future[int] = self._loop.create_future()
 
-        def called_back(_result: object, why: int) -> None:
+        def on_applied(_result: object, why: int) -> None:
             """Pass the result to the event loop. Called in the library's thread, before it applies anything else."""
             end = len(target) if target is not None else 0
             assert threading.current_thread() is not threading.main_thread() or why != FAIL_REASON.SUCCESS
             self._loop.call_soon_threadsafe(_settle, done, why, end)
 
-        ask(called_back)
+        ask(on_applied)
         async with asyncio.timeout(timeout_s):
             return await done
 

@@ -1,9 +1,9 @@
-"""Connections between the nodes: each calls every other one at a separate port, which identifies the caller.
+"""Relay of the connections between nodes: each node connects to each other one at a port of its own.
 
 Bytes are delayed on a link, in order; a cut link loses bytes under way and later ones, and its connections end when
-it is open again, as real ones would. When a machine dies, a first part of what it has under way still arrives, the rest
-does not, and its connections stand silent for a moment before they are reset; which part is for the network to say, and
-here it is the one that hurts most. One thread of its own; the methods may be called from any other.
+it is open again, as real ones would. When a machine crashes, a prefix of its bytes under way still arrives, and its
+connections are silent for a moment before they are reset. A real network may deliver any prefix; the relay chooses the
+worst one. It runs in its own thread; the methods may be called from any other.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ Link = tuple[int, int]
 _HELD_BYTES_MAX: Final = 8 << 20
 """Limit of one direction of one connection; then its sender waits."""
 _SILENCE_S: Final = 0.3
-"""Delay, in seconds, until connections to a dead machine are reset."""
+"""Delay, in seconds, until connections to a crashed machine are reset."""
 _ANSWERED_S: Final = 0.1
 """Delay, in seconds, until clients of a node have an answer that a majority has confirmed to the node."""
 _LOST_ENTRIES_MIN: Final = 60
@@ -47,7 +47,7 @@ class _Lane:
 
     def send(self, data: bytes) -> None:
         if self.link in self._relay.cut_links or self._is_dead:
-            self._lost(len(data))
+            self._note_lost(len(data))
             return
         self.stream.feed(data)
         due = asyncio.get_running_loop().time() + self._relay.delay_s
@@ -68,10 +68,10 @@ class _Lane:
         lost = self.held_bytes
         self._held.clear()
         self.held_bytes = 0
-        self._lost(lost)
+        self._note_lost(lost)
         return lost
 
-    def die(self) -> tuple[int, int]:
+    def crash(self) -> tuple[int, int]:
         """Simulate a crash of the source's machine.
 
         Returns the number of bytes in flight that still arrived, and of all bytes in flight."""
@@ -84,7 +84,7 @@ class _Lane:
         self._is_dead = True
         return arriving, len(data)
 
-    def _lost(self, count: int) -> None:
+    def _note_lost(self, count: int) -> None:
         self.has_lost = self.has_lost or count > 0
         self._relay.note_lost(self.link, count)
 
@@ -101,11 +101,11 @@ class _Lane:
         if self.source is not None and self.held_bytes <= _HELD_BYTES_MAX:
             self.source.resume_reading()  # nothing when it reads already
         if self._held:
-            self._timer = loop.call_at(self._held[0][0], self._due)
+            self._timer = loop.call_at(self._held[0][0], self._on_timer)
         elif self._is_over and self.link not in self._relay.cut_links:
             self.target.close()
 
-    def _due(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         self.pass_on()
 
@@ -114,7 +114,7 @@ class _End(asyncio.Protocol):
     """One socket of a connection: bytes received go into one lane, and the other lane leads to it."""
 
     def __init__(self, out: _Lane, into: _Lane, ended: Callable[[], None]) -> None:
-        self._out, self._into, self._ended = out, into, ended
+        self._out, self._into, self._on_end = out, into, ended
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport), "a stream"
@@ -128,32 +128,32 @@ class _End(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._out.source = self._into.target = None
         self._out.end()
-        self._ended()
+        self._on_end()
 
 
 class _Connection:
-    """One call, from the moment when it is taken on."""
+    """Connection from one node to another, from its acceptance on."""
 
     def __init__(self, relay: "Relay", caller: int, called: int, address: tuple[str, int]) -> None:
         self._relay, self._address = relay, address
         self.links = (caller, called), (called, caller)
         self._forth, self._back = self.lanes = _Lane(relay, self.links[0]), _Lane(relay, self.links[1])
-        self.front = _End(self._forth, self._back, self._ended)
-        self._reaching = asyncio.get_running_loop().create_task(self._reach())
+        self.front = _End(self._forth, self._back, self._on_end)
+        self._reaching = asyncio.get_running_loop().create_task(self._connect())
 
-    async def _reach(self) -> None:
-        """Connect to the target; over a cut link the call is not answered until the caller gives up or the cut ends."""
+    async def _connect(self) -> None:
+        """Connect to the target; over a cut link nothing answers until the caller gives up or the cut ends."""
         if any(link in self._relay.cut_links for link in self.links):
             self._forth.has_lost = True
             return
         try:
             await asyncio.get_running_loop().create_connection(
-                lambda: _End(self._back, self._forth, self._ended), *self._address
+                lambda: _End(self._back, self._forth, self._on_end), *self._address
             )
         except OSError:
             self.reset()
 
-    def _ended(self) -> None:
+    def _on_end(self) -> None:
         if self._forth.source is None and self._back.source is None:
             self.reset()
 
@@ -162,10 +162,10 @@ class _Connection:
             if lane.link in links:
                 lane.lose()
 
-    def die(self, node: int) -> Iterator[str]:
+    def crash(self, node: int) -> Iterator[str]:
         """Simulate a crash of the machine at one end, and yield descriptions of the observed effect."""
         for lane in self.lanes:
-            arrived, sent = lane.die()
+            arrived, sent = lane.crash()
             if lane.link[0] == node and sent:
                 yield f"of {sent:,} bytes under way to node {lane.link[1]} {arrived:,} arrived"
         asyncio.get_running_loop().call_later(_SILENCE_S, self.reset)
@@ -186,13 +186,13 @@ class _Connection:
 
 
 class Relay:
-    """All wires of a cluster. `nodes`: the addresses at which they listen."""
+    """Relay of all connections of a cluster. `nodes` are the addresses at which the nodes listen."""
 
     def __init__(self, nodes: Mapping[int, str]) -> None:
         self._nodes = nodes
         self._connections: dict[_Connection, None] = {}
         self.delay_s = 0.0
-        self._lost: dict[Link, int] = {}
+        self._note_lost: dict[Link, int] = {}
         self.cut_links: frozenset[Link] = frozenset()
         self.ports: dict[Link, int] = {}
         """Port at which the link's first node calls the second."""
@@ -231,7 +231,7 @@ class Relay:
 
         self._call(change)
 
-    def die(self, node: int, patience_s: float = 0.0) -> str:
+    def crash(self, node: int, patience_s: float = 0.0) -> str:
         """Simulate a crash of a node's machine and return a description of its bytes in flight.
 
         With `patience_s` it crashes at the worst moment, if there is one within that time."""
@@ -239,12 +239,12 @@ class Relay:
         async def change() -> str:
             await self._wait_for_worst_moment(node, patience_s)
             mine = [connection for connection in self._connections if node in connection.links[0]]
-            return "; ".join(said for connection in mine for said in connection.die(node))
+            return "; ".join(said for connection in mine for said in connection.crash(node))
 
         return self._call(change)
 
     async def _wait_for_worst_moment(self, node: int, patience_s: float) -> None:
-        """Wait for the worst moment: entries acknowledged by others would be in no log but the node's own.
+        """Wait for the worst moment: acknowledged entries would then be in no log but the node's own.
 
         The acknowledgements are those that the node received a while ago."""
         acknowledgements: deque[tuple[float, int]] = deque()
@@ -276,7 +276,7 @@ class Relay:
         """Return the bytes that links have lost since the last call."""
 
         async def take() -> dict[Link, int]:
-            lost, self._lost = self._lost, {}
+            lost, self._note_lost = self._note_lost, {}
             return lost
 
         return self._call(take)
@@ -285,7 +285,7 @@ class Relay:
 
     def note_lost(self, link: Link, lost: int) -> None:
         if lost:
-            self._lost[link] = self._lost.get(link, 0) + lost
+            self._note_lost[link] = self._note_lost.get(link, 0) + lost
 
     def forget(self, connection: _Connection) -> None:
         self._connections.pop(connection, None)
@@ -297,10 +297,10 @@ class Relay:
                     listening = listen_on_free_port()
                     self.ports[caller, called] = listening.getsockname()[1]
                     host, _, port = address.rpartition(":")
-                    accept = self._accepting(caller, called, (host or HOST, int(port)))
+                    accept = self._make_acceptor(caller, called, (host or HOST, int(port)))
                     self._servers.append(await self._loop.create_server(accept, sock=listening))
 
-    def _accepting(self, caller: int, called: int, address: tuple[str, int]) -> Callable[[], _End]:
+    def _make_acceptor(self, caller: int, called: int, address: tuple[str, int]) -> Callable[[], _End]:
         def accept() -> _End:
             connection = _Connection(self, caller, called, address)
             self._connections[connection] = None

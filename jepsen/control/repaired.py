@@ -1,9 +1,10 @@
-"""Library with one cause of its losses removed; the rest is unchanged, and it is used only on request.
+"""Variants of the library with one cause of its losses removed; used only on request.
 
 - `SyncedJournal` with `SyncingTransport`: a node's writes are durable before a message leaves it, so before its vote or
   its answer counts. (Raft thesis, section 3.8.)
-- `CutsOnConflict`: entries are cut off only where one of another term is offered in their place, and nothing counts as
-  committed that the message did not cover. (Raft thesis, figure 3.1, AppendEntries steps 3 to 5.) It also finds the
+- `CutOnConflictNode`: an entry is cut off only where the message offers one of another term in its place, and nothing
+  counts as committed that the message did not cover. (Raft thesis, figure 3.1, AppendEntries steps 3 to 5.) It also
+  finds the
   place where two logs diverge, which the library fails to find when more than one message is missing: its leader
   steps back by one for the first message that is refused, and forward again for all that follow it."""
 
@@ -17,7 +18,7 @@ from pysyncobj.transport import TCPTransport
 
 
 class SyncedJournal(FileJournal):  # type: ignore[misc]  # the library has no annotations
-    """`sync` makes everything durable that was written since the last one."""
+    """Journal whose `sync` makes everything durable that was written since the last call."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -59,8 +60,10 @@ class SyncingTransport(TCPTransport):  # type: ignore[misc]  # the library has n
         return bool(super().send(node, message))
 
 
-class PatientJournal(FileJournal):  # type: ignore[misc]  # the library has no annotations
-    """A cut takes place with the first entry that conflicts. `settle` after each message: then nothing did."""
+class DeferredCutJournal(FileJournal):  # type: ignore[misc]  # the library has no annotations
+    """Journal that cuts at the first conflicting entry.
+
+    Call `settle` after each message, to drop a requested cut without a conflict."""
 
     def __init__(self, path: str) -> None:
         self._cut_from: int | None = None
@@ -83,8 +86,8 @@ class PatientJournal(FileJournal):  # type: ignore[misc]  # the library has no a
         self._cut_from = None
 
 
-class CutsOnConflict(SyncObj):  # type: ignore[misc]  # the library has no annotations
-    """Its journal is a `PatientJournal`."""
+class CutOnConflictNode(SyncObj):  # type: ignore[misc]  # the library has no annotations
+    """Node that cuts entries only at a conflict; its journal is a `DeferredCutJournal`."""
 
     _parted_at: int | None = None
     """Index at which the leader should begin, after an append that did not match here."""

@@ -1,4 +1,4 @@
-"""Files of a broker's directory by purpose, and the bytes of them that have a meaning.
+"""Files of a broker's data directory by kind, and their bytes that hold data.
 
 docs/FORMATS.md, section 3, has the layout. Zeros behind the end of a file, and blocks of the journal that count for
 nothing any more, may be anything: damage there would not be any.
@@ -34,14 +34,14 @@ _CHUNK_BYTES: Final = 1 << 16
 
 
 class Part(NamedTuple):
-    """Bytes of a file that mean something: from `start` on, before `end`."""
+    """Range of a file's bytes that hold data; `end` is exclusive."""
 
     start: int
     end: int
 
 
-class Found(NamedTuple):
-    """A file that can be damaged. `name` is its path below the data directory; `parts` are not empty."""
+class DamageableFile(NamedTuple):
+    """File that can be damaged. `name` is its path below the data directory; `parts` is not empty."""
 
     path: Path
     name: str
@@ -49,8 +49,8 @@ class Found(NamedTuple):
     parts: tuple[Part, ...]
 
 
-def find(data_dir: Path, only: Sequence[str] = ()) -> list[Found]:
-    """Return all files of these kinds that hold something, by name. Raises `ValueError` for an unknown kind."""
+def find(data_dir: Path, only: Sequence[str] = ()) -> list[DamageableFile]:
+    """Return all nonempty files of these kinds, by name. Raises `ValueError` for an unknown kind."""
     wanted = set(only or SURVIVABLE)
     if unknown := wanted - set(KINDS):
         raise ValueError(f"no kind of file: {', '.join(sorted(unknown))}")
@@ -58,7 +58,7 @@ def find(data_dir: Path, only: Sequence[str] = ()) -> list[Found]:
     kinds = {path: kind for path, name in names.items() if (kind := kind_of(name)) in wanted and kind is not None}
     blocks = _blocks([path for path, kind in kinds.items() if kind == "journal"])
     files = [
-        Found(path, str(names[path]), kind, blocks[path] if kind == "journal" else tuple(_content(path)))
+        DamageableFile(path, str(names[path]), kind, blocks[path] if kind == "journal" else tuple(_content(path)))
         for path, kind in kinds.items()
     ]
     return [file for file in files if file.parts]
@@ -75,12 +75,14 @@ def kind_of(name: PurePath) -> FileKind | None:
         if parts[1] != "controller":
             return None
         parts = parts[2:]
-        return _of_log(parts) if parts[0] == INTERNAL else ("controller" if _of_log(parts) is not None else None)
-    return _of_log(parts[2:]) if len(parts) > 2 else None
+        return (
+            _kind_in_log(parts) if parts[0] == INTERNAL else ("controller" if _kind_in_log(parts) is not None else None)
+        )
+    return _kind_in_log(parts[2:]) if len(parts) > 2 else None
 
 
-def _of_log(parts: tuple[str, ...]) -> FileKind | None:
-    """Return the kind of a file by its place in the directory of a log."""
+def _kind_in_log(parts: tuple[str, ...]) -> FileKind | None:
+    """Return the kind of a file in the directory of a log, by its path there."""
     if len(parts) == 1:
         return _BY_SUFFIX.get(PurePath(parts[0]).suffix)
     return _BY_NAME.get(parts[1]) if parts[0] == INTERNAL and len(parts) == 2 else None

@@ -1,4 +1,4 @@
-"""Damage to the files of a broker that is down, as caused by disks and people, with a description of it.
+"""Damage to the files of a stopped broker, as caused by disks and people, with descriptions of it.
 
 The description is read back from the disk, so that it reports the bytes that are there. It is empty when there was
 nothing to damage. Bits may flip under a running broker too; the broker notices when it reads them."""
@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from jepsen.damage.files import Found, Part, find
+from jepsen.damage.files import DamageableFile, Part, find
 
 _TAIL_BYTES: Final = 4096
 _TAIL_SHARE: Final = 0.5
@@ -18,7 +18,7 @@ _TAIL_SHARE: Final = 0.5
 
 
 def flip_bits(data_dir: Path, random: Random, count: int, only: Sequence[str] = ()) -> str:
-    """Flip one bit in each of so many bytes, in files of these kinds; less where there are not as many."""
+    """Flip one bit in each of `count` bytes, or fewer, in files of these kinds; return a description."""
     files = find(data_dir, only)
     flipped: set[tuple[str, int]] = set()
     descriptions = []
@@ -33,7 +33,7 @@ def flip_bits(data_dir: Path, random: Random, count: int, only: Sequence[str] = 
 
 
 def truncate(data_dir: Path, random: Random, only: Sequence[str] = ()) -> str:
-    """Cut one file before its end."""
+    """Cut one file before its end and return a description of it; "" without a file of these kinds."""
     files = find(data_dir, only)
     if not files:
         return ""
@@ -72,13 +72,13 @@ def wipe(data_dir: Path) -> str:
     return f"{len(files)} files, {size:,} bytes, are deleted, and the directory is empty" if files else ""
 
 
-def _choose(files: Sequence[Found], random: Random) -> Found:
-    """Choose a kind first and then a file of it; otherwise it would nearly always be a segment."""
+def _choose(files: Sequence[DamageableFile], random: Random) -> DamageableFile:
+    """Return a random file of a random kind; otherwise nearly all would be segments."""
     kind = random.choice(sorted({file.kind for file in files}))
     return random.choice([file for file in files if file.kind == kind])
 
 
-def _flip(file: Found, position: int, bit: int) -> str:
+def _flip(file: DamageableFile, position: int, bit: int) -> str:
     with open(file.path, "r+b", buffering=0) as opened:
         before = os.pread(opened.fileno(), 1, position)[0]
         os.pwrite(opened.fileno(), bytes([before ^ (1 << bit)]), position)

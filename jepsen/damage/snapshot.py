@@ -1,4 +1,4 @@
-"""A copy of a broker's directory, or of one of its replicas, to be put back later: a disk that is older than it was.
+"""Copy of a broker's directory, or of one replica, which is restored later, as an old disk would be.
 
 Taken and put back while the broker is down.
 """
@@ -29,7 +29,7 @@ class Snapshot:
         return f"{len(files)} files, {sum(path.stat().st_size for path in files.values()):,} bytes, are copied"
 
     def restore(self) -> str:
-        """Restore the copy; return the differences to the state before, as text; empty without any."""
+        """Restore the copy and return a description of the differences to the state before; empty without any."""
         age_s = time.monotonic() - self._taken_at
         new, old = _files(self._original), _files(self._copy)
         others = [name for name in {*new, *old} if not _same(new.get(name), old.get(name))]

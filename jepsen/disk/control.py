@@ -26,17 +26,17 @@ class DiskCounters(NamedTuple):
     syncs: int
     """Syncs of files and directories below the data directory, or of its whole file system."""
     delayed: int
-    """Syncs that took longer because of us."""
+    """Syncs that the shim delayed."""
     failed: int
     """Syncs that were answered with EIO."""
     refused: int
     """Writes that were answered with ENOSPC."""
     stalls: int
-    """Times that the main thread stood still before it waited for events."""
+    """Times that the shim blocked the main thread before it waited for events."""
     stalled_ms: int
     delayed_ms: int
     reported_full: int = 0
-    """Number of queries for free space answered with none; a broker that asks first is not refused writes."""
+    """Number of queries for free space answered with none; a broker that queries it first has no refused writes."""
 
     def since(self, before: "DiskCounters") -> "DiskCounters":
         """Return the difference to `before`; all counts if the node was launched since then."""

@@ -1,6 +1,6 @@
 """Disk of one node, for the code that starts the node and injects its faults.
 
-    environment → (the node runs: slow, failing, full, stalled) → it is dead → lose_power, or not → environment …
+    environment → (the node runs: slow, failing, full, stalled) → it has ended → lose_power, or not → environment …
 
 State that is not durable stays so across restarts, until it is synced or the power is lost: SIGKILL syncs nothing."""
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from random import Random
 
 from jepsen.disk.control import DiskControl, DiskCounters
-from jepsen.disk.power_loss import Lost, lose
+from jepsen.disk.power_loss import LossCounts, lose
 from jepsen.disk.shim_library import library
 from jepsen.disk.volatile import read_volatile
 
 
 class NodeDisk:
-    """`data_dir` is made when missing. `state_dir` is ours: beside it, on the same file system.
+    """Disk of one node. `data_dir` is created when missing; `state_dir` must be on the same file system.
 
     With `removes_syncs` the process's syncs are answered and not made, as if its calls had been removed.
     """
@@ -46,14 +46,14 @@ class NodeDisk:
         return found | ({"JEPSEN_DISK_NO_SYNC": "1"} if self._removes_syncs else {})
 
     def lose_power(self, random: Random, torn: bool = True) -> str:
-        """Simulate a power loss and describe its effect on the files; the process and its children must be dead.
+        """Simulate a power loss and describe its effect on the files; the process and its children must have ended.
 
         Returns an empty string when no write of the node is known: then it was an ordinary crash."""
         has_written = self._memory.exists()
         lost = self.lose(random, torn)
         return str(lost) if has_written else ""
 
-    def lose(self, random: Random, torn: bool = True) -> Lost:
+    def lose(self, random: Random, torn: bool = True) -> LossCounts:
         """Simulate a power loss and return its effect in numbers."""
         self._claim_memory()
         blind = self._control.blind_spot()
@@ -63,7 +63,7 @@ class NodeDisk:
         return lost
 
     def forget(self) -> None:
-        """Treat the present content as durable; for a directory that was replaced from outside."""
+        """Treat the present content as durable, after a change of the directory from outside."""
         self._memory.unlink(missing_ok=True)
         shutil.rmtree(self._graves)
         self._graves.mkdir()
@@ -99,5 +99,5 @@ class NodeDisk:
         """Block the main thread once for `seconds`, before it waits for events again."""
         self._control.set("stall_ns", round(seconds * 1e9))
 
-    def seen(self) -> DiskCounters:
+    def read_counters(self) -> DiskCounters:
         return self._control.counters()

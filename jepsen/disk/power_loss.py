@@ -1,4 +1,4 @@
-"""Power loss: reverts undurable writes in the files of a dead process, as far as the draw says.
+"""Power loss: reverts random writes that are not durable, in the files of a process that has ended.
 
 Names first: of each directory a prefix of its operations survives. Then sizes and pages of the files that still have
 a name, each for itself. Afterwards everything is durable as it is.
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from jepsen.disk.volatile import PAGE_BYTES, File, Operation, Volatile
 
 
-class Lost(NamedTuple):
+class LossCounts(NamedTuple):
     """Counts of the reverted pages, sizes and names, and of those that were not durable."""
 
     pages: int
@@ -31,7 +31,7 @@ class Lost(NamedTuple):
         return f"dropped {pages}, and {self.names} of {self.names_unsynced} unsynced names"
 
 
-def lose(data_dir: Path, graves: Path, volatile: Volatile, random: Random, torn: bool = True) -> Lost:
+def lose(data_dir: Path, graves: Path, volatile: Volatile, random: Random, torn: bool = True) -> LossCounts:
     """Revert writes that are not durable, as a power loss does; no process may have the files open for writing.
 
     `graves` holds files that lost their names. Without `torn` a file keeps all of its unsynced state or none."""
@@ -43,11 +43,11 @@ def lose(data_dir: Path, graves: Path, volatile: Volatile, random: Random, torn:
             unsynced += len(file.pages)
             dropped, is_resized = _lose_content(paths[inode], file, random, torn)
             pages, sizes, files = pages + dropped, sizes + is_resized, files + bool(dropped or is_resized)
-    return Lost(pages, unsynced, sizes, names, len(volatile.operations), files)
+    return LossCounts(pages, unsynced, sizes, names, len(volatile.operations), files)
 
 
 class _Tree:
-    """Directories and files below one, by inode."""
+    """Directories and files below a directory, by inode."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.stat().st_ino
@@ -84,7 +84,7 @@ class _Tree:
 
 def _lose_names(data_dir: Path, graves: Path, operations: list[Operation], random: Random) -> int:
     """Undo operations on names that do not survive, and return their number."""
-    undone = _drawn(operations, random)
+    undone = _draw_lost(operations, random)
     if undone:
         tree, grave = _Tree(data_dir), _Tree(graves)
         tree.paths |= grave.paths
@@ -99,8 +99,8 @@ def _lose_names(data_dir: Path, graves: Path, operations: list[Operation], rando
     return len(undone)
 
 
-def _drawn(operations: list[Operation], random: Random) -> list[Operation]:
-    """Return the operations that do not survive. A rename over two directories is in both or in neither."""
+def _draw_lost(operations: list[Operation], random: Random) -> list[Operation]:
+    """Draw the operations that do not survive. A rename across two directories is lost in both or in neither."""
     counts: dict[int, int] = {}
     for operation in operations:
         for directory in operation.directories:

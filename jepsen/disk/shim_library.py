@@ -1,4 +1,4 @@
-"""The shim as a shared library: compiled when it is first needed, kept in the user's cache by a digest."""
+"""Shim as a shared library: compiled at its first use, kept in the user's cache under a digest."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ _COMPILED_S_MAX: Final = 120.0
 
 
 class CannotBeBuilt(Exception):
-    """Absence of a shim on this machine; the text gives the reason and the remedy."""
+    """The shim cannot be built on this machine; the text gives the reason and the remedy."""
 
 
 @cache
@@ -47,7 +47,7 @@ def _cache() -> Path:
 
 
 def _compile(sources: list[str], path: Path) -> None:
-    """Compile the library; the file appears whole or not at all, also when several processes build it at once."""
+    """Compile the library; the file appears complete or not at all, even if several processes build it at once."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise CannotBeBuilt("there is no C compiler: install gcc and libc6-dev")

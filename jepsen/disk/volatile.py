@@ -18,7 +18,7 @@ _FREE, _LOST, _WHOLE_SIZE = 0, 2, -1
 
 
 class Page(NamedTuple):
-    """A changed page: its durable content, and whether a sync of its present content failed."""
+    """Changed page: its durable content, and whether a sync of its present content failed."""
 
     durable: bytes
     is_lost: bool
@@ -31,7 +31,7 @@ class File(NamedTuple):
 
 
 class Change(NamedTuple):
-    """An entry of a directory; `before` is the inode that it had, 0 for none."""
+    """Changed entry of a directory; `before` is its former inode, 0 for none."""
 
     directory: int
     before: int
@@ -57,13 +57,13 @@ class Volatile(NamedTuple):
 
 
 def read_volatile(path: Path) -> Volatile:
-    """Return the volatile state that a dead process left; an empty one if no process has written yet."""
+    """Return the volatile state at the end of a process; an empty one if no process has written yet."""
     if not path.exists() or not path.stat().st_size:
         return Volatile({}, [])
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
         magic, _, ops, slots_at, ops_at, images_at, slots_used = _HEADER.unpack_from(memory)
         if magic == bytes(8):
-            return Volatile({}, [])  # it died before it began
+            return Volatile({}, [])  # the process ended before its first record
         assert magic == _MAGIC, f"{path} is of another version: {magic!r}"
         return Volatile(_files(memory, slots_at, slots_used, images_at), _operations(memory, ops_at, ops))
 

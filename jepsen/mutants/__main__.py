@@ -1,4 +1,4 @@
-"""`python -m jepsen.mutants`: try mutants, and say which ones no test notices."""
+"""`python -m jepsen.mutants`: try mutants, and report those that no test detects."""
 
 import sys
 import tempfile
@@ -27,7 +27,7 @@ _console = Console(stderr=True, highlight=False)
 @click.option("--list", "only_list", is_flag=True, help="Print the names, and whether each still applies; run nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 def main(names: tuple[str, ...], jobs: int, only_list: bool, as_json: bool) -> None:
-    """Apply mutants in copies of this tree, and run the tests that should notice each.
+    """Apply mutants in copies of this tree, and run the tests that should detect each.
 
     NAMES are beginnings of the names of mutants; without any all are tried, which takes up to an hour on two cores.
     Exit code 1 when one survives without a proof that it changes nothing, is noticed in spite of one, hangs, or does
@@ -49,25 +49,25 @@ def main(names: tuple[str, ...], jobs: int, only_list: bool, as_json: bool) -> N
 
 
 def is_as_expected(mutant: Mutant, trial: Trial) -> bool:
-    """Return whether the mutant was detected, or survived where that is proved to be right."""
+    """Return whether the mutant was detected, or survived with a proof that nothing can detect it."""
     return trial.outcome is (Outcome.SURVIVED if mutant.equivalent else Outcome.NOTICED)
 
 
 def _list(chosen: Sequence[Mutant], copy: Copy) -> None:
     for mutant in chosen:
-        mutant.applied_to(copy.read(mutant.file))
+        mutant.apply_to(copy.read(mutant.file))
         click.echo(f"{mutant.name}  {mutant.file}:{mutant.function}{'  (equivalent)' if mutant.equivalent else ''}")
     click.echo(f"{len(chosen)} mutants; all apply")
 
 
 def _run(chosen: Sequence[Mutant], copies: Sequence[Copy]) -> list[Trial]:
-    """Run the tests without a mutant, which have to pass, then with each mutant."""
+    """Run the tests without a mutant, where they must pass, and then with each mutant."""
     free: SimpleQueue[Copy] = SimpleQueue()
     for copy in copies:
         free.put(copy)
     paths = list(dict.fromkeys(path for mutant in chosen for path in mutant.tests))
 
-    def tried(work: Callable[[Copy], Trial]) -> Trial:
+    def run_in_free_copy(work: Callable[[Copy], Trial]) -> Trial:
         copy = free.get()
         try:
             return work(copy)
@@ -75,15 +75,15 @@ def _run(chosen: Sequence[Mutant], copies: Sequence[Copy]) -> list[Trial]:
             free.put(copy)
 
     with ThreadPoolExecutor(len(copies)) as pool, Progress(console=_console) as progress:
-        sound = pool.map(lambda path: tried(lambda copy: run_tests(path, (path,), copy)), paths)
-        for trial in _shown(sound, progress, "without mutants", len(paths)):
+        sound = pool.map(lambda path: run_in_free_copy(lambda copy: run_tests(path, (path,), copy)), paths)
+        for trial in _show_progress(sound, progress, "without mutants", len(paths)):
             if trial.outcome is not Outcome.SURVIVED:
                 raise click.ClickException(f"tests fail without any mutant ({trial.name}):\n{trial.detail}")
-        trials = pool.map(lambda mutant: tried(lambda copy: try_mutant(mutant, copy)), chosen)
-        return list(_shown(trials, progress, "mutants", len(chosen)))
+        trials = pool.map(lambda mutant: run_in_free_copy(lambda copy: try_mutant(mutant, copy)), chosen)
+        return list(_show_progress(trials, progress, "mutants", len(chosen)))
 
 
-def _shown(trials: Iterable[Trial], progress: Progress, description: str, count: int) -> Iterable[Trial]:
+def _show_progress(trials: Iterable[Trial], progress: Progress, description: str, count: int) -> Iterable[Trial]:
     task = progress.add_task(description, total=count)
     for trial in trials:
         progress.advance(task)

@@ -1,4 +1,4 @@
-"""Copies of the tree, in which mutants live: this checkout is never changed."""
+"""Copies of the tree for mutants; the checkout itself is never changed."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ TOP: Final = Path(__file__).resolve().parents[2]
 
 
 class Copy:
-    """One copy, for one mutant at a time."""
+    """Copy of the tree, for one mutant at a time."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -33,7 +33,7 @@ class Copy:
         return (self.directory / file).read_text(encoding="utf-8")
 
     def write(self, file: str, source: str) -> None:
-        """Change a file; its old bytecode must not be taken for it, however quickly the change came."""
+        """Change a file, and delete its bytecode, which a quick change would not invalidate."""
         path = self.directory / file
         path.write_text(source, encoding="utf-8")
         for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):

@@ -1,4 +1,4 @@
-"""One change of one function, anchored to its text. Pure."""
+"""Change of one function, anchored to its text. Pure."""
 
 import ast
 from collections.abc import Iterator
@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 
 class NotApplicable(Exception):
-    """The product has changed: the function or its text is not there, or the text is there more than once."""
+    """The mutant no longer applies: its function or text is missing, or the text occurs more than once."""
 
 
 class Mutant(NamedTuple):
-    """Replace `old` by `new` inside `function` (`name`, or `Class.name`) of `file`, a path from the top of the tree.
+    """Replacement of `old` by `new` in `function` (`name` or `Class.name`) of `file`, a path from the top of the tree.
 
-    `tests` are what pytest is given: at least one of them has to fail. `equivalent` proves, where it is not empty, that
-    the change cannot be noticed; such a mutant is expected to survive.
+    `tests` are arguments of pytest: at least one of them must fail. `equivalent`, if not empty, is a proof that nothing
+    can detect the change; such a mutant is expected to survive.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Mutant(NamedTuple):
     tests: tuple[str, ...]
     equivalent: str = ""
 
-    def applied_to(self, source: str) -> str:
+    def apply_to(self, source: str) -> str:
         """Return the source of the file with the change; raises `NotApplicable`."""
         begin, end = self._span(source)
         count = source.count(self.old, begin, end)

@@ -1,4 +1,4 @@
-"""One mutant in one copy: applied, tested, taken back."""
+"""Trial of a mutant in a copy: apply it, run its tests, revert it."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ class Outcome(Enum):
 
 
 class Trial(NamedTuple):
-    """`detail` is the end of pytest's output, or the reason why the mutant does not apply."""
+    """Result of a trial. `detail` is the end of pytest's output, or the reason why the mutant does not apply."""
 
     name: str
     outcome: Outcome
@@ -37,10 +37,10 @@ class Trial(NamedTuple):
 
 
 def try_mutant(mutant: Mutant, copy: Copy) -> Trial:
-    """Apply it, run its tests, and take it back."""
+    """Apply the mutant to the copy, run its tests, and revert it."""
     source = copy.read(mutant.file)
     try:
-        changed = mutant.applied_to(source)
+        changed = mutant.apply_to(source)
     except NotApplicable as error:
         return Trial(mutant.name, Outcome.BROKEN, 0.0, str(error))
     copy.write(mutant.file, changed)
@@ -51,7 +51,7 @@ def try_mutant(mutant: Mutant, copy: Copy) -> Trial:
 
 
 def run_tests(name: str, tests: tuple[str, ...], copy: Copy, timeout_s: float = TRIAL_SECONDS_MAX) -> Trial:
-    """Run tests of a copy. All processes that they started end with them."""
+    """Run tests of a copy, and end all processes that they started."""
     environment = {**os.environ, "PYTHONPATH": str(copy.directory), "PYTHONDONTWRITEBYTECODE": "1"}
     began = time.monotonic()
     with subprocess.Popen(  # noqa: S603 - the tests of this project
@@ -79,7 +79,7 @@ def run_tests(name: str, tests: tuple[str, ...], copy: Copy, timeout_s: float = 
 
 
 def _end_all(process: "subprocess.Popen[str]") -> None:
-    """End remaining processes of the session of the tests."""
+    """Kill the remaining processes in the session of the tests."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -1,1 +1,1 @@
-"""Faults on real processes: when which of them happen (`schedule`, pure), and making them happen (`nemesis`)."""
+"""Faults on real processes: their schedule (`schedule`, pure), and their injection (`nemesis`)."""

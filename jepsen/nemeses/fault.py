@@ -1,4 +1,4 @@
-"""Faults: as drawn or scripted (`Fault`), and as injected (`InjectedFault`)."""
+"""Faults as drawn or scripted (`Fault`), and as injected (`InjectedFault`)."""
 
 from typing import Final, Literal, NamedTuple, get_args
 
@@ -12,7 +12,7 @@ Plane = Literal["", "rpc", "gossip"]
 
 
 class Fault(NamedTuple):
-    """One fault, in seconds from the beginning of the load."""
+    """Planned fault; times in seconds from the beginning of the load."""
 
     kind: FaultKind
     begin_s: float
@@ -20,11 +20,11 @@ class Fault(NamedTuple):
     nodes: tuple[int, ...]
     """The victims, in this order; of a cut those that suffer most, the first of all."""
     shape: str = ""
-    """Variant of the kind: shape of a cut, course of a clock, order of an operator."""
+    """Variant of the kind: shape of a cut, course of a clock, request of an operator."""
     links: tuple[Link, ...] = ()
     """Links affected by a cut or a packet fault."""
     of_leader: int | None = None
-    """Number of the partition whose leader is meant; of an order: of the partition itself."""
+    """Number of the partition whose leader is the victim; of a membership change: of the partition to change."""
     plane: Plane = ""
     """Traffic affected by a cut or a packet fault; empty: all of it."""
     seed: int = 0
@@ -34,7 +34,7 @@ class Fault(NamedTuple):
     files: tuple[str, ...] = ()
     """Kinds of files that are damaged, as `jepsen.damage` names them; any without."""
 
-    def aimed_at(self, leader: int) -> "Fault":
+    def with_leader(self, leader: int) -> "Fault":
         """Return the same fault with that node in place of the first one."""
         return self.with_swapped(self.nodes[0], leader)
 
@@ -45,7 +45,7 @@ class Fault(NamedTuple):
         links = tuple((swapped.get(a, a), swapped.get(b, b)) for a, b in self.links)
         return self._replace(nodes=nodes, links=links)
 
-    def put_off(self, begin_s: float) -> "Fault":
+    def postpone_to(self, begin_s: float) -> "Fault":
         """Return the same fault with the same duration at another time."""
         return self._replace(begin_s=begin_s, end_s=begin_s + self.end_s - self.begin_s)
 
@@ -61,7 +61,7 @@ class Fault(NamedTuple):
 
 
 class InjectedFault(NamedTuple):
-    """A fault that happened, in seconds from the beginning of the load; `proof` is the observation, empty for none.
+    """Injected fault, in seconds from the beginning of the load; `proof` is its observed effect, empty for none.
 
     `served_s`: when every process that was started at its end served, or was killed again; without a
     killed node, its end.

@@ -1,6 +1,6 @@
-"""All that is known of each kind of fault, in one table; `docs/CONTRIBUTING.md` says how to add a kind.
+"""Table of all kinds of faults and their properties; `docs/CONTRIBUTING.md` explains how to add a kind.
 
-Scheduling, the nemesis, clusters, the command line and the strict checker ask this table. The names of the kinds are
+The schedule, the nemesis, clusters, the command line and the strict checker use this table. The names of the kinds are
 `jepsen.nemeses.fault.FaultKind`.
 """
 
@@ -13,7 +13,7 @@ from jepsen.nemeses.network_faults import PACKET_CONDITIONS
 
 
 class KindFacts(NamedTuple):
-    """See the module."""
+    """Properties of one kind of fault."""
 
     make: Callable[[], Kind] | None = None
     """Begins and ends it, node by node; None where the nemesis itself does: links, rolling restarts and orders."""

@@ -31,12 +31,12 @@ class Kind(ABC):
     """Base of all kinds. `hit` are the nodes that were up when the fault began."""
 
     def starts_nodes(self, fault: Fault) -> bool:
-        """Return whether the fault's end starts its nodes, which do not serve at once."""
+        """Return whether the end of the fault starts its nodes, so that they serve only some time later."""
         return False
 
     @abstractmethod
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
-        """Make it happen."""
+        """Inject the fault; return its observed effect, empty for none so far."""
 
     def during(  # noqa: B027 - most kinds have nothing to do in between
         self, victims: Victims, fault: Fault, hit: tuple[int, ...], since_s: float
@@ -44,14 +44,14 @@ class Kind(ABC):
         """Act during the fault; called often while it lasts."""
 
     def may_end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> bool:
-        """Return whether a fault whose time is over may be undone now and be observed afterwards.
+        """Return whether a fault whose time is over may end now, so that its effect is observable afterwards.
 
         Faults of scripts end when the script ends them."""
         return True
 
     @abstractmethod
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
-        """Undo it."""
+        """End the fault; return its observed effect, empty for none."""
 
 
 class Kill(Kind):
@@ -92,23 +92,23 @@ class Pause(Kind):
 
 
 class DiskKind(Kind):
-    """Base of faults beneath a broker, which are counted there."""
+    """Base of faults beneath a broker, whose effects its simulated disk counts."""
 
     def __init__(self) -> None:
         self._before: dict[int, DiskCounters] = {}
 
     def _count(self, victims: Victims, hit: tuple[int, ...]) -> None:
-        """Remember the counters of the disks, as the base of later differences."""
+        """Store the counters of the disks, as the base of later differences."""
         for node in hit:
-            self._before[node] = victims.disks[node].seen()
+            self._before[node] = victims.disks[node].read_counters()
 
-    def _counted(self, victims: Victims, node: int) -> DiskCounters:
+    def _counts_since(self, victims: Victims, node: int) -> DiskCounters:
         """Return the counts since `_count`, or since a later launch of the node."""
-        return victims.disks[node].seen().since(self._before[node])
+        return victims.disks[node].read_counters().since(self._before[node])
 
 
 class Stall(DiskKind):
-    """Something blocks the event loop, while the other threads of the process go on."""
+    """Blocked event loop, while the other threads of the process continue."""
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
         self._count(victims, hit)
@@ -120,27 +120,27 @@ class Stall(DiskKind):
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
         for node in hit:
             victims.disks[node].stall_loop(0)  # a loop that has not turned since does not stand still later
-        seen = {node: self._counted(victims, node) for node in hit}
+        seen = {node: self._counts_since(victims, node) for node in hit}
         return "; ".join(
             f"node {node} stood still for {each.stalled_ms} ms" for node, each in seen.items() if each.stalls
         )
 
 
 class Clock(Kind):
-    """The time of day jumps, jumps to and fro, or goes at another pace; the monotonic clock does not."""
+    """Wrong time of day: it jumps, jumps to and fro, or drifts; the monotonic clock stays right."""
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
         random = Random(fault.seed)  # noqa: S311 - repeatable, not secret
         for node in hit:
             if fault.shape == "drift":
-                victims.clocks[node].drift(_amount(fault, random, DRIFTS))
+                victims.clocks[node].drift(_draw_amount(fault, random, DRIFTS))
             else:
-                victims.clocks[node].jump(_amount(fault, random, JUMPS_S))
+                victims.clocks[node].jump(_draw_amount(fault, random, JUMPS_S))
         return self._reported_errors(victims, hit)
 
     def during(self, victims: Victims, fault: Fault, hit: tuple[int, ...], since_s: float) -> None:
         if fault.shape == "strobe":
-            far = _amount(fault, Random(fault.seed), JUMPS_S)  # noqa: S311 - repeatable, not secret
+            far = _draw_amount(fault, Random(fault.seed), JUMPS_S)  # noqa: S311 - repeatable, not secret
             for node in hit:
                 victims.clocks[node].jump(far if int(since_s / STROBE_S) % 2 else 0.0)
 
@@ -161,7 +161,7 @@ class Clock(Kind):
 
 
 class Full(DiskKind):
-    """Full disk: writes that need room fail."""
+    """Full disk: writes that need new space fail."""
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
         self._count(victims, hit)
@@ -172,7 +172,7 @@ class Full(DiskKind):
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
         for node in hit:
             victims.disks[node].free()
-        seen = {node: self._counted(victims, node) for node in hit}
+        seen = {node: self._counts_since(victims, node) for node in hit}
         return "; ".join(
             f"node {node} saw no free space {each.reported_full} times, and was refused room {each.refused} times"
             for node, each in seen.items()
@@ -191,7 +191,7 @@ class Sync(DiskKind):
         self._count(victims, hit)
         for node in hit:
             if fault.shape == "slow":
-                victims.disks[node].slow_syncs(_amount(fault, random, SLOW_SYNC_S))
+                victims.disks[node].slow_syncs(_draw_amount(fault, random, SLOW_SYNC_S))
             else:
                 victims.expect_end(node)
                 victims.disks[node].fail_syncs(1 if fault.shape == "one fails" else -1)
@@ -200,7 +200,7 @@ class Sync(DiskKind):
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
         descriptions = []
         for node in hit:
-            seen = self._counted(victims, node)
+            seen = self._counts_since(victims, node)
             if seen.delayed or seen.failed:
                 descriptions.append(f"node {node}: {seen.delayed} syncs were slow, {seen.failed} failed")
             victims.disks[node].slow_syncs(0)
@@ -213,7 +213,7 @@ class Sync(DiskKind):
 
 
 class Damage(Kind):
-    """Files of a minority are damaged, lost, or as they were before, while their broker is down."""
+    """Damaged, lost or outdated files of a minority, changed while the broker is down."""
 
     def __init__(self) -> None:
         self._copies: dict[int, damage.Snapshot] = {}
@@ -228,7 +228,7 @@ class Damage(Kind):
     def _damage(self, victims: Victims, fault: Fault, node: int) -> str:
         random = Random(fault.seed)  # noqa: S311 - repeatable, not secret
         directory = victims.data_dirs()[node]
-        _take_as_it_is(victims, node)
+        _make_durable(victims, node)
         if fault.shape == "flip":
             return damage.flip_bits(directory, random, 3, only=fault.files)
         if fault.shape == "truncate":
@@ -244,7 +244,7 @@ class Damage(Kind):
         return ""  # nothing is old before the copy is put back
 
     def may_end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> bool:
-        """Return whether the brokers have worked since the copy was taken; otherwise it would not be old."""
+        """Return whether the brokers have written since the copy was taken; otherwise the copy is not outdated."""
         return all(victims.is_serving(node) for node in hit if node in self._copies)
 
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
@@ -255,19 +255,19 @@ class Damage(Kind):
                     victims.kill(node)
                 if restored := self._copies.pop(node).restore():
                     descriptions.append(f"node {node}: {restored}")
-                _take_as_it_is(victims, node)
+                _make_durable(victims, node)
             if not victims.is_up(node):
                 victims.launch(node)
         return "; ".join(descriptions)
 
 
-def _take_as_it_is(victims: Victims, node: int) -> None:
-    """Make the present content of a dead node's files durable.
+def _make_durable(victims: Victims, node: int) -> None:
+    """Make the present content of a stopped node's files durable.
 
-    They were changed below a simulated disk that remembers older content."""
+    The files were changed beneath a simulated disk, which still holds older durable content."""
     if node in victims.disks:
         victims.disks[node].forget()
 
 
-def _amount(fault: Fault, random: Random, drawn_from: Sequence[float]) -> float:
+def _draw_amount(fault: Fault, random: Random, drawn_from: Sequence[float]) -> float:
     return random.choice(drawn_from) if fault.amount is None else fault.amount

@@ -1,10 +1,10 @@
 """Nemesis: injects faults into a system, and records their observed effects in the history.
 
-The faults are those of a schedule, or are begun and ended one by one by a script. `step` is called again and again by
-one thread; it does what is due and never waits for a broker to serve. A node that is down already is not hurt again,
-and one fault's end does not undo another's: a process is started or resumed only by the fault that ended or stopped it.
-A drawn fault that cannot begin yet is put off, and one of which nothing was seen comes again until something was seen
-of its kind. After `finish` nothing is wrong any more, as far as it is up to the nemesis.
+The faults come from a schedule, or a script begins and ends each. One thread calls `step` repeatedly; it begins and
+ends due faults, and never waits for a broker to serve. A node that is down is not a victim again, and the end of a
+fault does not undo another: a process is started or resumed only by the fault that stopped or paused it. A drawn fault
+that cannot begin yet is postponed, and a fault without an observed effect is repeated until its kind had one. After
+`finish` no fault is under way.
 """
 
 import math
@@ -31,19 +31,19 @@ END_LATER_S_MAX: Final = 15.0
 """Longest time, in seconds, that the end of a fault may wait for its victims (`Kind.may_end`)."""
 
 
-class _Starting(NamedTuple):
-    """A fault that is over, and whose victims do not serve yet."""
+class _RestartingVictims(NamedTuple):
+    """Fault that has ended, with its victims that do not serve yet."""
 
     happened: InjectedFault
     nodes: tuple[int, ...]
 
-    def without(self, killed: Sequence[int]) -> "_Starting":
-        """Return the same without nodes that another fault has killed again."""
+    def without(self, killed: Sequence[int]) -> "_RestartingVictims":
+        """Return a copy without the nodes that another fault has killed again."""
         return self._replace(nodes=tuple(node for node in self.nodes if node not in killed))
 
 
 class Running(NamedTuple):
-    """A fault that is under way. `until_s` is infinite for one that a script ends."""
+    """Fault under way. `until_s` is infinite if a script ends it."""
 
     fault: Fault
     begin_s: float
@@ -69,7 +69,7 @@ class Nemesis:
         self._drawn = frozenset(fault.kind for fault in schedule)
         self._running: list[Running] = []
         self._rolling: list[RollingRestart] = []
-        self._starting: list[_Starting] = []
+        self._starting: list[_RestartingVictims] = []
         self._next_look_s = 0.0
         self._load_until_s = math.inf
         self.happened: list[InjectedFault] = []
@@ -78,8 +78,8 @@ class Nemesis:
         """Faults that were begun and ended without an observed effect: they may have had one, and prove nothing."""
 
     @property
-    def owed(self) -> frozenset[str]:
-        """Kinds that were drawn, and of which none has happened and is over so far."""
+    def missing_kinds(self) -> frozenset[str]:
+        """Kinds in the schedule without an ended fault that had an observed effect."""
         return self._drawn - {happened.kind for happened in self.happened}
 
     @property
@@ -90,29 +90,28 @@ class Nemesis:
         """Begin and end faults that are due."""
         now_s = self._now_s()
         for running in [running for running in self._running if running.until_s <= now_s]:
-            self._end_when_it_may(running, now_s)
+            self._end_if_possible(running, now_s)
         for rolling in list(self._rolling):
-            self._roll(rolling, now_s)
+            self._continue_roll(rolling, now_s)
         for running in self._running:
             if running.fault.kind in self._kinds:
                 since_s = now_s - running.begin_s
                 self._kinds[running.fault.kind].during(self._victims, running.fault, running.hit, since_s)
         for fault in [fault for fault in self._waiting if fault.begin_s <= now_s]:
             self._waiting.remove(fault)
-            aimed = self._aimed(fault)
+            aimed = self._aim(fault)
             if self._may_begin(aimed):
                 self.begin(aimed)
             else:
-                self._waiting.append(fault.put_off(self._now_s() + PUT_OFF_S))
+                self._waiting.append(fault.postpone_to(self._now_s() + PUT_OFF_S))
         if self._starting and now_s >= self._next_look_s:
-            self._look()
+            self._check_restarted()
             self._next_look_s = now_s + LOOK_S
 
     def finish(self) -> None:
         """End all faults and begin no more.
 
-        Does not wait for nodes that do not serve yet, but for nodes that were ordered to terminate: they could not
-        be started
+        Does not wait for restarted nodes to serve, but waits for nodes that got SIGTERM: they cannot be started
         again before that."""
         for running in list(self._running):
             self.end(running)
@@ -121,10 +120,10 @@ class Nemesis:
         while self._rolling and time.monotonic() < until:
             for rolling in list(self._rolling):
                 rolling.stop()
-                self._roll(rolling, self._now_s())
+                self._continue_roll(rolling, self._now_s())
             time.sleep(LOOK_S / 10)
         for starting in self._starting:
-            self._keep(starting.happened._replace(served_s=self._now_s()))
+            self._record_fault(starting.happened._replace(served_s=self._now_s()))
         self._starting.clear()
         self._waiting.clear()
         self.happened.sort(key=lambda happened: happened.begin_s)
@@ -132,8 +131,7 @@ class Nemesis:
     def _may_begin(self, fault: Fault) -> bool:
         """Return whether a drawn fault may begin now.
 
-        No more files are lost before the last loss is repaired, and no process is started that another fault holds
-        down."""
+        Files are lost only when the last loss is repaired. No fault starts a process that another one keeps down."""
         under_way = [*(each.fault for each in self._running), *(each.fault for each in self._rolling)]
         for other in under_way:
             both = (FACTS[fault.kind], FACTS[other.kind])
@@ -145,15 +143,15 @@ class Nemesis:
         is_calm = all(other.kind != "damage" and not FACTS[other.kind].is_slow_to_ask for other in under_way)
         return is_calm and self._victims.is_healthy()
 
-    def _aimed(self, fault: Fault) -> Fault:
-        """Return the fault aimed at the present leader, with other nodes in place of those that have left the cluster.
+    def _aim(self, fault: Fault) -> Fault:
+        """Return the fault for the present leader, with other nodes in place of those that have left the cluster.
 
         A node that is leaving is a victim like any other, but no fault loses its files."""
         if fault.kind in ("roll", "members"):
             return fault
         if fault.of_leader is not None:
             leader = self._victims.leader(self._partitions[fault.of_leader])
-            fault = fault if leader is None else fault.aimed_at(leader)
+            fault = fault if leader is None else fault.with_leader(leader)
         members = self._victims.addresses
         left = [node for node in fault.nodes if node not in members]
         lost = [node for node in left if fault.kind == "damage" or not self._victims.is_up(node)]
@@ -164,13 +162,13 @@ class Nemesis:
         return fault
 
     def begin(self, fault: Fault) -> Running | None:
-        """Begin the fault now, regardless of its time. None for rolls and orders, which end by themselves."""
+        """Begin the fault now, regardless of its time. Returns None for rolls and membership changes."""
         if fault.kind == "roll":
             self._rolling.append(RollingRestart(fault, self._now_s(), fault.end_s, self._victims))
-            self._say("begins", fault, "")
+            self._note_phase("begins", fault, "")
             return None
         if fault.kind == "members":
-            self._give_order(fault)
+            self._change_cluster(fault)
             return None
         began_s = self._now_s()
         hit = tuple(node for node in fault.nodes if self._victims.is_up(node))
@@ -185,7 +183,7 @@ class Nemesis:
         if fault.kind not in self._kinds:
             self._victims.link_effects(fault.links)  # from here on
             self._set_links(fault)
-        self._say("begins", fault, proof or ("" if hit or fault.links else "nothing, all of them were down"))
+        self._note_phase("begins", fault, proof or ("" if hit or fault.links else "nothing, all of them were down"))
         return running
 
     def _forget(self, killed: Sequence[int]) -> None:
@@ -193,7 +191,7 @@ class Nemesis:
         for rolling in self._rolling:
             rolling.forget(killed)
 
-    def _end_when_it_may(self, running: Running, now_s: float) -> None:
+    def _end_if_possible(self, running: Running, now_s: float) -> None:
         kind = self._kinds.get(running.fault.kind)
         is_late = now_s >= running.begin_s + END_LATER_S_MAX
         if kind is None or is_late or kind.may_end(self._victims, running.fault, running.hit):
@@ -202,7 +200,9 @@ class Nemesis:
             self._running[self._running.index(running)] = running._replace(until_s=now_s + LOOK_S)
 
     def end(self, running: Running) -> InjectedFault | None:
-        """End the fault now; return its effect, None for none. Effects on restarted victims are known later."""
+        """End the fault now; return it if it had an observed effect, else None.
+
+        The fault is recorded later if its end restarts the victims."""
         fault, now_s = running.fault, self._now_s()
         self._running.remove(running)
         if fault.kind in self._kinds:
@@ -213,33 +213,33 @@ class Nemesis:
             if not any(mark in seen for mark in FACTS[fault.kind].marks):
                 seen = ""  # effect of another fault on the same links
             self._set_links(fault)
-        self._say("ends", fault, seen)
+        self._note_phase("ends", fault, seen)
         proof = "; ".join(filter(None, (running.proof, seen)))
         happened = InjectedFault(fault.kind, str(fault), running.begin_s, now_s, proof, now_s)
         if starts and running.hit:
-            self._starting.append(_Starting(happened, running.hit))
+            self._starting.append(_RestartingVictims(happened, running.hit))
         elif running.hit or fault.links:
-            self._keep(happened)
-        self._come_again_if_owed(fault)
+            self._record_fault(happened)
+        self._repeat_if_missing(fault)
         return happened if proof else None
 
-    def _keep(self, happened: InjectedFault) -> None:
-        """Record a fault that is over."""
+    def _record_fault(self, happened: InjectedFault) -> None:
+        """Record a fault that has ended."""
         (self.happened if happened.proof else self.unseen).append(happened)
 
-    def _come_again_if_owed(self, fault: Fault) -> None:
-        """Schedule an ended fault once more if its kind had no observed effect yet and no other of it is pending."""
+    def _repeat_if_missing(self, fault: Fault) -> None:
+        """Schedule an ended fault once more if its kind is still missing and no other fault of the kind is pending."""
         coming: set[str] = {other.kind for other in self._waiting}
         coming.update(other.fault.kind for other in self._rolling)
         coming.update(other.fault.kind for other in self._running if other.proof)
         coming.update(other.happened.kind for other in self._starting if other.happened.proof)
-        if fault.kind in self.owed - coming:
+        if fault.kind in self.missing_kinds - coming:
             if fault.kind == "members":
                 fault = fault._replace(shape="move")  # for which there is always something to be done
-            self._waiting.append(fault.put_off(self._now_s() + PUT_OFF_S))
+            self._waiting.append(fault.postpone_to(self._now_s() + PUT_OFF_S))
 
     def _set_links(self, changed: Fault) -> None:
-        """Apply the union of all running faults to the links between nodes."""
+        """Apply the union of all faults under way to the links between nodes."""
         others = [each.fault for each in self._running if each.fault.kind == changed.kind]
         if changed.kind == "cut":
             rpc = [link for other in others if other.plane != "gossip" for link in other.links]
@@ -250,14 +250,14 @@ class Nemesis:
             for other in others:
                 self._victims.set_conditions(other.links, PACKET_CONDITIONS[other.shape])
 
-    def _look(self) -> None:
+    def _check_restarted(self) -> None:
         """Record the faults whose victims serve again."""
         for starting in list(self._starting):
             if all(self._victims.is_serving(node) for node in starting.nodes):
                 self._starting.remove(starting)
-                self._keep(starting.happened._replace(served_s=self._now_s()))
+                self._record_fault(starting.happened._replace(served_s=self._now_s()))
 
-    def _roll(self, rolling: RollingRestart, now_s: float) -> None:
+    def _continue_roll(self, rolling: RollingRestart, now_s: float) -> None:
         if now_s >= rolling.until_s:
             rolling.stop()
         if rolling is self._rolling[0]:  # one that came to its end late holds the next one up
@@ -268,10 +268,10 @@ class Nemesis:
                 proof = "; ".join(rolling.proofs)
                 end_s = min(now_s, self._load_until_s)
                 self.happened.append(InjectedFault("roll", str(rolling.fault), rolling.begin_s, end_s, proof, now_s))
-            self._say("ends", rolling.fault, "; ".join(rolling.proofs) or "nothing, no node could be spared")
-            self._come_again_if_owed(rolling.fault)
+            self._note_phase("ends", rolling.fault, "; ".join(rolling.proofs) or "nothing, no node could be spared")
+            self._repeat_if_missing(rolling.fault)
 
-    def _give_order(self, fault: Fault) -> None:
+    def _change_cluster(self, fault: Fault) -> None:
         """Add or decommission a node, or move a partition or its leader; return without waiting for the effect."""
         assert fault.of_leader is not None, f"an order without a partition: {fault}"
         begin_s = self._now_s()
@@ -280,10 +280,10 @@ class Nemesis:
             end_s = self._now_s()
             leaves = fault.nodes if fault.shape == "leave" else ()
             self.happened.append(InjectedFault("members", str(fault), begin_s, end_s, proof, end_s, leaves))
-        self._say("is given", fault, proof or "nothing to be done")
-        self._come_again_if_owed(fault)
+        self._note_phase("is given", fault, proof or "nothing to be done")
+        self._repeat_if_missing(fault)
 
-    def _say(self, phase: str, fault: Fault, proof: str) -> None:
+    def _note_phase(self, phase: str, fault: Fault, proof: str) -> None:
         more: dict[str, Any] = {"fault": fault.kind, "phase": phase, "nodes": fault.nodes}
         if fault.links:
             more["ways"] = fault.links

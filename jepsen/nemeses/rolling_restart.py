@@ -1,4 +1,4 @@
-"""A rolling restart that is under way: one node after another, each when everything is whole.
+"""Rolling restart: one node after another, each once the cluster is healthy.
 
 `nemesis` steps it; nothing here waits.
 """
@@ -22,7 +22,7 @@ class RollingRestart:
 
     @property
     def is_between(self) -> bool:
-        """Whether no node is down because of it."""
+        """Whether no node is down because of this restart."""
         return self._node is None
 
     @property
@@ -39,7 +39,7 @@ class RollingRestart:
             self._node = None
 
     def step(self) -> None:
-        """Continue the restart; the next node follows only when the cluster is healthy, as operators do it."""
+        """Continue the restart; the next node follows only when the cluster is healthy, as in production."""
         node = self._node
         if node is None:
             if self._left and self._victims.is_whole():

@@ -1,13 +1,12 @@
-"""Which faults happen when: drawn from a seed, pure, the same for the same arguments.
+"""Schedule of faults, drawn from a seed. Pure: the same for the same arguments.
 
     warm-up │ window │ window │ …            a window is quiet (a quarter of them), or holds one fault, or two at once
-    0 < begin < end ≤ length − QUIET_END_S   every fault ends by itself
+    0 < begin < end ≤ length − QUIET_END_S   every fault has an end
 
-A kill, a loss of power and damaged files end with the start of the process; a roll is a rolling restart, one node after
-another, as far as it comes until its end; members are orders of an operator, each of a moment; files are damaged on one
-node at a time. Kinds come in turn from a shuffled bag, so each comes early and none is left out for long. Node ids are
-those that were drawn; where `of_leader` names a partition, its leader at that moment changes places with the first of
-them.
+A kill, a loss of power and damaged files end with the start of the process; a roll is a rolling restart until its end;
+members are momentary requests of an operator; files are damaged on one node at a time. Kinds are drawn from a shuffled
+bag, so each occurs early and regularly. Node ids are those that were drawn; if `of_leader` names a partition, its
+leader at that moment is exchanged with the first of them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,11 +38,11 @@ ONE_PLANE_SHARE: Final = 0.3
 def draw_schedule(
     seed: int, kinds: Sequence[FaultKind], nodes: Sequence[int], length_s: float, partitions: int
 ) -> tuple[Fault, ...]:
-    """Return faults for a load of `length_s` seconds, by their beginning. `kinds` may be empty."""
+    """Return faults for a load of `length_s` seconds, sorted by begin. `kinds` may be empty."""
     if not kinds:
         return ()
     drawing = _Drawing(Random(seed), kinds, nodes, partitions)  # noqa: S311 - repeatable, not secret
-    return tuple(sorted(drawing.windows(length_s), key=lambda fault: fault.begin_s))
+    return tuple(sorted(drawing.draw_windows(length_s), key=lambda fault: fault.begin_s))
 
 
 class _Drawing:
@@ -52,39 +51,47 @@ class _Drawing:
         self._kinds = list(dict.fromkeys(kinds))
         self._bag: list[FaultKind] = []
 
-    def windows(self, length_s: float) -> Iterator[Fault]:
+    def draw_windows(self, length_s: float) -> Iterator[Fault]:
         begin, last = WARM_UP_S, length_s - QUIET_END_S
         longest = max(WINDOW_S_MIN, min(WINDOW_S_MAX, (last - begin) / len(self._kinds)))
         number = 0
         while begin < last - 2 * FAULT_S_MIN:
             end = min(begin + self._random.uniform(WINDOW_S_MIN, longest), last)
             if number < len(self._kinds) or self._random.random() >= QUIET_SHARE:
-                yield from self._window(begin, end)
+                yield from self._draw_window(begin, end)
             begin, number = end + 0.2, number + 1
 
-    def _window(self, begin: float, end: float) -> Iterator[Fault]:
+    def _draw_window(self, begin: float, end: float) -> Iterator[Fault]:
         count = 2 if len(self._kinds) > 1 and self._random.random() < TWO_SHARE else 1
         free = self._random.sample(self._nodes, len(self._nodes))
-        for kind in self._take(count):
+        for kind in self._draw_kinds(count):
             since = self._random.uniform(begin, begin + (end - begin) / 3)
             until = self._random.uniform(since + FAULT_S_MIN, end)
             if kind == "cut":
-                yield from self._cuts(since, until)
+                yield from self._draw_cuts(since, until)
             elif kind == "packet":
-                yield self._packet_fault(since, until)
+                yield self._draw_packet_fault(since, until)
             elif kind == "members":
-                yield from self._orders(since, end)
+                yield from self._membership_changes(since, end)
             elif kind == "roll" and free:
                 yield Fault(kind, since, end, tuple(free))
                 free.clear()
             elif free:
-                nodes = tuple(free[: FACTS[kind].victims_max or self._victims()])
+                nodes = tuple(free[: FACTS[kind].victims_max or self._draw_victims()])
                 del free[: len(nodes)]
-                yield Fault(kind, since, until, nodes, self._shape(kind), of_leader=self._aim(), seed=self._seed())
+                yield Fault(
+                    kind,
+                    since,
+                    until,
+                    nodes,
+                    self._draw_shape(kind),
+                    of_leader=self._draw_leader(),
+                    seed=self._draw_seed(),
+                )
             else:
                 self._bag.insert(0, kind)  # no node is left for it in this window
 
-    def _take(self, count: int) -> list[FaultKind]:
+    def _draw_kinds(self, count: int) -> list[FaultKind]:
         taken: list[FaultKind] = []
         while len(taken) < count:
             if not self._bag:
@@ -97,46 +104,46 @@ class _Drawing:
             taken.append(kind)
         return taken
 
-    def _victims(self) -> int:
-        """Draw nodes: mostly a minority, sometimes more, sometimes all."""
+    def _draw_victims(self) -> int:
+        """Draw nodes: mostly a minority, sometimes a majority or all."""
         minority = max(1, (len(self._nodes) - 1) // 2)
         drawn = self._random.random()
         if drawn < 0.65:
             return self._random.randint(1, minority)
         return min(len(self._nodes), minority + 1) if drawn < 0.9 else len(self._nodes)
 
-    def _aim(self) -> int | None:
+    def _draw_leader(self) -> int | None:
         return self._random.randrange(self._partitions) if self._random.random() < LEADER_SHARE else None
 
-    def _shape(self, kind: FaultKind) -> str:
+    def _draw_shape(self, kind: FaultKind) -> str:
         shapes = FACTS[kind].shapes
         return self._random.choice(shapes) if shapes else ""
 
-    def _seed(self) -> int:
+    def _draw_seed(self) -> int:
         return self._random.randrange(1 << 30)
 
-    def _plane(self) -> Plane:
+    def _draw_plane(self) -> Plane:
         return self._random.choice(("rpc", "gossip")) if self._random.random() < ONE_PLANE_SHARE else ""
 
-    def _packet_fault(self, since: float, until: float) -> Fault:
-        """Draw a fault of all links, or of one node's."""
+    def _draw_packet_fault(self, since: float, until: float) -> Fault:
+        """Draw a packet fault on all links, or on those of one node."""
         nodes = self._random.sample(self._nodes, len(self._nodes))
         links = all_links(nodes) if self._random.random() < 0.5 else SHAPES["isolated"](nodes)
-        return Fault("packet", since, until, (nodes[0],), self._shape("packet"), links, self._aim())
+        return Fault("packet", since, until, (nodes[0],), self._draw_shape("packet"), links, self._draw_leader())
 
-    def _orders(self, since: float, until: float) -> Iterator[Fault]:
-        """Yield some membership orders, which may overtake each other."""
+    def _membership_changes(self, since: float, until: float) -> Iterator[Fault]:
+        """Yield a few changes of the cluster by operators, which may overlap."""
         for _ in range(self._random.randint(2, ORDERS_MAX)):
             at = self._random.uniform(since, until - FAULT_S_MIN)
             node, place = self._random.choice(self._nodes), self._random.randrange(self._partitions)
             yield Fault("members", at, at + FAULT_S_MIN, (node,), self._random.choice(ORDERS), of_leader=place)
 
-    def _cuts(self, since: float, until: float) -> Iterator[Fault]:
+    def _draw_cuts(self, since: float, until: float) -> Iterator[Fault]:
         """Yield one cut, or several short ones of the same node."""
         shape = self._random.choice([shape for shape, least in SHAPES_NODES_MIN.items() if len(self._nodes) >= least])
         nodes = self._random.sample(self._nodes, len(self._nodes))
-        aim = self._aim()
-        fault = Fault("cut", since, until, (nodes[0],), shape, SHAPES[shape](nodes), aim, self._plane())
+        aim = self._draw_leader()
+        fault = Fault("cut", since, until, (nodes[0],), shape, SHAPES[shape](nodes), aim, self._draw_plane())
         if shape != "isolated" or self._random.random() < 0.7:
             yield fault
             return

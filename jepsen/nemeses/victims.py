@@ -1,4 +1,4 @@
-"""Operations on the nodes of a system. The effect of a fault is described in a few words, as observed from outside."""
+"""Interface of faults to the nodes of a system. Effects are described as observed from outside."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,11 +12,11 @@ from raftlog.types import TopicPartition
 
 
 class Victims(Protocol):
-    """All calls come from one thread. A system without disks, clocks or links of this kind has none to be hurt."""
+    """Nodes of a system under faults, called from one thread. `disks` and `clocks` are empty if not simulated."""
 
     @property
     def addresses(self) -> Mapping[int, str]:
-        """HTTP addresses by node id, of those that belong to the system, down or not; they stay the same."""
+        """HTTP addresses by node id, of all nodes that belong to the system, up or down; an address never changes."""
 
     def is_up(self, node: int) -> bool: ...
     def is_serving(self, node: int) -> bool: ...
@@ -30,14 +30,14 @@ class Victims(Protocol):
     def terminate(self, node: int) -> str: ...
     def launch(self, node: int) -> None: ...
     def expect_end(self, node: int) -> None:
-        """Allow the node to end by itself until it is launched again."""
+        """Accept that the node exits on its own until it is launched again."""
 
     def pause(self, node: int) -> str:
-        """Pause the node; return the observation, empty if it still runs."""
+        """Pause the node; return the observed effect, empty if it still runs."""
 
     def resume(self, node: int) -> None: ...
     def change(self, shape: str, node: int, place: TopicPartition) -> str:
-        """Add or decommission a node, or move a partition or its leader; return the observation, empty if unchanged."""
+        """Add or decommission a node, or move a partition or its leader; return a description, empty for no change."""
 
     def leader(self, place: TopicPartition) -> int | None: ...
 
@@ -48,7 +48,7 @@ class Victims(Protocol):
         """Set the conditions of these links; `NetworkConditions()` removes them."""
 
     def reset_connections(self, links: Sequence[Link]) -> int:
-        """Reset the connections, as a middlebox does, losing bytes in flight; return the number of connections."""
+        """Reset the connections on these links, as a middlebox does, losing bytes in flight; return their number."""
 
     def cut_clients(self, nodes: Sequence[int], *, answers_only: bool) -> str:
         """Cut exactly these nodes from their clients, in both directions or for answers only.
@@ -66,15 +66,15 @@ class Victims(Protocol):
         """Return the data directory of each node that belongs to the system."""
 
     def clock_error_s(self, node: int) -> float | None:
-        """Return the seconds by which the node's time of day differs from ours, seen from outside."""
+        """Return the offset of the node's time of day from this process's, in seconds, as observed from outside."""
 
 
 class UnsupportedFault(Exception):
-    """A fault was asked for that this system has nothing for: the test cannot be run."""
+    """The system cannot have a requested kind of fault, so the test cannot run."""
 
 
 class WithoutFaults:
-    """The part of a system that has nothing beneath its nodes, between them or before them that could be hurt."""
+    """Base of systems without simulated disks, clocks, links or client connections."""
 
     def set_conditions(self, links: Sequence[Link], conditions: NetworkConditions) -> None:
         raise UnsupportedFault("the links between these nodes cannot be changed")
@@ -89,11 +89,11 @@ class WithoutFaults:
         return ""
 
     def expect_end(self, node: int) -> None:
-        """Do nothing: no fault makes a node end by itself."""
+        """Do nothing: no fault makes a node exit."""
 
     @property
     def kafka_addresses(self) -> Mapping[int, str]:
-        """Return none: the nodes do not speak Kafka's protocol."""
+        """Return none: the nodes do not serve Kafka's protocol."""
         return {}
 
     @property

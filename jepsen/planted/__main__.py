@@ -72,7 +72,7 @@ def main(
 
 
 def _check_given(unsuitable: set[str], *, is_real: bool) -> None:
-    """Raise `UsageError` for options that belong to the other kind of hunt."""
+    """Raise `UsageError` for options of the other kind of run."""
     context = click.get_current_context()
     given = [
         parameter.opts[0]
@@ -84,7 +84,7 @@ def _check_given(unsuitable: set[str], *, is_real: bool) -> None:
 
 
 def hunt_in_process(name: str, first: int, seeds: int) -> dict[str, Any]:
-    """Hunt in an interpreter of its own, without assertions. Raises `CalledProcessError` when it fails."""
+    """Run `hunt` in a new interpreter, without assertions. Raises `CalledProcessError` when it fails."""
     command = (sys.executable, "-O", "-m", "jepsen.planted.hunt", name, str(first), str(seeds))
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own module
     found: dict[str, Any] = json.loads(done.stdout)

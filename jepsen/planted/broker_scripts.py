@@ -1,4 +1,4 @@
-"""Scripts that query brokers with planted bugs: about idle partitions, retries, gossip, and the founding of a cluster.
+"""Scripts for brokers with planted bugs: idle partitions, retries, gossip, and the founding of a cluster.
 
 Correct brokers give the expected answers."""
 
@@ -36,7 +36,7 @@ FOUNDED_S_MAX: Final = 15.0
 _OVERVIEW: Final = "/v1/cluster/health_overview"
 
 
-def quiesced_leader_dies(stage: Stage) -> None:
+def kill_quiesced_leader(stage: Stage) -> None:
     """Check that a quiesced partition elects a leader when its own is killed."""
     own = OwnTopic(stage, {})
     stage.wait_until(lambda: own.write(stage.nodes[0])[0] == 200, "a record is taken", WRITTEN_S_MAX)
@@ -51,7 +51,7 @@ def quiesced_leader_dies(stage: Stage) -> None:
 
 
 class _Numbered:
-    """An idempotent producer of one record at a time, of the first partition of a topic of the script's own."""
+    """Idempotent producer of one record at a time, to the first partition of the script's own topic."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage, self.own = stage, OwnTopic(stage, {})
@@ -70,8 +70,8 @@ class _Numbered:
         return self._stage.ask(node, f"{path_of(self.own.place)}?timeout={timeout_ms}", "POST", body)
 
 
-def retry_comes_late(stage: Stage) -> None:
-    """Retry a record after seconds, a trim of the record and a change of leader; the answer must be the first one."""
+def retry_late(stage: Stage) -> None:
+    """Retry a record after a trim of it and a change of leader; the answer must be the first one."""
     numbered = _Numbered(stage)
     own = numbered.own
     node = stage.nodes[0]
@@ -92,12 +92,11 @@ def retry_comes_late(stage: Stage) -> None:
     stage.wait_served()
 
 
-def retry_meets_a_leader_alone(stage: Stage) -> None:
-    """Retry a record at an isolated leader, which cannot commit the original; records of every answer must stay.
+def retry_at_isolated_leader(stage: Stage) -> None:
+    """Retry a record at an isolated leader, which cannot commit the original; acknowledged records must stay.
 
-    The leader takes one record of the producer first: for an unknown producer id it would query the controller,
-    which an
-    isolated leader cannot reach."""
+    The leader takes one record of the producer first: for an unknown producer id it would query the controller, which
+    an isolated leader cannot reach."""
     numbered = _Numbered(stage)
     place, first = numbered.own.place, stage.nodes[0]
     stage.wait_until(lambda: numbered.own.write(first)[0] == 200, "a record is taken", WRITTEN_S_MAX)
@@ -116,7 +115,7 @@ def retry_meets_a_leader_alone(stage: Stage) -> None:
     stage.expect(200 not in answers or is_there, "what was acknowledged is there")
 
 
-def member_is_isolated_briefly(stage: Stage) -> None:
+def isolate_member_briefly(stage: Stage) -> None:
     """Check that a gossip member isolated for less than the suspicion timeout is not declared dead.
 
     The brokers are idle: announcements of a member's load would refute the suspicion as well."""
@@ -139,7 +138,7 @@ def member_is_isolated_briefly(stage: Stage) -> None:
 
 
 def _states(asked: Sequence[ClusterNode], member: int) -> set[str]:
-    """Return the views that these brokers have of another one by gossip."""
+    """Return the gossip states of a member as reported by these brokers."""
     return {
         str(row["state"])
         for node in asked
@@ -169,8 +168,8 @@ def _other_brokers(stage: Stage) -> Iterator[Cluster]:
         yield cluster
 
 
-def newest_values_stay(stage: Stage) -> None:
-    """Write many keys once each, in batches, and then one of them so often that all of it is compacted."""
+def compact_to_newest_values(stage: Stage) -> None:
+    """Write many keys once each, and one key until the log is compacted; all newest values must stay."""
     own = OwnTopic(stage, COMPACTED)
     keys = [f"key-{number}" for number in range(KEYS)]
     value = "x" * VALUE_BYTES
@@ -207,7 +206,7 @@ def _compacted_to(stage: Stage, node: int, place: TopicPartition) -> int:
     return max((int(event["compacted_to"]) for event in answer), default=0)
 
 
-def broadcasts_end(stage: Stage) -> None:
+def check_broadcasts_end(stage: Stage) -> None:
     """Check that gossip broadcasts end after the maximum number of retransmissions."""
     with stage.fault("kill", stage.others(stage.leader())[0]):
         stage.wait(1)
@@ -221,8 +220,8 @@ def broadcasts_end(stage: Stage) -> None:
     stage.wait_until(are_sent, "no broker has broadcasts left", NEWS_S_MAX)
 
 
-def seeds_come_one_after_another(stage: Stage) -> None:
-    """Check that no cluster is founded before all three seeds have been up, one of them down while the others start."""
+def start_seeds_one_by_one(stage: Stage) -> None:
+    """Check that no cluster is founded before all three seeds have been up; one is down while the others start."""
     with _other_brokers(stage) as cluster:
         cluster.prepare()
         first, *others = cluster.nodes.values()
@@ -252,8 +251,8 @@ def _answers(node: ClusterNode) -> bool:
     return True
 
 
-def old_records_are_damaged(stage: Stage) -> None:
-    """Damage old records, which the journal no longer has, on one of two nodes that acknowledged them.
+def damage_old_records(stage: Stage) -> None:
+    """Damage old records, which are no longer in the journal, on one of the two nodes that acknowledged them.
 
     The other of the two is down meanwhile."""
     own = OwnTopic(stage, {})

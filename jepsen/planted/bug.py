@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class PlantedBug(NamedTuple):
-    """`plant` changes the product in this process, for good."""
+    """Planted bug; `plant` changes the product in this process, which cannot be undone."""
 
     name: str
     breaks: str

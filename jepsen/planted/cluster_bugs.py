@@ -1,4 +1,4 @@
-"""Bugs of whole brokers: in routing, in the life of topics and their groups, and in the founding of a cluster."""
+"""Bugs of whole brokers: in routing, in topics and their Raft groups, and in the founding of a cluster."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,11 +25,11 @@ from raftlog.types import NodeId, Offset
 
 
 def route_to_deposed_leader() -> None:
-    """Send reads for ever to the partition's first leader and serve them there, even when it no longer leads."""
+    """Send all reads to the partition's first leader, and answer them there even when it is no longer the leader."""
     call = PartitionRouter.call
     first: dict[tuple[int, UUID], NodeId] = {}
 
-    async def call_first(
+    async def call_first_leader(
         self: PartitionRouter,
         partition: Partition,
         deadline: Deadline,
@@ -47,13 +47,13 @@ def route_to_deposed_leader() -> None:
     def readable_end(self: Replica, offset: int | None = None) -> Offset:
         return self.group.high_watermark
 
-    async def believe_any(self: Replica, deadline: Deadline) -> None:
+    async def confirm_any(self: Replica, deadline: Deadline) -> None:
         return None
 
-    replace_method(PartitionRouter, "call", call_first)
+    replace_method(PartitionRouter, "call", call_first_leader)
     replace_method(Replica, "readable_end", readable_end)
-    replace_method(Replica, "_wait_for_own_term", believe_any)
-    replace_method(Replica, "_confirm", believe_any)
+    replace_method(Replica, "_wait_for_own_term", confirm_any)
+    replace_method(Replica, "_confirm", confirm_any)
 
 
 def bootstrap_group_again() -> None:

@@ -1,7 +1,7 @@
-"""`python -m jepsen.planted --real`: brokers with a planted bug, as processes, and the checkers that must detect them.
+"""`python -m jepsen.planted --real`: broker processes with a planted bug, and the checkers that must detect it.
 
-A bug is detected by findings of the kinds that its case names. A broker that ended by an assertion of its own, or
-whatever else was found, does not count.
+A bug is detected by findings of the kinds that its case names. Other findings do not count, nor does a broker that an
+assertion of its own has ended.
 """
 
 import contextlib
@@ -17,12 +17,12 @@ from rich.console import Console
 from rich.table import Table
 
 from jepsen.planted.real import REAL, UNSEEN
-from jepsen.runner.arguments import kept_in
+from jepsen.runner.arguments import exit_on_store_error
 from jepsen.runner.cluster import PROGRAM, RealCluster
 from jepsen.runner.finding import Finding
 from jepsen.runner.machine import unsupported_reason
 from jepsen.runner.options import RunOptions
-from jepsen.runner.progress import Bar, ending_on_sigterm
+from jepsen.runner.progress import Bar, interrupt_on_sigterm
 from jepsen.runner.run import INTERRUPTED, run
 from jepsen.runner.store import Store
 from jepsen.scenarios.scenario import Scenario
@@ -63,8 +63,8 @@ class PlantedOptions(RunOptions):
         return f"{self.bug or 'sound'}-{self.scenario}-seed{self.seed}"
 
 
-class Played(NamedTuple):
-    """One run."""
+class PlayedRun(NamedTuple):
+    """Result of one run with a planted bug, or without."""
 
     bug: str
     scenario: str
@@ -83,21 +83,21 @@ class Played(NamedTuple):
 
 
 def main(names: Sequence[str], runs: int, seed: int | None, store: Path, *, is_sound: bool, as_json: bool) -> int:
-    """Play all cases, or those of these bugs; the exit code. Ctrl-C ends it after those that were played."""
+    """Play the cases of these bugs (all by default) and return the exit code; Ctrl-C ends the command after a case."""
     if unknown := [name for name in names if name in UNSEEN]:
         raise click.UsageError(f"real processes do not show {unknown[0]}: {UNSEEN[unknown[0]]}")
     wanted = list(names) or list(REAL)
     scenarios = {REAL[name].scenario.number: REAL[name].scenario for name in wanted}
     if reason := unsupported_reason(kind for scenario in scenarios.values() for kind in scenario.faults):
         raise click.UsageError(reason)
-    plays: list[Callable[[], Played]] = (
+    plays: list[Callable[[], PlayedRun]] = (
         [lambda scenario=each: play_sound(scenario, store, seed) for each in scenarios.values()]  # type: ignore[misc]
         if is_sound
         else [lambda bug=name: play(bug, store, seed) for name in wanted]  # type: ignore[misc]
     )
-    rows: list[Played] = []
+    rows: list[PlayedRun] = []
     is_over = False
-    with ending_on_sigterm(), contextlib.suppress(KeyboardInterrupt):
+    with interrupt_on_sigterm(), contextlib.suppress(KeyboardInterrupt):
         for each in plays:
             for _ in range(runs):
                 rows.append(each())
@@ -111,8 +111,8 @@ def main(names: Sequence[str], runs: int, seed: int | None, store: Path, *, is_s
     return 0 if all(row.is_right for row in rows) else 1
 
 
-def _table(rows: Sequence[Played]) -> Table:
-    """Return a table with a line for each bug, or for each scenario without."""
+def _table(rows: Sequence[PlayedRun]) -> Table:
+    """Return a table with a line for each bug, or each scenario without a bug."""
     table = Table("bug", "scenario", "right", "by", "seconds", box=None, header_style="bold")
     for bug, scenario in dict.fromkeys((row.bug, row.scenario) for row in rows):
         mine = [row for row in rows if (row.bug, row.scenario) == (bug, scenario)]
@@ -124,19 +124,19 @@ def _table(rows: Sequence[Played]) -> Table:
     return table
 
 
-def play(bug: str, store: Path, seed: int | None = None) -> Played:
-    """Run brokers with the bug once. The seed draws the clients' operations; without one it is random."""
-    return _played(REAL[bug].scenario, bug, REAL[bug].detected_by, store, seed)
+def play(bug: str, store: Path, seed: int | None = None) -> PlayedRun:
+    """Run brokers with the bug once. The seed draws the clients' operations; without a seed they are random."""
+    return _play_run(REAL[bug].scenario, bug, REAL[bug].detected_by, store, seed)
 
 
-def play_sound(scenario: Scenario, store: Path, seed: int | None = None) -> Played:
+def play_sound(scenario: Scenario, store: Path, seed: int | None = None) -> PlayedRun:
     """Play the scenario on brokers without a planted bug."""
-    return _played(scenario, "", (), store, seed)
+    return _play_run(scenario, "", (), store, seed)
 
 
-def _played(scenario: Scenario, bug: str, kinds: Sequence[str], parent: Path, seed: int | None) -> Played:
+def _play_run(scenario: Scenario, bug: str, kinds: Sequence[str], parent: Path, seed: int | None) -> PlayedRun:
     options = PlantedOptions.of(scenario, bug, kinds, secrets.randbelow(1 << 31) if seed is None else seed)
-    with kept_in(parent):
+    with exit_on_store_error(parent):
         store = Store(parent, options)
     program = ("-P", SERVE, bug) if bug else PROGRAM
     cluster = RealCluster(
@@ -150,7 +150,7 @@ def _played(scenario: Scenario, bug: str, kinds: Sequence[str], parent: Path, se
     found: dict[str, int] = results["anomalies"]
     if results["verdict"] == "valid":
         store.drop_data()
-    return Played(
+    return PlayedRun(
         bug=bug,
         scenario=scenario.number,
         verdict=results["verdict"],

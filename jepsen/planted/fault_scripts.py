@@ -1,4 +1,4 @@
-"""Scripts that open the windows in which planted bugs do harm, on real brokers that have them.
+"""Scripts of faults under which planted bugs take effect, for real brokers with such bugs.
 
 Correct brokers survive each of the scripts, and are tested under them too. Roles are those in the first partition: its
 leader, the follower that is near it, and the one that is down."""
@@ -20,18 +20,18 @@ HEALED_S_MAX: Final = 20.0
 LOOK_S: Final = 0.02
 
 
-def one_forgets(
+def lose_data_of_one(
     kind: FaultKind,
     *,
     shape: str = "",
     slow_syncs: bool = False,
 ) -> Script:
-    """Make one of two acknowledging nodes lose data, then leave it alone with the third, which never had the records.
+    """Make one of two acknowledging nodes lose data, then connect it only to the third, which never had the records.
 
     `slow_syncs` applies to that node while records are acknowledged."""
 
     def play(stage: Stage) -> None:
-        copied = _copied(stage) if shape == "stale" else None
+        copied = _copy_follower_disk(stage) if shape == "stale" else None
         leader = stage.leader()
         victim = copied.fault.nodes[0] if copied else stage.others(leader)[0]
         witness = stage.others(victim)[0] if leader == victim else leader
@@ -54,8 +54,8 @@ def one_forgets(
     return play
 
 
-def _copied(stage: Stage) -> Running:
-    """Copy the disk of a follower and return its running fault."""
+def _copy_follower_disk(stage: Stage) -> Running:
+    """Copy the disk of a follower, as the begin of a fault, and return the fault."""
     copied = stage.begin("damage", stage.others(stage.leader())[0], shape="stale")
     stage.wait_served()
     stage.wait(1)
@@ -63,9 +63,9 @@ def _copied(stage: Stage) -> Running:
 
 
 class Elections:
-    """Nodes whose log reports an election in the first partition, from now on.
+    """Monitor of nodes whose logs report a won election in the first partition since its creation.
 
-    Asking for the leader takes half a second while other nodes are stopped."""
+    Quicker than a query for the leader, which takes half a second while other nodes are stopped."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -87,8 +87,8 @@ class Elections:
         return None
 
 
-def new_leader_is_alone(stage: Stage) -> None:
-    """Isolate a new leader, before it has committed anything, for good.
+def isolate_new_leader(stage: Stage) -> None:
+    """Isolate a new leader before it has committed anything, until the end.
 
     Messages are delayed so that there is time for this; the leader never returns with the entries that it has received.
     """
@@ -113,7 +113,7 @@ def new_leader_is_alone(stage: Stage) -> None:
             return  # what does not heal has been hurt enough
 
 
-def leader_wakes_alone(stage: Stage) -> None:
+def resume_leader_in_isolation(stage: Stage) -> None:
     """Pause a leader until another one is elected, and resume it isolated from the others."""
     for _ in range(2):
         leader = stage.leader()
@@ -125,7 +125,7 @@ def leader_wakes_alone(stage: Stage) -> None:
         stage.wait(1)
 
 
-def follower_comes_back(stage: Stage) -> None:
+def restart_follower_amid_writes(stage: Stage) -> None:
     """Kill and restart a follower while the leader sends."""
     for _ in range(3):
         with stage.fault("kill", stage.others(stage.leader())[0]):

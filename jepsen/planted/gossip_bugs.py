@@ -42,10 +42,10 @@ def retransmit_without_end() -> None:
     """Retransmit each broadcast a hundred times as often as allowed."""
     take = Broadcasts.take
 
-    def take_for_ever(self: Broadcasts, room: int, times_max: int, besides: NodeId | None = None) -> list[Claim]:
+    def take_without_limit(self: Broadcasts, room: int, times_max: int, besides: NodeId | None = None) -> list[Claim]:
         return take(self, room, 100 * times_max, besides)
 
-    replace_method(Broadcasts, "take", take_for_ever)
+    replace_method(Broadcasts, "take", take_without_limit)
 
 
 def overfill_datagrams() -> None:
@@ -68,7 +68,7 @@ def leave_outdated_claims() -> None:
 
 
 def forget_incarnations() -> None:
-    """Begin each life at the same incarnation, so that a dead member returns only after the claim of its death."""
+    """Begin at the same incarnation at every start, so that a restart does not override the claim of the crash."""
     replace_method(GossipIdentity, "first_incarnation", property(lambda _identity: 1))
 
 

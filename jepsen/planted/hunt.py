@@ -1,4 +1,4 @@
-"""Plant one bug in this process and run seeds until a property detects it; prints one line of JSON.
+"""Plants one bug in this process and runs seeds until a property detects it; prints one line of JSON.
 
 Run by `python -O -m jepsen.planted.hunt NAME FIRST SEEDS`, for the product's assertions would find most bugs sooner.
 An error of the code under test is no verdict: such seeds are counted and passed by.

@@ -7,7 +7,7 @@ from raftlog.raft.ready import Accepted, RefusalReason, RefusedProposal
 from raftlog.types import Index
 
 
-def two_changes_at_once() -> None:
+def begin_two_changes() -> None:
     """Begin a second configuration change before the first is finished, based on the older configuration."""
 
     def propose(self: Leader, change: ConfigurationChange) -> Accepted | RefusedProposal:

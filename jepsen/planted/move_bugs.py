@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from jepsen.planted.membership_bugs import two_changes_at_once
+from jepsen.planted.membership_bugs import begin_two_changes
 from jepsen.planted.patch import replace_method
 from raftlog.membership.member import MemberState
 from raftlog.membership.swim import MemberChange
@@ -23,11 +23,11 @@ from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import Index
 
 
-def gossip_edits_voters() -> None:
-    """Remove the votes of a dead gossip member from all Raft groups led by a node that learns of the death."""
+def edit_voters_by_gossip() -> None:
+    """Remove the votes of a dead gossip member from all Raft groups led by a node that receives this state."""
     changed = Gossip._on_change
 
-    def drop_the_dead(self: Gossip, change: MemberChange) -> None:
+    def drop_dead_members(self: Gossip, change: MemberChange) -> None:
         changed(self, change)
         if change.after is not MemberState.DEAD or change.before is MemberState.DEAD:
             return
@@ -37,14 +37,14 @@ def gossip_edits_voters() -> None:
             if group.core.role is Role.LEADER and voters and voters != members.voters:
                 _change(group, ConfigurationChange(voters, members.learners, members.index))
 
-    replace_method(Gossip, "_on_change", drop_the_dead)
+    replace_method(Gossip, "_on_change", drop_dead_members)
 
 
-def moves_change_twice() -> None:
+def begin_second_change() -> None:
     """Begin the next configuration change of a Raft group while one is pending, and accept it in the leader."""
-    two_changes_at_once()
+    begin_two_changes()
 
-    def step_on(self: Moves, group: PartitionReplica) -> bool:
+    def begin_next_change(self: Moves, group: PartitionReplica) -> bool:
         core, wanted = group.core, self._assigned_replicas(group)
         before = core.configuration
         if wanted is None or not core.has_own_term_commit:
@@ -60,7 +60,7 @@ def moves_change_twice() -> None:
             _change(group, change)
         return change is not None
 
-    replace_method(Moves, "_step", step_on)
+    replace_method(Moves, "_step", begin_next_change)
 
 
 def leave_joint_on_fail_over() -> None:
@@ -96,15 +96,15 @@ def transfer_to_just_promoted() -> None:
     def no_reason(replica: RaftReplica, target: ReplicaId, progress: FollowerProgress | None) -> RefusalReason | None:
         return None if target in replica.configuration.voters else RefusalReason.NO_SUCH_VOTER
 
-    def ask_at_once(self: Transfer, replica: RaftReplica, progress: dict[ReplicaId, FollowerProgress]) -> bool:
+    def request_at_once(self: Transfer, replica: RaftReplica, progress: dict[ReplicaId, FollowerProgress]) -> bool:
         if self.target is not None:
             replica.send(TimeoutNow(replica.me, self.target, replica.term))
         return self.target is not None
 
-    def obey(self: Follower, message: TimeoutNow) -> RoleChange:
+    def campaign_on_request(self: Follower, message: TimeoutNow) -> RoleChange:
         return RoleChange(Role.CANDIDATE, "the leader handed over", is_transfer=True)
 
-    def believe(replica: RaftReplica, request: VoteRequest) -> bool:
+    def accept_transfer_claim(replica: RaftReplica, request: VoteRequest) -> bool:
         if not request.is_transfer or replica.vote not in (None, request.sender):
             return maybe_vote(replica, request)
         replica.set_hard_state(replica.term, request.sender)
@@ -116,13 +116,13 @@ def transfer_to_just_promoted() -> None:
     replace_method(Moves, "_caught_up_members", all_members)
     replace_method(Leader, "_maybe_leave_joint", leave_and_hand_over)
     replace_method(leader, "transfer_refusal", no_reason)
-    replace_method(Transfer, "maybe_ask", ask_at_once)
-    replace_method(Follower, "_HANDLERS", Follower._HANDLERS | {TimeoutNow: obey})
-    replace_method(election, "maybe_vote", believe)
+    replace_method(Transfer, "maybe_ask", request_at_once)
+    replace_method(Follower, "_HANDLERS", Follower._HANDLERS | {TimeoutNow: campaign_on_request})
+    replace_method(election, "maybe_vote", accept_transfer_claim)
     replace_method(election, "is_eligible", is_eligible)
 
 
-def removed_disturbs() -> None:
+def accept_removed_candidates() -> None:
     """Campaign at once without a leader, and accept such campaigns even from a removed member."""
     become, vote_request = RaftCore._become, RaftCore._step_vote_request
 

@@ -1,4 +1,4 @@
-"""Planted bugs that real processes show: for each the scenario in which it does harm, and the findings that detect it.
+"""Planted bugs for real processes: each with the scenario in which it takes effect, and the findings that detect it.
 
 A scenario is numbered, or one of `jepsen.planted.fault_scripts`; without the bug each of them is valid. `UNSEEN` gives
 for the other bugs the reason why no checker outside of the processes sees them within a minute: only the simulation
@@ -33,49 +33,51 @@ def _own(name: str, title: str, play: Script, faults: tuple[FaultKind, ...], wor
 _FOLLOWER_FORGETS = _own(
     "follower-forgets",
     "the power of a follower goes amid slow syncs",
-    fault_scripts.one_forgets("power", slow_syncs=True),
+    fault_scripts.lose_data_of_one("power", slow_syncs=True),
     ("kill", "power", "pause", "sync"),
 )
 _RESTART = _own(
     "restart",
     "a follower starts again, and is in the next quorum",
-    fault_scripts.one_forgets("kill"),
+    fault_scripts.lose_data_of_one("kill"),
     ("kill", "pause"),
 )
 _STALE = _own(
     "stale",
     "a disk is an old copy, and its node is needed",
-    fault_scripts.one_forgets("damage", shape="stale"),
+    fault_scripts.lose_data_of_one("damage", shape="stale"),
     ("kill", "damage", "pause"),
 )
 _RECORDS = _own(
     "records",
     "old records are damaged, and their node is needed",
-    broker_scripts.old_records_are_damaged,
+    broker_scripts.damage_old_records,
     ("kill", "damage", "pause"),
 )
 _NEW_LEADER = _own(
     "new-leader-alone",
     "a new leader is cut off before it has committed",
-    fault_scripts.new_leader_is_alone,
+    fault_scripts.isolate_new_leader,
     ("packet", "kill", "cut"),
 )
-_COMES_BACK = _own("comes-back", "a follower comes back amid appends", fault_scripts.follower_comes_back, ("kill",))
-_NEWEST = _own("newest", "all that is newest is compacted", broker_scripts.newest_values_stay, ())._replace(
+_COMES_BACK = _own(
+    "comes-back", "a follower comes back amid appends", fault_scripts.restart_follower_amid_writes, ("kill",)
+)
+_NEWEST = _own("newest", "all that is newest is compacted", broker_scripts.compact_to_newest_values, ())._replace(
     serve_flags=("--retention-interval-s", "0.5")
 )
-_QUIESCED = _own("quiesced", "the leader of an idle partition dies", broker_scripts.quiesced_leader_dies, ("kill",))
-_RETRY = _own("retry", "a retry comes late", broker_scripts.retry_comes_late, ("kill",))
+_QUIESCED = _own("quiesced", "the leader of an idle partition dies", broker_scripts.kill_quiesced_leader, ("kill",))
+_RETRY = _own("retry", "a retry comes late", broker_scripts.retry_late, ("kill",))
 _RETRY_ALONE = _own(
-    "retry-alone", "a retry meets a leader that is alone", broker_scripts.retry_meets_a_leader_alone, ("cut",)
+    "retry-alone", "a retry meets a leader that is alone", broker_scripts.retry_at_isolated_leader, ("cut",)
 )
-_ISOLATED_BRIEFLY = _own("isolated", "a member is isolated for a moment", broker_scripts.member_is_isolated_briefly, ())
-_BROADCASTS = _own("broadcasts", "broadcasts of a restart end", broker_scripts.broadcasts_end, ("kill",))
-_FOUNDING = _own("founding", "seeds come one after another", broker_scripts.seeds_come_one_after_another, ())
+_ISOLATED_BRIEFLY = _own("isolated", "a member is isolated for a moment", broker_scripts.isolate_member_briefly, ())
+_BROADCASTS = _own("broadcasts", "broadcasts of a restart end", broker_scripts.check_broadcasts_end, ("kill",))
+_FOUNDING = _own("founding", "seeds come one after another", broker_scripts.start_seeds_one_by_one, ())
 _RESUMES_ALONE = _own(
     "resumes-alone",
     "a leader is paused, and resumes isolated",
-    fault_scripts.leader_wakes_alone,
+    fault_scripts.resume_leader_in_isolation,
     ("cut", "pause"),
     "register",
 )

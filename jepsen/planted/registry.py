@@ -35,7 +35,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "no-pre-vote",
             "a member that comes back campaigns at once and unseats a healthy leader",
-            voting_bugs.no_pre_vote,
+            voting_bugs.skip_pre_vote,
             ("leader-unseated",),
             found_within=44,
         ),
@@ -91,7 +91,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "two-changes-at-once",
             "a change of members begins before the last one is finished",
-            membership_bugs.two_changes_at_once,
+            membership_bugs.begin_two_changes,
             ("membership",),
             found_within=2,
         ),
@@ -119,7 +119,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "damaged-is-torn",
             "a damaged journal loses its newest operations, and the replica goes on as if it had not promised them",
-            storage_bugs.damaged_is_torn,
+            storage_bugs.treat_damage_as_torn,
             ("durable-lost", "term-back", "voted-twice"),
             found_within=12,
         ),
@@ -172,7 +172,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "wiped-disk-keeps-name",
             "a wiped disk comes back as the voter that it was, with an empty log",
-            repair_bugs.wiped_disk_keeps_name,
+            repair_bugs.keep_name_of_wiped_disk,
             ("replica-gone", "durable-lost", "term-back", "voted-twice", "lost-write"),
             found_within=1,
             level="broker",
@@ -180,7 +180,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "damaged-journal-begins-anew",
             "a replica whose journal is damaged forgets its votes and goes on under the same name",
-            repair_bugs.damaged_journal_begins_anew,
+            repair_bugs.replace_damaged_journal,
             ("replica-gone", "durable-lost", "term-back", "voted-twice", "lost-write"),
             found_within=31,
             level="broker",
@@ -196,7 +196,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "drop-what-does-not-fit",
             "what a full disk did not take is missing later, and was acknowledged",
-            repair_bugs.drop_what_does_not_fit,
+            repair_bugs.drop_bytes_without_room,
             ("unprovoked-damage", "durable-lost", "lost-write", "recovered-other-bytes", "files-differ"),
             found_within=14,
             level="broker",
@@ -220,7 +220,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "gossip-edits-voters",
             "a member that gossip declares dead loses its votes",
-            move_bugs.gossip_edits_voters,
+            move_bugs.edit_voters_by_gossip,
             ("unordered-members",),
             found_within=3,
             level="broker",
@@ -228,7 +228,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "moves-change-twice",
             "two changes of a group's members are under way at once, and both are accepted",
-            move_bugs.moves_change_twice,
+            move_bugs.begin_second_change,
             ("membership",),
             found_within=1,
             level="broker",
@@ -252,7 +252,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "removed-disturbs",
             "a replica that its group has let go unseats the group's leader",
-            move_bugs.removed_disturbs,
+            move_bugs.accept_removed_candidates,
             ("removed-disturbs",),
             found_within=11,
             level="broker",

@@ -1,4 +1,4 @@
-"""Bugs in how brokers heal: lost and old disks, damaged files, full disks."""
+"""Bugs in the recovery of brokers: from lost and old disks, damaged files, full disks."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -17,7 +17,7 @@ from raftlog.storage.disk import Disk
 from raftlog.types import NodeId
 
 
-def wiped_disk_keeps_name() -> None:
+def keep_name_of_wiped_disk() -> None:
     """Keep the old identity of a process whose disk was wiped, so that it votes at once with an empty log."""
     save, identify = NodeDirectory._save, identity._identify
     known: dict[tuple[Disk, NodeId], NodeIdentity] = {}
@@ -39,7 +39,7 @@ def wiped_disk_keeps_name() -> None:
     replace_method(identity, "_identify", identify_as_before)
 
 
-def damaged_journal_begins_anew() -> None:
+def replace_damaged_journal() -> None:
     """Begin an empty journal over a damaged one under the same identity, without its votes and acknowledgements."""
 
     def begin_anew(directory: NodeDirectory, _why: str, _environment: NodeEnvironment) -> None:
@@ -59,7 +59,7 @@ def accept_stale_disk() -> None:
     replace_method(handshake, "_check_history", accept_any)
 
 
-def drop_what_does_not_fit() -> None:
+def drop_bytes_without_room() -> None:
     """Count as written the data that a full disk did not accept."""
     write = GroupLog.write
 

@@ -26,7 +26,7 @@ def count_leader_unsynced() -> None:
 
 
 def count_follower_unsynced() -> None:
-    """Report entries as durable to the leader that the follower has only received."""
+    """Report entries to the leader as durable that the follower has received but not synced."""
 
     def prepare(self: Follower) -> None:
         replica, leader = self._replica, self.leader

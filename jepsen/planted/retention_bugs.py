@@ -92,7 +92,7 @@ def drop_newest_value() -> None:
     """Let compaction drop the first record of each batch that keeps several records."""
     flags = Compaction._select_records
 
-    def lose_one(
+    def drop_first_record(
         self: Compaction, header: BatchHeader, batch: memoryview
     ) -> Generator[CompactionStep, None, list[bool]]:
         found = yield from flags(self, header, batch)
@@ -100,7 +100,7 @@ def drop_newest_value() -> None:
             found[found.index(True)] = False
         return found
 
-    replace_method(Compaction, "_select_records", lose_one)
+    replace_method(Compaction, "_select_records", drop_first_record)
 
 
 def resurrect_key() -> None:

@@ -36,7 +36,7 @@ def replay_out_of_order() -> None:
 
 
 def cut_corrupt() -> None:
-    """Take a damaged entry found by recovery for the end of the log: cut it and all entries behind it."""
+    """Treat a damaged entry found by recovery as the end of the log: cut it and all entries behind it."""
 
     def recover(disk: Disk, path: str, folded: FoldedGroup, fold: Fold | None) -> RecoveredGroup:
         recovered = recover_group(disk, path, folded, fold)
@@ -50,10 +50,12 @@ def cut_corrupt() -> None:
     replace_method(opening, "recover_group", recover)
 
 
-def damaged_is_torn() -> None:
-    """Take any damage in the journal for the end of an unfinished write, and cut it."""
+def treat_damage_as_torn() -> None:
+    """Treat any damage in the journal as the end of an unfinished write, and cut it."""
 
-    def judge(_path: str, surveys: Sequence[FileSurvey], _follow_chain: list[BlockRun], end: ValidRange) -> None:
+    def classify_as_torn(
+        _path: str, surveys: Sequence[FileSurvey], _follow_chain: list[BlockRun], end: ValidRange
+    ) -> None:
         for survey in surveys:
             for run in survey.runs:
                 if run.end > end.end:
@@ -61,7 +63,7 @@ def damaged_is_torn() -> None:
                     end.stray.append(BlockSpan(run.file, run.block_of(stray), run.end - stray))
             end.stray += [BlockSpan(survey.file, bad.block, bad.count) for bad in survey.bad]
 
-    replace_method(valid_range, "_classify_blocks_after", judge)
+    replace_method(valid_range, "_classify_blocks_after", classify_as_torn)
 
 
 def overwrite_before_cut() -> None:

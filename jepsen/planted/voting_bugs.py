@@ -35,8 +35,8 @@ def vote_twice() -> None:
     replace_method(election, "maybe_vote", maybe_vote)
 
 
-def no_pre_vote() -> None:
-    """Campaign at once in the next term when no leader is heard, without a pre-vote."""
+def skip_pre_vote() -> None:
+    """Campaign at once in the next term when the leader is silent, without a pre-vote."""
     become = RaftCore._become
 
     def become_at_once(self: RaftCore, wanted: RoleChange) -> None:
@@ -48,7 +48,7 @@ def no_pre_vote() -> None:
 def refuse_pre_vote_quiesced() -> None:
     """Refuse pre-votes in a quiesced replica, and wake it only by messages of the leader.
 
-    Refusing pre-votes alone does no harm: a candidate has woken the other replicas before it campaigns, and a silent
+    Refusing pre-votes alone has no effect: a candidate has woken the other replicas before it campaigns, and a silent
     process wakes its followers as well. So these are disabled too."""
     vote_request, step_wake = RaftCore._step_vote_request, RaftCore._step_wake
 

@@ -1,4 +1,4 @@
-"""The report of a run, or of a suite of runs, as one page that opens from disk.
+"""Report of a run, or of a suite of runs, as one HTML page that opens from disk.
 
 `write_page` is all that others need. Drawing takes matplotlib and jinja2, which only the extra `dev` installs; they are
 imported when a page is written, so that a run without them ends with its verdict all the same.

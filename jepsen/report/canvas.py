@@ -1,4 +1,4 @@
-"""Figures that share one axis of time, as SVG that stands in the page itself.
+"""Figures that share one time axis, as SVG embedded in the page.
 
 Lines and words are vectors in the colour of the page's text, so that they are readable on a light and on a dark page;
 clouds of points are pictures inside, so that a million of them is not a megabyte. The same figure is the same text.
@@ -50,7 +50,7 @@ _CELLS: Final = (1500, 400)
 
 
 class Canvas:
-    """Panels above each other, `heights` in inches. `name` makes the ids of the figure its own in the page."""
+    """Figure with panels above each other, `heights` in inches. `name` makes the ids of its SVG unique in the page."""
 
     def __init__(self, name: str, frame: Frame, heights: list[float], *, gap: float = 0.12) -> None:
         self._name, self._frame = name, frame
@@ -73,7 +73,7 @@ class Canvas:
             "seconds from the beginning of the load (dotted: its end, then the drain)", labelpad=1
         )
 
-    def faults_behind(self) -> None:
+    def draw_faults(self) -> None:
         """Draw the faults as stripes behind all panels."""
         for number, panel in enumerate(self.panels):
             for at, band in enumerate(self._frame.bands):
@@ -81,35 +81,35 @@ class Canvas:
                 stripe = panel.axvspan(band.begin_s, band.end_s, color=colour, alpha=0.16, linewidth=0, zorder=0)
                 self.explain(stripe, f"stripe-{number}-{at}", band.text)
 
-    def seconds_of(self, description: str) -> float:
-        """Estimate the part of the time axis that a small word covers."""
+    def estimate_width_s(self, description: str) -> float:
+        """Return the estimated width of a small text, in seconds of the time axis."""
         inches = 0.1 + 0.062 * len(description)
         return inches / (WIDTH - _LEFT - _RIGHT) * (self._frame.end_s - self._frame.begin_s)
 
     def explain(self, artist: Any, name: str, description: str) -> None:
-        """Attach a description that a browser shows at the artist."""
+        """Attach a description, which a browser shows as a tooltip of the artist."""
         artist.set_gid(name)
         self._titles[name] = description
 
     def svg(self, description: str) -> Markup:
-        """Return the plot as SVG; `description` describe it for screen readers."""
+        """Return the plot as SVG, with `description` for screen readers."""
         text = io.StringIO()
         metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         FigureCanvasSVG(self._figure)
         with matplotlib.rc_context({"svg.hashsalt": self._name}):
             self._figure.savefig(text, format="svg", dpi=_DPI, metadata=metadata)
-        return Markup(_in_page(text.getvalue(), self._name, self._titles, description))  # noqa: S704 - see there
+        return Markup(_embed_in_page(text.getvalue(), self._name, self._titles, description))  # noqa: S704 - see there
 
 
 @contextmanager
-def styled() -> Iterator[None]:
+def plot_style() -> Iterator[None]:
     """Apply the style to figures that are created and drawn inside."""
     with matplotlib.rc_context(_STYLE):
         yield
 
 
-def thinned(xs: NDArray[Any], ys: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the points to draw so that each pixel that any point covers is covered."""
+def thin_points(xs: NDArray[Any], ys: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the indices of enough points to cover every pixel that all points cover."""
     if not len(xs):
         return np.zeros(0, np.intp)
     cells = [
@@ -120,8 +120,8 @@ def thinned(xs: NDArray[Any], ys: NDArray[Any]) -> NDArray[np.intp]:
     return np.sort(first)
 
 
-def _in_page(svg: str, name: str, titles: dict[str, str], description: str) -> str:
-    """Return the element alone, its ids made unique, with titles.
+def _embed_in_page(svg: str, name: str, titles: dict[str, str], description: str) -> str:
+    """Return the SVG element for a page, with unique ids and with titles.
 
     All text in it was escaped by matplotlib or is here."""
     svg = svg[svg.index("<svg") :]

@@ -1,4 +1,4 @@
-"""`python -m jepsen report`: draws the page again, from the files of a run or suite."""
+"""`python -m jepsen report`: draws the page again from the files of a run or suite."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Content of a run's folder beside its history, as the page shows it.
+"""Content of a run's folder, for the page of the run.
 
 Folders of older runs lack later additions; missing content is not shown."""
 
@@ -21,7 +21,7 @@ _ENTRY: Final = re.compile(r"#(\d+) ")
 
 
 class Evidence(NamedTuple):
-    """`number` is that of the history's line (from 0), where the evidence is one."""
+    """Evidence of a finding; `number` is its line in the history (from 0), None for other text."""
 
     text: str
     number: int | None
@@ -32,8 +32,8 @@ class Evidence(NamedTuple):
         return cls(text, int(entry[1]) if entry else None)
 
 
-class Found(NamedTuple):
-    """Findings of one kind: the number of all, and those that were kept."""
+class KindFindings(NamedTuple):
+    """Findings of one kind: their number, and the kept ones."""
 
     kind: str
     number: int
@@ -41,7 +41,7 @@ class Found(NamedTuple):
 
 
 class Folder:
-    """Made by reading `results.json`; raises `InvalidArgument` where that is not the result of a run."""
+    """Folder of a run. Raises `InvalidArgument` if its `results.json` is not the result of a run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -58,10 +58,10 @@ class Folder:
 
     @property
     def load_s(self) -> float:
-        """Duration of the load, in seconds; the planned duration where it was not recorded."""
+        """Duration of the load in seconds; the planned one if it was not recorded."""
         return float(self.results.get("load_s") or self.results.get("options", {}).get("seconds", 0))
 
-    def found(self) -> list[Found]:
+    def found(self) -> list[KindFindings]:
         """Return the findings, worst first, as ordered in the results."""
         by_kind: dict[str, list[tuple[str, tuple[Evidence, ...]]]] = {}
         for finding in self.results.get("findings", ()):
@@ -70,7 +70,8 @@ class Folder:
         counts: Mapping[str, int] = self.results.get("anomalies", {})
         kinds = [*by_kind, *(kind for kind in counts if kind not in by_kind)]
         return [
-            Found(kind, counts.get(kind, len(by_kind.get(kind, ()))), tuple(by_kind.get(kind, ()))) for kind in kinds
+            KindFindings(kind, counts.get(kind, len(by_kind.get(kind, ()))), tuple(by_kind.get(kind, ())))
+            for kind in kinds
         ]
 
     def wanted_lines(self) -> frozenset[int]:

@@ -1,4 +1,4 @@
-"""Time span that all plots of a page share, and the faults in it."""
+"""Time span of all plots of a page, and the faults in it."""
 
 import math
 import re
@@ -45,7 +45,7 @@ def label_of(kind: str, description: str) -> str:
 
 
 class Frame(NamedTuple):
-    """Times are seconds from the beginning of the load, which ends at `load_s`; then comes the drain."""
+    """Time span in seconds from the beginning of the load, which ends at `load_s`; the drain follows."""
 
     begin_s: float
     end_s: float
@@ -61,17 +61,17 @@ class Frame(NamedTuple):
 
     @property
     def bin_s(self) -> float:
-        """A whole number of seconds, so that a second more or less does not move all figures."""
+        """Width of a bin, in whole seconds, so that a second more or less does not change all figures."""
         return float(max(1, math.ceil((self.end_s - self.begin_s) / _BINS_MAX)))
 
     def edges(self) -> list[float]:
-        """Return the edges of bins that cover the whole frame; 0 is one of them."""
+        """Return the edges of the bins, which cover the whole frame; one edge is 0."""
         first, last = math.floor(self.begin_s / self.bin_s), math.ceil(self.end_s / self.bin_s)
         return [number * self.bin_s for number in range(first, max(last, first + 1) + 1)]
 
 
-def lanes(bands: Sequence[Band]) -> Iterable[tuple[int, Band]]:
-    """Return bands of one kind with a lane number each, so that no two in a lane overlap; the earliest take lane 0."""
+def assign_lanes(bands: Sequence[Band]) -> Iterable[tuple[int, Band]]:
+    """Yield the bands of one kind with lane numbers, so that no two in a lane overlap; low lanes are used first."""
     free_at: list[float] = []
     for band in sorted(bands, key=lambda each: each.begin_s):
         lane = next((number for number, at in enumerate(free_at) if at <= band.begin_s), len(free_at))

@@ -14,7 +14,7 @@ VERDICTS: Final = ("invalid", "broken", "interrupted", "unknown", "valid")
 
 
 class Row(NamedTuple):
-    """`link` is the run's page, its folder where it has none yet, nothing where there is no folder."""
+    """Run of a suite. `link` leads to its page, or to its folder without a page; None without a folder."""
 
     number: str
     title: str
@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 
 def page_of(folder: Path) -> str:
-    """Return HTML, from `suite.json`. Raises `InvalidArgument` when that is not a list of runs, and `OSError`."""
+    """Return the page as HTML. Raises `InvalidArgument` if `suite.json` is not a list of runs, and `OSError`."""
     path = folder / "suite.json"
     try:
         rows = [_row(folder, run) for run in orjson.loads(path.read_bytes())]

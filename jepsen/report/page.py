@@ -34,7 +34,7 @@ _PERCENTS: Final = (50, 95, 99, 99.9)
 
 
 class LatencyRow(NamedTuple):
-    """In milliseconds; `percentiles` are those of `_PERCENTS`, `number` is how many."""
+    """Latencies of one kind and outcome, in milliseconds; `percentiles` are those of `_PERCENTS`."""
 
     kind: str
     outcome: str
@@ -44,14 +44,14 @@ class LatencyRow(NamedTuple):
 
 
 def page_of(path: Path) -> str:
-    """Return HTML. Raises `InvalidArgument` for a folder that holds no run, and `OSError`."""
+    """Return the page as HTML. Raises `InvalidArgument` for a folder without a run, and `OSError`."""
     folder = Folder(path)
     series = _series(folder)
     return render(
         "run.html",
         folder=folder,
         results={**_ABSENT, **folder.results},
-        why=_why(folder),
+        why=_verdict_reasons(folder),
         explanation=_paragraphs(folder.results.get("explanation")),
         found=folder.found(),
         lines=series.lines if series is not None else {},
@@ -87,7 +87,7 @@ def _plots(frame: Frame, series: Series) -> list[plots.Plot]:
     return drawn
 
 
-def _why(folder: Folder) -> list[str]:
+def _verdict_reasons(folder: Folder) -> list[str]:
     """Return the verdict's reasons, a sentence each."""
     results = folder.results
     reasons = []
@@ -111,7 +111,7 @@ def _paragraphs(explanation: Any) -> list[str]:
 
 
 def latency_rows(operations: Operations) -> list[LatencyRow]:
-    """Return a row for each kind and outcome that occurs, frequent kinds first."""
+    """Return a row for each kind and outcome that occurs, the most frequent kinds first."""
     rows = []
     for code in operations.by_frequency():
         for outcome, word in enumerate(OUTCOMES):

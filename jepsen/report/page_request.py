@@ -1,4 +1,4 @@
-"""Request for a page: checks whether one can be drawn, and from which files."""
+"""Entry point for pages: checks the requirements, and chooses the kind of page by the files."""
 
 import importlib
 import importlib.util
@@ -14,7 +14,7 @@ _DRAWING: Final = threading.Lock()
 
 
 def write_page(folder: Path) -> str | None:
-    """Write `index.html` into the folder of a run, or of a suite of runs. Returns the reason if it cannot, in one line.
+    """Write `index.html` into the folder of a run or suite; return the reason in one line if packages are missing.
 
     Raises `OSError`, and `InvalidArgument` when the folder holds something else.
     """

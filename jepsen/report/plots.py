@@ -1,4 +1,4 @@
-"""Plots of a run, each with an explanation: times and victims of faults, and their effect on clients."""
+"""Plots of a run, with explanations: times and victims of faults, and their effect on clients."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from jepsen.report.canvas import INK, Canvas, styled, thinned
-from jepsen.report.frame import Band, Frame, lanes
+from jepsen.report.canvas import INK, Canvas, plot_style, thin_points
+from jepsen.report.frame import Band, Frame, assign_lanes
 from jepsen.report.series import KINDS, OUTCOMES, Floats, Lags, Operations, Series
 
 COLOURS: Final = {"ok": "#2a7fc1", "fail": "#e08a00", "info": "#b5509c"}
@@ -29,7 +29,7 @@ _QUANTILE_OPERATIONS_MIN: Final = 5
 
 
 class Plot(NamedTuple):
-    """`title` is its heading, `text` say how to read it."""
+    """Plot with its heading `title` and the explanation `text`."""
 
     name: str
     title: str
@@ -38,10 +38,10 @@ class Plot(NamedTuple):
 
 
 def faults(frame: Frame) -> Plot:
-    """Return rows for each kind of fault, and one for the time without a fault."""
-    kinds = {kind: list(lanes([band for band in frame.bands if band.kind == kind])) for kind in frame.colours}
+    """Return the plot of faults: rows for each kind, and one for the time without a fault."""
+    kinds = {kind: list(assign_lanes([band for band in frame.bands if band.kind == kind])) for kind in frame.colours}
     depths = [1 + max(lane for lane, _ in row) for row in kinds.values()]
-    with styled():
+    with plot_style():
         canvas = Canvas("faults", frame, [0.3 + 0.2 * (sum(depths) + 1)])
         (panel,) = canvas.panels
         places, at = [], 0
@@ -68,7 +68,7 @@ def _draw_bands(canvas: Canvas, panel: Axes, frame: Frame, at: int, row: list[tu
         (bar,) = panel.barh(y, max(band.end_s - band.begin_s, least_s), 0.72, band.begin_s, color=colour, linewidth=0)
         canvas.explain(bar, f"band-{at}-{number}", band.text)
         panel.barh(y, band.served_s - band.end_s, 0.24, band.end_s, color=colour, alpha=0.6, linewidth=0)
-        ends_s = band.served_s + canvas.seconds_of(band.label)
+        ends_s = band.served_s + canvas.estimate_width_s(band.label)
         if not any(on == lane and band.begin_s < other.begin_s < ends_s for on, other in row):
             place = (band.served_s, y)
             panel.annotate(band.label, place, (3, 0), textcoords="offset points", va="center", fontsize=7.5)
@@ -76,13 +76,13 @@ def _draw_bands(canvas: Canvas, panel: Axes, frame: Frame, at: int, row: list[tu
 
 def throughput(frame: Frame, series: Series) -> Plot:
     operations, edges = series.operations, np.array(frame.edges())
-    with styled():
+    with plot_style():
         canvas = Canvas("throughput", frame, [1.9])
-        canvas.faults_behind()
+        canvas.draw_faults()
         (panel,) = canvas.panels
         below = np.zeros(len(edges) - 1)
         for code, outcome in enumerate(OUTCOMES):
-            counts = _per_second(operations.completed_s[operations.outcome == code], edges)
+            counts = _rate_per_second(operations.completed_s[operations.outcome == code], edges)
             panel.stairs(
                 below + counts,
                 edges,
@@ -94,7 +94,7 @@ def throughput(frame: Frame, series: Series) -> Plot:
             )
             below = below + counts
         panel.stairs(
-            _per_second(series.offered_s, edges), edges, color=INK, linewidth=1.1, label="offered", baseline=None
+            _rate_per_second(series.offered_s, edges), edges, color=INK, linewidth=1.1, label="offered", baseline=None
         )
         panel.set_ylabel("operations/s")
         panel.set_ylim(0)
@@ -105,19 +105,19 @@ def throughput(frame: Frame, series: Series) -> Plot:
         return Plot("throughput", "Throughput", text, canvas.svg(text))
 
 
-def _per_second(times_s: Floats, edges: Floats) -> Floats:
+def _rate_per_second(times_s: Floats, edges: Floats) -> Floats:
     return np.histogram(times_s, edges)[0] / np.diff(edges)
 
 
 def latency(frame: Frame, operations: Operations) -> Plot:
-    """Plot a panel for each kind of operation, the most frequent first; rare kinds share the last one."""
+    """Return the plot of latencies: a panel for each frequent kind of operation, and one for the others."""
     codes = operations.by_frequency()
     groups = [[code] for code in codes[: _PANELS_MAX - 1]]
     if codes[_PANELS_MAX - 1 :]:
         groups.append(codes[_PANELS_MAX - 1 :])
-    with styled():
+    with plot_style():
         canvas = Canvas("latency", frame, [1.35] * max(1, len(groups)))
-        canvas.faults_behind()
+        canvas.draw_faults()
         for panel, group in zip(canvas.panels, groups, strict=False):
             _draw_latency(panel, frame, operations, group)
             panel.set_ylabel("\n".join(KINDS[code] for code in group))
@@ -140,11 +140,11 @@ def _legend(panel: Axes) -> None:
 def _draw_latency(panel: Axes, frame: Frame, operations: Operations, group: list[int]) -> None:
     for code, outcome in enumerate(OUTCOMES):
         which = np.isin(operations.kind, group) & (operations.outcome == code)
-        if not which.any():  # what is empty costs a picture all the same
+        if not which.any():  # an empty scatter would still embed a picture
             continue
         at_s = operations.invoked_s[which]
         took_ms = np.maximum(1000 * (operations.completed_s[which] - at_s), 0.01)
-        shown = thinned(at_s, np.log10(took_ms))
+        shown = thin_points(at_s, np.log10(took_ms))
         panel.scatter(
             at_s[shown],
             took_ms[shown],
@@ -158,7 +158,7 @@ def _draw_latency(panel: Axes, frame: Frame, operations: Operations, group: list
         if outcome == "ok":
             _draw_quantiles(panel, frame, at_s, took_ms)
     panel.set_yscale("log")
-    panel.yaxis.set_major_formatter(FuncFormatter(_duration))
+    panel.yaxis.set_major_formatter(FuncFormatter(_format_ms))
     panel.yaxis.set_minor_locator(NullLocator())
     panel.grid(axis="y")
 
@@ -167,43 +167,43 @@ def _draw_quantiles(panel: Axes, frame: Frame, at_s: Floats, took_ms: Floats) ->
     edges = np.array(frame.edges())
     middles = (edges[:-1] + edges[1:]) / 2
     for share, style in _QUANTILES.items():
-        line = _binned(at_s, took_ms, edges, lambda values, share=share: float(np.quantile(values, share)))  # type: ignore[misc]
+        line = _compute_bins(at_s, took_ms, edges, lambda values, share=share: float(np.quantile(values, share)))  # type: ignore[misc]
         panel.plot(middles, line, style, color=INK, linewidth=0.9)
 
 
-def _binned(
+def _compute_bins(
     at_s: Floats,
     values: Floats,
     edges: Floats,
     figure: Callable[[Floats], float],
     least: int = _QUANTILE_OPERATIONS_MIN,
 ) -> Floats:
-    """Return a figure of the values of each bin; none for a bin with too few."""
+    """Return `figure` of the values of each bin; NaN for a bin with fewer than `least`."""
     order = np.argsort(at_s, kind="stable")
     bounds = np.searchsorted(at_s[order], edges)
     ordered = values[order]
     return np.array([figure(ordered[a:b]) if b - a >= least else np.nan for a, b in pairwise(bounds)])
 
 
-def _duration(ms: float, _position: Any = None) -> str:
+def _format_ms(ms: float, _position: Any = None) -> str:
     return f"{ms / 1000:g} s" if ms >= 1000 else f"{ms:g} ms"
 
 
 def lag(frame: Frame, lags: Lags) -> Plot:
-    """Plot a line for each consumer, and one for the worst of all."""
+    """Return the plot of lags: a line for each consumer, and one for the worst of all."""
     edges = np.array(frame.edges())
     middles = (edges[:-1] + edges[1:]) / 2
-    with styled():
+    with plot_style():
         canvas = Canvas("lag", frame, [1.5])
-        canvas.faults_behind()
+        canvas.draw_faults()
         (panel,) = canvas.panels
         processes: NDArray[np.int64] = np.unique(lags.process)
         for number, process in enumerate(processes):
             which = lags.process == process
-            line = _binned(lags.at_s[which], lags.lag_s[which], edges, lambda values: float(values.max()), 1)
+            line = _compute_bins(lags.at_s[which], lags.lag_s[which], edges, lambda values: float(values.max()), 1)
             label = "each consumer" if number == 0 else None
             panel.plot(middles, line, color=COLOURS["ok"], linewidth=0.7, alpha=0.6, label=label)
-        worst = _binned(lags.at_s, lags.lag_s, edges, lambda values: float(values.max()), 1)
+        worst = _compute_bins(lags.at_s, lags.lag_s, edges, lambda values: float(values.max()), 1)
         panel.plot(middles, worst, color=INK, linewidth=1.2, label="the worst of all")
         panel.set_ylabel("seconds behind")
         panel.set_ylim(0)

@@ -7,13 +7,13 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from jepsen.checkers.record_status import STATUSES, Status
-from jepsen.report.canvas import Canvas, styled, thinned
+from jepsen.report.canvas import Canvas, plot_style, thin_points
 from jepsen.report.frame import Frame
 from jepsen.report.plots import Plot
 from jepsen.report.series import Records
 
 
-class _Look(NamedTuple):
+class _StatusStyle(NamedTuple):
     text: str
     colour: str
     marker: str
@@ -21,17 +21,17 @@ class _Look(NamedTuple):
     is_bad: bool = False
 
 
-LOOKS: Final[dict[Status, _Look]] = {
-    "lost": _Look("lost", "#d1350f", "x", 26, is_bad=True),
-    "vanished": _Look("read, then gone", "#c2255c", "P", 22, is_bad=True),
-    "unseen": _Look("unseen", "#b58a00", "s", 14, is_bad=True),
-    "duplicate": _Look("duplicate", "#b5509c", "D", 14, is_bad=True),
-    "aborted": _Look("refused, yet there", "#7a4fd0", "^", 18, is_bad=True),
-    "ok": _Look("ok", "#2a7fc1", ".", 7),
-    "stored": _Look("unknown, is there", "#12a07a", ".", 8),
-    "absent": _Look("unknown, is not", "#8c8c8c", ".", 8),
-    "refused": _Look("refused", "#e08a00", ".", 8),
-    "excused": _Look("expired, replaced", "#8f8f5a", ".", 5),
+LOOKS: Final[dict[Status, _StatusStyle]] = {
+    "lost": _StatusStyle("lost", "#d1350f", "x", 26, is_bad=True),
+    "vanished": _StatusStyle("read, then gone", "#c2255c", "P", 22, is_bad=True),
+    "unseen": _StatusStyle("unseen", "#b58a00", "s", 14, is_bad=True),
+    "duplicate": _StatusStyle("duplicate", "#b5509c", "D", 14, is_bad=True),
+    "aborted": _StatusStyle("refused, yet there", "#7a4fd0", "^", 18, is_bad=True),
+    "ok": _StatusStyle("ok", "#2a7fc1", ".", 7),
+    "stored": _StatusStyle("unknown, is there", "#12a07a", ".", 8),
+    "absent": _StatusStyle("unknown, is not", "#8c8c8c", ".", 8),
+    "refused": _StatusStyle("refused", "#e08a00", ".", 8),
+    "excused": _StatusStyle("expired, replaced", "#8f8f5a", ".", 5),
 }
 """The worst first."""
 BAD: Final = tuple(status for status, look in LOOKS.items() if look.is_bad)
@@ -40,11 +40,11 @@ PARTITIONS_MAX: Final = 6
 
 
 def statuses(frame: Frame, records: Records) -> Plot:
-    """Plot a row for each status that occurs, in it a lane for each partition."""
+    """Return the plot of statuses over time: a row for each status, with a lane for each partition."""
     rows = [status for status in LOOKS if records.counts.get(status)]
-    with styled():
+    with plot_style():
         canvas = Canvas("statuses", frame, [0.34 * max(1, len(rows)) + 0.1])
-        canvas.faults_behind()
+        canvas.draw_faults()
         (panel,) = canvas.panels
         for row, status in enumerate(rows):
             look, which = LOOKS[status], records.status == STATUSES.index(status)
@@ -64,15 +64,15 @@ def statuses(frame: Frame, records: Records) -> Plot:
 
 
 def offsets(frame: Frame, records: Records) -> Plot:
-    """Plot the statuses by offset, a panel for each partition."""
+    """Return the plot of statuses by offset, with a panel for each partition."""
     bad = np.isin(records.status, [STATUSES.index(status) for status in BAD])
     count = len(records.partitions)
     fault_budget = np.bincount(records.partition[bad], minlength=count)
     order = sorted(range(count), key=lambda number: (-fault_budget[number], records.partitions[number]))
-    with styled():
+    with plot_style():
         drawn = order[:PARTITIONS_MAX]
         canvas = Canvas("offsets", frame, [1.25 if fault_budget.any() else 0.9] * max(1, len(drawn)))
-        canvas.faults_behind()
+        canvas.draw_faults()
         for panel, number in zip(canvas.panels, drawn, strict=False):
             _draw_offsets(panel, records, number)
         _legend(canvas.panels[0], records)
@@ -89,7 +89,7 @@ def _draw_offsets(panel: Axes, records: Records, number: int) -> None:
     here = (records.partition == number) & (records.offset >= 0)
     for status in reversed(LOOKS):
         which = here & (records.status == STATUSES.index(status))
-        if which.any():  # what is empty costs a picture all the same
+        if which.any():  # an empty scatter would still embed a picture
             _scatter(panel, LOOKS[status], records.invoked_s[which], records.offset[which].astype(np.float64))
     panel.set_ylabel(records.partitions[number])
     panel.set_ylim(0)
@@ -97,8 +97,8 @@ def _draw_offsets(panel: Axes, records: Records, number: int) -> None:
     panel.grid(axis="y")
 
 
-def _scatter(panel: Axes, look: _Look, xs: np.ndarray, ys: np.ndarray) -> None:
-    shown = thinned(xs, ys)
+def _scatter(panel: Axes, look: _StatusStyle, xs: np.ndarray, ys: np.ndarray) -> None:
+    shown = thin_points(xs, ys)
     panel.scatter(
         xs[shown],
         ys[shown],

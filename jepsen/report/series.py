@@ -1,4 +1,4 @@
-"""Data of a history for plots, gathered in one pass over its lines: columns, a few bytes for each operation.
+"""Data of a history for plots: columns with a few bytes per operation, read in one pass over its lines.
 
 Times are in seconds from the beginning of the load. An operation that was never completed has a line in `offered`, and
 none in the other columns."""
@@ -72,7 +72,7 @@ class Lags(NamedTuple):
 
 
 class Series(NamedTuple):
-    """`lines` are the lines that were asked for, by their number from 0."""
+    """Data for the plots of a run; `lines` are the requested lines of the history, by number (from 0)."""
 
     offered_s: Floats
     operations: Operations
@@ -83,7 +83,7 @@ class Series(NamedTuple):
 
 
 class _Columns(Checker):
-    """Every operation, whatever it is."""
+    """Columns of all operations, of every kind."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset(KINDS)
     completions: ClassVar[frozenset[Kind]] = frozenset(KINDS)
@@ -96,17 +96,17 @@ class _Columns(Checker):
         self._kinds = {kind: code for code, kind in enumerate(KINDS)}
         self._outcomes = {outcome: code for code, outcome in enumerate(OUTCOMES)}
 
-    def invoked(self, op: Op) -> None:
+    def on_invocation(self, op: Op) -> None:
         self.offered.append(op.time_ns)
 
-    def completed(self, invocation: Op, op: Op) -> None:
+    def on_completion(self, invocation: Op, op: Op) -> None:
         self.invoked_ns.append(invocation.time_ns)
         self.completed_ns.append(op.time_ns)
         self.kind.append(self._kinds[op.kind])
         self.outcome.append(self._outcomes[op.type])
 
 
-class _Lagging:
+class _LagColumns:
     def __init__(self) -> None:
         self.at_ns, self.process, self.lag_ns = array("q"), array("q"), array("q")
 
@@ -123,7 +123,7 @@ def read_series(
 
     When it was not recorded, the first fault began `first_fault_s` later; without faults the load begins with the first
     send. Raises `InvalidArgument` when the file is no history."""
-    columns, topics, lagging = _Columns(), Topics(RecordBook()), _Lagging()
+    columns, topics, lagging = _Columns(), Topics(RecordBook()), _LagColumns()
     statuses = RecordStatuses(may_be_deleted=topics.may_be_deleted)
     pairing = Pairing((columns, topics, statuses, RealtimeLag(observe=lagging.note)))
     lines: dict[int, str] = {}

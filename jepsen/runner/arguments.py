@@ -14,7 +14,7 @@ RATE_MAX: Final = 1_000_000
 
 
 class Finite(click.FloatRange):
-    """A range of numbers; `nan`, which is below nothing and above nothing, is in none."""
+    """Range of finite numbers, without `nan`, which passes the comparison with any bound."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         found = super().convert(value, param, ctx)
@@ -41,8 +41,8 @@ def sync_method_option() -> Decorator:
 
 
 @contextmanager
-def kept_in(store: Path) -> Iterator[None]:
-    """Exit with 2 when a folder cannot be created: the command line was wrong."""
+def exit_on_store_error(store: Path) -> Iterator[None]:
+    """Exit with 2, as for a wrong command line, if a folder cannot be created in the block."""
     try:
         yield
     except OSError as error:

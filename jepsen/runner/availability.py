@@ -1,4 +1,4 @@
-"""Time without successful writes, fault by fault.
+"""Time without successful writes during each fault.
 
 From completed sends alone. The time without writes around a fault is the longest time between two acknowledgements
 that overlaps it, so it includes the recovery. It is given for the log as a whole, and for the worst partition. These
@@ -14,7 +14,7 @@ from raftlog.types import TopicPartition
 
 
 class FaultFigures(NamedTuple):
-    """Effect of one fault on writers: seconds, and the completed sends that were acknowledged, refused and unknown."""
+    """Effect of a fault on writers: seconds without a write, and numbers of sends by outcome."""
 
     fault: InjectedFault
     without_write_s: float
@@ -29,7 +29,7 @@ class FaultFigures(NamedTuple):
 
 
 class Availability:
-    """`note` every completed send with `acks=all`, then ask. Nanoseconds count from the beginning of the test."""
+    """Times of sends with `acks=all`, added with `note`. Nanoseconds count from the beginning of the test."""
 
     def __init__(self) -> None:
         self._done: dict[str, list[int]] = {"ok": [], "fail": [], "info": []}
@@ -51,9 +51,9 @@ class Availability:
             without_write_s=longest_gap(self._done["ok"], begin, end) / 1e9,
             worst_partition=str(worst),
             worst_partition_s=gaps[worst] / 1e9,
-            acknowledged=_within(self._done["ok"], begin, end),
-            refused=_within(self._done["fail"], begin, end),
-            unknown=_within(self._done["info"], begin, end),
+            acknowledged=_count_within(self._done["ok"], begin, end),
+            refused=_count_within(self._done["fail"], begin, end),
+            unknown=_count_within(self._done["info"], begin, end),
         )
 
 
@@ -68,5 +68,5 @@ def longest_gap(times: Sequence[int], begin: int, end: int) -> int:
     return max(later - earlier for earlier, later in pairwise(points))
 
 
-def _within(times: Sequence[int], begin: int, end: int) -> int:
+def _count_within(times: Sequence[int], begin: int, end: int) -> int:
     return bisect_left(times, end) - bisect_left(times, begin)

@@ -1,4 +1,4 @@
-"""The system as it ships: brokers of `raftlog.testing`, in processes of their own.
+"""System under test: unmodified brokers of `raftlog.testing`, each in its own process.
 
 Faults that need something beneath the brokers get it: disks under a shim where power is lost or disks misbehave, and
 clocks of their own where those go wrong.
@@ -30,7 +30,7 @@ _STOPPED: Final = "T"
 _STOPPED_S_MAX: Final = 2.0
 _STOPPED_LOOK_S: Final = 0.002
 _STARTS_MAX: Final = 3
-"""Largest number of starts of a node that ends by itself at the end of the test."""
+"""Largest number of starts of a node that exits repeatedly at the end of the test."""
 PROGRAM: Final = ("-P", "-m", "raftlog.cli")
 """Arguments of the interpreter before `serve`."""
 
@@ -39,8 +39,7 @@ class RealCluster:
     """`System` of real broker processes.
 
     `directory` holds the brokers' data and logs, and is kept. `faults` are the kinds that may be injected; `program`
-    has the
-    arguments of the interpreter before `serve`."""
+    has the arguments of the interpreter before `serve`."""
 
     def __init__(
         self,
@@ -85,7 +84,7 @@ class RealCluster:
             clock.remove_leftovers(self._cluster.nodes[node].pid)
 
     def _environment(self, node: int) -> Mapping[str, str]:
-        """Return the environment of a node that is about to start: its simulated disk and clock."""
+        """Return the environment for the next start of a node: its simulated disk and clock."""
         beneath = self._directory / "beneath" / str(node)
         parts: list[Mapping[str, str]] = []
         if self._has_disks:
@@ -99,18 +98,18 @@ class RealCluster:
     @property
     def addresses(self) -> Mapping[int, str]:
         """Addresses of the nodes that belong to the cluster."""
-        return {number: self._cluster.nodes[number].http for number in self._staying()}
+        return {number: self._cluster.nodes[number].http for number in self._remaining_nodes()}
 
     @property
     def client_addresses(self) -> Mapping[int, str]:
-        return {number: self._cluster.nodes[number].http_public for number in self._staying()}
+        return {number: self._cluster.nodes[number].http_public for number in self._remaining_nodes()}
 
     @property
     def kafka_addresses(self) -> Mapping[int, str]:
-        return {number: self._cluster.nodes[number].kafka_public for number in self._staying()}
+        return {number: self._cluster.nodes[number].kafka_public for number in self._remaining_nodes()}
 
-    def _staying(self) -> list[int]:
-        return list(self._cluster.nodes) if self._members is None else self._members.staying()
+    def _remaining_nodes(self) -> list[int]:
+        return list(self._cluster.nodes) if self._members is None else self._members.remaining_nodes()
 
     # faults
 
@@ -150,7 +149,7 @@ class RealCluster:
         return not health["reconfigurations_count"] and not health["lagging_count"]
 
     def _health(self) -> dict[str, Any] | None:
-        """Return the health overview of the first node that serves; the timeout is short, because other faults wait."""
+        """Return the health overview of the first node that serves, with a short timeout, since other faults wait."""
         for node in self._cluster.nodes.values():
             if node.is_running and not node.is_paused:
                 try:
@@ -169,26 +168,26 @@ class RealCluster:
 
     def launch(self, node: int) -> None:
         if not self.is_up(node):
-            self._note_end(node)
+            self._record_exit(node)
             if node in self._clocks:
                 self._clocks[node].remove_leftovers(self._cluster.nodes[node].pid)
             self._cluster.nodes[node].launch()
-        self._expected_up[node] = node in self._staying()  # a broker that left the cluster may end by itself
+        self._expected_up[node] = node in self._remaining_nodes()  # a broker that left the cluster may exit
 
     def expect_end(self, node: int) -> None:
         self._expected_up[node] = False
 
-    def _note_end(self, node: int) -> None:
-        """Record a broker's end; one that was terminated, and not killed meanwhile, must exit with 0."""
+    def _record_exit(self, node: int) -> None:
+        """Record the exit of a broker; a terminated one that was not killed meanwhile must exit with 0."""
         process = self._cluster.nodes[node]
-        if node in self._ordered_to_end and node in self._staying() and process.exit_code != 0:
+        if node in self._ordered_to_end and node in self._remaining_nodes() and process.exit_code != 0:
             self._unclean.append(f"node {node} stopped with exit code {process.exit_code}{process.log_tail()}")
         self._ordered_to_end.discard(node)
 
     def pause(self, node: int) -> str:
         victim = self._cluster.nodes[node]
         victim.pause()
-        state = _state_once_stopped(victim.pid)
+        state = _wait_stopped(victim.pid)
         return f"node {node}, process {victim.pid}, is in state {state}" if state == _STOPPED else ""
 
     def resume(self, node: int) -> None:
@@ -213,10 +212,14 @@ class RealCluster:
 
     def link_effects(self, links: Sequence[Link]) -> str:
         now = self._cluster.counters()
-        effects = [f"{_name(link)}: {text}" for link in links if link in now and (text := self._more(link, now[link]))]
+        effects = [
+            f"{_name(link)}: {text}"
+            for link in links
+            if link in now and (text := self._describe_effects(link, now[link]))
+        ]
         return "; ".join(effects)
 
-    def _more(self, link: Link, counters: LinkCounters) -> str:
+    def _describe_effects(self, link: Link, counters: LinkCounters) -> str:
         """Return a description of the effects on a link since the last call."""
         more = counters.since(self._counters[link]) if link in self._counters else counters
         self._counters[link] = counters
@@ -225,7 +228,7 @@ class RealCluster:
 
     @property
     def cluster(self) -> Cluster:
-        """For scripts that need more of it than faults."""
+        """Broker processes, for scripts that need more access than faults."""
         return self._cluster
 
     @property
@@ -237,10 +240,10 @@ class RealCluster:
         return self._clocks
 
     def clock_error_s(self, node: int) -> float | None:
-        return self._clocks[node].seen(self._cluster.nodes[node].http)
+        return self._clocks[node].measure_offset(self._cluster.nodes[node].http)
 
     def leader(self, place: TopicPartition) -> int | None:
-        """Return the leader according to the first node that answers; the timeout is short, because a fault waits."""
+        """Return the leader as reported by the first node that answers, with a short timeout, since a fault waits."""
         for node in self._cluster.nodes.values():
             if node.is_running and not node.is_paused:
                 try:
@@ -256,8 +259,8 @@ class RealCluster:
 
     # the end
 
-    def deaths(self) -> list[str]:
-        dead = [self._cluster.nodes[node] for node in self._staying() if self._expected_up[node]]
+    def unexpected_exits(self) -> list[str]:
+        dead = [self._cluster.nodes[node] for node in self._remaining_nodes() if self._expected_up[node]]
         dead = [node for node in dead if not node.is_running]
         for node in dead:
             self._expected_up[node.node_id] = False
@@ -270,14 +273,14 @@ class RealCluster:
         until = time.monotonic() + timeout_s
         problems: list[str] = []
         for _ in range(_STARTS_MAX):
-            problems += self.deaths()
+            problems += self.unexpected_exits()
             for node in self._cluster.nodes:
                 self.launch(node)
             try:
                 self._wait_ready(until)
             except BrokerFailed as error:
                 problems.append(str(error))
-                if self._all_up():
+                if self._are_all_up():
                     break  # they run and do not serve: another start would hide that
             else:
                 break
@@ -287,18 +290,18 @@ class RealCluster:
 
     def _wait_ready(self, until: float) -> None:
         """Wait until all nodes that belong to the cluster serve. Raises `BrokerFailed`."""
-        for node in (self._cluster.nodes[number] for number in self._staying()):
+        for node in (self._cluster.nodes[number] for number in self._remaining_nodes()):
             node.wait_ready(max(1.0, until - time.monotonic()))
 
-    def _all_up(self) -> bool:
-        return all(self.is_up(node) for node in self._staying())
+    def _are_all_up(self) -> bool:
+        return all(self.is_up(node) for node in self._remaining_nodes())
 
     def stop(self) -> list[str]:
-        nodes = [self._cluster.nodes[node] for node in self._staying()]
+        nodes = [self._cluster.nodes[node] for node in self._remaining_nodes()]
         return [problem for node in nodes if (problem := _stop(node)) is not None]
 
     def data_dirs(self) -> Mapping[int, Path]:
-        return {number: self._cluster.nodes[number].data_dir for number in self._staying()}
+        return {number: self._cluster.nodes[number].data_dir for number in self._remaining_nodes()}
 
     def logs(self) -> Mapping[int, str]:
         return self._cluster.logs()
@@ -318,8 +321,8 @@ def _stop(node: ClusterNode) -> str | None:
     return f"node {node.node_id} stopped with exit code {code}{node.log_tail()}" if code else None
 
 
-def _state_once_stopped(pid: int) -> str:
-    """Return the kernel's state letter of the process, as soon as the signal has stopped it."""
+def _wait_stopped(pid: int) -> str:
+    """Wait until the signal has stopped the process, or a timeout; return the kernel's state letter of it."""
     until = time.monotonic() + _STOPPED_S_MAX
     while True:
         # The name may hold anything, parentheses too; the state follows the last one.

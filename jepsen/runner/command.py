@@ -11,11 +11,11 @@ import orjson
 
 from jepsen.nemeses.fault import KINDS, FaultKind
 from jepsen.nemeses.kind_table import FACTS
-from jepsen.runner.arguments import RATE_MAX, SECONDS_MAX, Finite, kept_in, store_option, sync_method_option
+from jepsen.runner.arguments import RATE_MAX, SECONDS_MAX, Finite, exit_on_store_error, store_option, sync_method_option
 from jepsen.runner.cluster import RealCluster
 from jepsen.runner.machine import unsupported_reason
 from jepsen.runner.options import RunOptions
-from jepsen.runner.progress import Bar, ending_on_sigterm
+from jepsen.runner.progress import Bar, interrupt_on_sigterm
 from jepsen.runner.run import COULD_NOT_RUN, INTERRUPTED, exit_code, run
 from jepsen.runner.store import Store
 from jepsen.workloads.catalogue import KAFKA_WORKLOADS, WORKLOADS
@@ -83,10 +83,10 @@ def test(
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     flags = ("--sync-method", sync_method)
     options = RunOptions(workload, faults, seconds, nodes, clients, rate, drawn, serve_flags=flags, client=client)
-    with kept_in(store):
+    with exit_on_store_error(store):
         folder = Store(store, options)
     try:
-        with ending_on_sigterm(), Bar() as bar:
+        with interrupt_on_sigterm(), Bar() as bar:
             results = run(options, RealCluster(nodes, folder.data, options.all_flags, faults), folder, bar.show)
     except KeyboardInterrupt:  # during the check or the plots
         click.echo(f"interrupted; the history is in {folder.path}", err=True)

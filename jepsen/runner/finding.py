@@ -1,4 +1,4 @@
-"""Something that must not be: found by the checkers in the history, or by looking at the nodes."""
+"""Findings: anomalies in the history, and problems of the nodes."""
 
 from typing import Any, Final, NamedTuple
 
@@ -9,7 +9,7 @@ SHOWN_MAX: Final = 20
 
 
 class Finding(NamedTuple):
-    """Finding of a run.
+    """Broken promise or other problem found in a run, with its evidence.
 
     `kind` is a checker's kind of anomaly, or one of this harness; `evidence` are lines of the history or of a log."""
 
@@ -46,7 +46,7 @@ WORST_FIRST: Final = (
 
 
 class Findings:
-    """All of them are counted, and a bounded number of each kind is kept."""
+    """Findings of a run: all are counted, and a bounded number of each kind is kept."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -58,7 +58,7 @@ class Findings:
             self.shown.append(finding)
 
     def worst_first(self) -> list[Finding]:
-        """Return the findings that are kept, one kind after another."""
+        """Return the kept findings, by kind, the worst kind first."""
         kinds = [*(kind for kind in WORST_FIRST if kind in self.counts), *self.counts]
         return sorted(self.shown, key=lambda finding: kinds.index(finding.kind))
 

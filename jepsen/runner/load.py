@@ -1,4 +1,4 @@
-"""The client processes of a test: started, followed, ended.
+"""Client processes of a test: start, output, end.
 
     start → all ready → begin(period) → figures … → wait → their parts of the history are whole
 
@@ -50,8 +50,8 @@ class _Client:
         assert self.process.stdout is not None, "its stdout is a pipe"
         os.set_blocking(self.process.stdout.fileno(), False)
 
-    def listen(self) -> None:
-        """Take the output since the last call."""
+    def read_output(self) -> None:
+        """Read the client's output since the last call."""
         assert self.process.stdout is not None, "its stdout is a pipe"
         *lines, self._said = (self._said + (self.process.stdout.read() or b"")).split(b"\n")
         for line in lines:
@@ -68,19 +68,19 @@ class _Client:
     def crash(self) -> None:
         self.process.kill()
         self.process.wait()
-        self.listen()
+        self.read_output()
         self.close()
 
-    def hang_up(self) -> None:
-        """Close the client's stdin so that it ends at once; it does not while the broker it talks to is stopped.
+    def close_stdin(self) -> None:
+        """Close the client's stdin so that it ends at once, unless it waits for a paused broker.
 
         Its stdout stays open: with a closed one, a line of figures would end the client by a traceback."""
         if self.process.stdin is not None:
             self.process.stdin.close()
 
     def close(self, timeout_s: float = 0.0) -> None:
-        """End it for good, unless it ends by itself in this time."""
-        self.hang_up()
+        """Wait until the client exits; kill it after the timeout."""
+        self.close_stdin()
         try:
             self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -91,7 +91,7 @@ class _Client:
 
 
 class Load:
-    """All clients of a test. `close` in any case."""
+    """All client processes of a test; always `close` it."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class Load:
         """Wait until all clients are ready to begin. Raises `SystemFailed`."""
         until = time.monotonic() + _READY_S_MAX
         while not all(client.is_ready for client in self._clients):
-            self.listen()
+            self.read_output()
             if time.monotonic() >= until:
                 raise SystemFailed(f"the clients were not ready within {_READY_S_MAX:g} s")
             time.sleep(_LOOK_S)
@@ -140,7 +140,7 @@ class Load:
             client.send(period_line(period))
 
     def crash(self, number: int) -> str:
-        """Kill a client (from 1) amid its work and return a description; its operations under way stay open.
+        """Kill a client (numbered from 1) and return a description; its operations under way stay open.
 
         Another client takes its place for the rest of the period."""
         assert self._period is not None, "the clients have not begun"
@@ -157,20 +157,20 @@ class Load:
         )
 
     def end(self) -> None:
-        """End the load before its period is over: no operation begins any more.
+        """End the load early: no client begins another operation.
 
         `wait` waits for the last answers."""
         for client in self._clients:
             if client.process.poll() is None:
                 client.send(END)
 
-    def listen(self) -> dict[str, int]:
+    def read_output(self) -> dict[str, int]:
         """Return the sum of the figures that the clients report. Raises `SystemFailed` when one failed."""
         for client in self._clients:
-            client.listen()
+            client.read_output()
             if client.process.poll() not in (None, 0):
                 raise SystemFailed(
-                    f"client {client.number} ended with {client.process.returncode}:\n{self._words(client)}"
+                    f"client {client.number} ended with {client.process.returncode}:\n{self._log_end(client)}"
                 )
         total: dict[str, int] = {}
         for client in (*self._crashed, *self._clients):
@@ -179,21 +179,21 @@ class Load:
         return total
 
     def wait(self) -> dict[str, int]:
-        """Wait until all clients ended by themselves, and return their figures. Raises `SystemFailed` on a timeout."""
+        """Wait until all clients have exited, and return their figures. Raises `SystemFailed` on a timeout."""
         until = time.monotonic() + _END_S_MAX
         while any(client.process.poll() is None for client in self._clients):
-            self.listen()
+            self.read_output()
             if time.monotonic() >= until:
                 raise SystemFailed(f"a client did not end within {_END_S_MAX:g} s after the end of the load")
             time.sleep(_LOOK_S)
-        return self.listen()
+        return self.read_output()
 
     def close(self) -> None:
         for client in self._clients:
-            client.hang_up()
+            client.close_stdin()
         until = time.monotonic() + _CLOSE_S_MAX
         for client in self._clients:
             client.close(max(0.0, until - time.monotonic()))
 
-    def _words(self, client: _Client) -> str:
+    def _log_end(self, client: _Client) -> str:
         return (self._store.logs / f"client-{client.number}.log").read_text(errors="replace")[-4000:]

@@ -15,7 +15,7 @@ REPLICATION_MAX: Final = 3
 
 
 class RunOptions(NamedTuple):
-    """`rate` is the number of operations a second that all clients together offer."""
+    """Options of a test run. `rate` is in operations a second of all clients together."""
 
     workload: str
     faults: tuple[FaultKind, ...]
@@ -27,7 +27,7 @@ class RunOptions(NamedTuple):
     scenario: str = ""
     """Number of a scenario, whose script makes the faults happen; without one they are drawn from the seed."""
     serve_flags: tuple[str, ...] = ()
-    """For the brokers, beside those that the workload asks for."""
+    """For the brokers, in addition to those of the workload."""
     client: ClientName = "http"
     """Client library of the load."""
     recovery_s: float = 60.0
@@ -45,27 +45,27 @@ class RunOptions(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the run's folder, without the time in front."""
+        """Name of the run's folder, without the time before it."""
         faults = ("all" if self.faults == KINDS else "+".join(self.faults)) or "none"
         client = "" if self.client == "http" else f"-{self.client}"
         return f"{self.scenario or f'{self.workload}{client}-{faults}'}-seed{self.seed}"
 
     def is_enough(self, findings: Sequence[Finding]) -> bool:
-        """Return whether these findings end the script, and with it the test."""
+        """Return whether these findings suffice, so that the script and the test end."""
         return False
 
     def explain(self, history: Path) -> str | None:
-        """Return an explanation of the findings for people, from the whole history; paragraphs with empty lines."""
+        """Return an explanation of the findings for people: paragraphs with empty lines between them."""
         return None
 
     def schedule(self) -> tuple[Fault, ...]:
-        """Return the faults, drawn from the seed."""
+        """Return the faults, which are drawn from the seed."""
         nodes = range(1, self.nodes + 1)
         return draw_schedule(self.seed, self.faults, nodes, self.seconds, len(self.plan.places()))
 
     @property
     def command(self) -> str:
-        """Command that runs the same test again."""
+        """Command line that repeats the test."""
         if self.scenario:
             return f"python -m jepsen suite --only {self.scenario} --seed {self.seed}"
         faults = ",".join(self.faults) or "none"

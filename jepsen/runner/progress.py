@@ -1,4 +1,4 @@
-"""Progress of tests on stderr, and their end by a signal."""
+"""Progress of tests on stderr, and their interruption by a signal."""
 
 import signal
 from contextlib import AbstractContextManager
@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 
 class Bar:
-    """Progress on stderr: a bar on a terminal, elsewhere a line for each stage and each change of faults."""
+    """Progress on stderr: a bar on a terminal, otherwise a line for each stage and change of faults."""
 
     def __init__(self, title: str = "") -> None:
         self._title = f"{title} " if title else ""
@@ -43,8 +43,8 @@ class Bar:
             click.echo(f"{self._title}{line}", err=True)
 
 
-class ending_on_sigterm(AbstractContextManager[None]):  # noqa: N801 - used like a function
-    """SIGTERM ends a test as Ctrl-C does."""
+class interrupt_on_sigterm(AbstractContextManager[None]):  # noqa: N801 - used like a function
+    """Context in which SIGTERM interrupts the test as Ctrl-C does."""
 
     def __enter__(self) -> None:
         self._before = signal.signal(signal.SIGTERM, self._interrupt)

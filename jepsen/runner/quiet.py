@@ -1,10 +1,9 @@
-"""Success of operations in quiet time, and the number of operations in all, for every kind of operation.
+"""Success of operations in quiet time, and the rate of all operations, by kind.
 
 Time is quiet when no fault is under way, and `SETTLED_S` have passed since the victims of the last one serve again. An
 operation counts if it began in quiet time, and either ended in it or had `PATIENCE_S` of it without an end. It
-succeeded
-if it was answered in time; an answer that reports the present state instead of the requested one (`ANSWERS`), as a
-replaced group member gets, is a success. Sends count only with `acks=all`; others have no guarantee. Requests to a
+succeeded if it was answered in time; an answer that reports the present state instead of the requested one (`ANSWERS`),
+as a replaced group member gets, is a success. Sends count only with `acks=all`; others have no guarantee. Requests to a
 broker that was ordered to leave do not count: the workload continues to send them, unlike a real client. These are
 figures and no verdict."""
 
@@ -55,7 +54,7 @@ class KindFigures(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Operation that did not succeed; `took_s` is None for one without an end."""
+    """Operation without success; `took_s` is None if it did not end."""
 
     at_s: float
     kind: str
@@ -66,7 +65,7 @@ class Failure(NamedTuple):
 
 
 class QuietFigures(NamedTuple):
-    """`failures` are the first of them."""
+    """Figures of quiet time; `failures` holds only the first ones."""
 
     seconds: float
     kinds: dict[str, KindFigures]
@@ -88,14 +87,14 @@ class QuietFigures(NamedTuple):
 
 
 class OfferedFigures(NamedTuple):
-    """Operations that began, a second: over the whole load, and while faults were under way."""
+    """Operations begun per second: in the whole load, and while faults were under way."""
 
     per_s: float
     faults_s: float
     in_faults_per_s: float | None
 
 
-class _Ended:
+class _EndedOperations:
     """Operations of one kind in the order of their ends; nanoseconds."""
 
     def __init__(self) -> None:
@@ -109,33 +108,33 @@ class _Ended:
 
 
 class Requests:
-    """Collector of operations: `began` and `ended` for each one, `left_open` for unfinished ones; then query it."""
+    """Collector of operations: add the invocation and the end of each, then read the figures."""
 
     def __init__(self) -> None:
         self._began = array("q")
-        self._kinds: dict[str, _Ended] = {}
+        self._kinds: dict[str, _EndedOperations] = {}
         self._failed: list[tuple[int, int, int, Op]] = []
         self._nodes: dict[int, int] = {}
 
-    def began(self, invocation: Op, node: int = ANY_NODE) -> None:
+    def add_invocation(self, invocation: Op, node: int = ANY_NODE) -> None:
         """Add an invocation; invocations arrive in the order of time, and `node` receives it."""
         if invocation.kind not in _LOCAL:
             self._began.append(invocation.time_ns)
             self._nodes[invocation.process] = node
 
-    def ended(self, invocation: Op, op: Op) -> None:
+    def add_completion(self, invocation: Op, op: Op) -> None:
         if invocation.kind not in _LOCAL:
             is_good = op.type == OK or (op.type == FAIL and op.error.partition(":")[0] in ANSWERS)
-            self._note(invocation, op.time_ns, op, is_good=is_good)
+            self._add(invocation, op.time_ns, op, is_good=is_good)
 
-    def left_open(self, invocation: Op) -> None:
+    def add_unfinished(self, invocation: Op) -> None:
         if invocation.kind not in _LOCAL:
-            self._note(invocation, _NEVER, invocation, is_good=False)
+            self._add(invocation, _NEVER, invocation, is_good=False)
 
-    def _note(self, invocation: Op, ended_ns: int, last: Op, *, is_good: bool) -> None:
+    def _add(self, invocation: Op, ended_ns: int, last: Op, *, is_good: bool) -> None:
         ended = self._kinds.get(invocation.kind)
         if ended is None:
-            ended = self._kinds[invocation.kind] = _Ended()
+            ended = self._kinds[invocation.kind] = _EndedOperations()
         node = self._nodes[invocation.process]
         ended.add(invocation.time_ns, ended_ns, node, is_good=is_good)
         if not is_good:
@@ -145,9 +144,9 @@ class Requests:
         """Return the figures of quiet time within the load, which began at `begin_ns`."""
         spans = quiet_spans([(fault.begin_s, fault.served_s + SETTLED_S) for fault in faults], length_s)
         left = {node: begin_ns + round(fault.begin_s * 1e9) for fault in faults for node in fault.leaves}
-        windows = _Windows(spans, begin_ns, left)
+        windows = _QuietWindows(spans, begin_ns, left)
         kinds = {kind: windows.count(ended) for kind, ended in sorted(self._kinds.items())}
-        failures = sorted(each for each in self._failed if windows.hold(*each[:3]))
+        failures = sorted(each for each in self._failed if windows.includes(*each[:3]))
         return QuietFigures(
             sum(until - since for since, until in spans),
             {kind: figures for kind, figures in kinds.items() if figures.operations},
@@ -164,48 +163,48 @@ class Requests:
             ),
         )
 
-    def offered(self, faults: Sequence[InjectedFault], begin_ns: int, length_s: float) -> OfferedFigures:
+    def offered_figures(self, faults: Sequence[InjectedFault], begin_ns: int, length_s: float) -> OfferedFigures:
         calm = quiet_spans([(fault.begin_s, fault.end_s) for fault in faults], length_s)
         faults_s = length_s - sum(until - since for since, until in calm)
-        total = self._between(begin_ns, (0.0, length_s))
-        in_faults = total - sum(self._between(begin_ns, span) for span in calm)
+        total = self._count_between(begin_ns, (0.0, length_s))
+        in_faults = total - sum(self._count_between(begin_ns, span) for span in calm)
         return OfferedFigures(
             per_s=round(total / length_s, 1) if length_s > 0 else 0.0,
             faults_s=round(faults_s, 3),
             in_faults_per_s=round(in_faults / faults_s, 1) if faults_s > 0 else None,
         )
 
-    def _between(self, begin_ns: int, span: tuple[float, float]) -> int:
+    def _count_between(self, begin_ns: int, span: tuple[float, float]) -> int:
         since, until = (bisect_left(self._began, begin_ns + round(at_s * 1e9)) for at_s in span)
         return until - since
 
 
-class _Windows:
-    """Spans of seconds as nanoseconds of the history, rising; and since when nodes belong to the cluster no more."""
+class _QuietWindows:
+    """Ascending quiet spans in nanoseconds of the history, and the times at which nodes left the cluster."""
 
     def __init__(self, spans: Sequence[tuple[float, float]], begin_ns: int, left: Mapping[int, int]) -> None:
         self._begins = [begin_ns + round(since * 1e9) for since, _ in spans]
         self._ends = [begin_ns + round(until * 1e9) for _, until in spans]
         self._left = left
 
-    def hold(self, began_ns: int, ended_ns: int, node: int) -> bool:
-        """Return whether an operation counts."""
+    def includes(self, began_ns: int, ended_ns: int, node: int) -> bool:
+        """Return whether an operation lies in a span, at a node that was in the cluster."""
         if node in self._left and ended_ns >= self._left[node]:
             return False
         place = bisect_right(self._begins, began_ns) - 1
         return place >= 0 and min(ended_ns, began_ns + round(PATIENCE_S * 1e9)) < self._ends[place]
 
-    def count(self, ended: _Ended) -> KindFigures:
+    def count(self, ended: _EndedOperations) -> KindFigures:
         operations = succeeded = 0
         for began_ns, ended_ns, is_good, node in zip(ended.began, ended.ended, ended.is_good, ended.nodes, strict=True):
-            if self.hold(began_ns, ended_ns, node):
+            if self.includes(began_ns, ended_ns, node):
                 operations += 1
                 succeeded += is_good and ended_ns - began_ns <= PATIENCE_S * 1e9
         return KindFigures(operations, succeeded)
 
 
 def quiet_spans(busy: Sequence[tuple[float, float]], length_s: float) -> list[tuple[float, float]]:
-    """Return the parts of 0 … length outside the busy spans."""
+    """Return the parts of 0 … `length_s` outside of the busy spans."""
     spans, at = [], 0.0
     for since, until in sorted(busy):
         if min(since, length_s) > at:

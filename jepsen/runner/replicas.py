@@ -1,11 +1,10 @@
-"""The replicas' files, after all nodes have stopped: sound each for itself, and the same bytes on every node.
+"""Checks of the replicas' files after all nodes have stopped: sound, and with the same bytes on every node.
 
     the later of two log starts ≤ compared < end, the greatest end that clients received
 
-Segments are compared by name, batch by batch; of two the shorter may only be the beginning of the longer. A replica
-that has deleted its oldest ones lacks them rightly, and the others are compared all the same. Of compacted partitions
-the newest records of all keys are compared. They are read here as any program could that knows the format, and not by
-the broker's own storage code.
+Segments are compared by name, batch by batch; of two the shorter may only be the beginning of the longer. A replica may
+lack its oldest segments, which it may delete; the others are compared all the same. Of compacted partitions the newest
+records of all keys are compared. They are read here by the documented format, not by the broker's storage code.
 `raftlog log verify --compare` checks every log of a node with its checksums and indexes, the controller's and those of
 groups as well, and compares them with those of the others.
 """
@@ -32,7 +31,7 @@ _VERIFY_S_MAX: Final = 120.0
 def check_replicas(
     data_dirs: Mapping[int, Path], ends: Mapping[TopicPartition, int], *, are_compacted: bool = False
 ) -> list[Finding]:
-    """Return the findings in the replicas of these partitions, and in any other log. `ends` is exclusive."""
+    """Return the findings in the replicas of these partitions and in all other logs. `ends` is exclusive."""
     return compare_replicas(data_dirs, ends, are_compacted=are_compacted) + _verify(list(data_dirs.values()))
 
 
@@ -83,9 +82,9 @@ def _compare(place: TopicPartition, directories: Mapping[int, Path], end: int) -
 
 
 def _compare_newest(place: TopicPartition, directories: Mapping[int, Path], end: int) -> list[Finding]:
-    """Compare the newest records of complete replicas.
+    """Return findings for differences between the newest records of complete replicas.
 
-    Others are left out: compaction of a complete replica may have gone beyond their ends."""
+    Incomplete replicas are omitted: a complete one may be compacted beyond their ends."""
     whole = {node: directory for node, directory in directories.items() if _next_offset(directory) >= end}
     segments = {node: _segments(directory) for node, directory in whole.items()}
     start = max((min(found) for found in segments.values() if found), default=0)
@@ -114,7 +113,7 @@ def _batches(path: Path, end: int) -> Iterator[tuple[int, memoryview]]:
 
 
 def _count_copies(place: TopicPartition, directories: Mapping[int, Path], end: int) -> list[Finding]:
-    """Return a finding unless all acknowledged records are on a majority of the replicas."""
+    """Yield a finding unless a majority of the replicas has all acknowledged records."""
     reached = {node: _next_offset(directory) for node, directory in directories.items()}
     if 2 * sum(offset >= end for offset in reached.values()) > len(directories):
         return []

@@ -1,4 +1,4 @@
-"""The results of a test as one JSON object, and as text for people."""
+"""Results of a test as one JSON object, and as text for people."""
 
 import io
 import subprocess
@@ -23,8 +23,8 @@ _REPORT_OF_A_KIND: Final = 3
 
 
 def results_of(options: RunOptions, outcome: Outcome, checked: CheckResult, logs: Mapping[str, str]) -> dict[str, Any]:
-    """Return the content of `results.json`; adds the findings from outside of the history to `checked.findings`."""
-    for finding in (*outcome.findings, *_broke_inside(logs)):
+    """Return the content of `results.json`; findings on the nodes are added to `checked.findings`."""
+    for finding in (*outcome.findings, *_find_tracebacks(logs)):
         checked.findings.add(finding)
     places = options.plan.places()
     doubted = doubts(checked, places, options.faults, outcome.happened)
@@ -33,7 +33,7 @@ def results_of(options: RunOptions, outcome: Outcome, checked: CheckResult, logs
     verdict_name = verdict_of(checked.findings, doubted)
     figures = [checked.availability.of(fault, places, outcome.begin_ns) for fault in outcome.happened]
     quiet = checked.requests.quiet((*outcome.happened, *outcome.unseen), outcome.begin_ns, outcome.load_s)
-    offered = checked.requests.offered(outcome.happened, outcome.begin_ns, outcome.load_s)
+    offered = checked.requests.offered_figures(outcome.happened, outcome.begin_ns, outcome.load_s)
     return {
         "verdict": verdict_name,
         "valid": {"valid": True, "invalid": False, "unknown": None}[verdict_name],
@@ -60,7 +60,7 @@ def results_of(options: RunOptions, outcome: Outcome, checked: CheckResult, logs
         "recovered_s": outcome.recovered_s,
         "settled_s": outcome.drained.settled_s if outcome.drained is not None else None,
         "read_s": outcome.drained.read_s if outcome.drained is not None else None,
-        "complaints": {name: found for name, text in logs.items() if (found := _complaints(text))},
+        "complaints": {name: found for name, text in logs.items() if (found := _count_logged_errors(text))},
     }
 
 
@@ -78,7 +78,7 @@ def _commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
-def _broke_inside(logs: Mapping[str, str]) -> Iterator[Finding]:
+def _find_tracebacks(logs: Mapping[str, str]) -> Iterator[Finding]:
     """Yield findings for nodes and clients that logged an unexpected error and survived it."""
     for name, text in logs.items():
         found = [line for line in text.splitlines() if _TRACE in line]
@@ -86,7 +86,7 @@ def _broke_inside(logs: Mapping[str, str]) -> Iterator[Finding]:
             yield Finding("traceback", f"{name} logged {len(found)}, the first: {found[0][:_TRACE_SHOWN]}")
 
 
-def _complaints(text: str) -> dict[str, Any]:
+def _count_logged_errors(text: str) -> dict[str, Any]:
     """Return the number of errors in a log and the first one; empty without errors."""
     found = [line for line in text.splitlines() if any(mark in line for mark in _COMPLAINTS)]
     return {"count": len(found), "first": found[:_COMPLAINTS_SHOWN]} if found else {}
@@ -102,10 +102,10 @@ def report_text(results: Mapping[str, Any], store: Path) -> str:
     _print_findings(console, results)
     if results["explanation"] is not None:
         console.print(results["explanation"], "\n", markup=False)
-    console.print(_operations(results["outcomes"]))
-    console.print(_sentence(results), markup=False)
+    console.print(_operation_table(results["outcomes"]))
+    console.print(_format_summary(results), markup=False)
     if results["faults"]:
-        console.print(_faults(results["faults"]))
+        console.print(_fault_table(results["faults"]))
     for name, complaints in results["complaints"].items():
         console.print(f"log of {name}: {complaints['count']} errors, the first: {complaints['first'][0]}", markup=False)
     console.print(f"everything is in {store}", markup=False, soft_wrap=True)
@@ -131,7 +131,7 @@ def _print_findings(console: Console, results: Mapping[str, Any]) -> None:
     console.print()
 
 
-def _operations(outcomes: Mapping[str, Mapping[str, int]]) -> Table:
+def _operation_table(outcomes: Mapping[str, Mapping[str, int]]) -> Table:
     table = Table("operation", box=None, header_style="bold")
     names = ("ok", "fail", "info", "open")
     for name in names:
@@ -141,7 +141,7 @@ def _operations(outcomes: Mapping[str, Mapping[str, int]]) -> Table:
     return table
 
 
-def _sentence(results: Mapping[str, Any]) -> str:
+def _format_summary(results: Mapping[str, Any]) -> str:
     quiet, offered = results["quiet"], results["offered"]
     parts = [
         f"{results['acknowledged_records']:,} records acknowledged, {results['polled_records']:,} polled; "
@@ -167,7 +167,7 @@ def _sentence(results: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _faults(faults: Sequence[Mapping[str, Any]]) -> Table:
+def _fault_table(faults: Sequence[Mapping[str, Any]]) -> Table:
     table = Table("at", "for", "fault", box=None, header_style="bold")
     for name in ("serve again after", "no write", "worst partition", "ok", "refused", "unknown"):
         table.add_column(name, justify="right")

@@ -1,4 +1,4 @@
-"""Runs one test and leaves everything about it in its folder; `command` and `suite` call it."""
+"""Run of one test, with all results in its folder; called by `command` and `suite`."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from jepsen.report import INDEX, write_page
 from jepsen.runner.finding import Finding
 from jepsen.runner.options import RunOptions
 from jepsen.runner.results import report_text, results_of
-from jepsen.runner.stage import Script, drawn
+from jepsen.runner.stage import Script, play_drawn_faults
 from jepsen.runner.store import Store
 from jepsen.runner.system import System
 from jepsen.runner.trial import Outcome, Progress, Trial
@@ -27,7 +27,7 @@ def run(
     system: System,
     store: Store,
     progress: Progress,
-    script: Script = drawn,
+    script: Script = play_drawn_faults,
     expects: Sequence[Expectation] = (),
 ) -> dict[str, Any]:
     """Run a test and return the content of `results.json`. Without a script the faults are drawn."""
@@ -47,7 +47,7 @@ def run(
 
 
 def draw(folder: Path) -> str:
-    """Draw the page of a run or a suite; where it is, or why there is none. Takes nothing from the verdict."""
+    """Draw the page of a run or suite; return its place, or the reason of a failure (no part of the verdict)."""
     try:
         return write_page(folder) or f"drawn in {folder / INDEX}"
     except Exception as error:  # noqa: BLE001 - whatever it is, it says nothing about the log

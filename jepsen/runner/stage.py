@@ -1,4 +1,4 @@
-"""Interface of a script of faults to a running test: it injects faults, waits, queries, and states expectations.
+"""Interface of a script to a running test: inject faults, wait, query, and state expectations.
 
     def play(stage: Stage) -> None:
         leader = stage.leader()
@@ -7,8 +7,7 @@
         stage.expect(stage.leader() != leader, "another node leads now")
 
 A script runs in the thread that follows the load, so it waits only through the stage. Faults that it begins and does
-not
-end are ended with the load. The script that draws its faults from a seed is `drawn`."""
+not end are ended with the load. The script that draws its faults from a seed is `play_drawn_faults`."""
 
 import os
 import time
@@ -37,11 +36,11 @@ FOREVER_S: Final = 1e9
 
 
 class FoundEnough(Exception):
-    """Signal that the findings suffice for this test (`RunOptions.is_enough`)."""
+    """Raised to end the script: the findings suffice for this test (`RunOptions.is_enough`)."""
 
 
 class Stage:
-    """Made by a trial, for one script. `follow` looks after the load once; it may raise `SystemFailed`."""
+    """Running test, as a script uses it. `follow` checks the load once; it may raise `SystemFailed`."""
 
     def __init__(
         self,
@@ -63,7 +62,7 @@ class Stage:
 
     @property
     def schedule(self) -> tuple[Fault, ...]:
-        """Drawn faults; empty for a script of its own."""
+        """Faults that were drawn; empty for other scripts."""
         return self._schedule
 
     @property
@@ -78,11 +77,11 @@ class Stage:
     # time
 
     def wait(self, seconds: float) -> None:
-        """Go on for so long."""
+        """Let the test continue for this time."""
         self._continue_until(self.now_s() + seconds)
 
     def wait_until(self, holds: Callable[[], bool], text: str, timeout_s: float = 30.0) -> bool:
-        """Wait until `holds` returns true; on a timeout a finding is added, and the script continues."""
+        """Wait until `holds` returns true; return False on a timeout, which is a finding."""
         until = self.now_s() + timeout_s
         while not holds():
             if self.now_s() >= until:
@@ -92,13 +91,13 @@ class Stage:
         return True
 
     def play_to_the_end(self) -> None:
-        """Continue until the load is over, as long as the options demand, and a little longer than the script.
+        """Continue to the end of the load, at least for the time in the options and a little after the script.
 
         Continues longer when a drawn kind of fault has had no observed effect."""
         end_s = max(self.options.seconds, self.now_s() + LAST_S)
         self._continue_until(end_s)
-        if self._nemesis.owed:
-            while self._nemesis.owed and self.now_s() < end_s + OWED_S_MAX:
+        if self._nemesis.missing_kinds:
+            while self._nemesis.missing_kinds and self.now_s() < end_s + OWED_S_MAX:
                 self.wait(5 * LOOK_S)
             self.wait(LAST_S)
 
@@ -127,19 +126,28 @@ class Stage:
         amount: float | None = None,
         files: Sequence[str] = (),
     ) -> Running:
-        """Begin a fault that lasts until `end`, or for `seconds`. For rolls and orders see `roll` and `order`."""
+        """Begin a fault that lasts until `end`, or for `seconds`. See `roll` and `change` for the other kinds."""
         now_s = self.now_s()
         until_s = FOREVER_S if seconds is None else now_s + seconds
-        drawn = self.options.seed + len(self._nemesis.happened) if seed is None else seed
+        drawn_seed = self.options.seed + len(self._nemesis.happened) if seed is None else seed
         fault = Fault(
-            kind, now_s, until_s, nodes, shape, tuple(links), plane=plane, seed=drawn, amount=amount, files=tuple(files)
+            kind,
+            now_s,
+            until_s,
+            nodes,
+            shape,
+            tuple(links),
+            plane=plane,
+            seed=drawn_seed,
+            amount=amount,
+            files=tuple(files),
         )
         running = self._nemesis.begin(fault)
         assert running is not None, f"{kind} has no end of its own"
         return running
 
     def end(self, running: Running) -> None:
-        """Undo it. A fault of which nothing was seen is a finding: the scenario showed nothing."""
+        """End the fault. No observed effect is a finding: the scenario has then shown nothing."""
         if self._nemesis.end(running) is None:
             self.findings.append(Finding("expectation", f"nothing was seen of: {running.fault}"))
 
@@ -159,8 +167,8 @@ class Stage:
         self.end(running)
 
     @contextmanager
-    def clients_cut(self, nodes: Sequence[int], *, answers_only: bool) -> Iterator[None]:
-        """Cut clients from these nodes in both directions, or lose only the nodes' answers."""
+    def client_cut(self, nodes: Sequence[int], *, answers_only: bool) -> Iterator[None]:
+        """Cut clients from these nodes in the block: in both directions, or only for the nodes' answers."""
         text = f"{'answers' if answers_only else 'all'} of nodes {', '.join(map(str, nodes))} to clients are lost"
         begin_s = self.now_s()
         self.system.cut_clients(nodes, answers_only=answers_only)
@@ -179,8 +187,8 @@ class Stage:
         now_s = self.now_s()
         self._nemesis.begin(Fault("roll", now_s, now_s + seconds, tuple(nodes)))
 
-    def order(self, shape: str, node: int, place: int = 0) -> None:
-        """Give an operator's order: join, leave, move, lead (see `members`), about the partition of that number."""
+    def change(self, shape: str, node: int, place: int = 0) -> None:
+        """Request a change of the cluster: join, leave, move or lead (see `members`). `place` numbers a partition."""
         now_s = self.now_s()
         self._nemesis.begin(Fault("members", now_s, now_s, (node,), shape, of_leader=place))
 
@@ -208,8 +216,8 @@ class Stage:
         """Return all other nodes that the test started with."""
         return [node for node in self.nodes if node not in nodes]
 
-    def leader_of_metadata(self) -> int:
-        """Return the controller's leader as reported by the first node that answers; waits for one."""
+    def controller_leader(self) -> int:
+        """Wait for a leader of the controller and return it, as reported by the first node that answers."""
         found: list[int] = []
 
         def is_known() -> bool:
@@ -235,7 +243,7 @@ class Stage:
 
     @property
     def brokers(self) -> Cluster:
-        """Processes themselves, for actions that are no faults."""
+        """Broker processes, for actions other than faults."""
         assert isinstance(self.system, RealCluster), f"{self.system} has none"
         return self.system.cluster
 
@@ -245,13 +253,13 @@ class Stage:
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def wait_served(self, *nodes: int, timeout_s: float = 60.0) -> None:
-        """Wait until these nodes (all by default) serve; `recovery_s` of the test is the upper limit."""
+        """Wait until these nodes (all by default) serve, for `recovery_s` of the test by default."""
         wanted = nodes or tuple(self.nodes)
         timeout_s = min(timeout_s, self.options.recovery_s)
         self.wait_until(lambda: all(map(self.system.is_serving, wanted)), f"nodes {wanted} serve", timeout_s)
 
     def wait_healthy(self, timeout_s: float = 60.0) -> None:
-        """Wait until no node is down, behind, damaged, or being moved; as `wait_served`."""
+        """Wait until no replica is down, behind, damaged or being moved; timeout as in `wait_served`."""
         timeout_s = min(timeout_s, self.options.recovery_s)
         self.wait_until(self.system.is_healthy, "the cluster is healthy", timeout_s)
 
@@ -265,7 +273,7 @@ class Stage:
         self._note(text, {})
 
 
-def drawn(stage: Stage) -> None:
+def play_drawn_faults(stage: Stage) -> None:
     """Play the faults drawn from the seed."""
     stage.draw()
 

@@ -1,12 +1,12 @@
-"""The folder of one run, and the files in it.
+"""Folder of one run, and the files in it.
 
 STORE/{time}-{name}/
   history.jsonl     all operations of all processes, in the order of time (format: jepsen.checkers.json_lines)
   results.json      the verdict and all figures
   report.txt        the same for people
-  timeline.json     the faults as drawn, as they happened, and those of which nothing was seen
-  logs/             the nodes' logs, and what clients said on stderr
-  data/             the nodes' directories; kept on failure, or when it was asked for
+  timeline.json     the faults as drawn, as injected, and those without an observed effect
+  logs/             the nodes' logs, and the clients' output on stderr
+  data/             the nodes' directories; kept on failure, or on request
 """
 
 import heapq
@@ -20,13 +20,13 @@ from typing import Any, Final
 import orjson
 
 from jepsen.runner.options import RunOptions
-from jepsen.workloads.incarnations import resolved
+from jepsen.workloads.incarnations import resolve_incarnations
 
 _INDENT: Final = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 
 class Store:
-    """Made with its directories."""
+    """Folder of one run, created with its subdirectories."""
 
     def __init__(self, parent: Path, options: RunOptions) -> None:
         stamp = time.strftime("%Y%m%dT%H%M%S")
@@ -53,7 +53,7 @@ class Store:
         with open(self.history, "wb") as history:
             merged = merge(map(_lines, parts))
             history.writelines(
-                resolved(chain.from_iterable(map(_lines, parts)), merged) if has_incarnations else merged
+                resolve_incarnations(chain.from_iterable(map(_lines, parts)), merged) if has_incarnations else merged
             )
         shutil.rmtree(self.parts)
 
@@ -90,13 +90,13 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def merge(parts: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
-    """Return the lines of all parts by time, each part's in its own order.
+    """Return the lines of all parts by time; lines of one part keep their order.
 
     At the same time invocations come first: operations that are not known to be ordered count as concurrent."""
-    return (line for _, _, line in heapq.merge(*(_timed(part) for part in parts), key=lambda entry: entry[:2]))
+    return (line for _, _, line in heapq.merge(*(_with_sort_key(part) for part in parts), key=lambda entry: entry[:2]))
 
 
-def _timed(lines: Iterable[bytes]) -> Iterator[tuple[int, bool, bytes]]:
+def _with_sort_key(lines: Iterable[bytes]) -> Iterator[tuple[int, bool, bytes]]:
     for line in lines:
         entry = orjson.loads(line)
         yield entry["time"], entry["type"] != "invoke", line

@@ -1,9 +1,10 @@
-"""Checks beyond those of the general checkers: leader epochs, and errors that are never justified.
+"""Checker specific to this product: leader epochs, and errors that are never justified.
 
 - `leader-epoch`: one offset under two leader epochs, or an epoch that falls as offsets rise. Answers to produces and
   fetched batches count.
-- `wrong-refusal`: an error that a well-formed request about something that exists must never get, whatever the faults:
-  out of range for an offset that was shown and that no request may have deleted, an unknown topic, damaged bytes.
+- `wrong-refusal`: an error that a valid request about something that exists must never get, under any fault: out of
+range
+  for an offset that was returned and that no request may have deleted, an unknown topic, damaged bytes.
 - `wrong-start`: a log begins above all offsets that clients had trimmed to until then. Nothing else moves the start
   here: no workload has retention.
 
@@ -45,7 +46,7 @@ _LINE_MAX: Final = 300
 
 
 class StrictChecker:
-    """`feed` every line."""
+    """Checker of leader epochs and errors; `feed` it every line."""
 
     def __init__(self, findings: Findings, faults: Collection[FaultKind] = ()) -> None:
         self._findings = findings
@@ -57,7 +58,7 @@ class StrictChecker:
 
     def feed(self, line: bytes, entry: dict[str, Any]) -> None:
         error = entry.get("error")
-        if error is not None and entry["kind"] != "handle":  # a handler raises what it likes
+        if error is not None and entry["kind"] != "handle":  # a handler may raise any error
             self._check_error(line, error, entry)
         if entry["kind"] == "trim" or entry["kind"] == "crash":
             self._note_deletion(line, entry)
@@ -66,11 +67,11 @@ class StrictChecker:
         if entry["kind"] == "send" and entry.get("leader_epoch") is not None:
             send = entry["value"]
             epoch = entry["leader_epoch"]
-            self._note(send["partition"], [(min(send["offsets"]), epoch), (max(send["offsets"]), epoch)], line)
+            self._record_claims(send["partition"], [(min(send["offsets"]), epoch), (max(send["offsets"]), epoch)], line)
         elif entry["kind"] == "poll":
             for fetched in entry["value"]:
                 # A batch may begin below the offset that was asked for; it is checked all the same.
-                self._note(fetched["partition"], entry.get("leader_epochs", ()), line)
+                self._record_claims(fetched["partition"], entry.get("leader_epochs", ()), line)
         elif entry["kind"] == "list":
             for partition, start, _ in entry["value"]["ranges"]:
                 self._check_start(line, partition, start)
@@ -78,7 +79,7 @@ class StrictChecker:
     def _check_error(self, line: bytes, error: str, entry: dict[str, Any]) -> None:
         is_explained = error.partition(":")[0] in self._explained or error.startswith("answered with")
         if not is_explained and not is_explained_by_recreation(line, error) and not self._is_deleted(error, entry):
-            self._findings.add(Finding("wrong-refusal", error, (_shown(line),)))
+            self._findings.add(Finding("wrong-refusal", error, (_format_line(line),)))
 
     # deleted records
 
@@ -92,7 +93,7 @@ class StrictChecker:
     def _check_start(self, line: bytes, partition: str, start: int) -> None:
         if start > 0 and start > self._start_max(partition):
             description = f"{partition} begins at {start}, and no trim asked for more than {self._start_max(partition)}"
-            self._findings.add(Finding("wrong-start", description, (_shown(line),)))
+            self._findings.add(Finding("wrong-start", description, (_format_line(line),)))
 
     def _start_max(self, partition: str) -> int:
         deletions = self._deletions.get(partition)
@@ -112,7 +113,7 @@ class StrictChecker:
 
     # epochs
 
-    def _note(self, partition: str, claims: Iterable[tuple[int, int]], line: bytes) -> None:
+    def _record_claims(self, partition: str, claims: Iterable[tuple[int, int]], line: bytes) -> None:
         """Record `claims`: offsets with the epochs of their batches."""
         epochs = self._epochs.get(partition)
         if epochs is None:
@@ -121,17 +122,17 @@ class StrictChecker:
         for offset, epoch in claims:
             span = spans.get(epoch)
             if span is None or not span.low <= offset <= span.high:
-                self._reach(partition, epochs, offset, epoch, line[:_LINE_MAX])
+                self._extend_span(partition, epochs, offset, epoch, line[:_LINE_MAX])
 
-    def _reach(self, partition: str, epochs: "_Epochs", offset: int, epoch: int, line: bytes) -> None:
-        against = epochs.contradicting(offset, epoch)
+    def _extend_span(self, partition: str, epochs: "_Epochs", offset: int, epoch: int, line: bytes) -> None:
+        against = epochs.find_contradiction(offset, epoch)
         if against is None:
             epochs.extend(offset, epoch, line)
         elif (offset, epoch) not in epochs.contradictions:
             epochs.contradictions.add((offset, epoch))
             other, at, witness = against
             description = f"{partition} has leader epoch {other} at offset {at}, and {epoch} at offset {offset}"
-            self._findings.add(Finding("leader-epoch", description, (_shown(witness), _shown(line))))
+            self._findings.add(Finding("leader-epoch", description, (_format_line(witness), _format_line(line))))
 
 
 class _Deletions:
@@ -154,7 +155,7 @@ class _Deletions:
 
 
 class _Span:
-    """The offsets that were seen under one epoch reach from `low` to `high`; each with the line that said so."""
+    """Lowest and highest offset known under one epoch, each with the line that shows it."""
 
     __slots__ = ("high", "high_line", "low", "low_line")
 
@@ -164,7 +165,7 @@ class _Span:
 
 
 class _Epochs:
-    """Spans of one partition by epoch: of two epochs the later one's span lies behind.
+    """Spans of one partition by epoch; the span of a later epoch must lie behind that of an earlier one.
 
     Claims that contradict this have been reported, and change no span."""
 
@@ -175,8 +176,8 @@ class _Epochs:
         self.order: list[int] = []
         self.contradictions: set[tuple[int, int]] = set()
 
-    def contradicting(self, offset: int, epoch: int) -> tuple[int, int, bytes] | None:
-        """Return another epoch, an offset seen under it that contradicts this offset's epoch, and the line; or None.
+    def find_contradiction(self, offset: int, epoch: int) -> tuple[int, int, bytes] | None:
+        """Return another epoch, an offset under it that contradicts this offset's epoch, and its line; or None.
 
         An offset contradicts if it is at or beyond `offset` under an older epoch, or at or below it under a newer one.
         """
@@ -208,5 +209,5 @@ def is_explained_by_recreation(line: bytes, error: str) -> bool:
     return error.partition(":")[0] in RECREATION_ERRORS and (b'"kind":"topic"' in line or b"@" in line)
 
 
-def _shown(line: bytes) -> str:
+def _format_line(line: bytes) -> str:
     return line[:_LINE_MAX].decode(errors="replace").rstrip()

@@ -18,10 +18,10 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from jepsen.runner.arguments import kept_in, store_option, sync_method_option
+from jepsen.runner.arguments import exit_on_store_error, store_option, sync_method_option
 from jepsen.runner.cluster import RealCluster
 from jepsen.runner.machine import unsupported_reason
-from jepsen.runner.progress import Bar, ending_on_sigterm
+from jepsen.runner.progress import Bar, interrupt_on_sigterm
 from jepsen.runner.run import COULD_NOT_RUN, INTERRUPTED, draw, run
 from jepsen.runner.store import Store, new_directory
 from jepsen.scenarios.catalogue import SCENARIOS
@@ -60,13 +60,13 @@ def suite(only: tuple[str, ...], seed: int | None, sync_method: str, store: Path
     if reason := unsupported_reason(kind for scenario in wanted for kind in scenario.faults):
         raise click.UsageError(reason)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
-    with kept_in(store):
+    with exit_on_store_error(store):
         folder = new_directory(store.absolute(), f"{time.strftime('%Y%m%dT%H%M%S')}-suite")
     rows: list[dict[str, Any]] = []
     overview = ""
-    with ending_on_sigterm():
+    with interrupt_on_sigterm():
         for number, scenario in enumerate(wanted, 1):
-            row = _played(scenario, drawn, sync_method, folder, f"{number}/{len(wanted)} {scenario.number}")
+            row = _play_scenario(scenario, drawn, sync_method, folder, f"{number}/{len(wanted)} {scenario.number}")
             rows.append(row)
             (folder / "suite.json").write_bytes(orjson.dumps(rows, option=orjson.OPT_INDENT_2))
             overview = draw(folder)
@@ -82,8 +82,8 @@ def suite(only: tuple[str, ...], seed: int | None, sync_method: str, store: Path
     sys.exit(_exit_code(rows))
 
 
-def _played(scenario: Scenario, seed: int, sync_method: str, parent: Path, title: str) -> dict[str, Any]:
-    """Play a scenario and return its row of the suite; a failure of the harness becomes a row as well."""
+def _play_scenario(scenario: Scenario, seed: int, sync_method: str, parent: Path, title: str) -> dict[str, Any]:
+    """Play a scenario and return its row for the suite, also when the harness fails."""
     options = scenario.options(seed)
     options = options._replace(serve_flags=(*options.serve_flags, "--sync-method", sync_method))
     folder = Store(parent, options)

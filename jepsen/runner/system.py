@@ -8,7 +8,7 @@ from jepsen.nemeses.victims import Victims
 
 
 class SystemFailed(Exception):
-    """The system could not even be started, or the machinery around it broke: there is nothing to check."""
+    """The system did not start, or the harness failed, so there is no result to check."""
 
 
 class System(Victims, Protocol):
@@ -18,24 +18,24 @@ class System(Victims, Protocol):
         """Start all nodes and wait until they serve. Raises `SystemFailed`."""
 
     def close(self) -> None:
-        """End all processes. May be called at any time, also twice."""
+        """End all processes. May be called at any time, and repeatedly."""
 
     @property
     def client_addresses(self) -> Mapping[int, str]:
-        """Addresses for clients, which may be cut off from nodes."""
+        """Return the addresses for clients, whose connections to nodes can be cut."""
 
     @property
     def kafka_addresses(self) -> Mapping[int, str]:
-        """Addresses for clients that speak Kafka's protocol; empty where the nodes do not."""
+        """Return the addresses for clients with Kafka's protocol; empty if the nodes do not serve it."""
 
-    def deaths(self) -> list[str]:
-        """Return the nodes that ended by themselves since the last call, with their last output."""
+    def unexpected_exits(self) -> list[str]:
+        """Return the nodes that exited unexpectedly since the last call, with their last output."""
 
     def recover(self, timeout_s: float) -> list[str]:
-        """Start nodes that are down, and wait until all serve; return those that do not, with the reason."""
+        """Start nodes that are down, and wait until all serve; return descriptions of those that do not."""
 
     def stop(self) -> list[str]:
-        """End all nodes in an orderly way; return the problems."""
+        """Stop all nodes in an orderly way; return descriptions of problems."""
 
     def data_dirs(self) -> Mapping[int, Path]:
         """Return the data directories by node id; empty when there are none to check."""

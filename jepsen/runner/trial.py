@@ -1,8 +1,8 @@
-"""One test, from the start of the system to the verdict.
+"""Trial: one test from the start of the system to the comparison of replicas.
 
     start → topics → clients ready → load with faults → heal, restart → drain → stop → compare → check
 
-Whatever ends it early, all processes end and the history is kept and checked as far as it goes.
+After any early end all processes are ended, and the history so far is kept and checked.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from jepsen.runner.finding import Finding
 from jepsen.runner.load import Load
 from jepsen.runner.options import REPLICATION_MAX, RunOptions
 from jepsen.runner.replicas import check_replicas
-from jepsen.runner.stage import FoundEnough, Script, Stage, drawn
+from jepsen.runner.stage import FoundEnough, Script, Stage, play_drawn_faults
 from jepsen.runner.store import Store
 from jepsen.runner.system import System, SystemFailed
 from jepsen.workloads.client.access import Access
@@ -54,10 +54,10 @@ class Outcome(NamedTuple):
 
 
 class Trial:
-    """`run` once. `script` makes the faults happen; without one they are drawn from the options' seed."""
+    """Trial, to `run` once. `script` injects the faults; by default they are drawn from the options' seed."""
 
     def __init__(
-        self, options: RunOptions, system: System, store: Store, progress: Progress, script: Script = drawn
+        self, options: RunOptions, system: System, store: Store, progress: Progress, script: Script = play_drawn_faults
     ) -> None:
         self._options, self._system, self._store, self._progress = options, system, store, progress
         self._script = script
@@ -118,14 +118,14 @@ class Trial:
         self._report_progress("reading everything back", 0)
         self._drained = asyncio.run(self._drain())
         self._note_drained(self._drained)
-        self._compare(self._drained)
+        self._compare_replicas(self._drained)
 
     async def _create_topics(self) -> None:
         options = self._options
         async with BrokerClient(list(self._system.addresses.values())) as client:
             for topic, partitions in options.plan.partitions.items():
                 copies = min(options.nodes, REPLICATION_MAX)
-                await _created(client, topic, partitions, copies, options.plan.configs.get(topic, {}))
+                await _create_topic(client, topic, partitions, copies, options.plan.configs.get(topic, {}))
 
     def _under_load(self, load: Load) -> None:
         options = self._options
@@ -136,14 +136,14 @@ class Trial:
             return (MERGED_CLOCK() - begin_ns) / 1e9
 
         def follow(under_way: list[str]) -> None:
-            self._note_deaths()
-            self._figures = load.listen()
+            self._record_exits()
+            self._figures = load.read_output()
             self._report_progress("load", min(1.0, now_s() / options.seconds), under_way)
 
         load.begin(Period(begin_ns, begin_ns + round((options.seconds + MORE_LOAD_S_MAX) * 1e9)))
         stage = self._stage = Stage(self._system, options, self._note, now_s, follow)
         try:
-            if self._script is not drawn:
+            if self._script is not play_drawn_faults:
                 stage.wait(WARM_UP_S)
             self._script(stage)
             stage.play_to_the_end()
@@ -176,7 +176,7 @@ class Trial:
                 client,
                 self._options.recovery_s,
                 is_keyed=plan.is_keyed,
-                names=plan.coming(self._options.clients),
+                names=plan.all_recreated_names(self._options.clients),
             )
             return await drain.run()
 
@@ -191,8 +191,8 @@ class Trial:
         for description in drained.unanswered:
             self._findings.append(Finding("not-readable", f"{description}: no answer {bound}"))
 
-    def _compare(self, drained: Drained) -> None:
-        self._note_deaths()
+    def _compare_replicas(self, drained: Drained) -> None:
+        self._record_exits()
         self._report_progress("stopping the brokers", 0)
         self._findings += [Finding("unclean-stop", problem) for problem in self._system.stop()]
         self._report_progress("comparing the replicas", 0)
@@ -205,8 +205,8 @@ class Trial:
                 Finding("kept-files", f"node {node} has files of {name}, which is deleted") for name in kept
             ]
 
-    def _note_deaths(self) -> None:
-        for death in self._system.deaths():
+    def _record_exits(self) -> None:
+        for death in self._system.unexpected_exits():
             self._history.nemesis(death.splitlines()[0])
             self._findings.append(Finding("broker-died", death))
 
@@ -217,7 +217,7 @@ class Trial:
         self._progress(stage, share, self._figures, under_way or [])
 
 
-async def _created(client: BrokerClient, topic: str, partitions: int, copies: int, config: dict[str, str]) -> None:
+async def _create_topic(client: BrokerClient, topic: str, partitions: int, copies: int, config: dict[str, str]) -> None:
     """Create a topic. Raises `SystemFailed` when this fails."""
     for attempt in range(TOPIC_ATTEMPTS):
         try:

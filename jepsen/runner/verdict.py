@@ -1,9 +1,8 @@
-"""Verdict, from a history and the findings on the nodes.
+"""Verdict on a history and the findings on the nodes.
 
     invalid: something was found    unknown: nothing was, but too little happened for a verdict    valid: neither
 
-A test that acknowledged nothing, or in which a fault that was asked for never happened, says nothing about the log; it
-never passes.
+A test without acknowledgements, or without a requested fault, proves nothing about the log, so it never passes.
 """
 
 import gc
@@ -48,7 +47,7 @@ class CheckResult(NamedTuple):
 
     @property
     def acknowledged(self) -> int:
-        """Sends that were."""
+        """Number of acknowledged sends."""
         return self.counts.get(SEND, {}).get(OK, 0)
 
 
@@ -57,15 +56,15 @@ def check_file(history: Path, *, drained: bool, faults: Collection[FaultKind] = 
 
     `faults` are the kinds that were injected, which explain refused requests of clients."""
     checking = _HistoryPass(drained, faults)
-    with open(history, "rb") as lines, _uncollected():
+    with open(history, "rb") as lines, _without_garbage_collection():
         for op, entry, line in read_entries(lines):
             checking.feed(op, entry, line)
         return checking.finish()
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Switch garbage collection off: the millions of entries that are kept contain no cycle."""
+def _without_garbage_collection() -> Iterator[None]:
+    """Disable garbage collection in the block: the millions of kept entries contain no cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -94,13 +93,13 @@ class _HistoryPass:
         self._strict.feed(line, entry)
         if op.type == INVOKE:
             self._pending[op.process] = op
-            self._requests.began(op, entry.get("node", ANY_NODE))
+            self._requests.add_invocation(op, entry.get("node", ANY_NODE))
             return
         invocation = self._pending.pop(op.process, None)
         if invocation is None:
             return
         if op.kind == CRASH:
-            self._count(invocation.kind, "open")  # the client has ended, whatever the log would have answered
+            self._count(invocation.kind, "open")  # the client has ended, whatever the answer would have been
             return
         self._count(op.kind, op.type)
         if op.kind == POLL and op.type == OK:
@@ -115,10 +114,10 @@ class _HistoryPass:
     def _note_answer(self, invocation: Op, op: Op, entry: dict[str, Any]) -> None:
         send = op.payload
         if not isinstance(send, Send):
-            self._requests.ended(invocation, op)
+            self._requests.add_completion(invocation, op)
         elif entry.get("acks") == "all" and not entry.get("hasty"):
             self._asked_all += 1
-            self._requests.ended(invocation, op)
+            self._requests.add_completion(invocation, op)
             self._availability.note(op.time_ns, op.type, send.partition)
         if isinstance(send, Send) and op.type == OK:
             self._acknowledged[send.partition] = self._acknowledged.get(send.partition, 0) + len(send.values)
@@ -135,7 +134,7 @@ class _HistoryPass:
                 self._findings.add_counted(kind, count - shown[kind])
         for op in self._pending.values():
             self._count(op.kind, "open")
-            self._requests.left_open(op)
+            self._requests.add_unfinished(op)
         return CheckResult(
             findings=self._findings,
             operations=verdict.operations,

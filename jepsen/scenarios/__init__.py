@@ -1,5 +1,5 @@
 """Numbered scenarios: failures of comparable systems, repeated on real brokers from a script.
 
-`catalogue.SCENARIOS` has them all; `python -m jepsen suite` plays them. A script strikes through a `Stage` and says
-what it expects beside the findings of the checkers.
+`catalogue.SCENARIOS` has them all; `python -m jepsen suite` plays them. A script injects faults through a `Stage` and
+states its expectations beside the findings of the checkers.
 """

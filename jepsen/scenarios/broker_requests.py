@@ -1,4 +1,4 @@
-"""Requests of scripts to brokers, beside the load: reads, and writes to an own topic."""
+"""Requests of scripts to brokers, beside the load: reads, and writes to a topic of the script's own."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -30,7 +30,7 @@ def figures(address: str) -> dict[str, float]:
 
 
 def bounds_of(stage: Stage, node: int, place: TopicPartition) -> tuple[int, int] | None:
-    """Return first and end offset, linearizable; None without an answer."""
+    """Return first and end offset by a linearizable request; None without an answer."""
     status, answer = stage.ask(node, f"{path_of(place)}/offsets?linearizable=true&timeout=1000")
     return (int(answer["beginning_offset"]), int(answer["end_offset"])) if status == 200 else None
 
@@ -76,20 +76,20 @@ def read_through(stage: Stage, node: int, place: TopicPartition, end: int) -> li
 
 
 class OwnTopic:
-    """One partition that no client of the load knows. Records are written by any node that is asked."""
+    """Topic of the script's own with one partition, which the clients of the load do not use."""
 
     def __init__(self, stage: Stage, configs: Mapping[str, str]) -> None:
         self._stage, self.place = stage, TopicPartition(TOPIC, 0)
         body = {"topic_name": TOPIC, "configs": [{"name": name, "value": value} for name, value in configs.items()]}
 
-        def is_made() -> bool:
+        def is_created() -> bool:
             stage.ask(stage.nodes[0], "/v3/clusters/-/topics", "POST", body)
             return stage.ask(stage.nodes[0], f"/topics/{TOPIC}")[0] == 200
 
-        stage.wait_until(is_made, f"topic {TOPIC} is made")
+        stage.wait_until(is_created, f"topic {TOPIC} is made")
 
     def write(self, node: int, records: int = 1, size: int = 10, *, acks: str = "all") -> tuple[int, Any]:
-        """Return status and answer."""
+        """Write records by one request and return its status and answer."""
         return self.write_values(node, ["x" * size] * records, acks=acks)
 
     def write_values(

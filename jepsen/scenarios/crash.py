@@ -1,4 +1,4 @@
-"""Processes that die: F1 to F8."""
+"""Crashes of processes: F1 to F8."""
 
 from random import Random
 from typing import Final
@@ -15,7 +15,7 @@ _ORDERS: Final = 40
 _RETENTION_MS: Final = 10**9
 
 
-def leader_dies_amid_writes(stage: Stage) -> None:
+def kill_leader_amid_writes(stage: Stage) -> None:
     for _ in range(3):
         with stage.fault("kill", stage.leader()):
             stage.wait(1.5)
@@ -23,7 +23,7 @@ def leader_dies_amid_writes(stage: Stage) -> None:
         stage.wait(1)
 
 
-def all_die_and_come_back_in_any_order(stage: Stage) -> None:
+def kill_all_and_restart_in_any_order(stage: Stage) -> None:
     random = Random(stage.options.seed)  # noqa: S311 - repeatable, not secret
     for _ in range(2):
         stage.wait(2)
@@ -34,7 +34,7 @@ def all_die_and_come_back_in_any_order(stage: Stage) -> None:
         stage.wait_served()
 
 
-def bare_majority_is_read_at_once(stage: Stage) -> None:
+def read_from_restarted_majority(stage: Stage) -> None:
     """Check that a restarted majority has replayed acknowledged records from its first answer on."""
     for place in stage.places[:2]:
         stage.wait(2)
@@ -49,7 +49,7 @@ def bare_majority_is_read_at_once(stage: Stage) -> None:
         stage.wait_served()
 
 
-def any_node_dies_repeatedly(stage: Stage) -> None:
+def kill_nodes_repeatedly(stage: Stage) -> None:
     random = Random(stage.options.seed)  # noqa: S311 - repeatable, not secret
     while stage.now_s() < stage.options.seconds - 4:
         victims = random.sample(stage.nodes, random.choice((1, 1, 1, 2, 3)))
@@ -61,12 +61,11 @@ def any_node_dies_repeatedly(stage: Stage) -> None:
     stage.wait_served()
 
 
-def power_goes_amid_elections(stage: Stage) -> None:
+def cut_power_amid_elections(stage: Stage) -> None:
     """Cut the power of a voter, which loses its unsynced state, and restart it before the election is over.
 
-    The instant between a vote and its sync is hit by chance; the simulated cluster covers all of them
-    (`skip-vote-sync` is
-    its planted bug)."""
+    The instant between a vote and its sync is hit by chance; the simulated cluster covers all of them (`skip-vote-sync`
+    is its planted bug)."""
     random = Random(stage.options.seed)  # noqa: S311 - repeatable, not secret
     for _ in range(5):
         leader = stage.leader()
@@ -79,10 +78,10 @@ def power_goes_amid_elections(stage: Stage) -> None:
         stage.wait(0.5)
 
 
-def any_node_dies_amid_rolls_and_snapshots(stage: Stage) -> None:
+def kill_nodes_amid_rolls_and_snapshots(stage: Stage) -> None:
     """Kill random nodes amid segment rolls, compaction, and snapshots of the controller.
 
-    So many orders are given that the controller's log grows until it is cut behind a snapshot."""
+    Many requests make the controller's log grow until it is cut behind a snapshot."""
     random = Random(stage.options.seed)  # noqa: S311 - repeatable, not secret
     own = OwnTopic(stage, {})
     for number in range(7):
@@ -97,7 +96,7 @@ def any_node_dies_amid_rolls_and_snapshots(stage: Stage) -> None:
         stage.expect(begins > 0, f"the controller's log of node {node} was cut: it begins at {begins}")
 
 
-def follower_dies_while_it_catches_up(stage: Stage) -> None:
+def kill_follower_during_catch_up(stage: Stage) -> None:
     leader = stage.leader()
     follower = stage.others(leader)[0]
     with stage.fault("kill", follower):
@@ -112,7 +111,7 @@ def follower_dies_while_it_catches_up(stage: Stage) -> None:
     stage.wait_healthy()
 
 
-def rolling_restart(stage: Stage) -> None:
+def restart_nodes_in_turn(stage: Stage) -> None:
     """Check that a retrying producer and members of a consumer group are not disturbed by a rolling restart."""
     group = "calm"
     own = OwnTopic(stage, {})
@@ -134,18 +133,18 @@ def rolling_restart(stage: Stage) -> None:
 
 
 SCENARIOS: Final = (
-    Scenario("F1", "the leader is killed amid idempotent writes", leader_dies_amid_writes, ("kill",), "idempotent"),
-    Scenario("F2", "all are killed at once and start in any order", all_die_and_come_back_in_any_order, ("kill",)),
+    Scenario("F1", "the leader is killed amid idempotent writes", kill_leader_amid_writes, ("kill",), "idempotent"),
+    Scenario("F2", "all are killed at once and start in any order", kill_all_and_restart_in_any_order, ("kill",)),
     Scenario(
         "F3",
         "of all that were killed a bare majority starts, and is read at once",
-        bare_majority_is_read_at_once,
+        read_from_restarted_majority,
         ("kill",),
     ),
     Scenario(
         "F4",
         "brokers are killed again and again for long",
-        any_node_dies_repeatedly,
+        kill_nodes_repeatedly,
         ("kill",),
         nodes=5,
         seconds=40.0,
@@ -153,14 +152,14 @@ SCENARIOS: Final = (
     Scenario(
         "F5",
         "voters lose their power amid elections, and are back before these are over",
-        power_goes_amid_elections,
+        cut_power_amid_elections,
         ("kill", "power"),
         seconds=22.0,
     ),
     Scenario(
         "F6",
         "brokers are killed while segments roll and logs are cut behind snapshots",
-        any_node_dies_amid_rolls_and_snapshots,
+        kill_nodes_amid_rolls_and_snapshots,
         ("kill",),
         "compaction",
         seconds=25.0,
@@ -170,7 +169,7 @@ SCENARIOS: Final = (
     Scenario(
         "F7",
         "a follower dies again and again while it catches up",
-        follower_dies_while_it_catches_up,
+        kill_follower_during_catch_up,
         ("kill",),
         seconds=25.0,
         serve_flags=("--catch-up-bytes-per-s", "4000000"),
@@ -178,7 +177,7 @@ SCENARIOS: Final = (
     Scenario(
         "F8",
         "a rolling restart in order, under producers that repeat and members of a group",
-        rolling_restart,
+        restart_nodes_in_turn,
         ("roll",),
         "idempotent",
         seconds=20.0,

@@ -1,4 +1,4 @@
-"""Disks that forget, fail, are damaged, lost, old, full or slow: F9 to F19."""
+"""Faults of disks: unsynced, failed, damaged, lost, outdated, full or slow ones: F9 to F19."""
 
 from collections.abc import Sequence
 from random import Random
@@ -19,8 +19,8 @@ second."""
 HEALED_S_MAX: Final = 60.0
 
 
-def forgetful_voter_is_in_the_next_quorum(stage: Stage) -> None:
-    """Cut the power of the only follower that acknowledged the leader's entries, before the next election."""
+def cut_power_of_acknowledging_voter(stage: Stage) -> None:
+    """Cut the power of the only follower that acknowledged the leader's entries, just before the next election."""
     for _ in range(2):
         leader = stage.leader()
         forgetful, away = stage.others(leader)
@@ -36,7 +36,7 @@ def forgetful_voter_is_in_the_next_quorum(stage: Stage) -> None:
         stage.wait_served()
 
 
-def power_goes_everywhere(stage: Stage) -> None:
+def cut_power_of_all(stage: Stage) -> None:
     random = Random(stage.options.seed)  # noqa: S311 - repeatable, not secret
     for _ in range(3):
         stage.wait(random.uniform(1.5, 3))
@@ -45,8 +45,8 @@ def power_goes_everywhere(stage: Stage) -> None:
         stage.wait_served()
 
 
-def one_sync_fails(stage: Stage) -> None:
-    """Fail one sync on a leader and one on a follower: the process ends, because its disk's content is unknown."""
+def fail_one_sync(stage: Stage) -> None:
+    """Fail one sync on a leader and one on a follower: the process exits, because its disk's content is unknown."""
     for leads in (True, False):
         leader = stage.leader()
         victim = leader if leads else stage.others(leader)[0]
@@ -61,8 +61,8 @@ def one_sync_fails(stage: Stage) -> None:
         stage.wait(1)
 
 
-def torn_ends_twice(stage: Stage) -> None:
-    """Tear the end of a log repeatedly, with writes in between; at last truncate it from outside."""
+def tear_log_end_repeatedly(stage: Stage) -> None:
+    """Tear the end of a log repeatedly, with writes in between; finally truncate it from outside."""
     victim = stage.others(stage.leader())[0]
     for _ in range(3):
         stage.wait(1.5)
@@ -73,8 +73,8 @@ def torn_ends_twice(stage: Stage) -> None:
         stage.wait(1)
 
 
-def next_leader_has_damaged_records(stage: Stage) -> None:
-    """Damage records of the next leader: reads return the right bytes or an error, and it leads once repaired."""
+def damage_records_of_next_leader(stage: Stage) -> None:
+    """Damage records of the next leader: reads return right bytes or an error, and it becomes leader once repaired."""
     stage.wait(2)
     for _ in range(2):
         victim = stage.others(stage.leader())[0]
@@ -94,19 +94,19 @@ def _damage(stage: Stage, victim: int, shape: str, *files: str) -> list[int]:
 
 
 def _make_lead(stage: Stage, node: int, numbers: Sequence[int]) -> None:
-    """Make the node leader of these partitions, or of the first one when the damage hit none of the load."""
+    """Make the node leader of these partitions, or of the first one if the damage is outside of them."""
     for number in numbers or (0,):
 
         def leads(number: int = number) -> bool:
             if stage.system.leader(stage.places[number]) == node:
                 return True
-            stage.order("lead", node, number)
+            stage.change("lead", node, number)
             return False
 
         stage.wait_until(leads, f"node {node} leads {stage.places[number]}", HEALED_S_MAX)
 
 
-def damaged_metadata(stage: Stage) -> None:
+def damage_metadata(stage: Stage) -> None:
     """Damage metadata of the broker and of the controller; nothing is deleted because of it.
 
     A damaged identity ends the process, and the operator gives it an empty directory."""
@@ -135,14 +135,14 @@ def _lose_identity(stage: Stage, victim: int) -> None:
     stage.wait_healthy(HEALED_S_MAX)
 
 
-def damaged_indexes(stage: Stage) -> None:
+def damage_indexes(stage: Stage) -> None:
     stage.wait(2)
     for shape, files in (("flip", ("index",)), ("flip", ("timeindex",)), ("truncate", ("index",))):
         victim = stage.others(stage.leader())[0]
         _make_lead(stage, victim, _damage(stage, victim, shape, *files))
 
 
-def disk_is_lost(stage: Stage) -> None:
+def lose_disk(stage: Stage) -> None:
     stage.wait(2)
     for victim in (stage.leader(), stage.others(stage.leader())[0]):
         stage.wait_healthy(HEALED_S_MAX)
@@ -153,7 +153,7 @@ def disk_is_lost(stage: Stage) -> None:
         stage.expect(before != after, f"node {victim} is back as another disk: {before}, now {after}")
 
 
-def disk_is_an_old_copy(stage: Stage) -> None:
+def restore_old_disk(stage: Stage) -> None:
     stage.wait(1)
     victim = stage.others(stage.leader())[0]
     stage.wait_healthy(HEALED_S_MAX)
@@ -176,7 +176,7 @@ def _disk_of(stage: Stage, node: int) -> str | None:
     return None
 
 
-def disks_are_full(stage: Stage) -> None:
+def fill_disks(stage: Stage) -> None:
     """Fill one disk, after which another node leads, and then most disks.
 
     With most disks full, writes are refused as failed, reads and deletions work, and later writes resume."""
@@ -185,7 +185,9 @@ def disks_are_full(stage: Stage) -> None:
     leader = stage.leader()
     with stage.fault("full", leader):
         stage.leader(other_than=[leader])
-        stage.wait_until(lambda: stage.system.disks[leader].seen().refused > 0, f"node {leader} is refused room")
+        stage.wait_until(
+            lambda: stage.system.disks[leader].read_counters().refused > 0, f"node {leader} is refused room"
+        )
         stage.wait(1)
     stage.wait_healthy(HEALED_S_MAX)
     most = [stage.leader(), stage.others(stage.leader())[0]]
@@ -212,12 +214,11 @@ def disks_are_full(stage: Stage) -> None:
     stage.note(f"all was well again after {stage.now_s() - free_s:.1f} s")
 
 
-def syncs_are_slow(stage: Stage) -> None:
+def slow_down_syncs(stage: Stage) -> None:
     """Delay syncs of a leader, which transfers leadership, and then of a follower, which has no effect.
 
     In this order, because a process does not become leader for a time after it was slow, and with two slow nodes of
-    three
-    no transfer would help."""
+    three no transfer would help."""
     leader = stage.leader()
     with stage.fault("sync", leader, shape="slow", amount=SLOW_S):
         stage.leader(other_than=[leader])
@@ -234,29 +235,29 @@ SCENARIOS: Final = (
     Scenario(
         "F9",
         "a follower's power goes, and it is in the next quorum",
-        forgetful_voter_is_in_the_next_quorum,
+        cut_power_of_acknowledging_voter,
         ("power", "kill", "pause"),
         seconds=20.0,
     ),
-    Scenario("F10", "the power goes everywhere at once", power_goes_everywhere, ("power",), seconds=16.0),
-    Scenario("F11", "one sync fails, and later ones do not", one_sync_fails, ("sync",)),
-    Scenario("F12", "the end of a log is torn twice", torn_ends_twice, ("power", "damage"), seconds=20.0),
+    Scenario("F10", "the power goes everywhere at once", cut_power_of_all, ("power",), seconds=16.0),
+    Scenario("F11", "one sync fails, and later ones do not", fail_one_sync, ("sync",)),
+    Scenario("F12", "the end of a log is torn twice", tear_log_end_repeatedly, ("power", "damage"), seconds=20.0),
     Scenario(
         "F13",
         "bits of committed records flip on a replica that shall lead",
-        next_leader_has_damaged_records,
+        damage_records_of_next_leader,
         ("damage", "members"),
         seconds=20.0,
     ),
-    Scenario("F14", "journal, metadata and identity are damaged", damaged_metadata, ("damage",), seconds=30.0),
-    Scenario("F15", "indexes are damaged", damaged_indexes, ("damage", "members"), seconds=18.0),
-    Scenario("F16", "a disk is lost, and its node comes back empty", disk_is_lost, ("damage",), seconds=20.0),
-    Scenario("F17", "a disk is an old copy of itself", disk_is_an_old_copy, ("damage",), seconds=25.0),
-    Scenario("F18", "a disk is full, and then most are", disks_are_full, ("full",), seconds=20.0),
+    Scenario("F14", "journal, metadata and identity are damaged", damage_metadata, ("damage",), seconds=30.0),
+    Scenario("F15", "indexes are damaged", damage_indexes, ("damage", "members"), seconds=18.0),
+    Scenario("F16", "a disk is lost, and its node comes back empty", lose_disk, ("damage",), seconds=20.0),
+    Scenario("F17", "a disk is an old copy of itself", restore_old_disk, ("damage",), seconds=25.0),
+    Scenario("F18", "a disk is full, and then most are", fill_disks, ("full",), seconds=20.0),
     Scenario(
         "F19",
         "syncs take 2 s longer, of a leader and of a follower",
-        syncs_are_slow,
+        slow_down_syncs,
         ("sync",),
         seconds=16.0,
         expects=(WriteGapBound(WITHOUT_WRITE_S_MAX),),

@@ -1,4 +1,4 @@
-"""Expectations of scenarios for a whole run, checked after its history: `Expectation`s of `jepsen.runner.run`."""
+"""Expectations of scenarios for a whole run, checked after the history (`Expectation` in `jepsen.runner.run`)."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -9,7 +9,7 @@ from jepsen.runner.verdict import CheckResult
 
 
 class WriteGapBound:
-    """The log as a whole is without a write for so long at most, whatever the fault."""
+    """Expectation that the log is without a write for at most `seconds_max` during each fault."""
 
     def __init__(self, seconds_max: float) -> None:
         self.seconds_max: Final = seconds_max

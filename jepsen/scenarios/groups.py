@@ -1,4 +1,4 @@
-"""Groups: F47 to F49."""
+"""Consumer groups: F47 to F49."""
 
 from random import Random
 from typing import Any, Final
@@ -13,7 +13,7 @@ _FENCED: Final = (404, 409)
 
 
 def coordinator(stage: Stage, group: str) -> int:
-    """Return the coordinator of a consumer group from the first node that answers; the first node when none does."""
+    """Return the coordinator of a consumer group, from the first node that answers; without one the first node."""
     for node in stage.nodes:
         status, answer = stage.ask(node, f"/v3/clusters/-/consumer-groups/{group}")
         if status == 200 and "coordinator" in answer:
@@ -23,7 +23,7 @@ def coordinator(stage: Stage, group: str) -> int:
     return stage.nodes[0]
 
 
-def coordinators_die(stage: Stage) -> None:
+def kill_coordinators(stage: Stage) -> None:
     random = Random(stage.options.seed)  # noqa: S311 - repeatable, not secret
     stage.wait(2)
     for number in range(4):
@@ -34,7 +34,7 @@ def coordinators_die(stage: Stage) -> None:
 
 
 class SilentGroup:
-    """Consumer group with one member, which sends nothing but commits."""
+    """Consumer group with one member, which only commits."""
 
     def __init__(self, stage: Stage, group: str) -> None:
         self._stage, self._group = stage, group
@@ -65,7 +65,7 @@ class SilentGroup:
         return self._stage.ask(self._stage.nodes[0], path, "POST", body, timeout_s=2 * _TIMEOUT_MS / 1000)
 
 
-def all_pause_past_the_session(stage: Stage) -> None:
+def pause_members_past_session(stage: Stage) -> None:
     """Commit in an old generation from members that were silent for longer than their session timeout.
 
     The members or the brokers are paused."""
@@ -82,22 +82,24 @@ def all_pause_past_the_session(stage: Stage) -> None:
         stage.wait_until(lambda: silent_group.committed() == [1], "its group has committed what it did in time")  # noqa: B023
 
 
-def answers_to_commits_are_lost(stage: Stage) -> None:
+def lose_answers_to_commits(stage: Stage) -> None:
     stage.wait(2)
     for _ in range(5):
-        with stage.clients_cut(stage.nodes, answers_only=True):
+        with stage.client_cut(stage.nodes, answers_only=True):
             stage.wait(0.5)
         stage.wait(1.5)
 
 
 SCENARIOS: Final = (
-    Scenario("F47", "the coordinator dies amid joins and commits", coordinators_die, ("kill",), "groups", seconds=20.0),
+    Scenario(
+        "F47", "the coordinator dies amid joins and commits", kill_coordinators, ("kill",), "groups", seconds=20.0
+    ),
     Scenario(
         "F48",
         "members commit after a silence longer than their session",
-        all_pause_past_the_session,
+        pause_members_past_session,
         ("pause",),
         "groups",
     ),
-    Scenario("F49", "answers to commits are lost", answers_to_commits_are_lost, ("cut",), "groups", client_cuts=True),
+    Scenario("F49", "answers to commits are lost", lose_answers_to_commits, ("cut",), "groups", client_cuts=True),
 )

@@ -1,18 +1,18 @@
-"""The Kafka face, with unchanged client libraries: F57 to F59."""
+"""Kafka's protocol, with unmodified client libraries: F57 to F59."""
 
 from random import Random
 from typing import Final
 
 from jepsen.nemeses.network_faults import SHAPES
 from jepsen.runner.stage import Stage
-from jepsen.scenarios.groups import coordinators_die
+from jepsen.scenarios.groups import kill_coordinators
 from jepsen.scenarios.scenario import Scenario
 
 DEATHS: Final = 3
 
 
-def leader_dies_in_mid_batch(stage: Stage) -> None:
-    """Kill the leader of a partition while batches of idempotent producers have no answer, again and again."""
+def kill_leader_during_batches(stage: Stage) -> None:
+    """Kill the leader of a partition repeatedly, while batches of idempotent producers wait for their answers."""
     random = Random(stage.options.seed)  # noqa: S311 - repeatable, not secret
     stage.wait(1)
     for _ in range(DEATHS):
@@ -22,8 +22,8 @@ def leader_dies_in_mid_batch(stage: Stage) -> None:
         stage.wait(1)
 
 
-def old_leader_is_still_asked(stage: Stage) -> None:
-    """Cut the leader off from the other brokers, not from clients: its answers show committed records only."""
+def query_isolated_leader(stage: Stage) -> None:
+    """Cut the leader off from other brokers but not from clients: its answers contain only committed records."""
     for _ in range(DEATHS):
         leader = stage.leader()
         with stage.fault("cut", leader, shape="isolated", links=SHAPES["isolated"]([leader, *stage.others(leader)])):
@@ -35,7 +35,7 @@ SCENARIOS: Final = (
     Scenario(
         "F57",
         "the leader dies under librdkafka's idempotent producers",
-        leader_dies_in_mid_batch,
+        kill_leader_during_batches,
         ("kill",),
         workload="idempotent",
         client="librdkafka",
@@ -44,7 +44,7 @@ SCENARIOS: Final = (
     Scenario(
         "F58",
         "a leader without a majority is asked by Kafka's clients",
-        old_leader_is_still_asked,
+        query_isolated_leader,
         ("cut",),
         client="librdkafka",
         clients=3,
@@ -52,7 +52,7 @@ SCENARIOS: Final = (
     Scenario(
         "F59",
         "coordinators die under members of aiokafka",
-        coordinators_die,
+        kill_coordinators,
         ("kill",),
         workload="groups",
         client="aiokafka",

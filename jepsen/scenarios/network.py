@@ -16,7 +16,7 @@ SUSPICION_S: Final = 8.0
 """Longer than one lasts (docs/MEMBERSHIP.md)."""
 
 
-def described(stage: Stage, place: TopicPartition | None = None) -> dict[str, Any]:
+def describe_partition(stage: Stage, place: TopicPartition | None = None) -> dict[str, Any]:
     """Return the description of a partition from the first node that answers; empty when none does."""
     wanted = place or stage.places[0]
     for node in stage.nodes:
@@ -26,7 +26,7 @@ def described(stage: Stage, place: TopicPartition | None = None) -> dict[str, An
     return {}
 
 
-def leader_is_alone(stage: Stage) -> None:
+def isolate_leader(stage: Stage) -> None:
     for _ in range(2):
         leader = stage.leader()
         with stage.fault("cut", leader, shape="isolated", links=SHAPES["isolated"]([leader, *stage.others(leader)])):
@@ -34,7 +34,7 @@ def leader_is_alone(stage: Stage) -> None:
         stage.wait(1.5)
 
 
-def leader_receives_nothing(stage: Stage) -> None:
+def cut_links_to_leader(stage: Stage) -> None:
     leader = stage.leader()
     others = stage.others(leader)
     with stage.fault("cut", leader, shape="deaf", links=SHAPES["deaf"]([leader, *others])):
@@ -47,17 +47,17 @@ def leader_receives_nothing(stage: Stage) -> None:
         stage.wait(1)
 
 
-def follower_flaps(stage: Stage) -> None:
+def flap_links_of_follower(stage: Stage) -> None:
     leader = stage.leader()
     follower = stage.others(leader)[0]
-    before = described(stage).get("leader_epoch")
+    before = describe_partition(stage).get("leader_epoch")
     for _ in range(5):
         with stage.fault(
             "cut", follower, shape="isolated", links=SHAPES["isolated"]([follower, *stage.others(follower)])
         ):
             stage.wait(1.2)
         stage.wait(0.8)
-    answer = described(stage)
+    answer = describe_partition(stage)
     stage.expect(
         (answer.get("leader_id"), answer.get("leader_epoch")) == (leader, before),
         f"leader and term stayed as they were: {leader} in {before}, now {answer.get('leader_id')} in "
@@ -65,7 +65,7 @@ def follower_flaps(stage: Stage) -> None:
     )
 
 
-def bridge_and_ring(stage: Stage) -> None:
+def cut_into_bridge_and_ring(stage: Stage) -> None:
     for shape in ("bridge", "ring of majorities"):
         leader = stage.leader()
         nodes = [leader, *stage.others(leader)]
@@ -74,7 +74,7 @@ def bridge_and_ring(stage: Stage) -> None:
         stage.wait(1.5)
 
 
-def storms_and_resets(stage: Stage) -> None:
+def inject_storms_and_resets(stage: Stage) -> None:
     links = all_links(stage.nodes)
     for _ in range(3):
         with stage.fault("packet", *stage.nodes, shape="storm", links=links):
@@ -85,7 +85,7 @@ def storms_and_resets(stage: Stage) -> None:
         stage.wait(0.5)
 
 
-def slow_and_lossy(stage: Stage) -> None:
+def slow_down_links(stage: Stage) -> None:
     """Slow down a follower, then a leader, and at last all nodes."""
     leader = stage.leader()
     follower = stage.others(leader)[0]
@@ -98,16 +98,16 @@ def slow_and_lossy(stage: Stage) -> None:
     stage.wait(3)
 
 
-def answers_are_lost(stage: Stage) -> None:
+def lose_answers(stage: Stage) -> None:
     for _ in range(4):
-        with stage.clients_cut(stage.nodes, answers_only=True):
+        with stage.client_cut(stage.nodes, answers_only=True):
             stage.wait(0.7)
         stage.wait(1.3)
 
 
-def gossip_alone_and_all_but_gossip(stage: Stage) -> None:
+def cut_gossip_then_all_else(stage: Stage) -> None:
     """Cut gossip alone, then all but gossip, for longer than a suspicion: it causes no membership change."""
-    before = member_changes(stage)
+    before = count_member_changes(stage)
     victim = stage.leader()
     links = SHAPES["isolated"]([victim, *stage.others(victim)])
     with stage.fault("cut", victim, shape="isolated", links=links, plane="gossip"):
@@ -116,26 +116,26 @@ def gossip_alone_and_all_but_gossip(stage: Stage) -> None:
     with stage.fault("cut", victim, shape="isolated", links=links, plane="rpc"):
         stage.wait(4)
     stage.wait(1)
-    after = member_changes(stage)
+    after = count_member_changes(stage)
     stage.expect(after == before, f"no group has changed its members: {after - before} changes")
 
 
-def member_changes(stage: Stage) -> int:
+def count_member_changes(stage: Stage) -> int:
     """Return the number of membership changes of all consumer groups in the brokers' logs."""
     return sum(node.log_text().count('"members_changed"') for node in stage.brokers.nodes.values())
 
 
 SCENARIOS: Final = (
-    Scenario("F20", "the leader is alone, clients are on both sides", leader_is_alone, ("cut",)),
-    Scenario("F21", "the leader can send and receives nothing", leader_receives_nothing, ("cut",)),
-    Scenario("F22", "a follower is cut off again and again", follower_flaps, ("cut",)),
-    Scenario("F23", "a bridge between halves, and a ring of majorities", bridge_and_ring, ("cut",), nodes=5),
-    Scenario("F24", "delay, loss and reset connections make leaders send again", storms_and_resets, ("packet",)),
-    Scenario("F26", "300 ms of delay and 20 % of loss", slow_and_lossy, ("packet",), seconds=26.0),
+    Scenario("F20", "the leader is alone, clients are on both sides", isolate_leader, ("cut",)),
+    Scenario("F21", "the leader can send and receives nothing", cut_links_to_leader, ("cut",)),
+    Scenario("F22", "a follower is cut off again and again", flap_links_of_follower, ("cut",)),
+    Scenario("F23", "a bridge between halves, and a ring of majorities", cut_into_bridge_and_ring, ("cut",), nodes=5),
+    Scenario("F24", "delay, loss and reset connections make leaders send again", inject_storms_and_resets, ("packet",)),
+    Scenario("F26", "300 ms of delay and 20 % of loss", slow_down_links, ("packet",), seconds=26.0),
     Scenario(
         "F27",
         "answers to clients are lost, requests are not",
-        answers_are_lost,
+        lose_answers,
         ("cut",),
         "idempotent",
         seconds=12.0,
@@ -145,7 +145,7 @@ SCENARIOS: Final = (
     Scenario(
         "F28",
         "gossip is cut and the rest is not, and the other way round",
-        gossip_alone_and_all_but_gossip,
+        cut_gossip_then_all_else,
         ("cut",),
         seconds=17.0,
     ),

@@ -17,27 +17,27 @@ ELECTIONS_MAX: Final = 2 * MANY
 REPORTED_S_MAX: Final = 20.0
 
 
-def one_of_many_leaders_dies(stage: Stage) -> None:
+def kill_leader_of_many_partitions(stage: Stage) -> None:
     """Kill the broker that leads a third of 1,000 partitions."""
     body = {"topic_name": "many", "partitions_count": MANY, "replication_factor": 3}
     status, answer = stage.ask(stage.nodes[0], "/v3/clusters/-/topics", "POST", body, timeout_s=MADE_S_MAX)
     stage.expect(status in (200, 201), f"{MANY} partitions are made: {status} {answer.get('message', '')}")
-    stage.wait_until(lambda: leaderless(stage, stage.nodes) == 0, "all partitions are led", MADE_S_MAX)
+    stage.wait_until(lambda: count_leaderless(stage, stage.nodes) == 0, "all partitions are led", MADE_S_MAX)
     victim = stage.leader()
     others = stage.others(victim)
-    before = elections(stage, others)
+    before = count_elections(stage, others)
     with stage.fault("kill", victim):
         began = time.monotonic()
-        stage.wait_until(lambda: leaderless(stage, others) == 0, "the others lead all partitions", LED_S_MAX)
+        stage.wait_until(lambda: count_leaderless(stage, others) == 0, "the others lead all partitions", LED_S_MAX)
         stage.note(f"all {MANY} partitions were led again after {time.monotonic() - began:.1f} s")
         stage.wait(3)
-        held = elections(stage, others) - before
+        held = count_elections(stage, others) - before
         stage.expect(0 < held <= ELECTIONS_MAX, f"at most {ELECTIONS_MAX} elections: {held}")
     stage.wait_served()
 
 
-def elections(stage: Stage, nodes: list[int]) -> int:
-    """Return the elections that these nodes started since their start, won or lost; waits until all answer."""
+def count_elections(stage: Stage, nodes: list[int]) -> int:
+    """Return the number of elections begun by these nodes since their start; waits until all answer."""
     counts: dict[int, int] = {}
 
     def are_reported() -> bool:
@@ -50,7 +50,7 @@ def elections(stage: Stage, nodes: list[int]) -> int:
     return sum(counts.values())
 
 
-def leaderless(stage: Stage, nodes: list[int]) -> int | None:
+def count_leaderless(stage: Stage, nodes: list[int]) -> int | None:
     """Return the number of partitions without a leader according to the first of these nodes that answers."""
     for node in nodes:
         status, answer = stage.ask(node, "/v1/cluster/health_overview")
@@ -62,6 +62,11 @@ def leaderless(stage: Stage, nodes: list[int]) -> int | None:
 
 SCENARIOS: Final = (
     Scenario(
-        "F55", "one broker of a thousand partitions dies", one_of_many_leaders_dies, ("kill",), seconds=45.0, rate=500.0
+        "F55",
+        "one broker of a thousand partitions dies",
+        kill_leader_of_many_partitions,
+        ("kill",),
+        seconds=45.0,
+        rate=500.0,
     ),
 )

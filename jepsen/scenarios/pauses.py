@@ -16,8 +16,8 @@ _RECORDS: Final = 20
 _RECORD_BYTES: Final = 2_000
 
 
-def leader_is_paused_past_its_leadership(stage: Stage) -> None:
-    """Pause a leader until it is replaced, and check its first answers: every read and write is one of a register."""
+def pause_leader_until_replaced(stage: Stage) -> None:
+    """Pause a leader until it is replaced, and check its first answers as operations on a register."""
     for number in range(4):
         place = stage.places[number % len(stage.places)]
         leader = stage.leader(place)
@@ -27,7 +27,7 @@ def leader_is_paused_past_its_leadership(stage: Stage) -> None:
         stage.wait(1.2)
 
 
-def all_but_one_sleep(stage: Stage) -> None:
+def pause_all_but_one(stage: Stage) -> None:
     for awake in (stage.leader(), stage.others(stage.leader())[0]):
         stage.wait(1.5)
         asleep = []
@@ -41,8 +41,8 @@ def all_but_one_sleep(stage: Stage) -> None:
         stage.wait_served()
 
 
-def clocks_are_wrong(stage: Stage) -> None:
-    """Let clocks jump by less than the retention: closed segments of a topic with retention stay."""
+def jump_clocks(stage: Stage) -> None:
+    """Jump clocks by less than the retention: closed segments of a topic with retention stay."""
     fresh = OwnTopic(stage, {"retention.ms": RETENTION_MS, "segment.bytes": "16384"})
     stage.wait_until(
         lambda: all(fresh.write(stage.nodes[0], _RECORDS, _RECORD_BYTES)[0] == 200 for _ in range(3)),
@@ -68,7 +68,7 @@ def clocks_are_wrong(stage: Stage) -> None:
         )
 
 
-def loops_stand_still(stage: Stage) -> None:
+def stall_event_loops(stage: Stage) -> None:
     leader = stage.leader()
     with stage.fault("stall", leader, amount=STALL_S):
         stage.leader(other_than=[leader])
@@ -82,16 +82,16 @@ SCENARIOS: Final = (
     Scenario(
         "F29",
         "a leader sleeps for three election timeouts",
-        leader_is_paused_past_its_leadership,
+        pause_leader_until_replaced,
         ("pause",),
         "register",
         seconds=16.0,
     ),
-    Scenario("F30", "all but one sleep, and wake one after another", all_but_one_sleep, ("pause",), seconds=18.0),
+    Scenario("F30", "all but one sleep, and wake one after another", pause_all_but_one, ("pause",), seconds=18.0),
     Scenario(
         "F31",
         "clocks jump by a minute, to and fro, and drift",
-        clocks_are_wrong,
+        jump_clocks,
         ("clock",),
         "idempotent",
         seconds=20.0,
@@ -101,7 +101,7 @@ SCENARIOS: Final = (
     Scenario(
         "F32",
         "the event loop stands still for 5 s",
-        loops_stand_still,
+        stall_event_loops,
         ("stall",),
         seconds=15.0,
         expects=(WriteGapBound(3.0),),

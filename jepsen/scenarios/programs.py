@@ -1,4 +1,4 @@
-"""Programs as users run them, beside the load: members of a group, and a producer that never gives up."""
+"""Programs as users run them, beside the load: group members, and a producer that retries for ever."""
 
 import asyncio
 import subprocess
@@ -51,7 +51,7 @@ def group_of(stage: Stage, group: str) -> tuple[int, int] | None:
 
 
 class SteadyProducer:
-    """Sends records to a topic, one after another, until the end of the block; then all of them have ended."""
+    """Producer in a thread: sends records one after another until the end of the block, and waits for the last."""
 
     def __init__(self, stage: Stage, topic: str) -> None:
         self._addresses, self._topic = list(stage.system.client_addresses.values()), topic

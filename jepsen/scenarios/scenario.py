@@ -15,9 +15,8 @@ RATE_UNANSWERED: Final = 1_000.0
 class Scenario(NamedTuple):
     """Numbered script of faults with its load.
 
-    `play` is called a second after the load has begun. The load goes on for `seconds`, which is enough for the
-    script on an
-    idle machine, and longer when the script is."""
+    `play` is called a second after the load has begun. The load goes on for `seconds`, which is enough for the script
+    on an idle machine, and longer when the script is."""
 
     number: str
     """F1 … F59."""

@@ -13,12 +13,12 @@ CHANGES_MIN: Final = 3
 """Smallest number of leadership transfers that must succeed; a target that lags too far behind receives none."""
 
 
-def leaders_change_amid_appends(stage: Stage) -> None:
+def change_leaders_amid_appends(stage: Stage) -> None:
     changed = 0
     for number in range(10):
         place = stage.places[number % len(stage.places)]
         leader = stage.leader(place)
-        stage.order("lead", stage.others(leader)[0], number % len(stage.places))
+        stage.change("lead", stage.others(leader)[0], number % len(stage.places))
         stage.wait(0.6)
         changed += stage.system.leader(place) not in (None, leader)
     stage.expect(changed >= CHANGES_MIN, f"leaders changed: {changed} times")
@@ -28,8 +28,8 @@ def leaders_change_amid_appends(stage: Stage) -> None:
         stage.wait_served()
 
 
-def cut_off_leader_dies(stage: Stage) -> None:
-    """Kill an isolated leader: records that it alone took, under `acks=1`, are lost, and were never read."""
+def kill_isolated_leader(stage: Stage) -> None:
+    """Kill an isolated leader: its records under `acks=1` are lost, and no client has read them."""
     own = OwnTopic(stage, {})
     for number in range(2):
         kept, alone = f"kept {number}", f"alone {number}"
@@ -51,7 +51,7 @@ def cut_off_leader_dies(stage: Stage) -> None:
             stage.expect(alone not in shown, f"node {node} shows nothing that one had taken alone: {shown}")
 
 
-def compaction_and_a_follower_that_is_behind(stage: Stage) -> None:
+def compact_past_stopped_follower(stage: Stage) -> None:
     for _ in range(2):
         follower = stage.others(stage.leader())[0]
         with stage.fault("kill", follower):
@@ -60,27 +60,27 @@ def compaction_and_a_follower_that_is_behind(stage: Stage) -> None:
         stage.wait(1)
 
 
-def compactions(stage: Stage) -> dict[int, int]:
+def count_compactions(stage: Stage) -> dict[int, int]:
     """Return the number of compactions that each node has logged."""
     return {node: broker.log_text().count('"log_compacted"') for node, broker in stage.brokers.nodes.items()}
 
 
-def dies_amid_compaction(stage: Stage) -> None:
+def kill_brokers_amid_compaction(stage: Stage) -> None:
     """Kill each broker during compaction, which runs twice a second."""
     for number in range(4):
         victim = stage.nodes[number % len(stage.nodes)]
-        before = compactions(stage)[victim]
-        stage.wait_until(lambda: compactions(stage)[victim] > before, f"node {victim} compacts")  # noqa: B023
+        before = count_compactions(stage)[victim]
+        stage.wait_until(lambda: count_compactions(stage)[victim] > before, f"node {victim} compacts")  # noqa: B023
         with stage.fault("kill", victim):
             stage.wait(0.8)
         stage.wait_served()
         stage.wait(1)
 
 
-def retries_meet_new_leaders(stage: Stage) -> None:
+def retry_at_new_leaders(stage: Stage) -> None:
     """Retry a producer's batch at a new leader, which has recovered the producer's state after a restart."""
     for _ in range(3):
-        with stage.clients_cut(stage.nodes, answers_only=True):
+        with stage.client_cut(stage.nodes, answers_only=True):
             stage.wait(0.4)
             with stage.fault("kill", stage.leader()):
                 stage.wait(0.8)
@@ -88,7 +88,7 @@ def retries_meet_new_leaders(stage: Stage) -> None:
         stage.wait(0.5)
 
 
-def errors_are_not_the_end(stage: Stage) -> None:
+def pause_leaders_of_partitions(stage: Stage) -> None:
     for number in range(3):
         leader = stage.leader(stage.places[number % len(stage.places)])
         with stage.fault("pause", leader):
@@ -100,27 +100,27 @@ SCENARIOS: Final = (
     Scenario(
         "F41",
         "leaders change between append and answer",
-        leaders_change_amid_appends,
+        change_leaders_amid_appends,
         ("members", "kill"),
         seconds=18.0,
     ),
-    Scenario("F42", "a leader that is cut off acknowledges alone, and dies", cut_off_leader_dies, ("cut", "kill")),
+    Scenario("F42", "a leader that is cut off acknowledges alone, and dies", kill_isolated_leader, ("cut", "kill")),
     Scenario(
         "F43",
         "a follower is behind while its log is compacted",
-        compaction_and_a_follower_that_is_behind,
+        compact_past_stopped_follower,
         ("kill",),
         "compaction",
     ),
-    Scenario("F44", "brokers die amid compaction", dies_amid_compaction, ("kill",), "compaction", seconds=18.0),
+    Scenario("F44", "brokers die amid compaction", kill_brokers_amid_compaction, ("kill",), "compaction", seconds=18.0),
     Scenario(
         "F45",
         "retries of producers meet new leaders",
-        retries_meet_new_leaders,
+        retry_at_new_leaders,
         ("kill", "cut"),
         "idempotent",
         rate=RATE_UNANSWERED,
         client_cuts=True,
     ),
-    Scenario("F56", "a client gets an error, and the record shows", errors_are_not_the_end, ("pause",)),
+    Scenario("F56", "a client gets an error, and the record shows", pause_leaders_of_partitions, ("pause",)),
 )

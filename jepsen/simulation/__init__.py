@@ -4,9 +4,9 @@ The bricks: `VirtualLoop` runs asyncio code of many nodes on clocks of their own
 `SimulatedNetwork` stands between them; disks are those of `jepsen.simulation.disk`. Nothing here reads a real clock,
 a socket or a hash order, so a seed repeats a run to the last callback, and `loop.trace.digest()` proves it.
 
-What is built of them: `options` draws what a run is like, `cluster` and `machine` run the real driver, `workload`
-writes and reads, `nemesis` and `faults` do harm, `properties` and `promises` watch from outside, `convergence` demands
-that all comes right, `run` does one seed. `python -m jepsen.simulation` runs many.
+The other modules use these: `options` draws the options of a run, `cluster` and `machine` run the real driver,
+`workload` writes and reads, `nemesis` and `faults` inject faults, `properties` and `promises` observe from outside,
+`convergence` checks the recovery, `run` runs one seed. `python -m jepsen.simulation` runs many.
 """
 
 from jepsen.simulation.network.links import LinkConditions

@@ -1,4 +1,4 @@
-"""`python -m jepsen.simulation`: runs seeds and reports broken properties."""
+"""`python -m jepsen.simulation`: run seeds and report broken properties."""
 
 import json
 import os
@@ -69,8 +69,8 @@ def main(
 ) -> None:
     """Simulate whole clusters: one run for each seed, about a minute of virtual time with faults, then convergence.
 
-    With --level gossip and --members or --loss it is ten minutes in which a member dies, leaves or comes back now and
-    then, and nothing else goes wrong. Exit code 1 when any seed failed. A report names the one command that repeats it.
+    With --level gossip and --members or --loss a run has ten minutes, with occasional crashes, departures and returns
+    of a member and no other faults. Exit code 1 when any seed failed. A report names the command that repeats it.
     """
     shape = _shape(level, members=members, loss=loss)
     if unordered_syncs:
@@ -108,7 +108,7 @@ def main(
                 progress.console.print(f"seed {outcome.seed}: {outcome.failure.name}", style="red", highlight=False)
             if failed >= failures_max:
                 break
-    _say(sorted(outcomes), time.monotonic() - began, as_json)
+    _report(sorted(outcomes), time.monotonic() - began, as_json)
     sys.exit(1 if failed else 0)
 
 
@@ -131,7 +131,7 @@ def _progress(as_json: bool) -> Progress:
     )
 
 
-def _say(outcomes: list[Outcome], seconds: float, as_json: bool) -> None:
+def _report(outcomes: list[Outcome], seconds: float, as_json: bool) -> None:
     failures = [outcome for outcome in outcomes if outcome.failure is not None]
     revision = commit() if failures else ""
     count = len(outcomes)

@@ -1,4 +1,4 @@
-"""Many seeds in several processes, as they come; the outcomes in the order of their completion."""
+"""Campaign: many seeds in several processes, with outcomes in the order of completion."""
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +28,9 @@ RUNS_PER_PROCESS = 100
 
 
 def run_seeds(seeds: Sequence[int], jobs: int, level: str = "driver", **shape: float) -> Iterator[Outcome]:
-    """Run the seeds; closing the iterator ends those under way. `shape` has additional options of the level."""
+    """Run the seeds and yield their outcomes; closing the iterator ends the runs under way.
+
+    `shape` has additional options of the level."""
     run = partial(LEVELS[level], **shape)
     if jobs == 1 or len(seeds) == 1:
         yield from map(run, seeds)

@@ -1,4 +1,4 @@
-"""Cluster in virtual time: machines, network, Raft groups, watchers, and the history of its clients.
+"""Cluster in virtual time: machines, network, Raft groups, observers, and the history of its clients.
 
     loop, network     one of each
     machines          by node id; `options.nodes` of them hold every group from the beginning, the others nothing
@@ -22,7 +22,7 @@ from jepsen.simulation.network.network import SimulatedNetwork
 from jepsen.simulation.network.transport import SimulatedTransport
 from jepsen.simulation.node import Node, Process
 from jepsen.simulation.options import Options, generator
-from jepsen.simulation.properties import GroupProperties, Now, Recovered, Replica
+from jepsen.simulation.properties import GroupProperties, RecoveredState, Replica, ReplicaState
 from jepsen.simulation.timed_disk import TimedDisk
 from jepsen.simulation.trace import Trace
 from jepsen.simulation.verdicts import PropertyBroken
@@ -48,7 +48,7 @@ def _ignore(_: object) -> None:
 
 
 class Moment(Enum):
-    """Moments that a fault may wait for; votes and acknowledgements have been sent by then."""
+    """Moments at which a fault may strike; votes and acknowledgements have been sent by then."""
 
     VOTE = "votes"
     LEAD = "becomes leader"
@@ -89,7 +89,7 @@ class Cluster:
         self.recorder = Recorder(lambda: self.loop.now_ns, self._feed)
         self.config = options.driver_config()
         self.machines: dict[NodeId, Machine] = {}
-        self.is_damage_expected: Callable[[Machine, GroupPlan], bool] = lambda _machine, _plan: False
+        self.is_damage_expected: Callable[[Machine, GroupPlan], bool] = lambda _machine, _make_plan: False
         """Callback that returns whether files of this replica were damaged."""
         self.ambush: Callable[[Moment, Machine], object] | None = None
         """Callback at certain moments, for faults that wait for one."""
@@ -97,11 +97,11 @@ class Cluster:
         """Callback at every cut of a log."""
         self._processes = 0
         self._add_machines()
-        self.groups = [self._plan(number) for number in range(options.groups)]
+        self.groups = [self._make_plan(number) for number in range(options.groups)]
         self._by_key = {plan.key: plan for plan in self.groups}
 
     def random(self, name: str) -> Random:
-        """Return a generator for one part of the cluster."""
+        """Return the random generator of one part of the cluster."""
         return generator(self.options.seed, name)
 
     def _add_machines(self) -> None:
@@ -130,7 +130,7 @@ class Cluster:
     ) -> SimulatedTransport:
         return SimulatedTransport(self.network, process, nodes, streams=self.options.streams, watch=watch)
 
-    def _plan(self, number: int) -> GroupPlan:
+    def _make_plan(self, number: int) -> GroupPlan:
         plan = GroupPlan(number, uuid.UUID(int=self.random(f"group {number}").getrandbits(128), version=4))
         plan.initial = tuple(machine.me for machine in list(self.machines.values())[: self.options.nodes])
         voters = tuple(map(member_of, plan.initial))
@@ -160,7 +160,7 @@ class Cluster:
     # what is known from outside
 
     def leader(self, plan: GroupPlan) -> tuple[Machine, PartitionReplica] | None:
-        """Return the leader of the latest term among the processes that run."""
+        """Return the leader of the latest term among the running processes; None without one."""
         best: tuple[Machine, PartitionReplica] | None = None
         for machine in self.machines.values():
             group = machine.group(plan.key) if machine.is_running else None
@@ -178,12 +178,12 @@ class Cluster:
         return machine if machine.me == replica else None
 
     def replicas(self, plan: GroupPlan) -> list[tuple[Machine, PartitionReplica]]:
-        """Return replicas of the group in running processes, by node."""
+        """Return the replicas of the Raft group in running processes, with their machines."""
         found = ((machine, machine.group(plan.key)) for machine in self.machines.values())
         return [(machine, group) for machine, group in found if group is not None]
 
     def configurations(self, plan: GroupPlan) -> list[Configuration]:
-        """Return the configurations in use by any replica that is not retired."""
+        """Return the Raft configurations in use by any replica that is not retired."""
         held = {known: None for replica, known in plan.configurations.items() if replica not in plan.retired}
         return list(held)
 
@@ -196,19 +196,19 @@ class Cluster:
                     driver.create_group(plan.roll)
                 plan.begun.add(machine.me)
 
-    def opened(self, machine: Machine, driver: Driver) -> None:
+    def on_open(self, machine: Machine, driver: Driver) -> None:
         for plan in self.groups:
             if machine.me in plan.retired or plan.key in driver.groups:
                 continue
             if plan.properties.promises.has_promised(machine.me):
                 self.break_property("replica-gone", replica=machine, group=plan.partition)
 
-    def recovered(self, machine: Machine, group: PartitionReplica) -> None:
+    def on_recovery(self, machine: Machine, group: PartitionReplica) -> None:
         plan = self._by_key[group.key]
         log = group.log
         if group.damage is not None and not self.is_damage_expected(machine, plan):
             self.break_property("unprovoked-damage", replica=machine, group=plan.partition, damage=group.damage)
-        found = Recovered(
+        found = RecoveredState(
             newest_entries(group),
             max(group.core.committed_index, log.boundary.index),
             group.high_watermark,
@@ -223,10 +223,10 @@ class Cluster:
         )
         plan.properties.observe_restart(_replica(machine), log, found)
 
-    def stepped(self, machine: Machine, group: PartitionReplica, ready: Ready) -> None:
+    def on_ready(self, machine: Machine, group: PartitionReplica, ready: Ready) -> None:
         plan = self._by_key[group.key]
         core = group.core
-        now = Now(core.term, core.role is Role.LEADER, core.configuration, group.high_watermark)
+        now = ReplicaState(core.term, core.role is Role.LEADER, core.configuration, group.high_watermark)
         plan.properties.observe_ready(_replica(machine), group.log, ready, now)
         plan.configurations[machine.me] = core.configuration
         role = ready.role_state
@@ -239,7 +239,7 @@ class Cluster:
         if self.ambush is not None and (moment := _moment(ready, now.leads)) is not None:
             self.ambush(moment, machine)
 
-    def sends(self, machine: Machine, envelopes: Sequence[Envelope]) -> None:
+    def on_send(self, machine: Machine, envelopes: Sequence[Envelope]) -> None:
         driver = machine.driver
         if driver is None:
             return
@@ -250,7 +250,7 @@ class Cluster:
                 if self.ambush is not None and type(message) is VoteResponse and message.is_granted:
                     self.ambush(Moment.VOTE, machine)
 
-    def lost_identity(self, machine: Machine, old: ReplicaId) -> None:
+    def on_lost_identity(self, machine: Machine, old: ReplicaId) -> None:
         for plan in self.groups:
             plan.retired.add(old)
 

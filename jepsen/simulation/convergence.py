@@ -1,4 +1,4 @@
-"""The end of a run: everything heals, and then everything has to come right within a bound.
+"""End of a run: all faults end, and the cluster must recover within a bound.
 
 In this order, each a property of its own when it does not happen: every group takes a write; damaged replicas are
 found out, repaired and well again; the operators reach the members that they want; all members hold the same log,
@@ -16,7 +16,7 @@ from jepsen.simulation.cluster import Cluster, GroupPlan
 from jepsen.simulation.machine import Machine
 from jepsen.simulation.nemesis.nemesis import Nemesis
 from jepsen.simulation.network.links import SECOND_NS
-from jepsen.simulation.replicas import are_level, compare_files, scrub
+from jepsen.simulation.replicas import are_equal, compare_files, scrub
 from jepsen.simulation.verdicts import PropertyBroken
 from jepsen.simulation.workload import PATIENCE_MS, Workload, decode
 from raftlog.raft import Configuration
@@ -38,21 +38,23 @@ class Convergence:
         self.cluster, self.workload, self.nemesis = cluster, workload, nemesis
         self.loop = cluster.loop
 
-    def demand(self) -> None:
-        """Heal, wait, and compare. Raises `PropertyBroken`."""
+    def check(self) -> None:
+        """End all faults, wait for recovery, and compare replicas. Raises `PropertyBroken`."""
         bound_s = self.cluster.options.convergence_s
         self.nemesis.end()
         healed_ns = self.loop.now_ns
-        self._within(self.cluster.options.progress_s, "no-progress", lambda: self._without_writes(healed_ns))
+        self._wait_for_none(
+            self.cluster.options.progress_s, "no-progress", lambda: self._groups_without_writes(healed_ns)
+        )
         self.loop.run_for(WRITES_S)
         self.workload.stop_producers()
-        self._sweep()
-        self._within(bound_s, "no-repair", self._damaged)
-        self._within(bound_s, "members-not-reached", self._unsettled)
-        self._within(bound_s, "no-convergence", self._different)
+        self._read_damaged_files()
+        self._wait_for_none(bound_s, "no-repair", self._unrepaired_damages)
+        self._wait_for_none(bound_s, "members-not-reached", self._pending_operators)
+        self._wait_for_none(bound_s, "no-convergence", self._differing_groups)
         self.workload.stop()
         self.loop.run_for(PATIENCE_MS[-1] / 1000 + 0.1)  # open requests find their deadline
-        self._within(bound_s, "no-convergence", self._different)  # a leader may have changed meanwhile
+        self._wait_for_none(bound_s, "no-convergence", self._differing_groups)  # a leader may have changed meanwhile
         self._drain()
         for plan in self.cluster.groups:
             replicas = {machine.name: (machine.disk, group) for machine, group in self._members(plan)}
@@ -62,35 +64,35 @@ class Convergence:
             first = verdict.anomalies[0]
             raise PropertyBroken(first.kind, {"verdict": str(verdict)})
 
-    def _within(self, bound_s: float, name: str, missing: Callable[[], list[str]]) -> None:
-        """Wait until nothing is missing."""
+    def _wait_for_none(self, bound_s: float, name: str, missing: Callable[[], list[str]]) -> None:
+        """Wait until `missing` returns nothing; raise `PropertyBroken` after the bound."""
         deadline_ns = self.loop.now_ns + int(bound_s * SECOND_NS)
         while wanted := missing():
             if self.loop.now_ns >= deadline_ns:
                 raise PropertyBroken(
-                    name, {"bound_s": bound_s, "missing": "; ".join(wanted), "cluster": self._picture()}
+                    name, {"bound_s": bound_s, "missing": "; ".join(wanted), "cluster": self._describe_replicas()}
                 )
             self.loop.run_for(LOOK_S)
 
-    def _without_writes(self, since_ns: int) -> list[str]:
+    def _groups_without_writes(self, since_ns: int) -> list[str]:
         return [
             f"{plan.partition} took no write"
             for plan in self.cluster.groups
             if all(producer.acknowledged_ns <= since_ns for producer in self.workload.producers[plan.number])
         ]
 
-    def _sweep(self) -> None:
+    def _read_damaged_files(self) -> None:
         """Read every file that may be damaged, as a scrub does."""
         for damage in self.nemesis.fault_budget.open_damages():
             damage.machine.call(partial(_scrub, damage.plan))
 
-    def _damaged(self) -> list[str]:
+    def _unrepaired_damages(self) -> list[str]:
         return [str(damage.wrong) for damage in self.nemesis.fault_budget.open_damages()]
 
-    def _unsettled(self) -> list[str]:
+    def _pending_operators(self) -> list[str]:
         return [str(operator.plan.partition) for operator in self.nemesis.operators if not operator.is_done()]
 
-    def _different(self) -> list[str]:
+    def _differing_groups(self) -> list[str]:
         return [str(plan.partition) for plan in self.cluster.groups if not self._is_same_everywhere(plan)]
 
     def _is_same_everywhere(self, plan: GroupPlan) -> bool:
@@ -99,10 +101,10 @@ class Convergence:
             return False
         leader = found[1]
         members = [group for _, group in self._members(plan)]
-        return len(members) == len(leader.core.configuration.all_members()) and are_level(leader, members)
+        return len(members) == len(leader.core.configuration.all_members()) and are_equal(leader, members)
 
     def _members(self, plan: GroupPlan) -> list[tuple[Machine, PartitionReplica]]:
-        """Return the members of the newest configuration of any replica."""
+        """Return the members of the newest Raft configuration of any replica."""
         replicas = self.cluster.replicas(plan)
         held = max((group.core.configuration for _, group in replicas), default=Configuration(Index(0), ()))
         return [(machine, group) for machine, group in replicas if held.has_member(machine.me)]
@@ -126,8 +128,8 @@ class Convergence:
                 raise PropertyBroken("unreadable", numbers)
             offset = Offset(fetched.offsets[-1] + 1)
 
-    def _picture(self) -> str:
-        """Describe every replica in a line."""
+    def _describe_replicas(self) -> str:
+        """Return a description of every replica, one a line."""
         lines = []
         for plan in self.cluster.groups:
             for machine, group in self.cluster.replicas(plan):
@@ -137,7 +139,7 @@ class Convergence:
 
 
 def describe(group: PartitionReplica) -> str:
-    """Describe one replica for people."""
+    """Return a description of one replica for people."""
     status = group.core.status()
     members = status.configuration
     voters = ",".join(map(str, members.voters))

@@ -1,4 +1,4 @@
-"""Seeds that once found something, each with its cause; `kept_seeds.json` holds them, and tests run them.
+"""Seeds that once detected a bug, with its cause; stored in `kept_seeds.json` and run by tests.
 
 A seed means a run only together with the code that draws from it: a change of `options`, or the order in which
 parts draw, makes other runs of them, and looks for new seeds that find the old causes.
@@ -12,7 +12,7 @@ FILE = Path(__file__).with_name("kept_seeds.json")
 
 
 class KeptSeed(NamedTuple):
-    """`found` is the broken property, `cause` a sentence about the bug."""
+    """Seed that once detected a bug: `found` is the broken property, `cause` describes the bug."""
 
     seed: int
     found: str

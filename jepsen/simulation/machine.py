@@ -1,8 +1,8 @@
-"""A machine of the cluster: a node, the disk that survives its crashes, and the driver of the process that runs on it.
+"""Machine of the cluster: a node, a disk that outlives crashes, and the driver in its process.
 
-The disk has a uuid, which with the node's id says whose votes are cast here. A damaged journal or a wiped disk gets a
-new one: what was promised under the old one is void, and an operator has to replace the member (`operator`). A process
-whose disk fails ends, and is started again by the supervisor.
+The disk has a uuid, which together with the node's id identifies a voter. After damage to the journal or a wipe it gets
+a new one: promises under the old one are void, and an operator has to replace the member (`operator`). A process whose
+disk fails exits, and the supervisor starts it again.
 
     boot epoch = number of starts,    driver is not None ⇒ the process is up and has recovered its groups
 """
@@ -33,24 +33,24 @@ DATA_DIR = "/data"
 class Watcher(Protocol):
     """Observer of events on a machine."""
 
-    def opened(self, machine: "Machine", driver: Driver) -> None:
+    def on_open(self, machine: "Machine", driver: Driver) -> None:
         """Handle a process that has opened its disk."""
         ...
 
-    def recovered(self, machine: "Machine", group: PartitionReplica) -> None:
+    def on_recovery(self, machine: "Machine", group: PartitionReplica) -> None:
         """Handle a Raft group that a process recovered from its disk, or created."""
         ...
 
-    def stepped(self, machine: "Machine", group: PartitionReplica, ready: Ready) -> None: ...
+    def on_ready(self, machine: "Machine", group: PartitionReplica, ready: Ready) -> None: ...
 
-    def sends(self, machine: "Machine", envelopes: Sequence[Envelope]) -> None: ...
+    def on_send(self, machine: "Machine", envelopes: Sequence[Envelope]) -> None: ...
 
-    def lost_identity(self, machine: "Machine", old: ReplicaId) -> None:
+    def on_lost_identity(self, machine: "Machine", old: ReplicaId) -> None:
         """Handle the loss of a disk: promises of the old disk uuid are void."""
         ...
 
     def create_groups(self, machine: "Machine", driver: Driver) -> None:
-        """Create those Raft groups of this machine that are to begin here and do not exist yet."""
+        """Create the missing Raft groups of the cluster's plan for this machine."""
         ...
 
 
@@ -86,7 +86,7 @@ class Machine:
 
     @property
     def is_running(self) -> bool:
-        """Whether a process is there that can work now."""
+        """Whether a process exists and is not paused."""
         process = self.node.process
         return process is not None and process.state is State.RUNNING
 
@@ -95,11 +95,11 @@ class Machine:
         return self.node.name
 
     def group(self, key: GroupKey) -> PartitionReplica | None:
-        """Return the replica here, if the process is up and has one."""
+        """Return the replica on this machine; None if the process is down or has none."""
         return None if self.driver is None else self.driver.groups.get(key)
 
     def call(self, callback: Callable[[Driver], object]) -> bool:
-        """Run it as code of the process; false when there is none that has recovered."""
+        """Run the callback in the process; return False without a process that has recovered."""
         process, driver = self.node.process, self.driver
         if process is None or driver is None:
             return False
@@ -119,12 +119,12 @@ class Machine:
 
     def crash(self) -> None:
         """Kill the process like kill -9: the disk keeps all writes."""
-        self._die()
+        self._crash_process()
         self.disk.process_crash()
 
     def lose_power(self) -> None:
         """Cut the power: the disk keeps synced writes, and a random part of the rest."""
-        self._die()
+        self._crash_process()
         self.disk.power_loss(torn=self._random.random() < 0.8)
         self.note("its power is lost: what was not synced may be gone")
 
@@ -135,7 +135,7 @@ class Machine:
         self.disk.wipe()
         self._lose_identity()
 
-    def _die(self) -> None:
+    def _crash_process(self) -> None:
         self.driver = None
         self.disk.process = None
         if self.node.process is not None:
@@ -143,7 +143,7 @@ class Machine:
 
     def _open(self, process: Process) -> None:
         """Start the program in the process."""
-        transport = self._connect(process, partial(self._watcher.sends, self))
+        transport = self._connect(process, partial(self._watcher.on_send, self))
         try:
             driver = self._open_driver(transport)
             self.is_new_disk = False
@@ -152,12 +152,12 @@ class Machine:
             self._give_up(process, error)
             return
         driver.on_failure = partial(self._give_up, process)
-        driver.on_step = partial(self._watcher.stepped, self)
+        driver.on_step = partial(self._watcher.on_ready, self)
         self.driver = driver
         transport.deliver_to(driver)
-        self._watcher.opened(self, driver)
+        self._watcher.on_open(self, driver)
         for group in driver.groups.values():
-            self._watcher.recovered(self, group)
+            self._watcher.on_recovery(self, group)
         driver.start()
 
     def _open_driver(self, transport: SimulatedTransport) -> Driver:
@@ -186,7 +186,7 @@ class Machine:
         return self.node.wall_ns() // 1_000_000
 
     def _give_up(self, process: Process, error: RaftlogError | OSError) -> None:
-        """End the process by itself, a moment later, as soon as its code has returned."""
+        """End the process as on a fatal error, once its present code has returned."""
         self.note(f"ends: {error}")
         self.loop.call_at_ns(self.loop.now_ns, self._end, process)
 
@@ -195,7 +195,7 @@ class Machine:
             self.crash()
 
     def _move_aside(self) -> None:
-        """Move aside the data of the old disk uuid, which must not be taken for the logs of the new one."""
+        """Move aside the data of the old disk uuid, so that it is not used as that of the new one."""
         aside = f"{DATA_DIR}/.raftlog/aside/{self.me.disk_uuid}"
         self.disk.make_directory(aside)
         for name in self.disk.list_directory(DATA_DIR):
@@ -207,7 +207,7 @@ class Machine:
         old = self.me
         self.me = ReplicaId(self.node_id, self._new_uuid(self._random))
         self.is_new_disk = True
-        self._watcher.lost_identity(self, old)
+        self._watcher.on_lost_identity(self, old)
 
     @staticmethod
     def _new_uuid(random: Random) -> uuid.UUID:

@@ -1,4 +1,4 @@
-"""A log in memory: the plain implementation of `LogView`, for tests, measurements and the simulator's twins."""
+"""Log in memory: plain implementation of `LogView`, for tests, measurements and the simulator's twins."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from raftlog.types import Index, Term
 
 
 class MemoryLog(LogView):
-    """Entries in a list behind a boundary."""
+    """Log of entries in a list, after a boundary."""
 
     def __init__(self, entries: Sequence[Entry] = (), boundary: EntryId = ORIGIN) -> None:
         self._boundary = boundary
@@ -66,7 +66,7 @@ class MemoryLog(LogView):
         self._boundary = EntryId(index, term)
 
     def replace(self, boundary: EntryId, entries: Sequence[Entry]) -> None:
-        """Become another log, as an installation does."""
+        """Replace the whole log, as an installation does."""
         self._boundary = boundary
         self._entries.clear()
         self.append(entries)

@@ -1,12 +1,12 @@
 """Simulated nodes and their processes.
 
-A `Node` is a machine: a name, clocks, and at most one process at a time. A `Process` is one life of the program on it,
-from `start` to `crash`; callbacks and tasks belong to the process in whose context they were made.
+A `Node` is a machine: a name, clocks, and at most one process at a time. A `Process` is one execution of the program on
+it, from `start` to `crash`; callbacks and tasks belong to the process in whose context they were made.
 
 - Paused (SIGSTOP): its callbacks and due timers are held back and run, in order, after `resume`. Its clocks go on.
-- Crashed (kill -9): what it had scheduled never runs, its tasks are never stepped again, so that no `finally` and no
-  `except` of them runs: a killed process flushes, unlocks and says goodbye to nothing. What is left of its coroutines
-  is unwound when the loop is closed, when it can reach nothing any more.
+- Crashed (kill -9): its scheduled callbacks never run, its tasks are never stepped again, so that no `finally` and no
+  `except` of them runs: a killed process flushes, unlocks and closes nothing. Its coroutines are unwound when the loop
+  is closed, when they can have no effect any more.
 
 The loop is reached through `Scheduler`. Invariant: `node.process.state` is never `DEAD`.
 """
@@ -45,7 +45,7 @@ class Scheduler(Protocol):
     def now_ns(self) -> int: ...
 
     def schedule(self, context: Context, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
-        """Run the callback in the context as soon as the loop gets to it."""
+        """Schedule the callback in the context for the next turn of the loop."""
         ...
 
     def release(self, handles: list["VirtualHandle"]) -> None:
@@ -57,14 +57,14 @@ class Scheduler(Protocol):
         ...
 
     def remove_tasks(self, process: "Process") -> None:
-        """Take the tasks of a dead process out of sight."""
+        """Remove the tasks of a dead process from the loop's tasks."""
         ...
 
     def note(self, node: str, text: str) -> None: ...
 
 
 class Process:
-    """One life of a node's program. `held` has the work that waits for `resume`; `pauses` counts its pauses."""
+    """Process of a node's program. `held` is the work that waits for `resume`; `pauses` counts its pauses."""
 
     def __init__(self, node: "Node", incarnation: int) -> None:
         self.node, self.incarnation = node, incarnation
@@ -79,11 +79,11 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still exists; a paused process does."""
+        """Whether the process exists, running or paused."""
         return self.state is not State.DEAD
 
     def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts) -> None:
-        """Run the callback as this process's code; nothing happens when it is dead."""
+        """Run the callback in this process; do nothing if the process is dead."""
         if self.is_alive:
             self.node.scheduler.schedule(self._context.copy(), callback, args)
 
@@ -94,7 +94,7 @@ class Process:
 
 
 class Node:
-    """A machine. Made by `VirtualLoop.add_node`; `number` counts nodes from 0."""
+    """Machine, created by `VirtualLoop.add_node`; `number` counts nodes from 0."""
 
     def __init__(self, scheduler: Scheduler, number: int, name: str, clock: NodeClock) -> None:
         self.scheduler, self.number, self.name, self.clock = scheduler, number, name, clock
@@ -107,7 +107,7 @@ class Node:
 
     @property
     def is_up(self) -> bool:
-        """Whether a process runs or is paused on it."""
+        """Whether a process runs, or is paused, on the node."""
         return self.process is not None
 
     def monotonic_ns(self) -> int:
@@ -117,17 +117,17 @@ class Node:
         return self.clock.wall_ns(self.scheduler.now_ns)
 
     def set_drift(self, drift_ppm: int) -> None:
-        """Let both clocks run fast (above 0) or slow from now on."""
+        """Set the drift of both clocks from now on: fast above 0, slow below."""
         self.clock.set_drift(drift_ppm, self.scheduler.now_ns)
         self.scheduler.note(self.name, f"clock drifts by {drift_ppm} ppm")
 
     def jump_wall(self, by_ns: int) -> None:
-        """Step the wall clock; the monotonic one goes on."""
+        """Step the wall clock, but not the monotonic one."""
         self.clock.jump_wall(by_ns)
         self.scheduler.note(self.name, f"wall clock jumps by {by_ns / 1e9:+.3f} s")
 
     def on_crash(self, listener: Callable[[Process], None]) -> None:
-        """Call the listener with every process that dies, after its death, in the order of registration."""
+        """Call the listener with every crashed process, after its crash; listeners in the order of registration."""
         self._crash_listeners.append(listener)
 
     def start(self) -> Process:
@@ -138,8 +138,8 @@ class Node:
         return self.process
 
     def crash(self) -> None:
-        """Kill the process at once. The disk decides which writes stay."""
-        process = self.running()
+        """Kill the process at once. The disk decides which writes survive."""
+        process = self.running_process()
         self.process = None
         process.state = State.DEAD
         self.scheduler.note(self.name, "crashes")
@@ -149,21 +149,21 @@ class Node:
             listener(process)
 
     def pause(self) -> None:
-        process = self.running()
+        process = self.running_process()
         assert process.state is State.RUNNING, process
         process.state = State.PAUSED
         process.pauses += 1
         self.scheduler.note(self.name, "is paused")
 
     def resume(self) -> None:
-        process = self.running()
+        process = self.running_process()
         assert process.state is State.PAUSED, process
         process.state = State.RUNNING
         self.scheduler.note(self.name, f"goes on, {len(process.held)} callbacks held back")
         self.scheduler.release(process.held)
         process.held = []
 
-    def running(self) -> Process:
+    def running_process(self) -> Process:
         """Return the process; the node must be up."""
         assert self.process is not None, f"{self.name} is down"
         return self.process

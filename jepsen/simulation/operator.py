@@ -1,8 +1,8 @@
-"""The operator of a group: brings its members to where they shall be, one small change at a time.
+"""Operator of a Raft group: changes its members to the target, one small change at a time.
 
-He sees what the leader knows, waits until the last change is finished, and makes the next: a learner first, which
-becomes a voter once it is caught up, often in exchange for one to be removed. Members whose disk is lost are replaced
-under the new disk's uuid. Removed replicas go away after a while; until then they may disturb, and must not.
+It uses the leader's state, waits until the last change is finished, and requests the next: a learner first, which
+becomes a voter once it has caught up, often in exchange for a voter to remove. Members whose disk is lost are replaced
+under the new disk's uuid. Removed replicas are deleted after a while; until then they must not disturb the group.
 
 A replica that was removed does not come back as itself: its votes were cast on a log that it has no longer.
 """
@@ -28,11 +28,11 @@ LINGER_NS: Final = 4 * SECOND_NS
 """Time, in nanoseconds, that a removed replica stays."""
 CAUGHT_UP_ENTRIES: Final = 8
 IMPATIENCE: Final = 0.05
-"""Share of steps in which two changes are asked for at once, and perhaps at the wrong time."""
+"""Share of steps in which two changes are requested at once, perhaps at a wrong time."""
 
 
 class Operator:
-    """See the module. `target` are the nodes that shall vote."""
+    """Operator, see the module. `target` are the nodes that shall be voters."""
 
     def __init__(self, cluster: Cluster, plan: GroupPlan, fault_budget: FaultBudget, random: Random) -> None:
         self.cluster, self.plan, self.fault_budget, self.random = cluster, plan, fault_budget, random
@@ -54,7 +54,7 @@ class Operator:
             self.cluster.loop.note("operator", f"{self.plan.partition} shall have nodes {_names(self.target)}")
 
     def is_done(self) -> bool:
-        """Return whether the Raft group has the intended members."""
+        """Return whether the Raft group has the target's members."""
         found = self.cluster.leader(self.plan)
         if found is None:
             return False
@@ -81,7 +81,7 @@ class Operator:
             machine.call(partial(self._change, change))
 
     def _interfere(self, machine: Machine, held: Configuration) -> None:
-        """Demote two voters at once without waiting for pending changes; at most one of them may be done."""
+        """Demote two voters at once without waiting for pending changes; at most one change may succeed."""
         for voter in self.random.sample(held.voters, min(2, len(held.voters) - 1)):
             voters = tuple(other for other in held.voters if other != voter)
             change = ConfigurationChange(voters, (*held.learners, voter), held.index)
@@ -94,9 +94,9 @@ class Operator:
         missing = [replica for replica in wanted if replica not in held.voters and replica not in self.plan.retired]
         for replica in missing:
             if replica not in held.learners:
-                if not self._joins(replica):
+                if not self._ensure_exists(replica):
                     return None
-                added = self._checked(held, held.voters, (*held.learners, replica))
+                added = self._allow_change(held, held.voters, (*held.learners, replica))
                 if added is not None:
                     return added
                 break  # too many members are lost: those without a vote have to leave first
@@ -108,17 +108,17 @@ class Operator:
             return self._exchange(held, caught_up[0], leaves) or self._exchange(held, caught_up[0], obsolete[:1])
         if obsolete and not missing:
             voters = tuple(voter for voter in held.voters if voter != obsolete[0])
-            return self._checked(held, voters, held.learners)
+            return self._allow_change(held, voters, held.learners)
         learners = tuple(learner for learner in held.learners if learner in wanted)
-        return self._checked(held, held.voters, learners) if learners != held.learners else None
+        return self._allow_change(held, held.voters, learners) if learners != held.learners else None
 
     def _exchange(self, held: Configuration, enters: ReplicaId, leaves: list[ReplicaId]) -> ConfigurationChange | None:
         same_node = [voter for voter in held.voters if voter.node_id == enters.node_id]
         voters = tuple(voter for voter in held.voters if voter not in leaves and voter not in same_node)
         learners = tuple(learner for learner in held.learners if learner != enters)
-        return self._checked(held, (*voters, enters), learners)
+        return self._allow_change(held, (*voters, enters), learners)
 
-    def _checked(
+    def _allow_change(
         self, held: Configuration, voters: tuple[ReplicaId, ...], learners: tuple[ReplicaId, ...]
     ) -> ConfigurationChange | None:
         """Return the change if it leaves enough healthy members, else None."""
@@ -126,7 +126,7 @@ class Operator:
         is_sound = len(voters) > 0 and self.fault_budget.allows(self.plan, held.begin_change(change, held.index))
         return change if is_sound else None
 
-    def _joins(self, replica: ReplicaId) -> bool:
+    def _ensure_exists(self, replica: ReplicaId) -> bool:
         """Return whether the new replica exists, and create it when it is missing."""
         machine = self.cluster.machine_of(replica)
         if machine is None or machine.driver is None:
@@ -144,7 +144,7 @@ class Operator:
                 machine.note(f"{self.plan.partition}: cannot join, {error}")
                 return
             machine.note(f"{self.plan.partition}: joins as {machine.me}")
-            self.cluster.recovered(machine, group)
+            self.cluster.on_recovery(machine, group)
 
     def _is_caught_up(self, group: PartitionReplica, replica: ReplicaId) -> bool:
         for follower in group.core.status().followers:
@@ -157,9 +157,9 @@ class Operator:
         if group is not None:
             voters, learners = _members(change.voters), _members(change.learners)
             self.cluster.loop.note("operator", f"{self.plan.partition}: voters {voters}, learners {learners}")
-            group.change_members(change).add_done_callback(self._changed)
+            group.change_members(change).add_done_callback(self._on_changed)
 
-    def _changed(self, future: "asyncio.Future[Committed]") -> None:
+    def _on_changed(self, future: "asyncio.Future[Committed]") -> None:
         error = future.exception()
         if isinstance(error, RaftlogError):
             self.cluster.loop.note("operator", f"{self.plan.partition}: not changed, {error}")
@@ -173,10 +173,10 @@ class Operator:
         return [
             machine
             for machine, _ in self.cluster.replicas(self.plan)
-            if not held.has_member(machine.me) and machine.me not in map(self._me, self.target)
+            if not held.has_member(machine.me) and machine.me not in map(self._replica_on, self.target)
         ]
 
-    def _me(self, node_id: NodeId) -> ReplicaId:
+    def _replica_on(self, node_id: NodeId) -> ReplicaId:
         return self.cluster.machines[node_id].me
 
     def _remove_leftover_replicas(self, held: Configuration) -> None:

@@ -1,10 +1,8 @@
-"""Options of one run: every option is drawn from the run's seed, and a failure prints them all.
+"""Options of one run, drawn from its seed; the report of a failure contains them.
 
 Sizes are small and times are short on purpose, so that segments roll, checkpoints are written, followers fall behind
-and
-Raft groups quiesce within a minute of virtual time. Each run gets a subset of the faults (swarm testing): a run with
-few
-kinds reaches states that a run with all of them always disturbs."""
+and Raft groups quiesce within a minute of virtual time. Each run gets a subset of the faults (swarm testing): a run
+with few kinds reaches states that a run with all of them always disturbs."""
 
 from dataclasses import dataclass, fields, replace
 from enum import Enum
@@ -21,17 +19,17 @@ MACHINES_MAX: Final = 6
 
 
 class Scenario(Enum):
-    """Subject of the run: everything at once, or one promise in a setting without other disturbances."""
+    """Subject of the run: all faults at once, or one promise without other disturbances."""
 
     EVERYTHING = "everything"
     FLAPPING = "flapping"
     """One follower comes and goes: it never unseats a healthy leader."""
     QUIESCED = "sleeping"
-    """The leader of a sleeping group dies: another one is elected within the bound."""
+    """The leader of a quiesced group crashes: another one is elected within the bound."""
 
 
 class Fault(Enum):
-    """Kinds of faults; `nemesis` describes each."""
+    """Kinds of faults; their effects are in `nemesis`."""
 
     CRASH = "crash"
     POWER = "power loss"
@@ -89,7 +87,7 @@ class AppendDeferral(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """One run. Times of the simulation in seconds, of the product in ticks or milliseconds, sizes in bytes."""
+    """Options of one run. Times are in seconds, those of the product in ticks or milliseconds, sizes in bytes."""
 
     seed: int
     scenario: Scenario
@@ -135,9 +133,9 @@ class Options:
     convergence_s: float
     """And then everything else comes right within this: logs may have to be fetched over slow links."""
     unordered_syncs: bool = False
-    """Whether syncs of a disk complete each for itself (`sync_delays`); not drawn, but asked for."""
+    """Whether syncs of a disk complete independently (`sync_delays`); not drawn, only on request."""
     cut_ambushes: bool = False
-    """Whether cuts of logs are made to meet syncs of segments (`cut_ambushes`); not drawn, but asked for."""
+    """Whether cuts of logs are made to meet syncs of segments (`cut_ambushes`); not drawn, only on request."""
 
     def driver_config(self) -> DriverConfig:
         return DriverConfig(
@@ -172,11 +170,11 @@ class Options:
 
     @property
     def election_s(self) -> float:
-        """The longest election timeout: the least one, and a random share of as much again."""
+        """Longest election timeout in seconds: twice the minimum."""
         return 2 * self.election_ticks_min * self.tick_ms / 1000
 
     def with_cut_ambushes(self) -> "Options":
-        """Return the same options with cut ambushes, and with appends large enough to be synced in their segments."""
+        """Return a copy of the options with cut ambushes, and with appends large enough for syncs in their segments."""
         return replace(
             self,
             cut_ambushes=True,
@@ -187,10 +185,10 @@ class Options:
 
     def __str__(self) -> str:
         """Return one option per line."""
-        return "\n".join(f"{field.name} = {shown(getattr(self, field.name))}" for field in fields(self))
+        return "\n".join(f"{field.name} = {format_option(getattr(self, field.name))}" for field in fields(self))
 
 
-def shown(value: object) -> str:
+def format_option(value: object) -> str:
     """Return the value of an option for people."""
     if isinstance(value, Enum):
         return str(value.value)
@@ -199,12 +197,12 @@ def shown(value: object) -> str:
         named = zip(LinkConditions._fields, usual, value, strict=True)
         return ", ".join(f"{name}={new}" for name, old, new in named if new != old) or "as usual"
     if isinstance(value, tuple):
-        return ", ".join(map(shown, value)) or "none"
+        return ", ".join(map(format_option, value)) or "none"
     return str(value)
 
 
 def generator(*names: object) -> Random:
-    """Return the generator of one part of one run; the same names give the same numbers with any hash seed."""
+    """Return the random generator of one part of a run: the same names give the same numbers with any hash seed."""
     return Random("/".join(map(str, names)))  # noqa: S311 - chance that can be repeated, not secrets
 
 
@@ -229,7 +227,7 @@ def draw(seed: int) -> Options:
         heartbeat_ticks=2,
         quiesce_after_ticks=random.choice((0, 0, 5, 20)),
         entries_per_message_max=random.choice((1, 4, 1024)),
-        in_flight_entries_max=_then_skip(random, random.choice((8, 64, 8192))),
+        in_flight_entries_max=_draw_and_skip(random, random.choice((8, 64, 8192))),
         segment_bytes=random.choice((4, 8, 24)) * KIB,
         large_append_bytes=random.choice((600, 2 * KIB, 64 * KIB)),
         recent_bytes_max=random.choice((1, 2 * KIB, 1 << 20)),
@@ -247,17 +245,17 @@ def draw(seed: int) -> Options:
         progress_s=10.0,
         convergence_s=60.0,
     )
-    return everything if scenario is Scenario.EVERYTHING else narrowed(everything, scenario)
+    return everything if scenario is Scenario.EVERYTHING else narrow_options(everything, scenario)
 
 
-def _then_skip(random: Random, value: int) -> int:
-    """Return `value` after one more draw, without which the kept seeds would draw other options."""
+def _draw_and_skip(random: Random, value: int) -> int:
+    """Return `value` after one unused draw, which keeps later draws of the kept seeds the same."""
     random.random()
     return value
 
 
-def narrowed(options: Options, scenario: Scenario) -> Options:
-    """Return the same options without anything that could excuse a broken promise of the scenario."""
+def narrow_options(options: Options, scenario: Scenario) -> Options:
+    """Return a copy of the options without faults that could excuse a broken promise of the scenario."""
     calm = replace(
         options,
         scenario=scenario,
@@ -274,7 +272,7 @@ def narrowed(options: Options, scenario: Scenario) -> Options:
 
 
 def _draw_faults(random: Random) -> tuple[Fault, ...]:
-    """Return a few kinds, some, or most of them, often with the ambush, which finds the rarest states."""
+    """Draw a few, some or most kinds of faults, often with the ambush, which reaches the rarest states."""
     share = random.choice((0.15, 0.3, 0.6))
     return tuple(fault for fault in DRIVER_FAULTS if random.random() < (0.7 if fault is Fault.AMBUSH else share))
 

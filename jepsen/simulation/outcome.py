@@ -1,4 +1,4 @@
-"""Result of one run at any level, and the files that are kept of a failed one."""
+"""Result of one run at any level, and the redirection of its log."""
 
 import logging
 import traceback
@@ -23,7 +23,7 @@ class Failure(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """One run; `level` names the simulated parts."""
+    """Result of one run; `level` names the simulated parts."""
 
     seed: int
     failure: Failure | None
@@ -58,7 +58,7 @@ def shape_of(
     growth: bool = False,
     kafka: bool = False,
 ) -> str:
-    """Return the options of the command, besides the seed, for `Outcome.shape`."""
+    """Return the command-line options other than the seed, for `Outcome.shape`."""
     if cut_ambushes:
         return " --cut-ambushes"
     wanted = {
@@ -71,8 +71,8 @@ def shape_of(
 
 
 @contextmanager
-def logging_to_timeline(loop: VirtualLoop) -> Iterator[None]:
-    """Redirect the log to the timeline; nothing is printed during a run."""
+def log_to_timeline(loop: VirtualLoop) -> Iterator[None]:
+    """Redirect the log to the timeline in the block; nothing is printed."""
     log, handler = logging.getLogger("raftlog"), LogToTimeline(loop)
     log.addHandler(handler)
     before, log.propagate = log.propagate, False

@@ -1,9 +1,8 @@
-"""Promises that replicas sent to others and must never forget: terms, votes, and the durable positions of their logs.
+"""Promises that replicas sent and must keep: terms, votes, and durable positions of their logs.
 
 A crash may revert all state that no message carried. So promises are read from the messages themselves, as they are
-handed to the network, and compared with later messages and with the state of a restarted replica. A replica whose
-disk is
-lost returns under another disk uuid, as another replica, and is bound by no promise."""
+handed to the network, and compared with later messages and with the state of a restarted replica. A replica whose disk
+is lost returns under another disk uuid, as another replica, and is bound by no promise."""
 
 from typing import NamedTuple
 
@@ -14,12 +13,11 @@ from raftlog.raft.messages import AppendResponse, HeartbeatResponse, InstallResp
 from raftlog.types import Index, Term
 
 
-class Held(NamedTuple):
+class DurablePromise(NamedTuple):
     """Last durable entry that a replica reported and did not cut off since, and its promise to a leader.
 
     The leader of term `reported_in` received the report that the logs agree up to `reported`, so the replica cuts off
-    nothing of that
-    while the term lasts."""
+    nothing of that while the term lasts."""
 
     entry: EntryId
     reported_in: Term
@@ -34,7 +32,7 @@ class Promises:
         self._terms: dict[ReplicaId, Term] = {}
         """The latest term that the replica spoke in. (Messages of one turn to different nodes are in no order.)"""
         self._votes: dict[tuple[ReplicaId, Term], ReplicaId] = {}
-        self._durable: dict[ReplicaId, Held] = {}
+        self._durable: dict[ReplicaId, DurablePromise] = {}
         self._former: dict[ReplicaId, EntryId] = {}
         """Entry that a replica held when the Raft group removed it, before it was added again."""
         self._candidates: dict[tuple[ReplicaId, Term], EntryId] = {}
@@ -45,7 +43,7 @@ class Promises:
         A deposed leader that has not noticed may still commit by late messages."""
 
     def observe_message(self, message: Message, log: LogView, term: Term) -> None:
-        """Check and record the promises in a message.
+        """Check and record the promises in a sent message.
 
         `log` is the sender's log, and `term` its present term: the message may have waited for a sync."""
         sender = message.sender
@@ -87,9 +85,8 @@ class Promises:
     ) -> bool:
         """Return whether a quorum can hold a leader's commit durably.
 
-        Replicas count that reported such a position to the leader of this term. Where that is no majority without
-        the leader,
-        the leader counts itself, which is a promise as well."""
+        Replicas count that reported such a position to the leader of this term. Where that is no majority without the
+        leader, the leader counts itself, which is a promise as well."""
         for half in (held.voters, held.outgoing):
             others = sum(voter != leader and self._has_reported(voter, term, committed) for voter in half)
             majority = len(half) // 2 + 1
@@ -108,7 +105,7 @@ class Promises:
         return held is not None and held.entry.index > 0
 
     def begin_anew(self, replica: ReplicaId) -> None:
-        """Record that the Raft group adds a removed replica again without its log, but with its votes and terms."""
+        """Record that a removed replica is added again: its log may be empty, but votes and terms still count."""
         held = self._durable.pop(replica, None)
         if held is not None:
             self._former[replica] = held.entry
@@ -116,7 +113,7 @@ class Promises:
             del self._durable_reports[reported]
 
     def check_term(self, replica: ReplicaId, term: Term) -> None:
-        """Check that a restarted replica is in no earlier term than it sent messages in."""
+        """Check that the term of a restarted replica is not below that of a sent message."""
         before = self._terms.get(replica, Term(0))
         if term < before:
             raise PropertyBroken("term-back", {"group": self.name, "replica": replica, "now": term, "before": before})
@@ -165,4 +162,4 @@ class Promises:
         if log.boundary.index <= durable <= log.last_index:
             is_more = held is None or durable >= held.entry.index
             entry = EntryId(durable, log.term_at(durable)) if held is None or is_more else held.entry
-            self._durable[sender] = Held(entry, term, durable)
+            self._durable[sender] = DurablePromise(entry, term, durable)

@@ -11,7 +11,7 @@
     promises                    votes, terms and durable positions that were sent to others survive every crash
     dense offsets               a committed entry begins where the one before it ends
     acknowledged is committed   and visible where it was acknowledged; nothing uncommitted is visible
-    high watermark              never back in one life of a process
+    high watermark              never falls while a process runs
 
 All state is kept in the harness: from Readys (`observe_ready`), messages (`observe_message`), recovered logs
 (`observe_restart`) and answers (`observe_acknowledgement`). A broken property is `PropertyBroken`; nothing here is an
@@ -40,13 +40,13 @@ FIRST_INDEX: Final = Index(1)
 
 
 class ReplicaLog(LogView, Protocol):
-    """Interface of a replica's log that the checks need."""
+    """Interface of a replica's log, for the checks."""
 
     def offset_of(self, index: Index) -> Offset: ...
 
 
 class Replica(NamedTuple):
-    """One life of one replica."""
+    """Replica since one start of its process."""
 
     me: ReplicaId
     incarnation: int
@@ -55,8 +55,8 @@ class Replica(NamedTuple):
         return f"n{self.me.node_id} (disk {str(self.me.disk_uuid)[:8]}, process {self.incarnation})"
 
 
-class Stored(NamedTuple):
-    """An entry as it was first seen."""
+class ObservedEntry(NamedTuple):
+    """Entry as it was first observed."""
 
     checksum: int
     size: int
@@ -66,7 +66,7 @@ class Stored(NamedTuple):
     seen_by: str
 
 
-class Recovered(NamedTuple):
+class RecoveredState(NamedTuple):
     """State that a process recovered at its start: the newest readable entries, and its committed index."""
 
     entries: Sequence[Entry]
@@ -80,7 +80,7 @@ class Recovered(NamedTuple):
     """Entries that name its configuration may be among those that it cannot read."""
 
 
-class Now(NamedTuple):
+class ReplicaState(NamedTuple):
     """State of a replica after a Ready."""
 
     term: Term
@@ -94,20 +94,20 @@ def _ignore(*_: object) -> None:
 
 
 class Life:
-    """Observed progress of one life of a replica."""
+    """Observed progress of a replica since one start of its process."""
 
     __slots__ = ("committed", "configurations", "held", "high_watermark")
 
     def __init__(self) -> None:
         self.committed = Index(0)
         self.held: Configuration | None = None
-        """The one that it goes by."""
+        """Configuration in use."""
         self.configurations: list[Configuration] = []
         """Configurations in its log that were observed, in ascending order."""
         self.high_watermark = Offset(0)
 
 
-def wrong_change(before: Configuration, after: Configuration, committed: Index) -> str | None:
+def configuration_error(before: Configuration, after: Configuration, committed: Index) -> str | None:
     """Return the error in the step from one configuration to the next in a log; None without any."""
     if before.index > committed:
         return "the one before is not committed"
@@ -120,12 +120,12 @@ def wrong_change(before: Configuration, after: Configuration, committed: Index) 
 
 
 class GroupProperties:
-    """See the module. `name` is the group's, for reports."""
+    """Properties of one Raft group, see the module; `name` is used in reports."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.leaders: dict[Term, ReplicaId] = {}
-        self.entries: dict[tuple[Index, Term], Stored] = {}
+        self.entries: dict[tuple[Index, Term], ObservedEntry] = {}
         self.committed: dict[Index, Term] = {}
         """The term of the entry at every committed index."""
         self.committed_index = Index(0)
@@ -143,16 +143,16 @@ class GroupProperties:
 
     # Readys
 
-    def observe_ready(self, replica: Replica, log: ReplicaLog, ready: Ready, now: Now) -> None:
+    def observe_ready(self, replica: Replica, log: ReplicaLog, ready: Ready, now: ReplicaState) -> None:
         """Check a Ready that was handled: cut, appended, sent, applied."""
         term = now.term
         if ready.cut_to is not None:
             self._check_cut(replica, log, ready.cut_to, term)
         if ready.entries:
-            self._append(replica, log, ready.entries)
+            self._check_entries(replica, log, ready.entries)
         role = ready.role_state
         if role is not None and role.role is Role.LEADER:
-            self._lead(replica, log, role.term)
+            self._check_leader(replica, log, role.term)
         life = self._lives.get(replica)
         if life is None:
             life = self._lives[replica] = Life()
@@ -163,18 +163,18 @@ class GroupProperties:
             if now.leads and not self.promises.count_on_leader(
                 replica.me, term, ready.committed_index, now.configuration, log
             ):
-                self._break("commit-without-quorum", replica, term=term, committed=ready.committed_index)
-            self._commit(replica, log, life, ready.committed_index, term)
+                self._fail("commit-without-quorum", replica, term=term, committed=ready.committed_index)
+            self._check_commit(replica, log, life, ready.committed_index, term)
         if ready.cut_to is not None or ready.entries:
             self._follow_members(replica, life, ready, now, log.boundary.index)
         elif life.configurations and now.configuration.index > life.configurations[-1].index:
             life.configurations.append(now.configuration)  # it was damaged, and can be read again
         if ready.apply is not None and ready.apply.last > self.committed_index:
-            self._break("applied-uncommitted", replica, applied=ready.apply.last, committed=self.committed_index)
+            self._fail("applied-uncommitted", replica, applied=ready.apply.last, committed=self.committed_index)
         if now.high_watermark != life.high_watermark:
-            self._watermark(replica, life, now.high_watermark)
+            self._check_watermark(replica, life, now.high_watermark)
 
-    def _follow_members(self, replica: Replica, life: Life, ready: Ready, now: Now, boundary: Index) -> None:
+    def _follow_members(self, replica: Replica, life: Life, ready: Ready, now: ReplicaState, boundary: Index) -> None:
         """Check that leaders make one change at a time, and those of voters by a joint configuration (thesis 4.3)."""
         cut_to, known = ready.cut_to, life.configurations
         while cut_to is not None and known and known[-1].index > cut_to:
@@ -186,18 +186,18 @@ class GroupProperties:
             if follows is not None:
                 if now.leads and known:
                     before = known[-1]
-                    if why := wrong_change(before, follows, self.committed_index):
-                        self._break("membership", replica, why=why, configuration=follows, before=before)
+                    if why := configuration_error(before, follows, self.committed_index):
+                        self._fail("membership", replica, why=why, configuration=follows, before=before)
                     self.on_members(replica, before, entry)
                 known.append(follows)
 
     def _check_cut(self, replica: Replica, log: ReplicaLog, cut_to: Index, term: Term) -> None:
         life = self._lives.get(replica)
         if life is not None and cut_to < life.committed:
-            self._break("committed-cut", replica, cut_to=cut_to, committed=life.committed)
+            self._fail("committed-cut", replica, cut_to=cut_to, committed=life.committed)
         self.promises.cut(replica.me, cut_to, term, log)
 
-    def _append(self, replica: Replica, log: ReplicaLog, entries: Sequence[Entry]) -> None:
+    def _check_entries(self, replica: Replica, log: ReplicaLog, entries: Sequence[Entry]) -> None:
         previous = log.term_at(Index(entries[0].index - 1))
         for entry in entries:
             self._check_entry(replica, entry, previous)
@@ -210,11 +210,13 @@ class GroupProperties:
         if known is None:
             base = _BASE_OFFSET.unpack_from(payload)[0]
             after = Offset(base + _LAST_OFFSET_DELTA.unpack_from(payload, _DELTA_AT)[0] + 1)
-            self.entries[entry.index, entry.term] = Stored(checksum, len(payload), previous, base, after, str(replica))
+            self.entries[entry.index, entry.term] = ObservedEntry(
+                checksum, len(payload), previous, base, after, str(replica)
+            )
             if entry.configuration is not None:
                 self.configurations[entry.index, entry.term] = entry.configuration
         elif known.checksum != checksum or known.size != len(payload) or known.previous_term != previous:
-            self._break(
+            self._fail(
                 "log-matching",
                 replica,
                 index=entry.index,
@@ -224,17 +226,17 @@ class GroupProperties:
                 first_seen_by=known.seen_by,
             )
 
-    def _lead(self, replica: Replica, log: ReplicaLog, term: Term) -> None:
+    def _check_leader(self, replica: Replica, log: ReplicaLog, term: Term) -> None:
         leader = self.leaders.setdefault(term, replica.me)
         if leader != replica.me:
-            self._break("election-safety", replica, term=term, other_leader=str(leader))
+            self._fail("election-safety", replica, term=term, other_leader=str(leader))
         before = max((index for committed_in, index in self._commit_terms if committed_in < term), default=Index(0))
         if before == 0:
             return
         if log.last_index < before:
-            self._break("leader-completeness", replica, term=term, last=log.last_index, committed=before)
+            self._fail("leader-completeness", replica, term=term, last=log.last_index, committed=before)
         if before > log.boundary.index and log.term_at(before) != self.committed[before]:
-            self._break(
+            self._fail(
                 "leader-completeness",
                 replica,
                 term=term,
@@ -247,57 +249,57 @@ class GroupProperties:
         """Check that a leader commits by counting only entries of its own term (thesis 3.6.2)."""
         of_term = log.term_at(committed)
         if committed > self.committed_index and of_term != term:
-            self._break("old-term-committed", replica, index=committed, entry_term=of_term, term=term)
+            self._fail("old-term-committed", replica, index=committed, entry_term=of_term, term=term)
 
-    def _commit(self, replica: Replica, log: ReplicaLog, life: Life, committed: Index, term: Term) -> None:
+    def _check_commit(self, replica: Replica, log: ReplicaLog, life: Life, committed: Index, term: Term) -> None:
         first = max(life.committed, log.boundary.index) + 1
         for number in range(first, min(committed, log.last_index) + 1):
-            self._commit_one(replica, Index(number), log.term_at(Index(number)))
+            self._record_committed(replica, Index(number), log.term_at(Index(number)))
         life.committed = committed
         if committed > self.committed_index:
-            self._break("committed-unknown", replica, committed=committed, last=log.last_index)
+            self._fail("committed-unknown", replica, committed=committed, last=log.last_index)
         if not self._commit_terms or committed > self._commit_terms[-1][1]:
             latest = max(term, self._commit_terms[-1][0]) if self._commit_terms else term
             self._commit_terms.append((latest, committed))
 
-    def _commit_one(self, replica: Replica, index: Index, term: Term) -> None:
+    def _record_committed(self, replica: Replica, index: Index, term: Term) -> None:
         known = self.committed.get(index)
         if known is not None:
             if known != term:
-                self._break("state-machine-safety", replica, index=index, commits_term=term, committed_term=known)
+                self._fail("state-machine-safety", replica, index=index, commits_term=term, committed_term=known)
             return
         self.committed[index] = term
         stored = self.entries.get((index, term))
         if stored is None or index != self.committed_index + 1:
-            self._break("committed-unseen", replica, index=index, term=term, committed=self.committed_index)
+            self._fail("committed-unseen", replica, index=index, term=term, committed=self.committed_index)
         elif stored.base_offset != self.committed_offset:
             begins, ends = stored.base_offset, self.committed_offset
-            self._break("dense-offsets", replica, index=index, begins=begins, previous_ends=ends)
+            self._fail("dense-offsets", replica, index=index, begins=begins, previous_ends=ends)
         else:
             self.committed_index, self.committed_offset = index, stored.next_offset
             if (index, term) in self.configurations:
                 self.committed_configurations.append(self.configurations[index, term])
 
-    def _watermark(self, replica: Replica, life: Life, high_watermark: Offset) -> None:
+    def _check_watermark(self, replica: Replica, life: Life, high_watermark: Offset) -> None:
         if high_watermark < life.high_watermark:
-            self._break("high-watermark-back", replica, now=high_watermark, before=life.high_watermark)
+            self._fail("high-watermark-back", replica, now=high_watermark, before=life.high_watermark)
         if high_watermark > self.committed_offset:
-            self._break("uncommitted-visible", replica, visible=high_watermark, committed=self.committed_offset)
+            self._fail("uncommitted-visible", replica, visible=high_watermark, committed=self.committed_offset)
         life.high_watermark = high_watermark
 
     def held_configurations(self) -> dict[ReplicaId, Configuration]:
-        """Return the last observed configuration of each replica; the latest of its lives counts."""
+        """Return the last observed configuration of each replica, from its latest start."""
         return {replica.me: life.held for replica, life in self._lives.items() if life.held is not None}
 
     # everything else that is seen
 
-    def observe_restart(self, replica: Replica, log: ReplicaLog, recovered: Recovered) -> None:
+    def observe_restart(self, replica: Replica, log: ReplicaLog, recovered: RecoveredState) -> None:
         """Check a log that a process recovered from its disk, or created."""
         for entry in recovered.entries:
             self._check_recovered(replica, entry)
             if entry.index <= recovered.committed and self.committed.get(entry.index, entry.term) != entry.term:
                 holds, committed = entry.term, self.committed[entry.index]
-                self._break("recovered-uncommitted", replica, index=entry.index, term=holds, committed_term=committed)
+                self._fail("recovered-uncommitted", replica, index=entry.index, term=holds, committed_term=committed)
         self.promises.check_term(replica.me, recovered.term)
         self.promises.check_log(replica.me, log, recovered.voting_position)
         self._lives[replica] = life = Life()
@@ -306,8 +308,8 @@ class GroupProperties:
         life.configurations.append(recovered.configuration)
         if recovered.committed > max(self.committed_index, FIRST_INDEX):
             known = self.committed_index
-            self._break("recovered-uncommitted", replica, committed=recovered.committed, committed_anywhere=known)
-        self._watermark(replica, life, recovered.high_watermark)
+            self._fail("recovered-uncommitted", replica, committed=recovered.committed, committed_anywhere=known)
+        self._check_watermark(replica, life, recovered.high_watermark)
         if not recovered.is_damaged:
             self._check_configuration(replica, recovered.configuration, recovered.committed)
 
@@ -315,21 +317,21 @@ class GroupProperties:
         """Check that the configuration is the newest committed one, whose voters may differ from an older one's."""
         newest = next((each for each in reversed(self.committed_configurations) if each.index <= committed), None)
         if newest is not None and (held.index < newest.index or (held.index == newest.index and held != newest)):
-            self._break("old-configuration", replica, holds=held, newest=newest, committed=committed)
+            self._fail("old-configuration", replica, holds=held, newest=newest, committed=committed)
 
     def _check_recovered(self, replica: Replica, entry: Entry) -> None:
         known = self.entries.get((entry.index, entry.term))
         if known is not None:
             if (known.checksum, known.size) != (crc32c(entry.payload), len(entry.payload)):
-                self._break("recovered-other-bytes", replica, index=entry.index, term=entry.term)
+                self._fail("recovered-other-bytes", replica, index=entry.index, term=entry.term)
         elif entry.index == FIRST_INDEX:
             self._check_entry(replica, entry, Term(0))
-            self._commit_one(replica, entry.index, entry.term)
+            self._record_committed(replica, entry.index, entry.term)
         else:
-            self._break("recovered-unknown-entry", replica, index=entry.index, term=entry.term)
+            self._fail("recovered-unknown-entry", replica, index=entry.index, term=entry.term)
 
     def observe_message(self, message: Message, log: LogView, term: Term) -> None:
-        """Check a message that a replica with this log sends in this term."""
+        """Check a sent message of a replica with this log and term."""
         kind = type(message)
         if kind is InstallOffer:
             self._check_boundary(message, message.boundary)  # type: ignore[union-attr]
@@ -353,18 +355,19 @@ class GroupProperties:
         offsets: tuple[Offset, Offset],
         visible: Offset | None,
     ) -> None:
-        """Check entries that are acknowledged to a client.
+        """Check entries that were acknowledged to a client.
 
-        `visible` is the high watermark at this replica, None where it has no readers because another replica leads."""
+        `visible` is the high watermark at this replica, None if another replica is leader, so that this one has no
+        readers."""
         for number in (first, last):
             if self.committed.get(number) != term:
                 held = self.committed.get(number)
-                self._break("acknowledged-uncommitted", replica, index=number, term=term, committed_term=held)
+                self._fail("acknowledged-uncommitted", replica, index=number, term=term, committed_term=held)
         stored = self.entries.get((first, term))
         if stored is not None and stored.base_offset != offsets[0]:
-            self._break("acknowledged-elsewhere", replica, index=first, told=offsets[0], stored=stored.base_offset)
+            self._fail("acknowledged-elsewhere", replica, index=first, told=offsets[0], stored=stored.base_offset)
         if visible is not None and visible < offsets[1]:
-            self._break("acknowledged-invisible", replica, visible=visible, acknowledged=offsets[1])
+            self._fail("acknowledged-invisible", replica, visible=visible, acknowledged=offsets[1])
 
-    def _break(self, name: str, replica: Replica, **numbers: object) -> None:
+    def _fail(self, name: str, replica: Replica, **numbers: object) -> None:
         raise PropertyBroken(name, {"group": self.name, "replica": str(replica), **numbers})

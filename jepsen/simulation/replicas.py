@@ -1,4 +1,4 @@
-"""The replicas of one group at the end of a run: read through, and compared file by file. Called by `convergence`."""
+"""Comparison of the replicas of one Raft group at the end of a run. Called by `convergence`."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -12,7 +12,7 @@ from raftlog.types import Index
 
 
 def scrub(group: PartitionReplica | None) -> None:
-    """Read every entry in the files, to find damage."""
+    """Read every entry in the files, to detect damage."""
     index = 0 if group is None else group.log.boundary.index + 1
     while group is not None and index <= group.log.written_index:
         try:
@@ -23,7 +23,7 @@ def scrub(group: PartitionReplica | None) -> None:
         index += max(1, len(read))
 
 
-def are_level(leader: PartitionReplica, members: Sequence[PartitionReplica]) -> bool:
+def are_equal(leader: PartitionReplica, members: Sequence[PartitionReplica]) -> bool:
     """Return whether all members hold, and have delivered and written, exactly the entries of the leader.
 
     This holds for the moment only: a leader elected later begins with an entry of its own."""
@@ -38,11 +38,10 @@ def are_level(leader: PartitionReplica, members: Sequence[PartitionReplica]) -> 
 
 
 def compare_files(name: object, replicas: Mapping[str, tuple[TimedDisk, PartitionReplica]]) -> None:
-    """Compare segment by segment: files of one name have the same bytes on all replicas.
+    """Check that segment files of one name have the same bytes on all replicas.
 
-    Below its newest mark a compacted log need not have the same files everywhere, but the same newest records. To be
-    called at a moment when they `are_level`. `replicas` by machine's name; `name` is what the group is called in the
-    verdict.
+    Below the newest compaction mark only the newest records must be equal, not the files. Call it when the replicas
+    `are_equal`. `replicas` has machines' names as keys; `name` is the name of the Raft group in the verdict.
     """
     files = {machine: _segments(disk, group) for machine, (disk, group) in replicas.items()}
     mark = max(group.log.mark.compacted_to for _, group in replicas.values())

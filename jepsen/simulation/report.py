@@ -11,7 +11,7 @@ UNKNOWN = "unknown"
 
 
 def commit() -> str:
-    """Return the present revision, with a mark when files differ from it."""
+    """Return the present Git revision, marked if files differ from it."""
     revision = _git("rev-parse", "HEAD")
     return f"{revision} with changes" if revision != UNKNOWN and _git("status", "--porcelain") else revision
 

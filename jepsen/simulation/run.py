@@ -1,4 +1,4 @@
-"""One seed: build the cluster, inject faults, demand that all recovers, and report the outcome.
+"""Run of one seed: build the cluster, inject faults, check the recovery, and report the outcome.
 
 The same seed gives the same run, and the same digest, in every process. Nothing here is printed; `report` does that.
 """
@@ -11,16 +11,16 @@ from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.convergence import Convergence
 from jepsen.simulation.nemesis.nemesis import Nemesis
 from jepsen.simulation.options import Options, Scenario, draw
-from jepsen.simulation.outcome import Failure, Outcome, failure_of, logging_to_timeline, shape_of
+from jepsen.simulation.outcome import Failure, Outcome, failure_of, log_to_timeline, shape_of
 from jepsen.simulation.scenarios import Script
-from jepsen.simulation.verdicts import PropertyBroken, raise_recorded
+from jepsen.simulation.verdicts import PropertyBroken, reraise_recorded
 from jepsen.simulation.workload import Workload
 
 
 def simulate(
     seed: int, options: Options | None = None, *, unordered_syncs: bool = False, cut_ambushes: bool = False
 ) -> Outcome:
-    """Run a seed to its end or to the first broken property; the two last are options of every seed."""
+    """Run a seed to its end or to the first broken property; the last two arguments apply to every seed."""
     began = time.process_time()
     options = options or draw(seed)
     if unordered_syncs:
@@ -32,15 +32,15 @@ def simulate(
     workload = Workload(cluster)
     failure: Failure | None = None
     PropertyBroken.raised.clear()
-    cluster.loop.after_step = raise_recorded
+    cluster.loop.after_step = reraise_recorded
     try:
-        with logging_to_timeline(cluster.loop):
+        with log_to_timeline(cluster.loop):
             nemesis = Nemesis(cluster, cluster.random("nemesis"))
             cluster.start()
             nemesis.start()
             workload.start()
             Script(cluster, workload, nemesis).run()
-            Convergence(cluster, workload, nemesis).demand()
+            Convergence(cluster, workload, nemesis).check()
     except Exception as error:  # noqa: BLE001 - whatever ends a run is its outcome
         failure = failure_of(cluster.loop, error)
     trace = cluster.loop.trace

@@ -1,7 +1,7 @@
-"""Course of a run before its end, by scenario: everything at once, or one promise on its own.
+"""Course of a run before its end, by scenario: all faults at once, or one promise alone.
 
-The narrow ones start from a healthy cluster whose options excuse nothing (`options.narrowed`), so that their checks are
-exact: the same leader of the same term throughout, or another one within a computed bound."""
+The narrow ones start from a healthy cluster whose options excuse nothing (`options.narrow_options`). So their checks
+are exact: the same leader of the same term throughout, or another one within a computed bound."""
 
 from random import Random
 from typing import Final
@@ -10,7 +10,7 @@ from jepsen.simulation.cluster import Cluster, GroupPlan
 from jepsen.simulation.machine import Machine
 from jepsen.simulation.nemesis.nemesis import Nemesis
 from jepsen.simulation.network.links import SECOND_NS
-from jepsen.simulation.network.shapes import isolated
+from jepsen.simulation.network.shapes import isolate
 from jepsen.simulation.options import Scenario
 from jepsen.simulation.verdicts import PropertyBroken
 from jepsen.simulation.workload import Workload
@@ -24,7 +24,7 @@ ROUNDS: Final = 4
 
 
 class Script:
-    """Runs the safety phase of one scenario."""
+    """Safety phase of one scenario."""
 
     def __init__(self, cluster: Cluster, workload: Workload, nemesis: Nemesis) -> None:
         self.cluster, self.workload, self.nemesis = cluster, workload, nemesis
@@ -32,16 +32,16 @@ class Script:
 
     def run(self) -> None:
         if self.options.scenario is Scenario.FLAPPING:
-            self._flapping(self.cluster.random("flapping"))
+            self._run_flapping(self.cluster.random("flapping"))
         elif self.options.scenario is Scenario.QUIESCED:
-            self._quiesced(self.cluster.random("sleeping"))
+            self._run_quiesced(self.cluster.random("sleeping"))
         else:
             self.loop.run_until_time(self.options.safety_s)
 
     # a follower that comes and goes
 
-    def _flapping(self, random: Random) -> None:
-        self._await_leaders()
+    def _run_flapping(self, random: Random) -> None:
+        self._wait_leaders()
         leaders = [self._leader_of(plan) for plan in self.cluster.groups]
         leading = [machine for machine, _ in leaders]
         followers = [machine for machine in self.cluster.machines.values() if machine not in leading]
@@ -50,13 +50,13 @@ class Script:
         flapping = random.choice(followers)
         nodes = [machine.node.number for machine in self.cluster.machines.values()]
         while self.loop.now_ns < self.options.safety_s * SECOND_NS:
-            self.cluster.network.impose(isolated(flapping.node.number, nodes))
-            self._watch(leaders, random.uniform(0.1, 2 * self.options.election_s))
+            self.cluster.network.impose(isolate(flapping.node.number, nodes))
+            self._check_leaders_stay(leaders, random.uniform(0.1, 2 * self.options.election_s))
             self.cluster.network.heal()
-            self._watch(leaders, random.uniform(0.1, 2.0))
+            self._check_leaders_stay(leaders, random.uniform(0.1, 2.0))
 
-    def _watch(self, leaders: list[tuple[Machine, Term]], seconds: float) -> None:
-        """Let time pass; require that the leaders stay the same."""
+    def _check_leaders_stay(self, leaders: list[tuple[Machine, Term]], seconds: float) -> None:
+        """Let time pass; raise `PropertyBroken` if a leader changes."""
         end_ns = self.loop.now_ns + int(seconds * SECOND_NS)
         while self.loop.now_ns < end_ns:
             self.loop.run_for(LOOK_S)
@@ -66,13 +66,13 @@ class Script:
                     numbers = {"group": plan.partition, "leader": before[0].name, "term": before[1], "now": newest}
                     raise PropertyBroken("leader-unseated", numbers)
 
-    # a leader that dies while its group sleeps
+    # crash of the leader of a quiesced group
 
-    def _quiesced(self, random: Random) -> None:
-        self._await_leaders()
+    def _run_quiesced(self, random: Random) -> None:
+        self._wait_leaders()
         self.loop.run_for(2.0)
         self.workload.stop()
-        self._await_quiescence()
+        self._wait_quiescence()
         self.loop.run_for(random.uniform(0.0, 3.0))
         leaders = [self._leader_of(plan) for plan in self.cluster.groups]
         victim = random.choice(leaders)[0]
@@ -81,7 +81,7 @@ class Script:
             self.nemesis.faults.down_until_ns[victim.node_id] = 1 << 62
         else:
             nodes = [machine.node.number for machine in self.cluster.machines.values()]
-            self.cluster.network.impose(isolated(victim.node.number, nodes))
+            self.cluster.network.impose(isolate(victim.node.number, nodes))
         bound_s = self._election_bound_s()
         self.loop.run_for(bound_s)
         for plan, before in zip(self.cluster.groups, leaders, strict=True):
@@ -97,7 +97,7 @@ class Script:
         silence_s = self.options.election_ticks_min * self.options.tick_ms / 1000
         return silence_s + ROUNDS * (self.options.election_s + 0.5)
 
-    def _await_quiescence(self) -> None:
+    def _wait_quiescence(self) -> None:
         deadline_ns = self.loop.now_ns + int(ELECTION_S * SECOND_NS)
         while not all(
             group.core.is_quiesced for plan in self.cluster.groups for _, group in self.cluster.replicas(plan)
@@ -108,7 +108,7 @@ class Script:
 
     # leaders
 
-    def _await_leaders(self) -> None:
+    def _wait_leaders(self) -> None:
         deadline_ns = self.loop.now_ns + int(ELECTION_S * SECOND_NS)
         while not all(self._has_working_leader(plan) for plan in self.cluster.groups):
             if self.loop.now_ns >= deadline_ns:

@@ -11,21 +11,21 @@ from typing import NamedTuple
 
 from jepsen.simulation.disk.simulated_disk import PendingSync, SimulatedDisk
 from jepsen.simulation.disk.simulated_faults import PAGE_BYTES, Directory, DirectoryJournal
-from jepsen.simulation.nemesis.sync_delays import UnorderedDelays, is_of_segment
+from jepsen.simulation.nemesis.sync_delays import UnorderedDelays, is_outside_journal
 from jepsen.simulation.node import Process
 from jepsen.simulation.virtual_time.loop import VirtualLoop
 from raftlog.storage.disk import File, SyncDone
 
 
 class Image(NamedTuple):
-    """All that is on a disk, as a copy of it."""
+    """Copy of the whole content of a disk."""
 
     root: Directory
     journal: DirectoryJournal
 
 
 class TimedDisk(SimulatedDisk):
-    """`process` is the one that runs on the machine now. Without `unordered` syncs complete in order."""
+    """Simulated disk with timed syncs, in order without `unordered`. `process` runs on the machine now."""
 
     def __init__(
         self, random: Random, loop: VirtualLoop, delay_ns: int, unordered: UnorderedDelays | None = None
@@ -45,7 +45,7 @@ class TimedDisk(SimulatedDisk):
     def submit_sync(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
         super().submit_sync(files, directories, done)
         if self._unordered is not None:
-            if self.is_holding and any(map(is_of_segment, files)):
+            if self.is_holding and any(map(is_outside_journal, files)):
                 self._held.append((self.process, self.newest_sync))
                 return
             delay_ns = self._unordered.draw_ns(files, directories, self._usual_ns, self.delay_ns)
@@ -77,7 +77,7 @@ class TimedDisk(SimulatedDisk):
 
     @property
     def has_held(self) -> bool:
-        """Whether a sync of the process that runs is held."""
+        """Whether a sync of the running process is held."""
         return bool(self._held)
 
     def process_crash(self) -> None:
@@ -89,11 +89,11 @@ class TimedDisk(SimulatedDisk):
         self.delay_ns = self._usual_ns * factor
 
     def stall(self, delay_ns: int) -> None:
-        """Let each sync take between a tenth of `delay_ns` and all of it, in place of the disk's usual time."""
+        """Set the time of each sync to between a tenth of `delay_ns` and all of it."""
         self.delay_ns = delay_ns
 
     def snapshot_of(self, path: str) -> bytes:
-        """Return the content of one file as in `snapshot`, including unreadable pages."""
+        """Return the content of one file, including unreadable pages, as `snapshot` does."""
         return bytes(self._inode_at(path, self._find(path)).content)
 
     def is_unreadable(self, path: str, position: int) -> bool:
@@ -112,19 +112,19 @@ class TimedDisk(SimulatedDisk):
             inode.unreadable.clear()
 
     def wipe(self) -> None:
-        """Delete all content and pending syncs; the machine is down."""
+        """Delete all content and pending syncs; the machine must be down."""
         self.process_crash()
         self._root = Directory()
         self._journal = DirectoryJournal()
 
     def image(self) -> Image:
-        """Return a copy of all content; the machine is down."""
+        """Return a copy of all content; the machine must be down."""
         self.process_crash()
         for _, inode in self._files():
             inode.lock_holder = None  # a lock knows its process
         return Image(*deepcopy((self._root, self._journal)))
 
-    def put_back(self, image: Image) -> None:
-        """Restore an image of the disk; the machine is down."""
+    def restore_image(self, image: Image) -> None:
+        """Restore an image of the disk; the machine must be down."""
         self.process_crash()
         self._root, self._journal = deepcopy(image)

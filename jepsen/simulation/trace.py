@@ -1,4 +1,4 @@
-"""The trace of a run: a digest over everything that happened, and the last events as a timeline for people.
+"""Trace of a run: a digest of all its steps, and the last events as a timeline for people.
 
 Two runs with equal digests ran the same callbacks of the same nodes at the same times, and noted the same events.
 Nothing that depends on addresses, hash seeds or real time goes in.
@@ -20,7 +20,7 @@ HARNESS: Final = -1
 
 
 class Event(NamedTuple):
-    """One line of the timeline."""
+    """Event in the timeline."""
 
     time_ns: int
     node: str
@@ -31,7 +31,7 @@ class Event(NamedTuple):
 
 
 class Trace:
-    """`steps` counts callbacks, `events` keeps the last `events_max` notes."""
+    """Trace of a run. `steps` counts callbacks, `events` keeps the last `events_max` notes."""
 
     def __init__(self, events_max: int = TIMELINE_EVENTS_MAX) -> None:
         self.steps = 0
@@ -57,7 +57,7 @@ class Trace:
         self._pending += f"{time_ns} {node} {text}\n".encode()
 
     def digest(self) -> str:
-        """Return the hexadecimal digest of everything so far."""
+        """Return the hexadecimal digest of the run so far."""
         self._fold()
         return self._hash.hexdigest()
 

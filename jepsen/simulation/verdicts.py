@@ -5,7 +5,7 @@ from typing import ClassVar
 
 
 class PropertyBroken(Exception):
-    """A promise of the log is broken, seen from outside; `numbers` are the evidence."""
+    """Broken promise of the log, as observed from outside; `numbers` are the evidence."""
 
     raised: ClassVar[list["PropertyBroken"]] = []
     """Errors raised in this run. Code under test may catch one that was raised inside of it; the verdict stays."""
@@ -17,7 +17,7 @@ class PropertyBroken(Exception):
         self.raised.append(self)
 
 
-def raise_recorded() -> None:
-    """Raise the first broken property again, even if code under test has caught it."""
+def reraise_recorded() -> None:
+    """Raise the first broken property again, if there was one, since code under test may have caught it."""
     if PropertyBroken.raised:
         raise PropertyBroken.raised[0]

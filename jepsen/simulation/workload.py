@@ -1,8 +1,8 @@
-"""The clients: producers that write unique values, readers that follow the log on any replica.
+"""Clients: producers that write unique values, readers that follow the log on any replica.
 
-They live outside of the machines and call the replicas' own methods, each call as code of the process that is asked. A
-request to a machine that is down fails definitely; one that finds no answer before its deadline has an unknown outcome
-and is never sent again, because a log without idempotence might then hold it twice. Everything is recorded.
+They are outside of the machines and call the replicas' own methods, each call in the process of the replica. A request
+to a machine that is down fails definitely; a request without an answer before its deadline has an unknown outcome and
+is never sent again, because a log without idempotence might then store it twice. Everything is recorded.
 
 All of it is callbacks rather than tasks: a run makes thousands of requests, and this is the cheaper way.
 """
@@ -35,7 +35,7 @@ VALUES_PER_CLIENT: Final = 1_000_000
 
 
 class Request:
-    """A pending operation. `is_over` once its outcome is recorded; later events are ignored."""
+    """Pending operation. `is_over` once its outcome is recorded; later events are ignored."""
 
     __slots__ = ("is_over", "machine", "op")
 
@@ -53,17 +53,17 @@ class Client(ABC):
         self.process = cluster.new_process()
         self.is_stopped = False
 
-    def after(self, delay_ns: int) -> None:
-        """Go on a little later."""
-        self.loop.call_at_ns(self.loop.now_ns + delay_ns, self._go_on)
+    def step_later(self, delay_ns: int) -> None:
+        """Schedule the next step after a delay."""
+        self.loop.call_at_ns(self.loop.now_ns + delay_ns, self._step_unless_stopped)
 
-    def _go_on(self) -> None:
+    def _step_unless_stopped(self) -> None:
         if not self.is_stopped:
             self.step()
 
     @abstractmethod
     def step(self) -> None:
-        """Begin one request, which ends with `after`."""
+        """Begin one request; its end calls `step_later`."""
 
     def some_machine(self) -> Machine:
         return self.random.choice(list(self.cluster.machines.values()))
@@ -78,13 +78,13 @@ class Client(ABC):
         if not request.is_over:
             request.is_over = True
             self.recorder.info(request.op, "no answer")
-            self.gave_up()
-            self.after(RETRY_NS)
+            self.on_timeout()
+            self.step_later(RETRY_NS)
 
-    def gave_up(self) -> None:  # noqa: B027  # optional hook
-        """Handle a request that had no answer in time."""
+    def on_timeout(self) -> None:  # noqa: B027  # optional hook
+        """Handle a request without an answer in time."""
 
-    def failed(self, request: Request, error: RaftlogError) -> None:
+    def record_failure(self, request: Request, error: RaftlogError) -> None:
         request.is_over = True
         ended = self.recorder.fail if error.outcome == "failed" else self.recorder.info
         ended(request.op, type(error).__name__)
@@ -111,9 +111,9 @@ class Producer(Client):
             self._presumed_leader = None
             request.is_over = True
             self.recorder.fail(request.op, f"{machine.name} is down")
-            self.after(RETRY_NS)
+            self.step_later(RETRY_NS)
 
-    def gave_up(self) -> None:  # optional hook
+    def on_timeout(self) -> None:  # optional hook
         self._presumed_leader = None
 
     def _propose(self, request: Request, counts: list[int], values: tuple[int, ...], driver: Driver) -> None:
@@ -129,27 +129,27 @@ class Producer(Client):
             batches.append(build_batch(records, now_ms=request.machine.wall_ms()))
             at += count
         asked = Replica(request.machine.me, request.machine.node.starts)
-        group.propose(batches).add_done_callback(partial(self._answered, request, asked))
+        group.propose(batches).add_done_callback(partial(self._on_answer, request, asked))
 
-    def _answered(self, request: Request, asked: Replica, future: "asyncio.Future[Committed]") -> None:
+    def _on_answer(self, request: Request, asked: Replica, future: "asyncio.Future[Committed]") -> None:
         error = future.exception()
         if error is None:
-            self._check(request, asked, future.result())
+            self._check_acknowledgement(request, asked, future.result())
         if request.is_over:
             return
         if self.random.random() < self.cluster.options.answer_loss:
             return  # the deadline will come
         if error is None:
-            self._acknowledged(request, future.result())
+            self._record_success(request, future.result())
         elif isinstance(error, RaftlogError):
-            self.failed(request, error)
+            self.record_failure(request, error)
             leader = getattr(error, "leader", None)
             self._presumed_leader = self.cluster.machine_of(leader) if isinstance(leader, ReplicaId) else None
-            self.after(RETRY_NS)
+            self.step_later(RETRY_NS)
         else:
             raise error
 
-    def _check(self, request: Request, asked: Replica, done: Committed) -> None:
+    def _check_acknowledgement(self, request: Request, asked: Replica, done: Committed) -> None:
         group = request.machine.group(self.plan.key)
         if group is not None:
             offsets = done.base_offset, done.next_offset
@@ -158,7 +158,7 @@ class Producer(Client):
                 asked, done.term, done.first_index, done.last_index, offsets, visible
             )
 
-    def _acknowledged(self, request: Request, done: Committed) -> None:
+    def _record_success(self, request: Request, done: Committed) -> None:
         request.is_over = True
         payload = request.op.payload
         assert isinstance(payload, Send), payload
@@ -167,11 +167,11 @@ class Producer(Client):
         self.acknowledged += len(offsets)
         self.acknowledged_ns = self.loop.now_ns
         self._presumed_leader = request.machine
-        self.after(int(self.random.expovariate(1.0) * self.cluster.options.pause_ms * MILLISECOND_NS))
+        self.step_later(int(self.random.expovariate(1.0) * self.cluster.options.pause_ms * MILLISECOND_NS))
 
 
 class Reader(Client):
-    """Reads on from where it is, on one replica for a while, then on another; now and then asks for the end."""
+    """Reader from its position on, at one replica for a while, then at another; at times it lists the end."""
 
     def __init__(self, cluster: Cluster, plan: GroupPlan, random: Random) -> None:
         super().__init__(cluster, plan, random)
@@ -179,7 +179,7 @@ class Reader(Client):
         self._machine = self.some_machine()
         self._assign(self.position)
 
-    def gave_up(self) -> None:  # optional hook
+    def on_timeout(self) -> None:  # optional hook
         self._machine = self.some_machine()
 
     def _assign(self, offset: Offset) -> None:
@@ -194,7 +194,7 @@ class Reader(Client):
         machine = self._machine
         if machine.group(self.plan.key) is None:
             self._machine = self.some_machine()
-            self.after(RETRY_NS)
+            self.step_later(RETRY_NS)
         elif self.random.random() < 0.25:
             machine = self._any_leader() or machine
             op = self.recorder.invoke(self.process, LIST, ListOffsets(linearizable=True))
@@ -204,7 +204,7 @@ class Reader(Client):
             machine.call(partial(self._poll, request))
 
     def _any_leader(self) -> Machine | None:
-        """Return the leader with the oldest term among the replicas in that role; it may be a former leader."""
+        """Return the leader with the oldest term, which may be a deposed one; None without a leader."""
         leading = [
             (group.core.term, machine.node.number, machine)
             for machine, group in self.cluster.replicas(self.plan)
@@ -222,9 +222,9 @@ class Reader(Client):
         except OffsetOutOfRange as error:
             batches, first = [], error.first
         except CorruptBatch as error:
-            self.failed(request, error)
+            self.record_failure(request, error)
             self._machine = self.some_machine()
-            self.after(RETRY_NS)
+            self.step_later(RETRY_NS)
             return
         request.is_over = True
         fetched = decode(self.plan, batches, self.position)
@@ -234,27 +234,27 @@ class Reader(Client):
             self.plan.readers_at[self.process] = self.position
         elif first > self.position:
             self._assign(first)
-        self.after(int(self.random.uniform(0.2, 1) * POLL_NS))
+        self.step_later(int(self.random.uniform(0.2, 1) * POLL_NS))
 
     def _list(self, request: Request, driver: Driver) -> None:
         group = driver.groups.get(self.plan.key)
         if group is not None and not request.is_over:
-            group.read_index().add_done_callback(partial(self._listed, request))
+            group.read_index().add_done_callback(partial(self._on_list, request))
 
-    def _listed(self, request: Request, future: "asyncio.Future[Index]") -> None:
+    def _on_list(self, request: Request, future: "asyncio.Future[Index]") -> None:
         error = future.exception()
         group = request.machine.group(self.plan.key)
         if request.is_over:
             return
         if isinstance(error, RaftlogError):
-            self.failed(request, error)
+            self.record_failure(request, error)
         elif error is not None:
             raise error
         elif group is not None:
             request.is_over = True
             ends = OffsetRange(self.plan.partition, Offset(0), group.high_watermark)
             self.recorder.ok(request.op, ListOffsets((ends,), linearizable=True))
-        self.after(POLL_NS)
+        self.step_later(POLL_NS)
 
 
 def decode(plan: GroupPlan, batches: list[memoryview], position: Offset) -> Fetched:
@@ -288,7 +288,7 @@ class Workload:
 
     def start(self) -> None:
         for client in self._all():
-            client.after(client.random.randint(0, 500) * MILLISECOND_NS)
+            client.step_later(client.random.randint(0, 500) * MILLISECOND_NS)
 
     def stop_producers(self) -> None:
         for producers in self.producers.values():
@@ -300,10 +300,10 @@ class Workload:
             client.is_stopped = True
 
     def resume(self) -> None:
-        """Go on after `stop`."""
+        """Resume all clients after `stop`."""
         for client in self._all():
             client.is_stopped = False
-            client.after(client.random.randint(0, 500) * MILLISECOND_NS)
+            client.step_later(client.random.randint(0, 500) * MILLISECOND_NS)
 
     def acknowledged(self) -> int:
         return sum(producer.acknowledged for producers in self.producers.values() for producer in producers)

@@ -1,4 +1,4 @@
-"""Workloads of clients during faults, and their reads at the end. `python -m jepsen.workloads CONFIG` is one client.
+"""Workloads of clients during faults, and the final reads. `python -m jepsen.workloads CONFIG` is one client.
 
     log          plain requests without retries; committed offsets of groups; a subscribed consumer
     plain        the same without a subscription, for systems whose groups have no members

@@ -9,7 +9,7 @@ from jepsen.workloads.plan import Plan
 
 
 class Workload(NamedTuple):
-    """`begin` starts the roles of one client."""
+    """Workload; `begin` starts the roles of one client."""
 
     plan: Plan
     begin: Callable[[Client], None]

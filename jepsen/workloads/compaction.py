@@ -1,4 +1,4 @@
-"""Keyed records and tombstones by `raftlog.client.Producer`, into topics that are compacted all the time."""
+"""Keyed records and tombstones by `raftlog.client.Producer`, in topics that are compacted continuously."""
 
 from typing import Final
 

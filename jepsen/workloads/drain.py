@@ -1,4 +1,4 @@
-"""The end of a test: everything is healed; every broker must serve, and every partition be read from its beginning.
+"""End of a test without faults: every broker must serve, and every partition is read completely.
 
     names:   of topics that came and went each node says the same, and those that are there count as all others
     settle:  through each node a record goes into each partition, until all of them were acknowledged
@@ -18,7 +18,7 @@ from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.numbering import PER_CLIENT
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import payload_of, values_of
-from jepsen.workloads.incarnations import labelled, named
+from jepsen.workloads.incarnations import incarnation_partition, without_topic_id
 from jepsen.workloads.roles.group_member import GROUPS as MEMBERS_GROUPS
 from jepsen.workloads.roles.handlers import GROUP as HANDLERS_GROUP
 from jepsen.workloads.roles.offset_queries import GROUPS, Committer, list_offsets, range_in
@@ -68,8 +68,8 @@ class Drain:
         is_keyed: bool = False,
         names: Sequence[str] = (),
     ) -> None:
-        """Create a drain; `names` are topics that may or may not exist."""
-        self._access, self._history, self._partitions, self._names = access, history, list(partitions), names
+        """Create a drain; `names` are topics that may exist."""
+        self._access, self._history, self._partitions, self._name_failures = access, history, list(partitions), names
         self._deleted: list[str] = []
         self._values: Iterator[int] = iter(values_of(client))
         self._processes = iter(range(client * PER_CLIENT, (client + 1) * PER_CLIENT))
@@ -82,35 +82,35 @@ class Drain:
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
     async def run(self) -> Drained:
-        """Settle, ask for ends, read."""
+        """Write to every partition, list the ends, and read everything through every node."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         self._until_s = began + self._bound_s
-        disputed = await self._stand()
+        disputed = await self._find_topics()
         places = [(node, place) for node in self._access.nodes for place in self._partitions]
         settled = await asyncio.gather(*(self._settle(node, place) for node, place in places))
         settled_s = loop.time() - began
         self._until_s = loop.time() + self._bound_s
-        answer = await asyncio.gather(*(self._ask_end(node, place) for node, place in places))
+        answer = await asyncio.gather(*(self._find_end(node, place) for node, place in places))
         self._until_s = loop.time() + self._bound_s  # a node that names no end does not keep the others from being read
         read = await asyncio.gather(*(self._read(node, place) for node, place in places))
         without = await self._read_groups()
         return Drained(
             settled_s=settled_s,
             read_s=loop.time() - began - settled_s,
-            unsettled=_names(places, settled),
-            unread=_names(places, read),
-            unanswered=(*(f"{name}, where it ends" for name in _names(places, answer)), *without),
+            unsettled=_name_failures(places, settled),
+            unread=_name_failures(places, read),
+            unanswered=(*(f"{name}, where it ends" for name in _name_failures(places, answer)), *without),
             disputed=tuple(disputed),
             deleted=tuple(self._deleted),
-            ends={named(place): end for place, end in self._ends.items()},
+            ends={without_topic_id(place): end for place, end in self._ends.items()},
         )
 
-    async def _stand(self) -> list[str]:
-        """Find the existing topics; leave out topics on which the nodes disagree, and return descriptions of those."""
+    async def _find_topics(self) -> list[str]:
+        """Find the existing topics; omit topics on which the nodes disagree, and return descriptions of them."""
         finders = {node: next(self._processes) for node in self._access.nodes}
         disputed = []
-        for name in self._names:
+        for name in self._name_failures:
             answers: dict[int, NamedTopic | None] = {}
             while len(set(answers.values())) != 1 or None in answers.values():
                 if self._is_late():
@@ -123,7 +123,9 @@ class Drain:
                 assert found is not None, answers
                 if found == NO_TOPIC:
                     self._deleted.append(name)
-                self._partitions += [labelled(name, found.topic_id, number) for number in range(found.partitions)]
+                self._partitions += [
+                    incarnation_partition(name, found.topic_id, number) for number in range(found.partitions)
+                ]
         return disputed
 
     async def _settle(self, node: int, place: TopicPartition) -> bool:
@@ -140,7 +142,7 @@ class Drain:
             await asyncio.sleep(_AGAIN_S)
         return False
 
-    async def _ask_end(self, node: int, place: TopicPartition) -> bool:
+    async def _find_end(self, node: int, place: TopicPartition) -> bool:
         process = next(self._processes)
         while not self._is_late():
             async with self._gate:
@@ -168,17 +170,17 @@ class Drain:
         return True
 
     async def _read_groups(self) -> list[str]:
-        """Read the committed offsets of all groups through all nodes, and return the pairs that were not answered."""
+        """Read the committed offsets of all groups through all nodes; return descriptions of unanswered requests."""
         self._until_s = asyncio.get_running_loop().time() + self._bound_s  # as for ends
         committer = Committer(self._access, self._history, next(self._processes), self._random)
         return [
             f"node {node} group {group}"
             for group in (*GROUPS, *MEMBERS_GROUPS, HANDLERS_GROUP)
             for node in self._access.nodes
-            if not await self._until_read(committer, group, node)
+            if not await self._read_until_answered(committer, group, node)
         ]
 
-    async def _until_read(self, committer: Committer, group: str, node: int) -> bool:
+    async def _read_until_answered(self, committer: Committer, group: str, node: int) -> bool:
         while not self._is_late():
             if await committer.read(group, node):
                 return True
@@ -189,5 +191,5 @@ class Drain:
         return asyncio.get_running_loop().time() >= self._until_s
 
 
-def _names(places: Sequence[tuple[int, TopicPartition]], worked: Sequence[bool]) -> tuple[str, ...]:
+def _name_failures(places: Sequence[tuple[int, TopicPartition]], worked: Sequence[bool]) -> tuple[str, ...]:
     return tuple(f"node {node} {place}" for (node, place), is_done in zip(places, worked, strict=True) if not is_done)

@@ -1,4 +1,4 @@
-"""Members of groups share partitions, read and commit, by hand and through a consumer of the client library."""
+"""Workload of group members that read and commit, by single requests and by the client library's consumer."""
 
 from typing import Final
 
@@ -24,6 +24,6 @@ def begin(client: Client) -> None:
     for number in range(_MEMBERS):
         process = client.process(_FIRST + number)
         member = client.face.new_member(process, client.process(_JOINS + number), topics, client.new_random())
-        client.live(member.live)
+        client.add_role(member.run)
     process = client.process(_FIRST + _MEMBERS)
-    client.live(GroupReader(client.face, client.history, process, sorted(topics), client.new_random()).live)
+    client.add_role(GroupReader(client.face, client.history, process, sorted(topics), client.new_random()).run)

@@ -19,4 +19,4 @@ def begin(client: Client) -> None:
     client.list_offsets()
     processes = [client.process(_FIRST + number) for number in range(CONCURRENCY)]
     topics = sorted(PLAN.partitions)
-    client.live(Handlers(client.addresses, client.history, processes, topics, client.new_random()).live)
+    client.add_role(Handlers(client.addresses, client.history, processes, topics, client.new_random()).run)

@@ -1,9 +1,9 @@
-"""Topics that come and go under one name, in histories: each incarnation has partitions of its own, `name@id/number`.
+"""Incarnations of recreated topics in histories: each has partitions of its own, `name@id/number`.
 
-A client sends to a name, and assumes a topic for it; it may have gone to another topic by then. So a send is
-written down with the belief, and `resolved` corrects by the answers and the polls of the whole test: a send
-that was answered belongs to the topic that answered, one that was not to the first topic with its values, otherwise to
-the one that was meant. Nothing is hidden by it: a value that is seen elsewhere as well is found by the checkers.
+A client sends to a name, and assumes a topic for it; the send may go to another topic. So a send is recorded with the
+assumed topic, and `resolve_incarnations` corrects it by the answers and polls of the whole test: an answered send
+belongs to the topic in the answer, any other to the first topic in which its values were read, otherwise to the assumed
+one. This hides no anomaly: checkers detect a value that is in another topic as well.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,29 +15,29 @@ from jepsen.checkers.history import incarnation_of, name_and_id
 from raftlog.types import TopicPartition
 
 UNKNOWN: Final = "unknown"
-"""In place of an id that a client does not know."""
+"""In place of an unknown topic id."""
 _SEND: Final = b'"kind":"send"'
 _POLL: Final = b'"kind":"poll"'
 _SHOWN_ID: Final = 8
 
 
-def short(topic_id: str) -> str:
+def shorten_id(topic_id: str) -> str:
     """Return the part of a topic's uuid that histories contain."""
     return topic_id[:_SHOWN_ID]
 
 
-def labelled(name: str, topic_id: str, partition: int) -> TopicPartition:
-    """Return a partition of an incarnation; `topic_id` is shortened already."""
+def incarnation_partition(name: str, topic_id: str, partition: int) -> TopicPartition:
+    """Return a partition of an incarnation; `topic_id` is a shortened id."""
     return TopicPartition(incarnation_of(name, topic_id or UNKNOWN), partition)
 
 
-def named(place: TopicPartition) -> TopicPartition:
-    """Return the partition by the name that the service uses."""
+def without_topic_id(place: TopicPartition) -> TopicPartition:
+    """Return the partition with the topic name without its id."""
     found = name_and_id(place)
     return place if found is None else place._replace(topic=found[0])
 
 
-def resolver(lines: Iterable[bytes]) -> Callable[[bytes], bytes]:
+def make_resolver(lines: Iterable[bytes]) -> Callable[[bytes], bytes]:
     """Return the function that corrects the incarnations in a line, given all lines of the history in any order."""
     assumed: dict[Any, str] = {}
     answered: dict[Any, str] = {}
@@ -49,27 +49,27 @@ def resolver(lines: Iterable[bytes]) -> Callable[[bytes], bytes]:
             if "@" in partition:
                 assumed.update(dict.fromkeys(entry["value"]["values"], partition))
             if entry["type"] == "ok" and "topic_id" in entry:
-                answered.update(dict.fromkeys(entry["value"]["values"], _moved(partition, entry["topic_id"])))
+                answered.update(dict.fromkeys(entry["value"]["values"], _with_topic_id(partition, entry["topic_id"])))
         elif _POLL in line and b"@" in line:
             for fetched in orjson.loads(line).get("value") or ():
                 for value in fetched["values"]:
                     shown.setdefault(value, fetched["partition"])
     homes = {value: answered.get(value) or shown.get(value) or partition for value, partition in assumed.items()}
     moved = {value: home for value, home in homes.items() if home != assumed[value]}
-    return lambda line: _resolved(line, moved)
+    return lambda line: _resolve_line(line, moved)
 
 
-def resolved(lines: Iterable[bytes], again: Iterable[bytes]) -> Iterator[bytes]:
+def resolve_incarnations(lines: Iterable[bytes], again: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the lines of `again` with correct incarnations; `lines` are the same lines, in any order."""
-    return map(resolver(lines), again)
+    return map(make_resolver(lines), again)
 
 
-def _moved(partition: str, topic_id: str) -> str:
+def _with_topic_id(partition: str, topic_id: str) -> str:
     topic, _, number = partition.rpartition("/")
-    return str(labelled(topic.partition("@")[0], topic_id, int(number)))
+    return str(incarnation_partition(topic.partition("@")[0], topic_id, int(number)))
 
 
-def _resolved(line: bytes, homes: dict[Any, str]) -> bytes:
+def _resolve_line(line: bytes, homes: dict[Any, str]) -> bytes:
     if _SEND not in line:
         return line
     entry = orjson.loads(line)

@@ -1,6 +1,6 @@
 """Plain requests, each sent once, through any node: batches, JSON, polls, lists, commits of groups without members.
 
-Senders and readers die in the middle now and then (`plain`). A few clients also subscribe, as members of one group.
+Senders and readers are cancelled at times (`plain`). A few clients also subscribe, as members of one group.
 """
 
 from typing import Final
@@ -24,4 +24,4 @@ def begin(client: Client) -> None:
         process = client.process(_SUBSCRIBER)
         random = client.new_random()
         topics = sorted({place.topic for place in client.partitions})
-        client.live(GroupReader(client.face, client.history, process, topics, random, _PAUSE_S).live)
+        client.add_role(GroupReader(client.face, client.history, process, topics, random, _PAUSE_S).run)

@@ -1,4 +1,4 @@
-"""The part of `log` that asks for nothing but records and offsets: for systems that know no groups with members."""
+"""Part of `log` with only records and offsets, for systems without group members."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from jepsen.workloads.plan import Plan
 
 PLAN: Final = Plan({"list": 2})
 CRASHES: Final = 0.002
-"""Share of requests whose sender dies before there may be an answer."""
+"""Share of requests whose sender is cancelled, perhaps before the answer."""
 
 
 def begin(client: Client) -> None:

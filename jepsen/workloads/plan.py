@@ -10,7 +10,7 @@ SMALL_SEGMENTS: Final = {"segment.bytes": "65536"}
 
 
 class Plan(NamedTuple):
-    """Topics that are made for a workload, and flags of the brokers."""
+    """Topics to create for a workload, and flags of the brokers."""
 
     partitions: dict[str, int]
     """By topic."""
@@ -30,6 +30,6 @@ class Plan(NamedTuple):
         """Return names of the topics that a client creates and deletes."""
         return tuple(f"coming-{client}-{number}" for number in range(self.topics_per_client))
 
-    def coming(self, clients: int) -> tuple[str, ...]:
+    def all_recreated_names(self, clients: int) -> tuple[str, ...]:
         """Return the names of topics that all clients create and delete."""
         return tuple(name for client in range(1, clients + 1) for name in self.recreated_names_of(client))

@@ -1,4 +1,4 @@
-"""One register for each partition: writes, and reads that must see the newest of them, through any node."""
+"""Workload of one register for each partition: writes and linearizable reads through any node."""
 
 from typing import Final
 

@@ -1,6 +1,6 @@
-"""Topics that are created, deleted and created again under the same names, while others send to them and read them.
+"""Workload of topics that are deleted and recreated under the same names while clients write and read.
 
-One topic stays all the time, for what the other workloads do.
+One topic stays all the time, for the operations of the other workloads.
 """
 
 from typing import Final
@@ -32,9 +32,9 @@ def begin(client: Client) -> None:
     )
     client.read(STEADY_POLL_SHARE)
     client.list_offsets(STEADY_LIST_SHARE)
-    names = PLAN.coming(client.clients)
+    names = PLAN.all_recreated_names(client.clients)
     for number, name in enumerate(PLAN.recreated_names_of(client.number)):
-        client.live(Operator(*shared, client.process(_OPERATOR + number), name, client.new_random()).live)
+        client.add_role(Operator(*shared, client.process(_OPERATOR + number), name, client.new_random()).run)
     followers = {
         node: Follower(*shared, client.process(_FOLLOWER + node), node, names, client.random)
         for node in client.access.nodes

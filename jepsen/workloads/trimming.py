@@ -1,4 +1,4 @@
-"""The `plain` workload, while the oldest records are deleted all the time: by request, below any offset, seldom all.
+"""Workload `plain` with continuous deletion of the oldest records, by request, below any offset.
 
 Small segments are deleted as files; in large ones the log begins in the middle. Replicas that were down find that the
 other replicas no longer have the records they lack."""

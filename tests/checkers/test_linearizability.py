@@ -13,7 +13,7 @@ from jepsen.checkers import Op, Recorder, Register, Verdict, check_history
 from jepsen.checkers.history_checker import check_with
 from jepsen.checkers.linearizability import Linearizability
 from jepsen.checkers.order_search import search
-from jepsen.checkers.registers import NEVER, Gathered, Operation, State
+from jepsen.checkers.registers import NEVER, Operation, RegisterOperations, State
 from jepsen.checkers.zones import contradiction_in
 
 R = "r"
@@ -47,17 +47,17 @@ class RegisterHistory:
         return checker
 
 
-def gather_operations(ops: list[Op]) -> Gathered:
+def gather_operations(ops: list[Op]) -> RegisterOperations:
     checker = Linearizability()
     pending: dict[int, Op] = {}
     for op in ops:
         if op.type == "invoke":
             pending[op.process] = op
             if op.kind in checker.invocations:
-                checker.invoked(op)
+                checker.on_invocation(op)
         else:
-            checker.completed(pending[op.process], op)
-    return checker._registers.get(R, Gathered())
+            checker.on_completion(pending[op.process], op)
+    return checker._registers.get(R, RegisterOperations())
 
 
 # generated histories

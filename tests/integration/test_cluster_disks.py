@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jepsen.system_calls import FULL, injected, one_failing_sync, slow_syncs, unsupported_reason
+from jepsen.system_calls import FULL, inject, one_failing_sync, slow_syncs, unsupported_reason
 from raftlog.testing import Cluster, ClusterNode
 from tests.integration.cluster_load import Load, check_stored, create_topic
 
@@ -48,7 +48,7 @@ def test_a_broker_with_a_failed_sync_exits_and_returns(cluster: Cluster, topic: 
     healthy = [other.http for other in cluster.nodes.values() if other is not node]
     with Load(cluster, topic, addresses=healthy) as ledger:
         ledger.wait_for_more(ENOUGH)
-        with injected(node.pid, one_failing_sync()):
+        with inject(node.pid, one_failing_sync()):
             ledger.wait_for_more(ENOUGH)
             assert node.wait(EXIT_S_MAX) == 1
         assert "a sync failed" in node.log_text()
@@ -67,7 +67,7 @@ def test_a_leader_with_slow_syncs_is_replaced(cluster: Cluster, topic: str) -> N
     with Load(cluster, topic) as ledger:
         ledger.wait_for_more(ENOUGH)
         slow_at = time.monotonic()
-        with injected(node.pid, slow_syncs(SYNC_S)):
+        with inject(node.pid, slow_syncs(SYNC_S)):
             cluster.leader(topic, other_than=[node.node_id])
             ledger.wait_for_more(ENOUGH)
             cluster.wait_unhealthy(f"node {node.node_id}: its disk or its loop is stalled")
@@ -87,7 +87,7 @@ def test_slow_syncs_of_a_follower_do_not_slow_writes(cluster: Cluster, topic: st
     with Load(cluster, topic) as ledger:
         ledger.wait_for_more(ENOUGH)
         slow_at = time.monotonic()
-        with injected(node.pid, slow_syncs(SYNC_S)):
+        with inject(node.pid, slow_syncs(SYNC_S)):
             while time.monotonic() < slow_at + SLOW_FOR_S:
                 ledger.wait_for_more(ENOUGH)
             assert cluster.leader(topic) != node.node_id
@@ -104,7 +104,7 @@ def test_a_disk_refuses_all_writes_although_it_has_space(cluster: Cluster, topic
     node = choose_victim(cluster, topic, leads=leads)
     with Load(cluster, topic) as ledger:
         ledger.wait_for_more(ENOUGH)
-        with injected(node.pid, FULL, (node.data_dir / topic / "0").iterdir()):
+        with inject(node.pid, FULL, (node.data_dir / topic / "0").iterdir()):
             cluster.wait_unhealthy("disk")
             ledger.wait_for_more(ENOUGH)
             assert cluster.leader(topic) != node.node_id

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from jepsen.system_calls import injected, slow_syncs, unsupported_reason
+from jepsen.system_calls import inject, slow_syncs, unsupported_reason
 from raftlog.testing import BrokerProcess, Cluster
 from raftlog.testing.http import ask
 from tests.integration.cluster_load import Load, create_topic, read_values
@@ -71,7 +71,7 @@ def test_memory_stays_bounded_while_the_disk_is_slow(tmp_path: Path) -> None:
         broker.start()
         create_topic(broker.address, "t", copies=1)
         before = resident_mib(broker.pid, "VmRSS")
-        with injected(broker.pid, slow_syncs(0.02)):
+        with inject(broker.pid, slow_syncs(0.02)):
             sender = Sender(broker.address, "/topics/t/partitions/0?timeout=60000", 1000, 56 * MIB // 1024)
             sender.start()
             ahead = 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jepsen.system_calls import injected, unsupported_reason
+from jepsen.system_calls import inject, unsupported_reason
 from raftlog.testing import Cluster
 from raftlog.testing.process import PROGRAM
 from tests.integration.cluster_load import Load, check_stored, create_topic
@@ -51,7 +51,7 @@ def test_syncs_continue_by_threads_when_aio_fails_under_load(tmp_path: Path, err
         node = cluster.nodes[cluster.leader("t")]
         with Load(cluster, "t") as ledger:
             ledger.wait_for_more(ENOUGH)
-            with injected(node.pid, ("io_submit", f"error={error}")):
+            with inject(node.pid, ("io_submit", f"error={error}")):
                 ledger.wait_for_more(ENOUGH)
             ledger.wait_for_more(ENOUGH)
         assert not ledger.unknown

@@ -106,7 +106,7 @@ class FakeLog(WithoutFaults):
     def leader(self, place: TopicPartition) -> int | None:
         return 1
 
-    def deaths(self) -> list[str]:
+    def unexpected_exits(self) -> list[str]:
         return []
 
     def recover(self, timeout_s: float) -> list[str]:

@@ -54,7 +54,7 @@ def test_jumps_and_drift_last_over_a_restart(clock: NodeClock, broker: ClusterNo
         clock.jump(seconds)
         check_offset(clock, broker)
     clock.jump(-50.0)
-    error_s = clock.seen(broker.http)
+    error_s = clock.measure_offset(broker.http)
     assert error_s is not None
     assert -60.0 < error_s < -40.0
     clock.drift(100.0)
@@ -64,7 +64,7 @@ def test_jumps_and_drift_last_over_a_restart(clock: NodeClock, broker: ClusterNo
     clock.drift(1.0)
     check_offset(clock, broker)
     broker.kill()
-    assert clock.seen(broker.http) is None
+    assert clock.measure_offset(broker.http) is None
     broker.start()
     check_offset(clock, broker)
     assert clock.offset_range(broker.http).least > 40.0

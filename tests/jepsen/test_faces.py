@@ -23,7 +23,7 @@ UNTOLD = SimpleNamespace(offset=lambda: None)
 
 def delivery_outcome(producer: LibrdkafkaProducer, error: KafkaError | None, message: Any) -> str | int:
     delivery: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    producer._delivered(delivery, error, message)
+    producer._on_delivery(delivery, error, message)
     failure = delivery.exception()
     if failure is None:
         return int(delivery.result().offset)

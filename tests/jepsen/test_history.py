@@ -47,8 +47,8 @@ def test_written_histories_can_be_checked_and_an_unfinished_line_is_ignored(tmp_
     writers = [HistoryWriter(store.part(f"client-{number}"), lambda: next(times)) for number in (1, 2)]
     sends = [writer.invoke(number, "send", Send(PLACE, (number,)), acks="all") for number, writer in enumerate(writers)]
     writers[0].ok(sends[0], Send(PLACE, (0,), (Offset(0),)), leader_epoch=7)
-    writers[1].refused(sends[1], DeadlineExceeded("no answer"))
-    writers[1].refused(writers[1].invoke(1, "send", Send(PLACE, (2,))), Unavailable("nobody leads"))
+    writers[1].record_refusal(sends[1], DeadlineExceeded("no answer"))
+    writers[1].record_refusal(writers[1].invoke(1, "send", Send(PLACE, (2,))), Unavailable("nobody leads"))
     writers[0].nemesis("kill node 1", nodes=[1])
     with open(store.part("client-2"), "ab") as torn:
         torn.write(b'{"time": 50, "proc')

@@ -28,10 +28,10 @@ def make_mutant(**changes: str) -> Mutant:
 
 
 def test_a_change_is_made_only_in_its_function() -> None:
-    changed = make_mutant().applied_to(SOURCE)
+    changed = make_mutant().apply_to(SOURCE)
     assert changed.count("number * number") == changed.count("number + number") == 1
     assert changed.index("number * number") < changed.index("class Counter")
-    assert make_mutant(function="Counter.twice").applied_to(SOURCE).index("number * number") > SOURCE.index(
+    assert make_mutant(function="Counter.twice").apply_to(SOURCE).index("number * number") > SOURCE.index(
         "class Counter"
     )
 
@@ -41,13 +41,13 @@ def test_a_change_is_made_only_in_its_function() -> None:
 )
 def test_ambiguous_entries_are_refused(changes: dict[str, str]) -> None:
     with pytest.raises(NotApplicable, match="twice"):
-        make_mutant(**changes).applied_to(SOURCE)
+        make_mutant(**changes).apply_to(SOURCE)
 
 
 def test_every_mutant_of_the_catalogue_applies_and_names_existing_tests() -> None:
     assert len({each.name for each in MUTANTS}) == len(MUTANTS)
     for each in MUTANTS:
-        assert each.applied_to((TOP / each.file).read_text()) != (TOP / each.file).read_text()
+        assert each.apply_to((TOP / each.file).read_text()) != (TOP / each.file).read_text()
         for test in each.tests:
             assert (TOP / test.partition("::")[0]).exists(), f"{each.name}: {test}"
 

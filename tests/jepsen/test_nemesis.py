@@ -53,7 +53,7 @@ class Disk:
     def stall_loop(self, seconds: float) -> None:
         self._stalls += seconds > 0 and not self.is_idle
 
-    def seen(self) -> DiskCounters:
+    def read_counters(self) -> DiskCounters:
         return DiskCounters(10, self._delayed, self._failed, self._refused, self._stalls, 300 * self._stalls, 20)
 
 
@@ -361,7 +361,7 @@ def test_a_fault_without_an_effect_does_not_count_and_is_repeated() -> None:
     victims.disks[1].is_idle = True
     work, _ = make_nemesis(victims, Fault("stall", 1, 2, (1,)))
     work.step_at(1)
-    assert work.owed == {"stall"}
+    assert work.missing_kinds == {"stall"}
     work.step_at(2)
     assert work.happened == []
     assert [(each.kind, each.begin_s, each.end_s, each.proof) for each in work.unseen] == [("stall", 1, 2, "")]
@@ -370,7 +370,7 @@ def test_a_fault_without_an_effect_does_not_count_and_is_repeated() -> None:
     assert work.under_way == ["stall node 1"]
     work.step_at(4)
     assert [(each.kind, each.begin_s, each.end_s) for each in work.happened] == [("stall", 3, 4)]
-    assert work.owed == set()
+    assert work.missing_kinds == set()
     work.step_at(10)
     assert work.under_way == [], "once is enough"
 
@@ -512,10 +512,10 @@ def test_a_kind_of_fault_is_owed_until_its_nodes_serve_again() -> None:
     victims.starting = {1}
     for second in (1, 1.5, 2, 3):
         work.step_at(second)
-        assert work.owed == {"kill"}
+        assert work.missing_kinds == {"kill"}
     victims.starting = set()
     work.step_at(4)
-    assert work.owed == set()
+    assert work.missing_kinds == set()
 
 
 def test_a_cut_of_gossip_leaves_other_traffic_open() -> None:

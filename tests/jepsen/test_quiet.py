@@ -27,13 +27,13 @@ class RecordedRequests:
     ) -> None:
         self._now = began
         invocation = self._told.invoke(1, kind)
-        self.requests.began(invocation, node)
+        self.requests.add_invocation(invocation, node)
         if ended is None:
-            self.requests.left_open(invocation)
+            self.requests.add_unfinished(invocation)
             return
         self._now = ended
         op = self._told.ok(invocation)
-        self.requests.ended(invocation, op._replace(type=outcome, error=error))
+        self.requests.add_completion(invocation, op._replace(type=outcome, error=error))
 
     def list_quiet_times(self) -> QuietFigures:
         return self.requests.quiet([KILL], 0, 20.0)
@@ -99,9 +99,9 @@ def test_requests_count_by_their_beginning_within_the_load() -> None:
     for tenth in range(-20, 250):
         if not 52 <= tenth < 57:
             asked.add("send", tenth / 10 + 2, None)
-    assert asked.requests.offered([KILL], 2 * S, 20.0) == OfferedFigures(9.8, 1.0, 5.0)
-    assert asked.requests.offered([], 2 * S, 20.0) == OfferedFigures(9.8, 0.0, None)
-    assert asked.requests.offered([], 2 * S, 0.0) == OfferedFigures(0.0, 0.0, None), "the load never began"
+    assert asked.requests.offered_figures([KILL], 2 * S, 20.0) == OfferedFigures(9.8, 1.0, 5.0)
+    assert asked.requests.offered_figures([], 2 * S, 20.0) == OfferedFigures(9.8, 0.0, None)
+    assert asked.requests.offered_figures([], 2 * S, 0.0) == OfferedFigures(0.0, 0.0, None), "the load never began"
 
 
 def test_requests_are_read_from_the_checked_history(tmp_path: Any) -> None:

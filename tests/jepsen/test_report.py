@@ -13,7 +13,7 @@ from jepsen.checkers import write_lines
 from jepsen.checkers.record_status import STATUSES
 from jepsen.report import INDEX, page_request, write_page
 from jepsen.report.command import report
-from jepsen.report.frame import Band, Frame, label_of, lanes
+from jepsen.report.frame import Band, Frame, assign_lanes, label_of
 from jepsen.report.record_plots import LOOKS
 from jepsen.runner.verdict import check_file
 from raftlog.errors import InvalidArgument
@@ -256,7 +256,7 @@ def make_band(begin_s: float, served_s: float) -> Band:
 
 def test_simultaneous_faults_of_one_kind_have_separate_lanes() -> None:
     bands = [make_band(0, 4), make_band(1, 2), make_band(2, 3), make_band(5, 6)]
-    assert [lane for lane, _ in lanes(bands)] == [0, 1, 1, 0]
+    assert [lane for lane, _ in assign_lanes(bands)] == [0, 1, 1, 0]
 
 
 def test_every_status_has_a_colour_of_its_own() -> None:

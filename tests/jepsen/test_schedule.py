@@ -85,11 +85,11 @@ def test_in_a_ring_every_node_reaches_a_majority() -> None:
 
 def test_a_fault_of_a_leader_swaps_its_node_with_the_leader() -> None:
     cut = Fault("cut", 1, 2, (3,), "not heard", ((3, 1), (3, 2)), 0)
-    assert cut.aimed_at(1).links == ((1, 3), (1, 2))
-    assert cut.aimed_at(3) == cut
+    assert cut.with_leader(1).links == ((1, 3), (1, 2))
+    assert cut.with_leader(3) == cut
     kill = Fault("kill", 1, 2, (3, 1), of_leader=0)
-    assert kill.aimed_at(1).nodes == (1, 3)
-    assert kill.aimed_at(2).nodes == (2, 1)
+    assert kill.with_leader(1).nodes == (1, 3)
+    assert kill.with_leader(2).nodes == (2, 1)
 
 
 def test_every_kind_of_fault_has_a_row_in_code_and_document() -> None:

@@ -23,7 +23,7 @@ from jepsen.workloads.client.numbering import PER_CLIENT
 from jepsen.workloads.client.recording import MERGED_CLOCK, HistoryWriter
 from jepsen.workloads.client.values import payload_of
 from jepsen.workloads.drain import Drain
-from jepsen.workloads.incarnations import resolved
+from jepsen.workloads.incarnations import resolve_incarnations
 from jepsen.workloads.plan import Plan
 from jepsen.workloads.roles.plain_producer import send_batch
 from jepsen.workloads.roles.reader import Reader
@@ -127,7 +127,7 @@ def test_a_send_belongs_to_the_partition_that_answered_or_showed_it(
     lines = [make_line("send", send, "invoke"), make_line("send", send, **answer), make_line("list", {"ranges": []})]
     if shown is not None:
         lines.append(make_line("poll", [{"partition": shown, "offsets": [3, 4], "values": [7, 8]}]))
-    put_right = list(resolved(reversed(lines), lines))
+    put_right = list(resolve_incarnations(reversed(lines), lines))
     assert [orjson.loads(each)["value"]["partition"] for each in put_right[:2]] == [home, home]
     assert put_right[2:] == lines[2:]
 
@@ -144,7 +144,7 @@ def test_a_killed_client_leaves_its_operations_open_and_another_one_continues(tm
         load.begin(Period(begin_ns, MERGED_CLOCK() + 60 * 10**9))
         wait_for_ok(load, 20)
         proof = load.crash(1)
-        before = load.listen()["ok"]
+        before = load.read_output()["ok"]
         wait_for_ok(load, before + 20)
         load.end()
         total = load.wait()
@@ -186,6 +186,6 @@ async def create_topics(addresses: list[str], plan: Plan) -> None:
 
 def wait_for_ok(load: Load, count: int) -> None:
     until = time.monotonic() + 30
-    while load.listen().get("ok", 0) < count:
-        assert time.monotonic() < until, load.listen()
+    while load.read_output().get("ok", 0) < count:
+        assert time.monotonic() < until, load.read_output()
         time.sleep(0.02)

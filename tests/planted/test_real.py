@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jepsen.planted import BUGS
-from jepsen.planted.detection import Played, play, play_sound
+from jepsen.planted.detection import PlayedRun, play, play_sound
 from jepsen.planted.real import REAL, UNSEEN
 from jepsen.runner.machine import unsupported_reason
 from jepsen.scenarios.scenario import Scenario
@@ -39,5 +39,5 @@ def test_brokers_with_the_bug_are_detected(bug: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", SCENARIOS)
 def test_brokers_without_it_are_not(number: str, tmp_path: Path) -> None:
-    played: Played = play_sound(_possible(SCENARIOS[number]), tmp_path)
+    played: PlayedRun = play_sound(_possible(SCENARIOS[number]), tmp_path)
     assert played.is_right, played

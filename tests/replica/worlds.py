@@ -108,7 +108,7 @@ class Replicas(World):
         def begin() -> None:
             tasks.append(asyncio.get_running_loop().create_task(work(replica)))
 
-        self.nodes[number - 1].running().call_soon(begin)
+        self.nodes[number - 1].running_process().call_soon(begin)
         self.run(0.0001)
         tasks[0].add_done_callback(lambda done: done.cancelled() or done.exception())
         return tasks[0]

@@ -74,7 +74,7 @@ class TimedDisk(SimulatedDisk):
             self._complete_later(self.newest_sync)
 
     def _complete_later(self, sync: PendingSync) -> None:
-        process = self._node.running()
+        process = self._node.running_process()
         self._world.loop.call_at_ns(
             self._world.loop.now_ns + SYNC_NS,
             lambda: process.call_soon(self.complete, sync) if process.is_alive else None,
@@ -213,7 +213,7 @@ class World:
         """Propose one batch by the code of that node's process."""
         proposed: list[asyncio.Future[Committed]] = []
         batch = build_batch([NewRecord(value, None, 1000) for value in values])
-        self.nodes[number - 1].running().call_soon(lambda: proposed.append(self.group(number).propose([batch])))
+        self.nodes[number - 1].running_process().call_soon(lambda: proposed.append(self.group(number).propose([batch])))
         self.run(0.0001)
         proposed[0].add_done_callback(lambda future: future.exception())  # not every caller asks
         return proposed[0]
@@ -231,7 +231,7 @@ class World:
     def do(self, number: int, action: Callable[[], object]) -> list[object]:
         """Run something as the code of that node's process; what it returned, once it ran."""
         done: list[object] = []
-        self.nodes[number - 1].running().call_soon(lambda: done.append(action()))
+        self.nodes[number - 1].running_process().call_soon(lambda: done.append(action()))
         self.run(0.0001)
         return done
 

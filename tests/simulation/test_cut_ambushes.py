@@ -26,14 +26,14 @@ FOUND_WITHIN = range(1, 31)
 def triggered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return machines whose log was cut while a sync of theirs was held."""
     found: list[str] = []
-    spring = CutAmbushes._trigger
+    spring = CutAmbushes._on_cut
 
     def noting(ambushes: CutAmbushes, machine: Machine) -> None:
         before = ambushes.triggered
         spring(ambushes, machine)
         found.extend([machine.name] * (ambushes.triggered - before))
 
-    monkeypatch.setattr(CutAmbushes, "_trigger", noting)
+    monkeypatch.setattr(CutAmbushes, "_on_cut", noting)
     return found
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from jepsen.simulation import LinkConditions, Node, SimulatedNetwork, VirtualLoop
 from jepsen.simulation.network.links import MILLISECOND_NS
-from jepsen.simulation.network.shapes import bridge, halves, isolated, majorities_ring, one_way, split
+from jepsen.simulation.network.shapes import bridge, halves, isolate, majorities_ring, one_way, split
 
 STEADY = LinkConditions(delay_min_ns=MILLISECOND_NS, delay_max_ns=MILLISECOND_NS)
 
@@ -30,7 +30,7 @@ class Mail:
         self.network.bind(node.start(), "mail", receive)
 
     def send(self, source: int, destination: int, message: object, size_bytes: int | None = None) -> None:
-        self.network.send(self.nodes[source].running(), self.nodes[destination], "mail", message, size_bytes)
+        self.network.send(self.nodes[source].running_process(), self.nodes[destination], "mail", message, size_bytes)
 
     def messages(self) -> list[object]:
         return [message for _, _, message, _ in self.received]
@@ -128,7 +128,7 @@ def test_a_dead_process_receives_nothing_and_a_paused_one_later(mail: Mail) -> N
 
 
 def test_the_dead_send_nothing(mail: Mail) -> None:
-    process = mail.nodes[0].running()
+    process = mail.nodes[0].running_process()
     mail.send(0, 1, "last words")
     mail.nodes[0].crash()
     mail.network.send(process, mail.nodes[1], "mail", "from the grave")
@@ -155,7 +155,7 @@ def test_shapes_cut_the_links_of_their_names(count: int) -> None:
     assert {len(heard) for heard in ring} == {count // 2 + 1}
     assert len({frozenset(heard) for heard in ring}) == count
     assert all(node in heard for node, heard in enumerate(ring))
-    alone = reached(isolated(1, nodes), count)
+    alone = reached(isolate(1, nodes), count)
     assert alone[1] == {1}
     assert all(1 not in heard for node, heard in enumerate(alone) if node != 1)
 

@@ -73,18 +73,18 @@ def world() -> Iterator[World]:
 def test_a_fault_shows_and_is_survived(world: World, fault: Fault) -> None:
     before = world.timeline()
     for _ in range(6):  # a target that is down, or has no file yet, is passed by
-        world.nemesis.faults.inflict(fault)
+        world.nemesis.faults.inject(fault)
         if fault is Fault.AMBUSH:  # nothing happens to lie in wait for in a cluster that is well
-            world.nemesis.faults.inflict(Fault.TRANSFER)
+            world.nemesis.faults.inject(Fault.TRANSFER)
         world.cluster.loop.run_for(1)
     assert SHOWN[fault] in world.timeline().removeprefix(before)
-    Convergence(world.cluster, world.workload, world.nemesis).demand()
+    Convergence(world.cluster, world.workload, world.nemesis).check()
 
 
 def test_trims_move_the_log_start(world: World) -> None:
     plan = world.cluster.groups[0]
     world.cluster.loop.run_for(10)
-    world.nemesis.faults.inflict(Fault.TRIM)
+    world.nemesis.faults.inject(Fault.TRIM)
     world.cluster.loop.run_for(1)
     starts = [group.log_start_offset for _, group in world.cluster.replicas(plan)]
     assert max(starts) > 0

@@ -6,7 +6,7 @@ from os import environ
 
 import pytest
 
-from jepsen.simulation.gossip.options import draw, steady
+from jepsen.simulation.gossip.options import draw, draw_steady
 from jepsen.simulation.gossip.run import simulate_gossip, simulate_options
 from jepsen.simulation.gossip.watch import Watch
 from jepsen.simulation.kept_seeds import KeptSeed, kept_seeds
@@ -46,7 +46,7 @@ def test_kept_seeds(kept: KeptSeed) -> None:
 
 def test_without_loss_no_live_member_is_suspected_when_others_stop() -> None:
     for members in (2, 3, 5, 10):
-        demand(simulate_options(steady(1, members=members, loss=0.0, safety_s=300.0)))
+        demand(simulate_options(draw_steady(1, members=members, loss=0.0, safety_s=300.0)))
 
 
 def test_two_hash_seeds_give_the_same_trace() -> None:
@@ -82,7 +82,7 @@ def change(
 
 def watching(loss: float = 0.05) -> Watch:
     """Return three members that are up."""
-    watch = Watch(steady(1, members=3, loss=loss))
+    watch = Watch(draw_steady(1, members=3, loss=loss))
     for process in watch.world.processes:
         watch.world.begin(process, ())
     watch.world.now = 100.0
@@ -92,9 +92,9 @@ def watching(loss: float = 0.05) -> Watch:
 def condemned(watch: Watch, *changes: MemberChange) -> str:
     *before, last = changes
     for each in before:
-        watch.changed(watch.world.processes[0], each)
+        watch.on_change(watch.world.processes[0], each)
     with pytest.raises(PropertyBroken) as broken:
-        watch.changed(watch.world.processes[0], last)
+        watch.on_change(watch.world.processes[0], last)
     return broken.value.name
 
 
@@ -105,13 +105,13 @@ def test_a_healthy_member_declared_dead_is_detected() -> None:
 def test_a_dead_member_may_be_declared_dead() -> None:
     watch = watching()
     watch.world.processes[1].end(90.0)
-    watch.changed(watch.world.processes[0], change(2, MemberState.SUSPECT, MemberState.DEAD))
+    watch.on_change(watch.world.processes[0], change(2, MemberState.SUSPECT, MemberState.DEAD))
     assert watch.deaths == {(2, 1): 10.0}
 
 
 def test_a_suspicion_without_loss_is_detected() -> None:
     assert condemned(watching(loss=0.0), change(2, MemberState.ALIVE, MemberState.SUSPECT)) == "healthy-suspected"
-    watching(loss=0.05).changed(watching().world.processes[0], change(2, MemberState.ALIVE, MemberState.SUSPECT))
+    watching(loss=0.05).on_change(watching().world.processes[0], change(2, MemberState.ALIVE, MemberState.SUSPECT))
 
 
 def test_an_incarnation_that_falls_is_detected() -> None:
@@ -131,23 +131,23 @@ def test_a_death_unknown_to_a_member_is_detected() -> None:
     watch = watching()
     watch.world.processes[1].end(90.0)
     with pytest.raises(PropertyBroken, match="dead-not-known"):
-        watch.demand_known(watch.world.processes[1], 1)
+        watch.check_known(watch.world.processes[1], 1)
 
 
 def test_a_member_that_was_killed_just_now_need_not_be_known_as_dead() -> None:
     """The check of an earlier change comes while the kill is too recent."""
     watch = watching()
     watch.world.processes[1].end(watch.world.now - 3.5)
-    watch.demand_known(watch.world.processes[1], 1)
+    watch.check_known(watch.world.processes[1], 1)
 
 
 def test_costs_above_the_bound_are_detected() -> None:
     watch = watching()
-    watch.demand_cheap(3 * 3_000 * 10, 10.0)
+    watch.check_traffic(3 * 3_000 * 10, 10.0)
     with pytest.raises(PropertyBroken, match="gossip-cost"):
-        watch.demand_cheap(3 * 3_001 * 10, 10.0)
+        watch.check_traffic(3 * 3_001 * 10, 10.0)
 
 
 def test_views_that_differ_in_the_end_are_detected() -> None:
     with pytest.raises(PropertyBroken, match="disagreement"):
-        watching().demand_agreement()
+        watching().check_agreement()

@@ -202,7 +202,7 @@ def test_a_failed_task_of_a_process_ends_the_run_unless_it_is_handled(loop: Virt
         loop.run_for(1)
     handled: list[str] = []
     loop.set_exception_handler(lambda _, context: handled.append(context["message"]))
-    loop.nodes[0].running().spawn(explode(), name="bomb")
+    loop.nodes[0].running_process().spawn(explode(), name="bomb")
     loop.run_for(1)
     assert handled == ["bomb failed"]
 

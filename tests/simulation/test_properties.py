@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from jepsen.simulation.memory_log import MemoryLog
-from jepsen.simulation.properties import GroupProperties, Now, Recovered, Replica, wrong_change
+from jepsen.simulation.properties import GroupProperties, RecoveredState, Replica, ReplicaState, configuration_error
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.raft import Configuration, Entry, EntryId, EntryKind, Ready, ReplicaId, Role
 from raftlog.raft.messages import AppendResponse, InstallResponse, VoteRequest, VoteResponse
@@ -55,7 +55,7 @@ class Member:
         entries = log.entries_from_start()
         configuration, voting_position = said.pop("configuration", FIRST), said.pop("voting_position", None)
         at = Index(committed), Offset(committed), Term(term)
-        found = Recovered(entries, *at, configuration, voting_position, **said)
+        found = RecoveredState(entries, *at, configuration, voting_position, **said)
         self.properties.observe_restart(self.replica, log, found)
 
     def ready(self, *entries: Entry, cut_to: int | None = None, term: int = 1, **said: Any) -> None:
@@ -82,7 +82,7 @@ class Member:
             install_offer=None,
         )
         assert not said, said
-        now = Now(Term(term), role is Role.LEADER, FIRST, Offset(0 if watermark is None else watermark))
+        now = ReplicaState(Term(term), role is Role.LEADER, FIRST, Offset(0 if watermark is None else watermark))
         self.properties.observe_ready(self.replica, self.log, ready, now)
 
     def leads(self, term: int, *entries: Entry, **said: Any) -> None:
@@ -352,4 +352,4 @@ def test_a_recovered_log_holds_what_was_written(group: Group) -> None:
 def test_members_change_one_step_at_a_time(
     before: Configuration, after: Configuration, committed: int, is_wrong: bool
 ) -> None:
-    assert (wrong_change(before, after, Index(committed)) is not None) == is_wrong
+    assert (configuration_error(before, after, Index(committed)) is not None) == is_wrong

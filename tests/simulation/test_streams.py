@@ -28,17 +28,17 @@ class Pair:
             node.start()
 
     def listen(self, *, callbacks: bool = True) -> None:
-        self.network.listen(self.server.running(), "rpc", self.accept if callbacks else self.accepted.append)
+        self.network.listen(self.server.running_process(), "rpc", self.accept if callbacks else self.accepted.append)
 
     def accept(self, stream: Stream) -> None:
         self.accepted.append(stream)
         stream.start(self.events.append, lambda error: self.events.append(type(error).__name__))
 
     def in_client(self, coroutine: Any) -> "asyncio.Task[Any]":
-        return self.client.running().spawn(coroutine)
+        return self.client.running_process().spawn(coroutine)
 
     def connect(self) -> Stream:
-        task = self.in_client(self.network.connect(self.client.running(), self.server, "rpc"))
+        task = self.in_client(self.network.connect(self.client.running_process(), self.server, "rpc"))
         self.loop.run_until(task.done)
         stream: Stream = task.result()
         return stream
@@ -89,7 +89,7 @@ def test_both_ends_receive_one_by_one(pair: Pair) -> None:
         buffer.clear()
         return [await stream.receive(), await outcome(stream.receive())]
 
-    pair.server.running().spawn(serve())
+    pair.server.running_process().spawn(serve())
     asked = pair.in_client(ask())
     pair.loop.run_until(asked.done)
     assert asked.result() == [("echo", b"ping"), EOFError]
@@ -115,7 +115,7 @@ def test_sends_to_a_closed_end_fail(pair: Pair) -> None:
     stream = pair.connect()
     pair.loop.run_until(lambda: bool(pair.accepted))
     end = pair.accepted[0]
-    pair.server.running().call_soon(end.fail, ConnectionResetError("noticed late"))
+    pair.server.running_process().call_soon(end.fail, ConnectionResetError("noticed late"))
     pair.loop.run_for(1)
     assert stream.lost is None
     stream.send("anybody there?")
@@ -126,7 +126,7 @@ def test_sends_to_a_closed_end_fail(pair: Pair) -> None:
 
 def test_a_node_that_is_down_or_does_not_listen_refuses(pair: Pair) -> None:
     async def try_it() -> Any:
-        return await outcome(pair.network.connect(pair.client.running(), pair.server, "rpc"))
+        return await outcome(pair.network.connect(pair.client.running_process(), pair.server, "rpc"))
 
     silent = pair.in_client(try_it())
     pair.loop.run_until(silent.done)
@@ -142,7 +142,7 @@ def test_no_stream_opens_over_a_cut_in_either_direction(pair: Pair, direction: s
     pair.listen()
     ends = (pair.client, pair.server)
     pair.network.cut(*(ends if direction == "there" else ends[::-1]))
-    tried = pair.in_client(outcome(pair.network.connect(pair.client.running(), pair.server, "rpc")))
+    tried = pair.in_client(outcome(pair.network.connect(pair.client.running_process(), pair.server, "rpc")))
     pair.loop.run_until(tried.done)
     assert tried.result() is TimeoutError
     assert pair.loop.now_ns == 3_000_000_000
@@ -306,7 +306,7 @@ def test_bandwidth_is_shared_by_what_goes_the_same_way(loop: VirtualLoop) -> Non
     def accept(stream: Stream) -> None:
         stream.start(lambda _: times.append(loop.now_ns / MILLISECOND_NS), lambda _: None)
 
-    pair.network.listen(pair.server.running(), "rpc", accept)
+    pair.network.listen(pair.server.running_process(), "rpc", accept)
     one, two = pair.connect(), pair.connect()
     begin = loop.now_ns / MILLISECOND_NS
     one.send(bytes(10_000))
@@ -320,7 +320,7 @@ def test_a_cancelled_connect_leaves_no_end_behind(pair: Pair, loop: VirtualLoop)
 
     async def give_up() -> None:
         async with asyncio.timeout(0.00005):
-            await pair.network.connect(pair.client.running(), pair.server, "rpc")
+            await pair.network.connect(pair.client.running_process(), pair.server, "rpc")
 
     tried = pair.in_client(outcome(give_up()))
     loop.run_for(10)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from jepsen.simulation import Node, SimulatedNetwork, VirtualLoop
-from jepsen.simulation.network.transport import SimulatedTransport, frozen
+from jepsen.simulation.network.transport import SimulatedTransport, freeze
 from jepsen.simulation.options import generator
 from raftlog.errors import Unavailable
 from raftlog.raft import Entry, EntryId, EntryKind, ReplicaId
@@ -59,7 +59,7 @@ class Pair:
 
     def run(self, call: Any) -> None:
         """Run the call as code of the first node."""
-        self.nodes[NodeId(1)].running().call_soon(call)
+        self.nodes[NodeId(1)].running_process().call_soon(call)
         self.loop.run_for(1)
 
     def ask(self, request: object) -> Any:
@@ -71,7 +71,7 @@ class Pair:
             except (OSError, TimeoutError) as error:
                 answers.append(error)
 
-        self.nodes[NodeId(1)].running().spawn(asking())
+        self.nodes[NodeId(1)].running_process().spawn(asking())
         self.loop.run_for(10)
         return answers[0]
 
@@ -138,6 +138,6 @@ def test_everything_in_a_value_is_frozen() -> None:
         data: object
 
     value = {"a": [Named(bytearray(b"1")), Record((memoryview(b"2"), 3))]}
-    copy = frozen(value)
+    copy = freeze(value)
     assert copy == {"a": [Named(b"1"), Record((b"2", 3))]}
     assert type(copy["a"][0].data) is type(copy["a"][1].data[0]) is bytes

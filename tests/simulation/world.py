@@ -49,7 +49,7 @@ class World:
             target = random.choice(self.loop.nodes)
             if self.by_hash:
                 target = min(self.loop.nodes, key=lambda node: hash(node.name))
-            self.network.send(node.running(), target, "gossip", random.randbytes(50))
+            self.network.send(node.running_process(), target, "gossip", random.randbytes(50))
 
     async def echo(self, stream: Stream) -> None:
         with suppress(ConnectionError, EOFError):
@@ -59,7 +59,7 @@ class World:
     async def talk(self, node: Node, random: Random) -> None:
         while True:
             with suppress(OSError, EOFError):
-                stream = await self.network.connect(node.running(), random.choice(self.loop.nodes), "echo")
+                stream = await self.network.connect(node.running_process(), random.choice(self.loop.nodes), "echo")
                 async with asyncio.TaskGroup() as group:
                     for number in range(random.randint(1, 5)):
                         group.create_task(asyncio.sleep(random.uniform(0, 0.1), number))

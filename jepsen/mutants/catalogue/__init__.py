@@ -1,4 +1,4 @@
-"""The mutants, by the room that they change."""
+"""Mutants, by the package that they change."""
 
 from typing import Final
 

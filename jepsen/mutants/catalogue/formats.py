@@ -1,4 +1,4 @@
-"""Mutants of the rules by which formats grow: refused, omitted and ignored fields."""
+"""Mutants of the rules for growing formats: refused, omitted and ignored fields."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Mutants of the Kafka face: offsets, epochs and error codes of answers, their order, and the ends of long polls."""
+"""Mutants of the Kafka listener: offsets, epochs and error codes of answers, their order, and ends of long polls."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Mutants of bounded memory: the shares of one total, owners that wait for a share, and answers that are charged."""
+"""Mutants of memory budgets: shares of one total, waiting owners, and charged answers."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Mutants of the committed expiry of producers: room, entries in flight, and the fold of replicas."""
+"""Mutants of the expiry of producers by log entries: room, entries in flight, and the state of replicas."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Mutants of the driver's room (`raftlog/runtime`): persister, checkpoints, outcomes, trims, rolls, installs.
+"""Mutants of the driver (`raftlog/runtime`): persister, checkpoints, outcomes, trims, rolls, installations.
 
 Changes of syncs and cuts that only an unordered disk shows are in `disk`.
 """

@@ -1,4 +1,4 @@
-"""The pages themselves, in jinja2; everything that is put into them is escaped, but for the plots, which are SVG."""
+"""Page templates in jinja2; all inserted values are escaped, except plots, which are SVG."""
 
 from pathlib import Path
 from typing import Any, Final

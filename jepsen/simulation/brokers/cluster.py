@@ -1,4 +1,4 @@
-"""Cluster of whole brokers in virtual time, with its watchers and the history of its clients.
+"""Cluster of whole brokers in virtual time, with its observers and the history of its clients.
 
     machines          first those that found the cluster, then those that join it, then those that come late
     names             of topics, as clients use them now; each has its administrator
@@ -71,7 +71,7 @@ class BrokerCluster(Site[Broker]):
         return node
 
     def make_gossip_network(self) -> SimulatedNetwork | None:
-        """Create the network of gossip, as lossy as the options say."""
+        """Create the network of gossip, with the losses in the options."""
         gossip = self.options.gossip
         if gossip is None:
             return None
@@ -80,8 +80,8 @@ class BrokerCluster(Site[Broker]):
         return SimulatedNetwork(self.loop, self.random("gossip network"), link._replace(loss=gossip.loss))
 
     def _make_wire(self, process: Process) -> SimulatedWire:
-        assert self.network.beside is not None, "gossip is switched off"
-        return SimulatedWire(self.loop, self.network.beside, self.loop.hosts, process, self._interference)
+        assert self.network.gossip_network is not None, "gossip is switched off"
+        return SimulatedWire(self.loop, self.network.gossip_network, self.loop.hosts, process, self._interference)
 
     # the program
 
@@ -125,7 +125,7 @@ class BrokerCluster(Site[Broker]):
     # life
 
     def start(self) -> None:
-        """Start every machine, each at a time of its own; those that join come later."""
+        """Start every machine at a random time; brokers that join start later."""
         random, options = self.random("start"), self.options
         for machine in self.machines.values():
             is_seed = machine.node_id <= options.seeds
@@ -139,8 +139,8 @@ class BrokerCluster(Site[Broker]):
         self._processes += 1
         return self._processes
 
-    def given_producer_id(self, producer: int, machine: str) -> None:
-        """Record that a broker gave out a producer id. Raises `PropertyBroken` if it was given before."""
+    def record_producer_id(self, producer: int, machine: str) -> None:
+        """Record that a broker allocated a producer id. Raises `PropertyBroken` if it was allocated before."""
         if producer in self._producer_ids:
             raise PropertyBroken(
                 "producer-id-twice", {"id": producer, "by": machine, "before_by": self._producer_ids[producer]}
@@ -154,19 +154,19 @@ class BrokerCluster(Site[Broker]):
     # what is known from outside
 
     def newest_state(self) -> ControllerState:
-        """Return the copy of the controller's state that applied most; an empty one when no broker serves."""
+        """Return the newest copy of the controller's state; an empty one if no broker serves."""
         copies = [broker.metadata.state for _, broker in self.serving()]
         return max(copies, key=lambda state: state.applied_index) if copies else ControllerState()
 
     def is_removed(self, machine: Machine, state: ControllerState | None = None) -> bool:
-        """Return whether the cluster has removed the machine's broker, and the machine got no empty disk since then."""
+        """Return whether the cluster has removed the machine's broker and its disk has not been wiped since then."""
         state = state or self.newest_state()
         return machine.node_id not in state.brokers and any(
             row.disk_uuid in machine.disk_uuids for row in state.retired
         )
 
     def members(self) -> list[Machine]:
-        """Return machines that belong to the cluster, or may come to belong to it."""
+        """Return the machines that belong to the cluster or may join it."""
         state = self.newest_state()
         return [machine for machine in self.machines.values() if not self.is_removed(machine, state)]
 
@@ -176,12 +176,12 @@ class BrokerCluster(Site[Broker]):
         return [(machine, broker) for machine, broker in self.serving() if not self.is_removed(machine, state)]
 
     def replicas(self, key: GroupKey) -> list[tuple[Machine, PartitionReplica]]:
-        """Return replicas of a group in running processes of the cluster."""
+        """Return the replicas of a Raft group in serving processes, with their machines."""
         found = ((machine, broker.node.driver.groups.get(key)) for machine, broker in self.serving_members())
         return [(machine, group) for machine, group in found if group is not None]
 
     def leader(self, key: GroupKey) -> tuple[Machine, PartitionReplica] | None:
-        """Return the leader of the latest term among the machines that run."""
+        """Return the leader of the latest term among the running machines; None without one."""
         leaders = [
             (group.core.term, machine, group)
             for machine, group in self.replicas(key)
@@ -190,10 +190,10 @@ class BrokerCluster(Site[Broker]):
         return max(leaders, key=lambda each: each[0])[1:] if leaders else None
 
     def controller_group_id(self) -> UUID | None:
-        """Return the id of the controller's Raft group, once a broker has it."""
+        """Return the id of the controller's Raft group; None before a broker has it."""
         found = (broker.metadata.group_id for _, broker in self.serving())
         return next((group_id for group_id in found if group_id is not None), None)
 
     def keys(self) -> list[GroupKey]:
-        """Return the Raft groups of which any broker has a replica, in a fixed order."""
+        """Return the keys of all Raft groups with a replica on any broker, sorted."""
         return sorted({key for _, broker in self.serving_members() for key in broker.node.driver.groups})

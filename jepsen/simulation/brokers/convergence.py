@@ -1,10 +1,10 @@
-"""The end of a run of brokers: everything heals, and then everything has to come right within a bound.
+"""End of a run of brokers: all faults end, and the cluster must recover within a bound.
 
 In this order, each a property of its own when it does not happen: all brokers serve; their copies of the controller's
-state are equal, and hold what was answered; every partition takes a write; members of groups agree on a generation;
-damage is repaired; every broker has just the replicas that are assigned to it, and all of them vote; gossip says that
-all are alive; orders are done (`final_orders`); replicas of a group are equal, file by file. Then every partition is
-read from its start to its end through some broker, and the history is checked as a whole.
+state are equal, and hold all acknowledged changes; every partition takes a write; members of groups agree on a
+generation; damage is repaired; every broker has exactly its assigned replicas, all of them voters; all are alive by
+gossip; requests of operators are done (`final_orders`); replicas of a Raft group are equal, file by file. Then every
+partition is read from its start to its end through some broker, and the history is checked as a whole.
 """
 
 from collections.abc import Callable
@@ -14,16 +14,16 @@ from uuid import UUID
 
 from jepsen.checkers import Send
 from jepsen.simulation.brokers.cluster import BrokerCluster
-from jepsen.simulation.brokers.final_orders import FinalOrders
+from jepsen.simulation.brokers.final_orders import FinalRequests
 from jepsen.simulation.brokers.nemesis import Nemesis
 from jepsen.simulation.brokers.workload.administrators import Topic
-from jepsen.simulation.brokers.workload.clients import Known
+from jepsen.simulation.brokers.workload.clients import KnownTopic
 from jepsen.simulation.brokers.workload.final_drain import Drain
-from jepsen.simulation.brokers.workload.group_members import out_of_step
+from jepsen.simulation.brokers.workload.group_members import members_out_of_step
 from jepsen.simulation.brokers.workload.workload import Workload
 from jepsen.simulation.convergence import describe
 from jepsen.simulation.network.links import SECOND_NS
-from jepsen.simulation.replicas import are_level, compare_files, scrub
+from jepsen.simulation.replicas import are_equal, compare_files, scrub
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.controller.machine import ControllerState, GroupName
@@ -34,7 +34,7 @@ from raftlog.types import TopicPartition
 LOOK_S: Final = 0.2
 WRITES_S: Final = 2.0
 GOSSIP_S: Final = 60.0
-"""Healed brokers have heard of each other within this."""
+"""Healed brokers have received each other's gossip within this."""
 
 
 class Convergence:
@@ -44,35 +44,37 @@ class Convergence:
         self.cluster, self.workload, self.nemesis = cluster, workload, nemesis
         self.loop, self.options = cluster.loop, cluster.options
 
-    def demand(self) -> None:
-        """Heal, wait, and compare. Raises `PropertyBroken`."""
+    def check(self) -> None:
+        """End all faults, wait for recovery, and compare replicas. Raises `PropertyBroken`."""
         options = self.options
         self.nemesis.end()
         healed_ns = self.loop.now_ns
-        self._within(options.start_s, "not-serving", self._not_serving)
+        self._wait_for_none(options.start_s, "not-serving", self._not_serving)
         self.workload.stop_administrators()
-        self.workload.calm_members()
-        self._within(options.start_s, "metadata-differs", self._different_metadata)
+        self.workload.keep_members_in_groups()
+        self._wait_for_none(options.start_s, "metadata-differs", self._differing_metadata)
         self._check_topics()
-        settling = FinalOrders(self.cluster, self.nemesis.taken, self._within)
+        settling = FinalRequests(self.cluster, self.nemesis.taken, self._wait_for_none)
         if options.elasticity.orders:
             settling.settle()
         self.cluster.wanted = self._partitions()
-        self._within(options.progress_s, "no-progress", partial(self._without_writes, healed_ns))
-        self._within(options.progress_s, "stuck-group", partial(out_of_step, self.workload.members))
+        self._wait_for_none(options.progress_s, "no-progress", partial(self._groups_without_writes, healed_ns))
+        self._wait_for_none(options.progress_s, "stuck-group", partial(members_out_of_step, self.workload.members))
         self.loop.run_for(WRITES_S)
         self.workload.stop()
-        self._sweep()
-        self._within(options.convergence_s, "no-repair", self._damaged)
-        self._within(options.convergence_s, "replicas-misplaced", self._misplaced)
-        self._within(options.convergence_s, "not-whole", self._not_whole)
+        self._read_damaged_files()
+        self._wait_for_none(options.convergence_s, "no-repair", self._unrepaired_damages)
+        self._wait_for_none(options.convergence_s, "replicas-misplaced", self._misplaced_replicas)
+        self._wait_for_none(options.convergence_s, "not-whole", self._unhealthy_groups)
         if options.gossip is not None:
-            self._within(GOSSIP_S, "gossip-disagrees", self._uninformed)
+            self._wait_for_none(GOSSIP_S, "gossip-disagrees", self._gossip_disagreements)
         if options.elasticity.orders:
             settling.rest()
-        self._within(options.convergence_s, "no-convergence", self._different)
+        self._wait_for_none(options.convergence_s, "no-convergence", self._differing_groups)
         Drain(self.cluster, self._partitions(), self.workload.commits).read_all()
-        self._within(options.convergence_s, "no-convergence", self._different)  # a leader may have changed meanwhile
+        self._wait_for_none(
+            options.convergence_s, "no-convergence", self._differing_groups
+        )  # a leader may have changed meanwhile
         for key in self._keys():
             replicas = {machine.name: (machine.disk, group) for machine, group in self.cluster.replicas(key)}
             compare_files(self.cluster.watch.group(key).name, replicas)
@@ -89,12 +91,12 @@ class Convergence:
             numbers = {"what": anomaly.what, "operations": "; ".join(map(str, anomaly.ops))}
             raise PropertyBroken(anomaly.kind, numbers)
 
-    def _within(self, bound_s: float, name: str, missing: Callable[[], list[str]]) -> None:
-        """Wait until nothing is missing."""
+    def _wait_for_none(self, bound_s: float, name: str, missing: Callable[[], list[str]]) -> None:
+        """Wait until `missing` returns nothing; raise `PropertyBroken` after the bound."""
         deadline_ns = self.loop.now_ns + int(bound_s * SECOND_NS)
         while wanted := missing():
             if self.loop.now_ns >= deadline_ns:
-                numbers = {"bound_s": bound_s, "missing": "; ".join(wanted[:20]), "cluster": self._picture()}
+                numbers = {"bound_s": bound_s, "missing": "; ".join(wanted[:20]), "cluster": self._describe_replicas()}
                 raise PropertyBroken(name, numbers)
             self.loop.run_for(LOOK_S)
 
@@ -106,7 +108,7 @@ class Convergence:
     def _not_serving(self) -> list[str]:
         return [machine.name for machine in self.cluster.members() if machine.service is None]
 
-    def _different_metadata(self) -> list[str]:
+    def _differing_metadata(self) -> list[str]:
         brokers = self.cluster.serving_members()
         if missing := self._not_serving():
             return missing
@@ -124,7 +126,7 @@ class Convergence:
         return {machine.node_id: machine.name for machine in self.cluster.members()}
 
     def _check_topics(self) -> None:
-        """Check that results returned to administrators hold; unknown outcomes may be either way."""
+        """Check that acknowledged changes of topics took effect; unknown outcomes are accepted either way."""
         state = self._state()
         for admin in self.workload.administrators:
             found = state.topic(admin.name).topic_id if state.has_topic(admin.name) else None
@@ -152,33 +154,34 @@ class Convergence:
         """Return the names of the partitions in the history; never iterated."""
         state = self._state()
         return {
-            Known(name, state.topic(name).topic_id, 0).partition(number) for name, number in self._partitions().values()
+            KnownTopic(name, state.topic(name).topic_id, 0).partition(number)
+            for name, number in self._partitions().values()
         }
 
     def _keys(self) -> list[GroupKey]:
         return self.cluster.keys()
 
-    def _without_writes(self, since_ns: int) -> list[str]:
+    def _groups_without_writes(self, since_ns: int) -> list[str]:
         written = self.workload.written_since(since_ns)
         self.cluster.wanted = {key: at for key, at in self._partitions().items() if key not in written}
         return [f"{name}/{number} took no write" for name, number in self.cluster.wanted.values()]
 
-    def _sweep(self) -> None:
-        """Read every file that may be damaged, unless the scrub of the brokers does that."""
+    def _read_damaged_files(self) -> None:
+        """Read every file that may be damaged, unless the brokers' own scrub does that."""
         if self.options.scrub_s:
             return
         for damage in self.nemesis.faults.fault_budget.open_damages():
             damage.machine.call(partial(_scrub, damage.key))
 
-    def _damaged(self) -> list[str]:
+    def _unrepaired_damages(self) -> list[str]:
         return [str(damage) for damage in self.nemesis.faults.fault_budget.open_damages()]
 
-    def _misplaced(self) -> list[str]:
-        """Return missing replicas, and those that should have been removed."""
+    def _misplaced_replicas(self) -> list[str]:
+        """Return descriptions of missing replicas, and of those that should have been removed."""
         state, found = self._state(), []
         for machine, broker in self.cluster.serving_members():
             me, groups = broker.node.identity.replica, broker.node.driver.groups
-            wanted = _assigned(state, me)
+            wanted = _assigned_groups(state, me)
             found += [f"{machine.name} has no replica of {name}" for key, name in wanted.items() if key not in groups]
             found += [
                 f"{machine.name} still has {group.path}"
@@ -187,8 +190,8 @@ class Convergence:
             ]
         return found
 
-    def _not_whole(self) -> list[str]:
-        """Return descriptions of groups whose voters differ from those assigned, or are not healthy."""
+    def _unhealthy_groups(self) -> list[str]:
+        """Return descriptions of Raft groups without a leader, with other voters than assigned, or with damage."""
         state, found = self._state(), []
         replicas = {machine.replica for machine in self.cluster.members() if machine.replica is not None}
         for key in self._keys():
@@ -207,8 +210,8 @@ class Convergence:
             ]
         return found
 
-    def _uninformed(self) -> list[str]:
-        """Return brokers that others do not consider alive."""
+    def _gossip_disagreements(self) -> list[str]:
+        """Return descriptions of brokers that another broker's gossip does not report as alive."""
         return [
             f"{machine.name} says that {member.node_id} is {member.state}"
             for machine, broker in self.cluster.serving_members()
@@ -216,11 +219,11 @@ class Convergence:
             if member.is_registered and member.state != "alive"
         ]
 
-    def _different(self) -> list[str]:
+    def _differing_groups(self) -> list[str]:
         return [self.cluster.watch.group(key).name for key in self._keys() if not is_same_everywhere(self.cluster, key)]
 
-    def _picture(self) -> str:
-        """Describe every replica in a line."""
+    def _describe_replicas(self) -> str:
+        """Return a description of every replica, one a line."""
         lines = []
         for key in self._keys():
             name = self.cluster.watch.group(key).name
@@ -231,7 +234,7 @@ class Convergence:
         return "".join(lines)
 
 
-def _assigned(state: ControllerState, me: ReplicaId) -> dict[GroupKey, str]:
+def _assigned_groups(state: ControllerState, me: ReplicaId) -> dict[GroupKey, str]:
     return {
         group.group_id.bytes: f"{state.topic_by_id(group.topic_id).name}/{group.partition}"
         for group in state.groups_of(me)
@@ -239,13 +242,13 @@ def _assigned(state: ControllerState, me: ReplicaId) -> dict[GroupKey, str]:
 
 
 def is_same_everywhere(cluster: BrokerCluster, key: GroupKey) -> bool:
-    """Return whether all members exist and have the leader's content in their files."""
+    """Return whether all members have a replica with the leader's content in its files."""
     found = cluster.leader(key)
     if found is None:
         return False
     leader = found[1]
     members = [group for _, group in cluster.replicas(key)]
-    return len(members) >= len(leader.core.configuration.all_members()) and are_level(leader, members)
+    return len(members) >= len(leader.core.configuration.all_members()) and are_equal(leader, members)
 
 
 def _scrub(key: GroupKey, broker: Broker) -> None:

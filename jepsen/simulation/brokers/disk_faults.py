@@ -1,4 +1,4 @@
-"""Faults of brokers' disks: files that rot, files that cannot be read, and stalled disks.
+"""Faults of brokers' disks: damaged and unreadable files, lost and outdated disks, and stalls.
 
     damage       a bit of a segment or of its index rows flips, or a page of it is zeroed; of the controller as well
     read error   a page of such a file cannot be read for a while, or until it is written again
@@ -37,8 +37,8 @@ STALLED_NS: Final = (SECOND_NS // 2, 3 * SECOND_NS)
 DISPOSABLE: Final = (".timeindex", "/.raftlog/meta", "/.raftlog/peers")
 
 
-class Unreadable(NamedTuple):
-    """A page that the disk does not give."""
+class UnreadablePage(NamedTuple):
+    """Page that the disk fails to read."""
 
     path: str
     position: int
@@ -66,21 +66,21 @@ class DiskFaults(MachineFaults[Machine]):
         self.cluster = cluster
         self.fault_budget = FaultBudget(cluster)
         self.kinds |= {
-            Fault.DAMAGE: lambda: self._damage_segment(self._rot),
-            Fault.READ_ERROR: lambda: self._damage_segment(self._refuse),
+            Fault.DAMAGE: lambda: self._damage_segment(self._damage_file),
+            Fault.READ_ERROR: lambda: self._damage_segment(self._make_unreadable),
             Fault.SMALL_FILE: self._damage_small_file,
-            Fault.STALLED_DISK: self._stall,
-            Fault.JOURNAL: self._journal,
+            Fault.STALLED_DISK: self._stall_disk,
+            Fault.JOURNAL: self._damage_journal,
             Fault.WIPE: self._wipe,
-            Fault.STALE: self._stale,
+            Fault.STALE: self._advance_stale_disk,
         }
         self._lost_random = cluster.random("lost files")
         """Random numbers for lost files alone, so that runs without lost files draw the same as before."""
         self.copies: dict[NodeId, _OldCopy] = {}
-        """Copies of disks, restored when all other brokers know a later boot epoch."""
+        """Copies of disks, restored once all other brokers hold a later boot epoch."""
 
     def _damage_segment(self, hurt: Callable[[Machine, PartitionReplica], DiskDamage | None]) -> None:
-        """Damage one replica of one broker, where the fault budget allows it."""
+        """Damage one replica of one broker with `hurt`, if the fault budget allows it."""
         machine = self.random_machine()
         broker = machine.service
         if broker is None:
@@ -99,14 +99,14 @@ class DiskFaults(MachineFaults[Machine]):
             if self.random.random() < 0.5:
                 machine.crash()
 
-    def _rot(self, machine: Machine, group: PartitionReplica) -> DiskDamage | None:
-        return damage_file(machine.disk, lambda path: is_of_segments(group, path), self.random, machine.note)
+    def _damage_file(self, machine: Machine, group: PartitionReplica) -> DiskDamage | None:
+        return damage_file(machine.disk, lambda path: is_segment_file(group, path), self.random, machine.note)
 
-    def _refuse(self, machine: Machine, group: PartitionReplica) -> DiskDamage | None:
+    def _make_unreadable(self, machine: Machine, group: PartitionReplica) -> DiskDamage | None:
         files = [
             (path, content)
             for path, content in machine.disk.snapshot().items()
-            if is_of_segments(group, path) and content
+            if is_segment_file(group, path) and content
         ]
         if not files:
             return None
@@ -114,12 +114,12 @@ class DiskFaults(MachineFaults[Machine]):
         position = self.random.randrange(len(content)) // PAGE_BYTES * PAGE_BYTES
         machine.disk.fail_read(path, position)
         machine.note(f"{path}: the page at {position} cannot be read")
-        self.later(FAULT_S, machine.disk.recover)
-        return Unreadable(path, position)
+        self.undo_later(FAULT_S, machine.disk.recover)
+        return UnreadablePage(path, position)
 
     # whole disks
 
-    def _journal(self) -> None:
+    def _damage_journal(self) -> None:
         machine = self.random_machine()
         replica = machine.replica
         if replica is not None and self.fault_budget.may_lose(machine):
@@ -133,13 +133,13 @@ class DiskFaults(MachineFaults[Machine]):
             machine.crash()
             machine.wipe()
             self.copies.pop(machine.node_id, None)
-            self.stays_down(machine)
+            self.keep_down(machine)
 
-    def _stale(self) -> None:
+    def _advance_stale_disk(self) -> None:
         """Advance a stale-disk fault by one step.
 
-        Keep a copy of a disk; restart its machine, which makes the copy older; or restore a copy that all others
-        know to be old."""
+        Copy a disk; restart its machine, so that the copy becomes outdated; or restore a copy whose age all others
+        have recorded."""
         for node_id, copy in self.copies.items():
             machine = self.machines[node_id]
             if machine.service is None:
@@ -147,7 +147,7 @@ class DiskFaults(MachineFaults[Machine]):
             if not self._is_known_to_be_old(copy):
                 machine.crash()
             elif self.fault_budget.may_lose(machine):
-                self._put_back(machine, copy)
+                self._restore_copy(machine, copy)
             return
         machine = self.random_machine()
         if machine.service is not None and machine.replica is not None and machine.node_id not in self.copies:
@@ -157,7 +157,7 @@ class DiskFaults(MachineFaults[Machine]):
             machine.note("its disk is copied")
 
     def _is_known_to_be_old(self, copy: "_OldCopy") -> bool:
-        """Return whether all others remember, durably, a later boot epoch than the copy's first start would have."""
+        """Return whether all other disks hold a later boot epoch than the copy would have at its first start."""
         others = [
             machine
             for machine in self.cluster.members()
@@ -165,11 +165,11 @@ class DiskFaults(MachineFaults[Machine]):
         ]
         return all(_remembered_epoch(machine.disk, copy.replica) > copy.boot_epoch + 1 for machine in others)
 
-    def _put_back(self, machine: Machine, copy: "_OldCopy") -> None:
+    def _restore_copy(self, machine: Machine, copy: "_OldCopy") -> None:
         del self.copies[machine.node_id]
         if machine.replica == copy.replica:
             machine.crash()
-            machine.disk.put_back(copy.image)
+            machine.disk.restore_image(copy.image)
             machine.replica, machine.stale = None, copy.replica
             machine.note("its disk is put back to an old copy")
 
@@ -192,19 +192,19 @@ class DiskFaults(MachineFaults[Machine]):
             if machine.node.is_up and self.random.random() < 0.5:
                 machine.crash()
 
-    def _stall(self) -> None:
+    def _stall_disk(self) -> None:
         delay_ns = self.random.randint(*STALLED_NS)
         self.slow_disks(lambda disk: disk.stall(delay_ns))
 
 
 def _remembered_epoch(disk: TimedDisk, replica: ReplicaId) -> int:
-    """Return the latest boot epoch of that replica's disk in this disk's file of peers; 0 without one."""
+    """Return the latest boot epoch of the replica's disk, from this disk's file of peers; 0 without one."""
     file = read_sealed(disk, f"{DATA_DIR}/.raftlog/{PEERS}", PEERS)
     rows = [] if file is None else file.items("disks")
     known = [entry for entry in rows if entry[0] == str(replica.disk_uuid)]
     return int(known[0][2]) if known else 0
 
 
-def is_of_segments(group: PartitionReplica, path: str) -> bool:
+def is_segment_file(group: PartitionReplica, path: str) -> bool:
     """Return whether a file lies directly in the Raft group's directory, as segment files do."""
     return path.rpartition("/")[0] == group.path

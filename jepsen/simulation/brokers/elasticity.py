@@ -1,7 +1,7 @@
-"""Elasticity of a run's cluster: brokers that join, orders of operators, and crashes meanwhile.
+"""Elasticity of a run's cluster: brokers that join, requests of operators, and crashes meanwhile.
 
-Drawn from the seed by a generator of its own. Half of the runs have nothing of it (`NONE`), the others some kinds of
-orders; what each does is in `workload.operators`.
+Drawn from the seed by a generator of its own. Half of the runs have none (`NONE`), the others some kinds of requests;
+their effects are in `workload.operators`.
 """
 
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from typing import Final
 
 
 class Order(Enum):
-    """Kinds of orders."""
+    """Kinds of operators' requests."""
 
     MOVE = "move"
     RIVALS = "rival moves"
-    """Two moves of one partition at once, ordered at two brokers."""
+    """Two moves of one partition at once, requested at two brokers."""
     CANCEL = "cancelled move"
     TRANSFER = "transfer"
-    """Leadership transfer to any member, dead or alive, or to one that has just got its vote."""
+    """Leadership transfer to any member, up or down, or to one that has just become a voter."""
     MAINTENANCE = "maintenance"
     DECOMMISSION = "decommission"
     """Decommission of a broker that can be spared, sometimes of one that cannot, and its recommission."""
@@ -33,17 +33,17 @@ class Elasticity:
     """Options of one run for changes of the cluster. Times are in seconds."""
 
     latecomers: int
-    """Brokers that join the cluster at work."""
+    """Number of brokers that join the cluster later."""
     orders: tuple[Order, ...]
     operators: int
     pause_s: float
-    """Between two orders of an operator, on average."""
+    """Average time between two requests of an operator."""
     repair_after_ms: int
     """Time, in milliseconds, that the cluster waits for a broker that is down; -1: for ever."""
     strikes: float
-    """Chance that the controller's leader, or the broker concerned, dies while an order is carried out."""
+    """Chance of a crash of the controller's leader, or of the broker concerned, during a request."""
     ambushes: float
-    """Chance that a leader that changes the members of its group dies of it."""
+    """Chance of a strike at a leader when it changes the Raft configuration."""
     returns: float
     """Chance that a removed broker comes back with an empty disk; otherwise it comes back on its old one."""
     quiet_s: float

@@ -1,11 +1,11 @@
-"""Damage that the replicas of each Raft group carry, so that faults stay inside the fault model.
+"""Damage of the replicas of each Raft group, to keep faults within the fault model.
 
     lost disks and damaged files of a group ≤ a minority of the voters, in every configuration in use
 
 Crashes, power losses, full and slow disks may affect all replicas. A member is healthy when its machine runs on the
-very
-disk that the member names, and no damage to its files is open. A damage is over when the bytes are correct again, or
-their file is missing, and the replica reports that it is healthy, or when the disk is another one. Owned by the faults.
+very disk that the member names, and no damage to its files is open. A damage is over when the bytes are correct again,
+or their file is missing, and the replica reports that it is healthy, or when the disk is another one. Owned by the
+faults.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from raftlog.types import Index
 
 
 class Damage(NamedTuple):
-    """A replica with a file that differs from the written bytes, or is unreadable."""
+    """Damage of a replica: a file that differs from the written bytes or is unreadable."""
 
     machine: Machine
     replica: ReplicaId
@@ -53,7 +53,7 @@ class FaultBudget:
         cluster.watch.is_damage_expected = self._is_expected
 
     def open_damages(self) -> list[Damage]:
-        """Return the damages that are not over, on disks that the cluster has not removed."""
+        """Return the damages that are not repaired, on disks that the cluster has not removed."""
         self.damages = [
             damage for damage in self.damages if not (damage.is_over() or self.cluster.is_removed(damage.machine))
         ]
@@ -70,9 +70,8 @@ class FaultBudget:
     def may_lose(self, machine: Machine) -> bool:
         """Return whether all data on the machine's disk may be lost.
 
-        All members must be up to report their data, and the only seed may not lose its disk, because it would find
-        no cluster
-        with an empty one."""
+        All members must be up to report their data, and the only seed may not lose its disk, because it would find no
+        cluster with an empty one."""
         if self.cluster.options.seeds == machine.node_id == 1:
             return False
         members = [each for each in self.cluster.members() if each.node.starts]
@@ -86,9 +85,9 @@ class FaultBudget:
         return sorted([name.group_id.bytes for name in names] + ([group_id.bytes] if group_id is not None else []))
 
     def _allows(self, machine: Machine, key: GroupKey) -> bool:
-        """Return whether a fault may hit the machine's replica of the Raft group; true if it has none."""
+        """Return whether a fault may hit the machine's replica of the Raft group; true without a replica."""
         return all(
-            self._fits(key, half, configuration.learners, machine)
+            self._keeps_majority(key, half, configuration.learners, machine)
             for configuration in self._configurations(key)
             if machine.replica in configuration.all_members()
             for half in (configuration.voters, configuration.outgoing)
@@ -96,9 +95,9 @@ class FaultBudget:
         )
 
     def _configurations(self, key: GroupKey) -> Iterator[Configuration]:
-        """Yield the configurations used by disks of the cluster, and the one that the controller wants."""
+        """Yield the Raft configurations in use on disks of the cluster, and the controller's assignment."""
         for replica, configuration in self.cluster.watch.group(key).held_configurations().items():
-            if self._is_there(replica) and not self._has_left(replica, key):
+            if self._has_disk(replica) and not self._has_left(replica, key):
                 yield configuration
         state = self.cluster.newest_state()
         name = state.group(UUID(bytes=key))
@@ -110,15 +109,15 @@ class FaultBudget:
         broker = self.cluster.machines[replica.node_id].service
         return broker is not None and key not in broker.node.driver.groups
 
-    def _is_there(self, replica: ReplicaId) -> bool:
+    def _has_disk(self, replica: ReplicaId) -> bool:
         machine = self.cluster.machines.get(replica.node_id)
         return machine is not None and machine.replica == replica
 
-    def _fits(
+    def _keeps_majority(
         self, key: GroupKey, voters: Sequence[ReplicaId], learners: Sequence[ReplicaId], one_more: Machine
     ) -> bool:
-        """Return whether a majority stays sound; learners count too, since they may become voters."""
+        """Return whether a majority stays undamaged; learners count too, since they may become voters."""
         members = dict.fromkeys((*voters, *learners))
         hurt = [damage.replica for damage in self.open_damages() if damage.key == key]
-        affected = sum(member == one_more.replica or member in hurt or not self._is_there(member) for member in members)
+        affected = sum(member == one_more.replica or member in hurt or not self._has_disk(member) for member in members)
         return affected <= (len(voters) - 1) // 2

@@ -27,7 +27,7 @@ MOVE_MS: Final = 2_000
 
 
 class Faults(DiskFaults):
-    """See the module. `absent_until_ns`: machines that stay away whatever heals meanwhile."""
+    """Faults, see the module. `absent_until_ns`: machines that stay down even when all faults end."""
 
     def __init__(self, cluster: BrokerCluster, random: Random) -> None:
         super().__init__(cluster, random)
@@ -37,21 +37,21 @@ class Faults(DiskFaults):
         self.kinds |= {
             Fault.TRANSFER: self._transfer,
             Fault.MEMBERS: self._move,
-            Fault.ROLLING: self._rolling,
-            Fault.ABSENCE: self._absence,
+            Fault.ROLLING: self._restart_in_turn,
+            Fault.ABSENCE: self._start_absence,
             Fault.AMBUSH: self._ambush,
             Fault.GOSSIP: self._block_gossip,
         }
 
     def may_start(self, machine: Machine) -> bool:
-        """Return whether no fault holds the machine down."""
+        """Return whether no fault keeps the machine down."""
         due_ns = max(times.get(machine.node_id, 0) for times in (self.down_until_ns, self.absent_until_ns))
         return due_ns <= self.loop.now_ns
 
     def heal_for_good(self) -> None:
-        """End all faults, long absences included, and inject no more."""
+        """End all faults, including long absences, and inject no more."""
         self.absent_until_ns.clear()
-        self.cluster.watch.on_offer = self._let_pass
+        self.cluster.watch.on_offer = self._ignore_offer
         self.heal()
 
     def find_leader(self) -> Machine | None:
@@ -61,7 +61,7 @@ class Faults(DiskFaults):
 
     # long absence, and the return of absent machines
 
-    def _absence(self) -> None:
+    def _start_absence(self) -> None:
         """Stop one machine for so long that retention removes the records that it lacks."""
         machine = self.random_machine()
         is_any_absent = any(due_ns > self.loop.now_ns for due_ns in self.absent_until_ns.values())
@@ -75,61 +75,61 @@ class Faults(DiskFaults):
     def _ambush(self) -> None:
         """Strike a leader that offers its log, or the replica that fetches it, during the transfer."""
         self._strikes, self._passed_by = self.random.choice((1, 2, 4)), self.random.choice((0, 0, 1, 2))
-        self.cluster.watch.on_offer = self._trigger
+        self.cluster.watch.on_offer = self._on_offer
 
-    def _let_pass(self, _: InstallOffer) -> None:
+    def _ignore_offer(self, _: InstallOffer) -> None:
         return None
 
-    def _trigger(self, offer: InstallOffer) -> None:
+    def _on_offer(self, offer: InstallOffer) -> None:
         if self._passed_by > 0 or self._strikes == 0:
             self._passed_by -= 1
             return
         self._strikes -= 1
         target = self.machines[self.random.choice((offer.sender, offer.sender, offer.to)).node_id]
-        strike = self._any_strike()
+        strike = self._draw_strike()
         target.note(f"an ambush: {offer.sender} offers its log to {offer.to}")
         delay_ns = int(self.random.choice((0.0, 0.05, 0.4)) * self.random.random() * SECOND_NS)
         self.loop.call_at_ns(self.loop.now_ns + delay_ns, strike, target)
 
     def strike(self, machine: Machine) -> None:
         """Crash the machine, cut its power, or isolate it."""
-        self._any_strike()(machine)
+        self._draw_strike()(machine)
 
-    def _any_strike(self) -> Callable[[Machine], None]:
+    def _draw_strike(self) -> Callable[[Machine], None]:
         return self.random.choice((self._strike_down, self._strike_power, self._strike_links))
 
     def _strike_down(self, machine: Machine) -> None:
         if machine.node.is_up:
             machine.crash()
-            self.stays_down(machine)
+            self.keep_down(machine)
 
     def _strike_power(self, machine: Machine) -> None:
         machine.lose_power()
-        self.stays_down(machine)
+        self.keep_down(machine)
 
     def _strike_links(self, machine: Machine) -> None:
-        self.cut(shapes.isolated(machine.node.number, self.numbers()))
+        self.cut(shapes.isolate(machine.node.number, self.numbers()))
 
     # gossip
 
     def _block_gossip(self) -> None:
-        """Cut all gossip, cut that of one broker, or lose a third of it; connections stay as they are."""
-        beside = self.cluster.network.beside
-        if beside is None:
+        """Cut all gossip, cut that of one broker, or lose a third of it; connections are not affected."""
+        gossip_network = self.cluster.network.gossip_network
+        if gossip_network is None:
             return
         self.loop.note("network", "gossip alone is disturbed")
         kind, nodes = self.random.choice(("all", "one", "loss")), [machine.node for machine in self.all_machines()]
         if kind == "all":
-            beside.impose(shapes.split([[number] for number in self.numbers()]))
+            gossip_network.impose(shapes.split([[number] for number in self.numbers()]))
         elif kind == "one":
-            beside.impose(shapes.isolated(self.random_machine().node.number, self.numbers()))
+            gossip_network.impose(shapes.isolate(self.random_machine().node.number, self.numbers()))
         else:
-            lossy = beside.conditions._replace(loss=0.3)
+            lossy = gossip_network.conditions._replace(loss=0.3)
             for source in nodes:
                 for destination in nodes:
                     if source is not destination:
-                        beside.set_conditions(source, destination, lossy)
-        self.later(GOSSIP_S, beside.heal)
+                        gossip_network.set_conditions(source, destination, lossy)
+        self.undo_later(GOSSIP_S, gossip_network.heal)
 
     # operators
 
@@ -152,7 +152,7 @@ class Faults(DiskFaults):
             machine.note(f"{key.hex()[:8]}: does not hand over, {error}")
 
     def _move(self) -> None:
-        """Order a random broker to move a partition's replicas."""
+        """Let a random broker move a partition's replicas."""
         self.random.choice(self.all_machines()).spawn(self._move_one, "an operator")
 
     async def _move_one(self, broker: Broker) -> None:
@@ -177,18 +177,18 @@ class Faults(DiskFaults):
         else:
             self.loop.note("operator", f"{name} shall have {', '.join(map(str, wanted))}")
 
-    def _rolling(self) -> None:
+    def _restart_in_turn(self) -> None:
         for place, machine in enumerate(self.all_machines()):
             self.loop.call_at_ns(self.loop.now_ns + (2 * place + 1) * SECOND_NS, self._stop, machine)
 
     def _stop(self, machine: Machine) -> None:
         if machine.is_running:
             machine.spawn(stop, "stop")
-            self.stays_down(machine, (0.05, 0.5))
+            self.keep_down(machine, (0.05, 0.5))
 
 
 async def stop(broker: Broker) -> None:
-    """Stop the broker as a signal does; an error of the disk during that ends the process as well."""
+    """Stop the broker as a signal does; a disk error during the stop ends the process as well."""
     try:
         await broker.close()
     except RaftlogError:

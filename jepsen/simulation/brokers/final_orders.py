@@ -1,4 +1,4 @@
-"""Last phase of a run: completes the orders of operators, then requires that nothing changes any more.
+"""Last phase of a run: completes the requests of operators, then checks that nothing changes any more.
 
     order-refused       healed brokers take orders
     stuck-in-silence    a broker that cannot be spared gets the reason
@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final
 
 from jepsen.simulation.brokers.cluster import BrokerCluster
-from jepsen.simulation.brokers.workload.operators import Taken
+from jepsen.simulation.brokers.workload.operators import AcceptedRequests
 from jepsen.simulation.network.links import SECOND_NS
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.errors import RaftlogError
@@ -35,48 +35,48 @@ SPREAD_MAX: Final = 1
 Within = Callable[[float, str, Callable[[], list[str]]], None]
 
 
-class FinalOrders:
-    """`within` waits until nothing is missing, or raises."""
+class FinalRequests:
+    """Last requests of operators. `wait_for_none` waits until its function returns nothing, or raises."""
 
-    def __init__(self, cluster: BrokerCluster, taken: Taken, within: Within) -> None:
+    def __init__(self, cluster: BrokerCluster, taken: AcceptedRequests, wait_for_none: Within) -> None:
         self.cluster, self.taken = cluster, taken
         self.loop, self.options = cluster.loop, cluster.options
-        self._within = within
+        self._wait_for_none = wait_for_none
         self._random = cluster.random("last orders")
 
     def settle(self) -> None:
-        """Give the orders that let the cluster settle, and wait until decommissioned brokers have left."""
+        """Send the requests after which the cluster settles, and wait until decommissioned brokers have left."""
         self.taken.check(self.cluster.newest_state())
-        self._ordered("settings", self._calm_settings)
+        self._request("settings", self._set_calm_settings)
         for node in self.cluster.newest_state().in_maintenance():
-            self._ordered("maintenance off", partial(self._end_maintenance, node))
+            self._request("maintenance off", partial(self._end_maintenance, node))
         for node in self._draining():
-            self._ordered("decommission", partial(self._decide, node))
-        self._within(self.options.convergence_s, "not-decommissioned", self._not_left)
+            self._request("decommission", partial(self._recommission_if_needed, node))
+        self._wait_for_none(self.options.convergence_s, "not-decommissioned", self._unfinished_decommissions)
 
     def rest(self) -> None:
-        """Demand that replicas and leaders are even, and that nothing changes any more. Raises `PropertyBroken`."""
-        self._ordered("rebalance", self._rebalance)  # what operators have placed would stay for a while otherwise
-        self._within(self.options.convergence_s, "replicas-uneven", self._uneven)
-        self._within(self.options.convergence_s, "leaders-uneven", self._led_elsewhere)
-        self._within(self.options.convergence_s, "no-rest", self._changing)
-        if changed := self._changed_within(self.options.elasticity.quiet_s):
+        """Check that replicas and leaders are balanced, and that nothing changes any more. Raises `PropertyBroken`."""
+        self._request("rebalance", self._rebalance)  # what operators have placed would stay for a while otherwise
+        self._wait_for_none(self.options.convergence_s, "replicas-uneven", self._uneven_replicas)
+        self._wait_for_none(self.options.convergence_s, "leaders-uneven", self._misplaced_leaders)
+        self._wait_for_none(self.options.convergence_s, "no-rest", self._recent_changes)
+        if changed := self._changes_within(self.options.elasticity.quiet_s):
             raise PropertyBroken("restless", {"within_s": self.options.elasticity.quiet_s, "changed": changed})
 
-    def _changing(self) -> list[str]:
-        return self._changed_within(SETTLED_S)
+    def _recent_changes(self) -> list[str]:
+        return self._changes_within(SETTLED_S)
 
-    def _changed_within(self, seconds: float) -> list[str]:
-        """Let time pass; return the differences."""
-        before = self._picture()
+    def _changes_within(self, seconds: float) -> list[str]:
+        """Let time pass; return descriptions of the changed Raft groups."""
+        before = self._group_states()
         self.loop.run_for(seconds)
-        after = self._picture()
+        after = self._group_states()
         return [f"{name}: {before.get(name)}, {now}" for name, now in after.items() if before.get(name) != now]
 
     # orders
 
-    def _ordered(self, description: str, work: "Callable[[Broker], Coroutine[Any, Any, None]]") -> None:
-        """Give an order to random brokers until one accepts it."""
+    def _request(self, description: str, work: "Callable[[Broker], Coroutine[Any, Any, None]]") -> None:
+        """Send a request to random brokers until one accepts it."""
         deadline_ns = self.loop.now_ns + int(self.options.start_s * SECOND_NS)
         outcomes: list[RaftlogError | None] = []
         while not outcomes or outcomes[-1] is not None:
@@ -88,7 +88,7 @@ class FinalOrders:
             self.loop.run_until(lambda asked=asked: len(outcomes) > asked, within_s=2 * PATIENCE_MS / 1000)  # type: ignore[misc]
             self.loop.run_for(LOOK_S)
 
-    async def _calm_settings(self, broker: Broker) -> None:
+    async def _set_calm_settings(self, broker: Broker) -> None:
         wanted = {"balancer.mode": "continuous", "replicas.repair.after.ms": -1, "balancer.moves.max": 16}
         await broker.operations.cluster.alter_cluster_config(wanted, deadline=deadline_in(PATIENCE_MS))
 
@@ -101,8 +101,8 @@ class FinalOrders:
     def _draining(self) -> list[NodeId]:
         return [broker.node_id for broker in self.cluster.newest_state().all_brokers() if broker.is_draining]
 
-    async def _decide(self, node: NodeId, broker: Broker) -> None:
-        """Recommission a broker that cannot be spared; its status must give the reason why it cannot leave."""
+    async def _recommission_if_needed(self, node: NodeId, broker: Broker) -> None:
+        """Recommission a broker that cannot be spared; its status must give a reason."""
         state = broker.metadata.state
         if self._can_be_spared(node, state):
             return
@@ -112,12 +112,12 @@ class FinalOrders:
         await broker.operations.brokers.recommission(node, deadline=deadline_in(PATIENCE_MS))
 
     def _can_be_spared(self, node: NodeId, state: ControllerState) -> bool:
-        """Return whether the brokers that are not draining are enough for every partition."""
+        """Return whether enough brokers are not draining, for the replicas of every partition."""
         staying = [each for each in state.all_brokers() if not each.is_draining]
         factors = [len(replicas) for topic in state.topics for replicas in state.replicas_of(topic)]
         return len(staying) >= max(factors, default=1)
 
-    def _not_left(self) -> list[str]:
+    def _unfinished_decommissions(self) -> list[str]:
         return [f"n{node} is draining still" for node in self._draining()]
 
     # rest
@@ -130,7 +130,7 @@ class FinalOrders:
             for number in range(topic.partition_count)
         ]
 
-    def _led_elsewhere(self) -> list[str]:
+    def _misplaced_leaders(self) -> list[str]:
         state, found = self.cluster.newest_state(), []
         for group, name in self._groups():
             leading, preferred = self.cluster.leader(group.group_id.bytes), state.assignment(group).replicas[0]
@@ -138,7 +138,7 @@ class FinalOrders:
                 found.append(f"{name} is led by {leading and leading[0].name}, and shall be by {preferred}")
         return found
 
-    def _uneven(self) -> list[str]:
+    def _uneven_replicas(self) -> list[str]:
         state = self.cluster.newest_state()
         counts = Counter({broker.replica: 0 for broker in state.all_brokers()})
         for topic in state.topics:
@@ -148,8 +148,8 @@ class FinalOrders:
             return []
         return [f"{replica} has {count}" for replica, count in sorted(counts.items())]
 
-    def _picture(self) -> dict[str, object]:
-        """Return of every group its assignment, its members, and the term of its leader."""
+    def _group_states(self) -> dict[str, object]:
+        """Return the version of the assignment, newest term and configuration of every Raft group."""
         state = self.cluster.newest_state()
         found: dict[str, object] = {}
         for group, name in self._groups():

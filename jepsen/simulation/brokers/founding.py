@@ -1,7 +1,7 @@
-"""The founding of a cluster under faults: only nodes and the controller's group, and as much harm as there can be.
+"""Founding of a cluster under many faults, with only nodes and the controller's Raft group.
 
-Seeds are started from the same list, in any order, and crash, lose power, are paused and cut off while the bootstrap
-record goes round; some brokers come later and join. Each serving broker takes blocks of producer ids, again and again.
+Seeds are started with the same list, in any order, and crash, lose power, are paused and isolated while they exchange
+the bootstrap record; some brokers join later. Each serving broker repeatedly allocates blocks of producer ids.
 
     founded-twice is impossible: all brokers that ever name a cluster name the same one (`two-clusters`)
     a block is given to one taker only (`producer-ids-twice`), however often a request was repeated on its way
@@ -18,7 +18,7 @@ from jepsen.simulation.brokers.machine import DATA_DIR, RPC, RPC_PORT, Machine
 from jepsen.simulation.brokers.site import Site
 from jepsen.simulation.nemesis.machine_faults import MachineFaults
 from jepsen.simulation.network.links import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS, LinkConditions
-from jepsen.simulation.options import Fault, draw_link, generator, shown
+from jepsen.simulation.options import Fault, draw_link, format_option, generator
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.errors import RaftlogError
 from raftlog.partitions.controller import ControllerHost, MetadataSettings
@@ -49,7 +49,7 @@ LOOK_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundingOptions:
-    """One run. Times in seconds, sizes in bytes."""
+    """Options of one run. Times in seconds, sizes in bytes."""
 
     seed: int
     seeds: int
@@ -66,7 +66,7 @@ class FoundingOptions:
     start_s: float
     """Longest time, in seconds, from healing until all brokers serve."""
     unordered_syncs: bool = False
-    """Whether syncs of a disk complete each for itself (`sync_delays`); not drawn, but asked for."""
+    """Whether syncs of a disk complete independently (`sync_delays`); not drawn, only on request."""
 
     @property
     def brokers(self) -> int:
@@ -74,7 +74,7 @@ class FoundingOptions:
 
     def __str__(self) -> str:
         """Return one option per line."""
-        return "\n".join(f"{field.name} = {shown(getattr(self, field.name))}" for field in fields(self))
+        return "\n".join(f"{field.name} = {format_option(getattr(self, field.name))}" for field in fields(self))
 
 
 def draw(seed: int) -> FoundingOptions:
@@ -98,14 +98,14 @@ def draw(seed: int) -> FoundingOptions:
 
 
 class Member(NamedTuple):
-    """A process that serves."""
+    """Process of a node that serves: node and controller."""
 
     node: Node
     metadata: ControllerHost
 
 
 class FoundingFaults(MachineFaults[Machine[Member]]):
-    """Faults of machines that have no leader yet."""
+    """Faults of machines before the founding, without a leader."""
 
     def find_leader(self) -> Machine[Member] | None:
         return None
@@ -147,28 +147,28 @@ class Founding(Site[Member]):
     # its faults
 
     def run(self) -> None:
-        """Run from the first start to the end of all faults, and check the demands then. Raises `PropertyBroken`."""
+        """Run to the end of all faults, and then check the properties. Raises `PropertyBroken`."""
         random = self.random("start")
         for machine in self.machines.values():
             self.start_within(machine, random.uniform(0, self.options.spread_s))
-            self.loop.call_at_ns(TAKE_NS, self._take_later, machine)
+            self.loop.call_at_ns(TAKE_NS, self._allocate_ids_later, machine)
         self._supervise()
         self._inject_fault(self.random("nemesis"))
         self.loop.run_until_time(self.options.safety_s)
         self._is_healed = True
         self.faults.heal()
-        self._within("not-serving", self._not_serving)
-        self._within("metadata-differs", self._different)
+        self._wait_for_none("not-serving", self._not_serving)
+        self._wait_for_none("metadata-differs", self._lagging_nodes)
 
     def _inject_fault(self, random: Random) -> None:
         if self._is_healed:
             return
-        self.faults.inflict(random.choice(KINDS))
+        self.faults.inject(random.choice(KINDS))
         pause_ns = int(random.expovariate(1 / self.options.faults_mean_s) * SECOND_NS)
         self.loop.call_at_ns(self.loop.now_ns + pause_ns, self._inject_fault, random)
 
     def _supervise(self) -> None:
-        """Restart nodes that are down and are meant to run."""
+        """Restart the nodes that are down, unless a fault keeps them down."""
         self.loop.call_at_ns(self.loop.now_ns + 100 * MILLISECOND_NS, self._supervise)
         for machine in self.machines.values():
             down_until_ns = self.faults.down_until_ns.get(machine.node_id, 0)
@@ -177,12 +177,12 @@ class Founding(Site[Member]):
 
     # takers of producer ids
 
-    def _take_later(self, machine: Machine[Member]) -> None:
-        machine.spawn(partial(self._take, machine), "take ids")
+    def _allocate_ids_later(self, machine: Machine[Member]) -> None:
+        machine.spawn(partial(self._allocate_ids, machine), "take ids")
         pause_ns = int(self._random.uniform(0.2, 2.0) * TAKE_NS)
-        self.loop.call_at_ns(self.loop.now_ns + pause_ns, self._take_later, machine)
+        self.loop.call_at_ns(self.loop.now_ns + pause_ns, self._allocate_ids_later, machine)
 
-    async def _take(self, machine: Machine[Member], member: Member) -> None:
+    async def _allocate_ids(self, machine: Machine[Member], member: Member) -> None:
         mine = member.node.identity
         command = AllocateProducerIds(mine.node_id, mine.disk_uuid, mine.boot_epoch, 10)
         try:
@@ -199,7 +199,7 @@ class Founding(Site[Member]):
 
     # what has to hold
 
-    def _within(self, name: str, missing: Callable[[], list[str]]) -> None:
+    def _wait_for_none(self, name: str, missing: Callable[[], list[str]]) -> None:
         deadline_ns = self.loop.now_ns + int(self.options.start_s * SECOND_NS)
         while wanted := missing():
             if self.loop.now_ns >= deadline_ns:
@@ -213,7 +213,7 @@ class Founding(Site[Member]):
             if machine.service is None
         ]
 
-    def _different(self) -> list[str]:
+    def _lagging_nodes(self) -> list[str]:
         copies = {machine.name: member.metadata.state for machine, member in self.serving()}
         newest = max(copies.values(), key=lambda state: state.applied_index)
         registered = {broker.node_id for broker in newest.all_brokers()}

@@ -32,42 +32,42 @@ _logger = logging.getLogger(__name__)
 
 
 class CoupledNetwork(SimulatedNetwork):
-    """The network of the brokers' connections; `beside` is that of their gossip."""
+    """Network of the brokers' connections, coupled to `gossip_network`."""
 
-    beside: SimulatedNetwork | None = None
+    gossip_network: SimulatedNetwork | None = None
     are_shared = True
     """Whether both networks break together. They heal together in any case."""
 
     def attach(self, node: Node) -> None:
         super().attach(node)
-        if self.beside is not None:
-            self.beside.attach(node)
+        if self.gossip_network is not None:
+            self.gossip_network.attach(node)
 
     def cut(self, source: Node, destination: Node) -> None:
         super().cut(source, destination)
-        if self.beside is not None and self.are_shared:
-            self.beside.cut(source, destination)
+        if self.gossip_network is not None and self.are_shared:
+            self.gossip_network.cut(source, destination)
 
     def set_conditions(self, source: Node, destination: Node, conditions: LinkConditions) -> None:
         super().set_conditions(source, destination, conditions)
-        if self.beside is not None and self.are_shared:
-            self.beside.set_conditions(source, destination, conditions)
+        if self.gossip_network is not None and self.are_shared:
+            self.gossip_network.set_conditions(source, destination, conditions)
 
     def heal(self) -> None:
         super().heal()
-        if self.beside is not None:
-            self.beside.heal()
+        if self.gossip_network is not None:
+            self.gossip_network.heal()
 
 
 class Interference:
-    """`share`: of all datagrams, those that something is done with."""
+    """Interference with datagrams; `share` is the part of them that is followed by an old or changed one."""
 
     def __init__(self, random: Random, share: float) -> None:
         self._random, self._share = random, share
         self._kept: list[bytes] = []
 
-    def visit(self, datagram: bytes, send: "Callable[[bytes], None]", later: "Callable[[int, bytes], None]") -> None:
-        """Let a datagram pass, and perhaps something else with it."""
+    def pass_on(self, datagram: bytes, send: "Callable[[bytes], None]", later: "Callable[[int, bytes], None]") -> None:
+        """Pass on a datagram, and later perhaps an old or changed one too."""
         send(datagram)
         random = self._random
         if self._share == 0.0 or random.random() >= self._share:
@@ -77,29 +77,32 @@ class Interference:
         else:
             self._kept[random.randrange(KEPT_MAX)] = datagram
         delay_ns = int(random.uniform(*LATER_S) * SECOND_NS)
-        later(delay_ns, random.choice((self._old, self._flipped, self._short, self._long, self._forged))(datagram))
+        later(
+            delay_ns,
+            random.choice((self._draw_old, self._flip_bit, self._truncate, self._extend, self._forge))(datagram),
+        )
 
-    def _old(self, _: bytes) -> bytes:
+    def _draw_old(self, _: bytes) -> bytes:
         return self._random.choice(self._kept)
 
-    def _flipped(self, datagram: bytes) -> bytes:
+    def _flip_bit(self, datagram: bytes) -> bytes:
         changed = bytearray(datagram)
         changed[self._random.randrange(len(changed))] ^= 1 << self._random.randrange(8)
         return bytes(changed)
 
-    def _short(self, datagram: bytes) -> bytes:
+    def _truncate(self, datagram: bytes) -> bytes:
         return datagram[: self._random.randrange(len(datagram))]
 
-    def _long(self, datagram: bytes) -> bytes:
+    def _extend(self, datagram: bytes) -> bytes:
         return datagram + self._random.randbytes(DATAGRAM_BYTES_MAX)
 
-    def _forged(self, datagram: bytes) -> bytes:
-        """Return the beginning of the datagram with random bytes behind it."""
+    def _forge(self, datagram: bytes) -> bytes:
+        """Return the beginning of the datagram, followed by random bytes."""
         return datagram[:32] + self._random.randbytes(len(datagram))
 
 
 class SimulatedWire:
-    """For one process. Hosts are names of nodes, or their addresses."""
+    """Gossip socket of one process. Hosts are names of nodes, or their addresses."""
 
     def __init__(
         self,
@@ -120,14 +123,14 @@ class SimulatedWire:
 
     async def start(self, host: str, port: int) -> None:
         self.address = host, port or GOSSIP_PORT
-        self._network.bind(self._process, SERVICE, self._arrived)
+        self._network.bind(self._process, SERVICE, self._on_datagram)
         self._network.listen(self._process, SERVICE, self._accept)
 
     def send(self, datagram: bytes, address: Address) -> None:
         node = self._hosts.get(address[0])
         if node is None or self._is_closed:
             return
-        self._interference.visit(datagram, partial(self._send, node), partial(self._send_later, node))
+        self._interference.pass_on(datagram, partial(self._send, node), partial(self._send_later, node))
 
     def _send(self, node: Node, datagram: bytes) -> None:
         self._network.send(self._process, node, SERVICE, datagram)
@@ -145,7 +148,7 @@ class SimulatedWire:
     async def close(self) -> None:
         self._is_closed = True
 
-    def _arrived(self, source: Node, message: object) -> None:
+    def _on_datagram(self, source: Node, message: object) -> None:
         assert isinstance(message, bytes), message
         if not self._is_closed:
             self.on_datagram(message, (address_of(source), GOSSIP_PORT))

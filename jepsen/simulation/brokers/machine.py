@@ -1,11 +1,10 @@
-"""A machine of the simulation: a node of the network, a disk that survives its processes, and the program that it runs.
+"""Machine of the simulation: a node of the network, a disk that outlives processes, and a program.
 
-    start → the program runs as a process → it ends by itself, or by `crash`, `lose_power`
+    start → the program runs as a process → it exits, or ends by `crash`, `lose_power`
     service is not None ⇒ the process is up, and has reported that it can be called
 
-The program is handed in: it opens what the product is made of on the surroundings that it is given, puts it into
-`service`, and returns at its end. An operating error that it raises ends its process, as it would end a real one.
-The supervisor starts it again (`nemesis`).
+The program is an argument: it opens the product in the given environment, sets `service`, and returns at its end. An
+operating error that it raises ends its process, as it would end a real one. The supervisor starts it again (`nemesis`).
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -73,7 +72,7 @@ class Machine(Generic[S]):
         self.program = program
         self.service: S | None = None
         self.end: str | None = None
-        """Reason why the last process ended by itself; None after a crash, and while it runs."""
+        """Reason of the exit of the last process; None after a crash, and while it runs."""
         self.replica: ReplicaId | None = None
         """Replica by the identity on its disk; None before the first start, and when unknown."""
         self.disk_uuids: set[UUID] = set()
@@ -96,7 +95,7 @@ class Machine(Generic[S]):
 
     @property
     def is_running(self) -> bool:
-        """Whether a process is there that can work now."""
+        """Whether a process exists and is not paused."""
         process = self.node.process
         return process is not None and process.state is State.RUNNING
 
@@ -109,7 +108,7 @@ class Machine(Generic[S]):
     # the program, from outside
 
     def call(self, callback: Callable[[S], object]) -> bool:
-        """Run it as code of the process; false when there is none that can be called."""
+        """Run the callback in the process; return False without a process that can be called."""
         process, service = self.node.process, self.service
         if process is None or service is None:
             return False
@@ -117,7 +116,7 @@ class Machine(Generic[S]):
         return True
 
     def spawn(self, work: Callable[[S], Coroutine[Any, Any, None]], name: str) -> bool:
-        """Run a coroutine in the process, if it serves. An exception ends the run, operating errors included."""
+        """Run a coroutine in the process, if it serves. Any exception ends the run."""
         process, service = self.node.process, self.service
         if process is None or service is None:
             return False
@@ -134,24 +133,24 @@ class Machine(Generic[S]):
 
     def crash(self) -> None:
         """Kill the process like kill -9: the disk keeps all writes."""
-        self._die()
+        self._crash_process()
         self.disk.process_crash()
 
     def lose_power(self) -> None:
         """Cut the power: the disk keeps synced writes, and a random part of the rest."""
-        self._die()
+        self._crash_process()
         self.disk.power_loss(torn=self._random.random() < 0.8)
         self.note("its power is lost: what was not synced may be gone")
 
     def wipe(self) -> None:
-        """Replace the disk by an empty one; the machine is down."""
+        """Replace the disk by an empty one; the machine must be down."""
         assert self.node.process is None, f"{self} runs"
         self.note("its disk is wiped")
         self.disk.wipe()
         self.replica = None
         self.disk_uuids.clear()
 
-    def _die(self) -> None:
+    def _crash_process(self) -> None:
         self.service = None
         self.on_send = _ignore
         self.disk.process = None
@@ -184,7 +183,9 @@ class Machine(Generic[S]):
 
     def _make_transport(self, process: Process, random: Random, identity: Callable[[], PeerIdentity]) -> NodeTransport:
         nonces = generator(self._seed, "nonces", self.node_id, process.incarnation)
-        return SimulatedTransport(identity, random, nonces.randbytes, RPC, self.loop.network, process, self._sends)
+        return SimulatedTransport(
+            identity, random, nonces.randbytes, RPC, self.loop.network, process, self._report_sends
+        )
 
-    def _sends(self, envelopes: Sequence[Envelope]) -> None:
+    def _report_sends(self, envelopes: Sequence[Envelope]) -> None:
         self.on_send(envelopes)

@@ -1,7 +1,7 @@
-"""An ambush for leaders that change the members of their groups: they die of it, or are cut off, at that very moment.
+"""Ambush: crash or isolate a leader at the moment when it changes the Raft configuration.
 
-A leader that has just entered a joint configuration, or has just left it for voters that are new, is struck; so another
-one has to find its way out of what is half done. Told by `watch`; made by the nemesis.
+The strike hits a leader that has just entered a joint configuration, or left it for new voters, so that another leader
+must complete the change. Called by `watch`; created by the nemesis.
 """
 
 from random import Random
@@ -16,15 +16,15 @@ DELAYS_S: Final = (0.0, 0.005, 0.05)
 STRIKES_MAX: Final = 12
 
 
-class MembersAmbush:
-    """`chance`: of a strike at each change of voters."""
+class MembershipAmbush:
+    """Ambush of configuration changes; `chance` is that of a strike at a change of voters."""
 
     def __init__(self, faults: Faults, random: Random, chance: float) -> None:
         self._faults, self._random, self._chance = faults, random, chance
         self._left = STRIKES_MAX
 
-    def changed(self, leader: Replica, before: Configuration, after: Configuration) -> None:
-        """Strike a leader that appended another configuration, by chance."""
+    def on_change(self, leader: Replica, before: Configuration, after: Configuration) -> None:
+        """Strike, by chance, a leader that appended another Raft configuration."""
         concerns_voters = before.is_joint or after.is_joint
         if not concerns_voters or self._left == 0 or self._random.random() >= self._chance:
             return

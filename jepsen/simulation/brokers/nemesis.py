@@ -1,4 +1,4 @@
-"""Course of faults of the brokers: disturbed start (perhaps), periods with faults and quiet ones, healed end.
+"""Nemesis of brokers: perhaps faults at the start, then periods with and without faults, then recovery.
 
 A supervisor starts machines that are down. The effect of each fault is in `faults`, the orders of operators are in
 `workload.operators`."""
@@ -8,8 +8,8 @@ from typing import Final
 
 from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
 from jepsen.simulation.brokers.faults import Faults
-from jepsen.simulation.brokers.members_ambush import MembersAmbush
-from jepsen.simulation.brokers.workload.operators import Operator, Taken
+from jepsen.simulation.brokers.members_ambush import MembershipAmbush
+from jepsen.simulation.brokers.workload.operators import AcceptedRequests, Operator
 from jepsen.simulation.network.links import MILLISECOND_NS, SECOND_NS
 from jepsen.simulation.options import Fault
 from raftlog.types import NodeId
@@ -28,15 +28,15 @@ class Nemesis:
         self.cluster, self.random = cluster, random
         self.loop = cluster.loop
         self.faults = Faults(cluster, cluster.random("faults"))
-        self.taken = Taken()
+        self.taken = AcceptedRequests()
         elasticity = cluster.options.elasticity
         self._operators = [
             Operator(cluster, cluster.random(f"operator {place}"), self.faults, self.taken)
             for place in range(elasticity.operators)
         ]
-        self._ambush = MembersAmbush(self.faults, cluster.random("members ambush"), elasticity.ambushes)
-        cluster.watch.on_change = self._ambush.changed
-        self._brought_back: dict[NodeId, bool] = {}
+        self._ambush = MembershipAmbush(self.faults, cluster.random("members ambush"), elasticity.ambushes)
+        cluster.watch.on_change = self._ambush.on_change
+        self._restarted_removed: dict[NodeId, bool] = {}
         """Machines whose brokers were removed, and whether they were started again since."""
         self._is_over = False
 
@@ -48,10 +48,10 @@ class Nemesis:
         if self.cluster.options.faults:
             self.loop.call_at_ns(self.loop.now_ns + 6 * SECOND_NS, self._period)
         for operator in self._operators:
-            operator.after(6 * SECOND_NS)
+            operator.step_later(6 * SECOND_NS)
 
     def end(self) -> None:
-        """Stop faults; heal all that can be healed."""
+        """Inject no more faults, and end those under way as far as possible."""
         self._is_over = True
         self._ambush.end()
         for operator in self._operators:
@@ -77,7 +77,7 @@ class Nemesis:
         elif fault is Fault.POWER:
             machine.lose_power()
         else:
-            self.faults.inflict(fault)
+            self.faults.inject(fault)
 
     def _period(self) -> None:
         if self._is_over:
@@ -89,7 +89,7 @@ class Nemesis:
         else:
             for fault in self.random.choices(options.faults, k=self.random.randint(1, 3)):
                 self.cluster.recorder.nemesis(fault.value)
-                self.faults.inflict(fault)
+                self.faults.inject(fault)
         self.loop.call_at_ns(self.loop.now_ns + int(self.random.uniform(*PERIOD_S) * SECOND_NS), self._period)
 
     def _supervise(self) -> None:
@@ -98,18 +98,18 @@ class Nemesis:
         for machine in self.cluster.machines.values():
             if machine.node.process is None and machine.node.starts and self.faults.may_start(machine):
                 if self.cluster.is_removed(machine):
-                    self._bring_back(machine)
+                    self._restart_removed(machine)
                 else:
                     machine.start()
 
-    def _bring_back(self, machine: Machine) -> None:
-        """Start a removed machine once more, which is refused, or give it an empty disk."""
+    def _restart_removed(self, machine: Machine) -> None:
+        """Start a removed machine once more: with its disk, and the others refuse it, or with an empty disk."""
         node = machine.node_id
-        if node not in self._brought_back:
-            self._brought_back[node] = False
-            self.faults.stays_down(machine)
-        elif not self._is_over and not self._brought_back[node]:
-            self._brought_back[node] = True
+        if node not in self._restarted_removed:
+            self._restarted_removed[node] = False
+            self.faults.keep_down(machine)
+        elif not self._is_over and not self._restarted_removed[node]:
+            self._restarted_removed[node] = True
             if self.random.random() < self.cluster.options.elasticity.returns:
                 machine.wipe()
             machine.start()

@@ -1,4 +1,4 @@
-"""Options of one run of whole brokers; every option is drawn from the run's seed, and a failure prints them all.
+"""Options of one run of whole brokers, drawn from its seed; the report of a failure contains them.
 
 Sizes are small and times are short on purpose: segments roll, checkpoints are written, followers fall behind, topics
 are
@@ -18,7 +18,7 @@ from jepsen.simulation.brokers.workload.uses import (
     with_small_tables,
 )
 from jepsen.simulation.network.links import MICROSECOND_NS, MILLISECOND_NS, LinkConditions
-from jepsen.simulation.options import KIB, AppendDeferral, Fault, draw_deferral, draw_link, generator, shown
+from jepsen.simulation.options import KIB, AppendDeferral, Fault, draw_deferral, draw_link, format_option, generator
 from raftlog.raft import RaftSettings
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig
@@ -90,7 +90,7 @@ FOCUS_WEIGHT: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GossipOptions:
-    """Options of one run for gossip."""
+    """Options of gossip in one run."""
 
     shares_cuts: bool
     """Whether cuts of connections cut gossip as well."""
@@ -106,7 +106,7 @@ ADDED_MAX = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerOptions:
-    """One run. Times of the simulation in seconds, of the product in milliseconds, sizes in bytes."""
+    """Options of one run. Times of the simulation in seconds, of the product in milliseconds, sizes in bytes."""
 
     seed: int
     seeds: int
@@ -162,26 +162,26 @@ class BrokerOptions:
     """None: it is switched off."""
     uses: WorkloadFeatures
     unordered_syncs: bool = False
-    """Whether syncs of a disk complete each for itself (`sync_delays`); not drawn, but asked for."""
+    """Whether syncs of a disk complete independently (`sync_delays`); not drawn, only on request."""
     lost_files: bool = False
-    """Whether small files are also cut, emptied and removed (`small_files`); not drawn, but asked for."""
+    """Whether small files are also cut, emptied and removed (`small_files`); not drawn, only on request."""
 
     growth: bool = False
-    """Whether administrators also add partitions to their topics; not drawn, but asked for."""
+    """Whether administrators also add partitions to their topics; not drawn, only on request."""
     kafka: bool = False
-    """Whether brokers also serve Kafka's protocol, to clients with a topic of their own; not drawn, but asked for."""
+    """Whether brokers also serve Kafka's protocol, to clients with a topic of their own; not drawn, only on request."""
 
     @property
     def numbers_max(self) -> int:
-        """Bound of the numbers of partitions that clients draw; a number is taken modulo the topic's partitions."""
+        """Bound of the partition numbers that clients draw, which count modulo the topic's partitions."""
         return self.partitions_max + (ADDED_MAX if self.growth else 0)
 
     def with_lost_files(self) -> "BrokerOptions":
-        """Return the same options with lost files, often."""
+        """Return a copy of the options with frequent losses of small files."""
         return replace(self, lost_files=True, faults=(*self.faults, *(Fault.SMALL_FILE,) * FOCUS_WEIGHT))
 
     def with_kafka(self) -> "BrokerOptions":
-        """Return the same options with clients of Kafka's protocol, whose producers never expire in a partition."""
+        """Return a copy of the options with clients of Kafka's protocol, and without expiry of producers."""
         return replace(self, kafka=True, uses=replace(self.uses, producers_max=PRODUCERS_MAX))
 
     @property
@@ -195,7 +195,7 @@ class BrokerOptions:
 
     @property
     def loses_disks(self) -> bool:
-        """Whether a group of one or two replicas might lose everything."""
+        """Whether disks are lost, so that no Raft group may have fewer than three replicas."""
         return any(fault in LOSSES for fault in self.faults)
 
     def driver_config(self) -> DriverConfig:
@@ -231,7 +231,7 @@ class BrokerOptions:
 
     def __str__(self) -> str:
         """Return one option per line."""
-        return "\n".join(f"{field.name} = {shown(getattr(self, field.name))}" for field in fields(self))
+        return "\n".join(f"{field.name} = {format_option(getattr(self, field.name))}" for field in fields(self))
 
 
 def draw(seed: int) -> BrokerOptions:
@@ -291,7 +291,7 @@ def draw(seed: int) -> BrokerOptions:
 def draw_sharing(seed: int) -> BrokerOptions:
     """Return options with consumer groups, in a cluster of three with few other faults."""
     uses = draw_uses(generator(seed, "sharing"), members=True, records=False)
-    return _focused(draw(seed), uses, generator(seed, "sharing faults"))
+    return _focus_options(draw(seed), uses, generator(seed, "sharing faults"))
 
 
 def draw_keeping(seed: int) -> BrokerOptions:
@@ -299,10 +299,10 @@ def draw_keeping(seed: int) -> BrokerOptions:
     uses = draw_uses(generator(seed, "keeping"), members=False, records=True)
     uses = draw_once(generator(seed, "keys written once"), uses)
     uses = with_small_tables(uses, generator(seed, "producer tables"))
-    return _focused(draw(seed), uses, generator(seed, "keeping faults"))
+    return _focus_options(draw(seed), uses, generator(seed, "keeping faults"))
 
 
-def _focused(options: BrokerOptions, uses: WorkloadFeatures, random: Random) -> BrokerOptions:
+def _focus_options(options: BrokerOptions, uses: WorkloadFeatures, random: Random) -> BrokerOptions:
     return replace(
         options,
         seeds=3,

@@ -1,4 +1,4 @@
-"""One seed of whole brokers, or of their founding: inject faults, demand that all recovers."""
+"""Run of one seed of whole brokers, or of their founding: inject faults, check the recovery."""
 
 import gc
 import time
@@ -13,8 +13,8 @@ from jepsen.simulation.brokers.nemesis import Nemesis
 from jepsen.simulation.brokers.options import BrokerOptions, draw, draw_keeping, draw_sharing
 from jepsen.simulation.brokers.site import Site, SiteOptions
 from jepsen.simulation.brokers.workload.workload import Workload
-from jepsen.simulation.outcome import Failure, Outcome, failure_of, logging_to_timeline, shape_of
-from jepsen.simulation.verdicts import PropertyBroken, raise_recorded
+from jepsen.simulation.outcome import Failure, Outcome, failure_of, log_to_timeline, shape_of
+from jepsen.simulation.verdicts import PropertyBroken, reraise_recorded
 
 
 def simulate_brokers(
@@ -27,7 +27,7 @@ def simulate_brokers(
     growth: bool = False,
     kafka: bool = False,
 ) -> Outcome:
-    """Run a seed to its end or to the first broken property; those after `level` are options of every seed."""
+    """Run a seed to its end or to the first broken property; arguments after `level` apply to every seed."""
     options = options or draw(seed)
     if unordered_syncs:
         options = replace(options, unordered_syncs=True)
@@ -46,7 +46,7 @@ def simulate_brokers(
         nemesis.start()
         workload.start()
         cluster.loop.run_until_time(options.safety_s)
-        Convergence(cluster, workload, nemesis).demand()
+        Convergence(cluster, workload, nemesis).check()
 
     shape = shape_of(
         unordered_syncs=options.unordered_syncs,
@@ -91,9 +91,9 @@ def _simulate(
     gc.disable()  # a run is short, and what it leaves behind is collected at once
     failure: Failure | None = None
     PropertyBroken.raised.clear()
-    site.loop.after_step = raise_recorded
+    site.loop.after_step = reraise_recorded
     try:
-        with logging_to_timeline(site.loop):
+        with log_to_timeline(site.loop):
             run()
     except Exception as error:  # noqa: BLE001 - whatever ends a run is its outcome
         failure = failure_of(site.loop, error)

@@ -58,7 +58,7 @@ class Site(ABC, Generic[S]):
         self.loop = WiredLoop(Trace())
         self._seed = options.seed, name
         self.network = CoupledNetwork(self.loop, self.random("network"), options.link)
-        self.network.beside = self.make_gossip_network()
+        self.network.gossip_network = self.make_gossip_network()
         self.watch = Watch(self.loop)
         self.machines: dict[NodeId, Machine[S]] = {}
         random = self.random("machines")
@@ -67,11 +67,11 @@ class Site(ABC, Generic[S]):
         self.loop.wire(self.network, self.loop.nodes)
 
     def random(self, name: str) -> Random:
-        """Return a generator for one part of the site."""
+        """Return the random generator of one part of the site."""
         return generator(*self._seed, name)
 
     def make_gossip_network(self) -> SimulatedNetwork | None:
-        """Return the network of gossip, or None; called before there are machines."""
+        """Return the network of gossip, or None; called before machines are created."""
         return None
 
     def _add_machine(self, node_id: NodeId, options: SiteOptions, random: Random) -> None:
@@ -92,29 +92,29 @@ class Site(ABC, Generic[S]):
         """Run a process from its start to its end."""
 
     def watch_process(self, machine: Machine[S], node: Node, metadata: ControllerHost) -> None:
-        """Follow a process that has recovered its disk, and has not begun yet; runs in it."""
+        """Observe a process that has recovered its disk but not started; runs in the process."""
         replica = node.identity.replica
         machine.disk_uuids.add(replica.disk_uuid)
         life = Replica(replica, machine.node.starts)
         is_stale = machine.stale == replica
         if is_stale:
-            machine.on_send = partial(self.watch.stale_sends, machine.node)
+            machine.on_send = partial(self.watch.on_stale_send, machine.node)
         else:
             machine.replica, machine.stale = replica, None
-            machine.on_send = partial(self.watch.sends, node.driver)
-            self.watch.opened(machine.node, node.driver, metadata)
+            machine.on_send = partial(self.watch.on_send, node.driver)
+            self.watch.on_open(machine.node, node.driver, metadata)
         self.watch.observe_cluster_id(machine.node, node.identity.cluster_id)
 
-        def applied() -> None:
-            self.watch.applied(machine.node, metadata.state)
+        def on_applied() -> None:
+            self.watch.on_state(machine.node, metadata.state)
             if not is_stale:
-                self.watch.orders.applied(life)
+                self.watch.membership.on_state(life)
 
-        metadata.observers.insert(0, applied)
-        self.watch.applied(machine.node, metadata.state)
+        metadata.observers.insert(0, on_applied)
+        self.watch.on_state(machine.node, metadata.state)
 
     def start_within(self, machine: Machine[S], seconds: float) -> None:
-        """Start it at a later time, unless it was started meanwhile."""
+        """Start the machine at a random time within `seconds`, unless it was started meanwhile."""
         self.loop.call_at_ns(self.loop.now_ns + int(seconds * SECOND_NS), self._start, machine)
 
     def _start(self, machine: Machine[S]) -> None:
@@ -122,7 +122,7 @@ class Site(ABC, Generic[S]):
             machine.start()
 
     def serving(self) -> list[tuple[Machine[S], S]]:
-        """Return the processes that serve, by node id."""
+        """Return the machines and processes that serve, by node id."""
         found = ((machine, machine.service) for machine in self.machines.values())
         return [(machine, service) for machine, service in found if service is not None]
 

@@ -1,4 +1,4 @@
-"""Losses of a small file: a bit of it flips, or half of it, all its bytes or the file itself are lost.
+"""Damage to small files: a flipped bit, or the loss of half the content, of all content, or of the file.
 
 The machine is down meanwhile, so that the next process finds the loss: a running process would not read the file."""
 
@@ -13,7 +13,7 @@ VERSION: Final = b'"format": '
 
 
 class Loss(Enum):
-    """Kind of loss of the file."""
+    """Kind of damage to a small file."""
 
     FLIPPED = "flipped"
     HALVED = "cut in half"
@@ -22,7 +22,7 @@ class Loss(Enum):
 
 
 def flip(machine: Machine, path: str, content: bytes, random: Random) -> None:
-    """Flip a bit anywhere but in the version: another version of the format would be refused, and rightly so."""
+    """Flip a bit anywhere except in the version: an unknown version is refused by design."""
     position = random.randrange(len(content))
     if position == content.find(VERSION) + len(VERSION):
         position = 0
@@ -31,7 +31,7 @@ def flip(machine: Machine, path: str, content: bytes, random: Random) -> None:
 
 
 def lose(machine: Machine, path: str, content: bytes, random: Random) -> None:
-    """Do one of them to a file of a machine that is down."""
+    """Inflict a random loss on a file of a stopped machine."""
     assert machine.node.process is None, f"{machine} runs"
     loss = random.choice(list(Loss))
     if loss is Loss.FLIPPED:

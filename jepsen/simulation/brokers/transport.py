@@ -44,7 +44,7 @@ class SimulatedTransport(TcpTransport):
 
 
 class PortListener(Listener):
-    """Accepts as the real one does, from a simulated port."""
+    """Listener of the transport on a simulated port."""
 
     def __init__(self, endpoint: Endpoint, network: SimulatedNetwork, process: Process) -> None:
         super().__init__(endpoint, None)

@@ -1,20 +1,19 @@
-"""Observer of all brokers from outside, while they run: every Raft group's log, and the controller's copies.
+"""Observer of all brokers while they run: the log of every Raft group, and the copies of the controller's state.
 
 Raft groups: the properties of the simulation of drivers (`properties`), for every group of any broker, and their
-members
-(`orders`). Controller: two copies with the same applied index are equal, a cluster has one id, and a topic that was
-deleted is in no later state. Called by hooks that are put into each process when it starts (`opened`); independent of
-the product's assertions."""
+members (`orders`). Controller: two copies with the same applied index are equal, a cluster has one id, and a topic that
+was deleted is in no later state. Called by hooks that are put into each process when it starts (`on_open`); independent
+of the product's assertions."""
 
 import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from jepsen.simulation.brokers.orders import Orders
+from jepsen.simulation.brokers.membership_check import MembershipCheck
 from jepsen.simulation.cluster import newest_entries
 from jepsen.simulation.node import Node as Computer
-from jepsen.simulation.properties import GroupProperties, Now, Recovered, Replica
+from jepsen.simulation.properties import GroupProperties, RecoveredState, Replica, ReplicaState
 from jepsen.simulation.verdicts import PropertyBroken
 from jepsen.simulation.virtual_time.loop import VirtualLoop
 from raftlog.partitions.controller import ControllerHost
@@ -36,7 +35,7 @@ def _ignore(*_: object) -> None:
 
 
 class Life(NamedTuple):
-    """One process that is watched."""
+    """Observed process."""
 
     computer: Computer
     driver: Driver
@@ -59,7 +58,7 @@ class Watch:
         self.on_change: Callable[[Replica, Configuration, Configuration], None] = _ignore
         """Called when a leader appends other members of its group."""
         self.elections = 0
-        self.orders = Orders()
+        self.membership = MembershipCheck()
         self.cluster_id: uuid.UUID | str | None = None
         """Cluster id of the first broker that had one."""
         self._groups: dict[GroupKey, GroupProperties] = {}
@@ -72,13 +71,13 @@ class Watch:
 
     # groups
 
-    def opened(self, computer: Computer, driver: Driver, metadata: ControllerHost) -> None:
-        """Begin to observe a process that has recovered its disk and done nothing else yet."""
+    def on_open(self, computer: Computer, driver: Driver, metadata: ControllerHost) -> None:
+        """Begin to observe a process that has only recovered its disk so far."""
         life = Life(computer, driver)
-        self.orders.opened(life.me, metadata)
+        self.membership.on_open(life.me, metadata)
         self._check_kept(life)
         for group in list(driver.groups.values()):
-            self._recovered(life, group)
+            self._on_recovery(life, group)
         self._follow(life)
 
     def _follow(self, life: Life) -> None:
@@ -86,12 +85,12 @@ class Watch:
         add, remove, stepped, damaged = driver.add, driver.remove_group, driver.on_step, driver.on_damage
         removed = self._removed.setdefault(driver.me, {})
 
-        def added(group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> PartitionReplica:
+        def add_group(group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> PartitionReplica:
             group = add(group_id, path, log, restart)
             if group.key in removed:
                 del removed[group.key]
                 self.group(group.key).promises.begin_anew(driver.me)
-            self._recovered(life, group)
+            self._on_recovery(life, group)
             return group
 
         def remove_group(key: GroupKey) -> None:
@@ -100,14 +99,14 @@ class Watch:
 
         def on_step(group: PartitionReplica, ready: Ready) -> None:
             stepped(group, ready)
-            self._stepped(life, group, ready)
+            self._on_ready(life, group, ready)
 
         def on_damage(group: PartitionReplica) -> None:
             self._check_damage(life, group)
             damaged(group)
 
         driver.on_damage = on_damage  # type: ignore[method-assign]
-        driver.add = added  # type: ignore[method-assign]
+        driver.add = add_group  # type: ignore[method-assign]
         driver.remove_group = remove_group  # type: ignore[method-assign]
         driver.on_step = on_step
 
@@ -124,17 +123,17 @@ class Watch:
         properties = self._groups.get(key)
         if properties is None:
             properties = self._groups[key] = GroupProperties(uuid.UUID(bytes=key).hex[:8])
-            properties.on_members = partial(self._changed, key)
+            properties.on_members = partial(self._on_configuration, key)
         return properties
 
-    def _changed(self, key: GroupKey, replica: Replica, before: Configuration, entry: Entry) -> None:
+    def _on_configuration(self, key: GroupKey, replica: Replica, before: Configuration, entry: Entry) -> None:
         name, after = self.group(key).name, entry.configuration
         assert after is not None, entry
-        self.orders.changed(key, name, replica, before, entry, self.loop.now_ns)
+        self.membership.on_change(key, name, replica, before, entry, self.loop.now_ns)
         self.loop.note(f"n{replica.me.node_id}", f"{name}: {_members(after)}")
         self.on_change(replica, before, after)
 
-    def _recovered(self, life: Life, group: PartitionReplica) -> None:
+    def _on_recovery(self, life: Life, group: PartitionReplica) -> None:
         properties, log = self.group(group.key), group.log
         where = group.path.removeprefix(f"{life.driver.data_dir}/")
         properties.name = f"{where} ({uuid.UUID(bytes=group.key).hex[:8]})"
@@ -144,7 +143,7 @@ class Watch:
         properties.observe_restart(
             life.me,
             log,
-            Recovered(
+            RecoveredState(
                 newest_entries(group),
                 committed,
                 group.high_watermark,
@@ -159,22 +158,22 @@ class Watch:
         if group.damage is not None and not self.is_damage_expected(life.computer, group.key):
             raise PropertyBroken("unprovoked-damage", {"replica": life.me, "group": group.path, "damage": group.damage})
 
-    def _stepped(self, life: Life, group: PartitionReplica, ready: Ready) -> None:
+    def _on_ready(self, life: Life, group: PartitionReplica, ready: Ready) -> None:
         core = group.core
-        now = Now(core.term, core.role is Role.LEADER, core.configuration, group.high_watermark)
+        now = ReplicaState(core.term, core.role is Role.LEADER, core.configuration, group.high_watermark)
         properties = self.group(group.key)
         properties.observe_ready(life.me, group.log, ready, now)
         role = ready.role_state
         if role is not None:
             if role.role is Role.LEADER:
                 self.elections += 1
-                self.orders.leads(life.me, group.key, role.term)
+                self.membership.on_leader(life.me, group.key, role.term)
             elif role.role is Role.FOLLOWER:
-                self.orders.record_follower(life.me, properties, group.key, role.term)
+                self.membership.record_follower(life.me, properties, group.key, role.term)
             self._note(life, f"{properties.name}: {role.role.value} of term {role.term}: {role.reason}")
         self.loop.trace.number(core.committed_index)
 
-    def sends(self, driver: Driver | None, envelopes: Sequence[Envelope]) -> None:
+    def on_send(self, driver: Driver | None, envelopes: Sequence[Envelope]) -> None:
         """Observe Raft messages that a process hands to its transport."""
         if driver is None:
             return
@@ -185,10 +184,10 @@ class Watch:
                 if type(message) is InstallOffer:
                     self.on_offer(message)
                 elif type(message) is VoteRequest:
-                    self.orders.asked_for_vote(key, message.term, message.sender, self.loop.now_ns)
+                    self.membership.on_vote_request(key, message.term, message.sender, self.loop.now_ns)
 
-    def stale_sends(self, computer: Computer, envelopes: Sequence[Envelope]) -> None:
-        """Raise `PropertyBroken`: a process on a stale disk has lost its promises, and may send nothing."""
+    def on_stale_send(self, computer: Computer, envelopes: Sequence[Envelope]) -> None:
+        """Raise `PropertyBroken`: a process on a stale disk has lost its promises, so it must not send."""
         kinds = ", ".join(type(message).__name__ for _, message in envelopes)
         raise PropertyBroken("stale-disk-takes-part", {"broker": computer.name, "sends": kinds})
 
@@ -221,7 +220,7 @@ class Watch:
             numbers = {"broker": computer.name, "says": cluster_id, "others": self.cluster_id}
             raise PropertyBroken("two-clusters", numbers)
 
-    def applied(self, computer: Computer, state: ControllerState) -> None:
+    def on_state(self, computer: Computer, state: ControllerState) -> None:
         """Check a new copy of the controller's state in a broker."""
         if state.bootstrap is not None:
             self.observe_cluster_id(computer, state.bootstrap.cluster_id)
@@ -238,7 +237,7 @@ class Watch:
                 numbers = {"topic": topic.name, "id": topic.topic_id, "deleted_at": deleted[0], "applied": index}
                 raise PropertyBroken("topic-resurrected", {**numbers, "broker": computer.name})
 
-    def was_deleted(self, topic_id: uuid.UUID) -> bool:
+    def is_deleted(self, topic_id: uuid.UUID) -> bool:
         return topic_id in self._deleted
 
     def _note(self, life: Life, text: str) -> None:

@@ -39,7 +39,7 @@ def address_of(node: Node) -> str:
 
 
 class StreamTransport(asyncio.Transport):
-    """One end of a stream, as a protocol of asyncio sees it."""
+    """One end of a stream, as an asyncio transport."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, stream: Stream, peer: tuple[str, int]) -> None:
         super().__init__({"peername": peer})
@@ -55,7 +55,7 @@ class StreamTransport(asyncio.Transport):
         """Pass the connection, and then its received data, to the protocol."""
         self._protocol = protocol
         protocol.connection_made(self)
-        self._stream.start(self._arrived, self._broke)
+        self._stream.start(self._on_message, self._on_lost)
 
     # what the protocol calls
 
@@ -76,7 +76,7 @@ class StreamTransport(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self._is_reading = True
-        self._loop.call_soon(self._read_on)
+        self._loop.call_soon(self._read_unread)
 
     def get_write_buffer_size(self) -> int:
         return max(0, self._stream.pending_bytes - SOCKET_BYTES)
@@ -98,13 +98,13 @@ class StreamTransport(asyncio.Transport):
 
     # what the stream calls
 
-    def _arrived(self, message: object) -> None:
+    def _on_message(self, message: object) -> None:
         if not self._is_reading or self._unread:
             self._unread += cast(bytes, message)
             return
         self._read(memoryview(cast(bytes, message)))
 
-    def _read_on(self) -> None:
+    def _read_unread(self) -> None:
         unread, self._unread = self._unread, b""
         self._read(memoryview(unread))
 
@@ -118,7 +118,7 @@ class StreamTransport(asyncio.Transport):
         if left and not self._is_closing:
             self._unread = bytes(left) + self._unread
 
-    def _broke(self, error: Exception) -> None:
+    def _on_lost(self, error: Exception) -> None:
         self._is_closing = True
         if isinstance(error, EOFError):
             self._protocol.eof_received()
@@ -139,7 +139,7 @@ class StreamTransport(asyncio.Transport):
 
 
 class AcceptedStream:
-    """In the place of an accepted socket."""
+    """Stream in place of an accepted socket."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -149,14 +149,14 @@ class AcceptedStream:
 
 
 class ListeningPort:
-    """In the place of a listening socket: streams wait here until they are accepted."""
+    """Port in place of a listening socket, with the streams that wait to be accepted."""
 
     def __init__(self, network: SimulatedNetwork, process: Process, address: tuple[str, int]) -> None:
         self._address = address
         self._arrived: deque[Stream] = deque()
         self._accepter: asyncio.Future[None] | None = None
         self._is_closed = False
-        network.listen(process, service_of(address[1]), self._take)
+        network.listen(process, service_of(address[1]), self._on_stream)
 
     def getsockname(self) -> tuple[str, int]:
         return self._address
@@ -180,7 +180,7 @@ class ListeningPort:
         while self._arrived:
             self._arrived.popleft().close()
 
-    def _take(self, stream: Stream) -> None:
+    def _on_stream(self, stream: Stream) -> None:
         if self._is_closed:
             stream.close()
             return

@@ -1,1 +1,1 @@
-"""Disk of simulated machines: in memory, without unsynced writes after a power loss."""
+"""Disk of simulated machines: in memory; a power loss reverts unsynced writes."""

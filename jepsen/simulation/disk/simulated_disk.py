@@ -1,8 +1,8 @@
 """Disk in memory that loses unsynced writes: the `Disk` of tests and of the deterministic simulator.
 
-No threads, no clock; every choice is drawn from the generator handed in, so a seed repeats a run exactly.
-The owner decides when submitted syncs complete (`complete_next`, `complete`, …), when process or power fails
-(`process_crash`, `power_loss`), and what breaks (`fail_sync`, `flip_bit`, …). The strict POSIX rule holds:
+No threads, no clock; every choice is drawn from the given generator, so a seed repeats a run exactly. The owner
+decides when submitted syncs complete (`complete_next`, `complete`, …), when process or power fails (`process_crash`,
+`power_loss`), and what breaks (`fail_sync`, `flip_bit`, …). The strict POSIX rule holds:
 
 - contents and size of a file survive by its own sync, a name by the sync of its directory;
 - unsynced pages of 4 KiB persist or not, each for itself, and so does a prefix of a directory's operations;
@@ -42,7 +42,7 @@ def os_error(code: int, path: str | None = None) -> OSError:
 
 
 class SimulatedFile(File):
-    """A handle; stale once the disk went through a crash."""
+    """File handle, which is stale after a crash."""
 
     def __init__(self, disk: "SimulatedDisk", path: str, inode: Inode, *, read_only: bool = False) -> None:
         self._disk, self._path, self._inode = disk, path, inode
@@ -106,7 +106,7 @@ class SimulatedFile(File):
 
 
 class SimulatedLock(DirectoryLock):
-    """Held until released or until the crash that ends its process."""
+    """Lock of a directory, held until its release or the crash of its process."""
 
     def __init__(self, disk: "SimulatedDisk", inode: Inode) -> None:
         self._disk, self._inode, self._epoch = disk, inode, disk.epoch
@@ -122,7 +122,7 @@ class SimulatedLock(DirectoryLock):
 
 @dataclass(eq=False)
 class PendingSync:
-    """Submitted sync: the state that it covers for certain, the error that ended its list, and its callback."""
+    """Submitted sync: the state that it certainly covers, the error at which it stops, and its callback."""
 
     done: SyncDone
     sequence: int
@@ -169,7 +169,7 @@ class SimulatedDisk(Disk):
 
     def make_directory(self, path: str) -> None:
         directory = self._root
-        names = names_of(path)
+        names = split_path(path)
         for depth, name in enumerate(names, start=1):
             node = directory.entries.get(name)
             if node is None:
@@ -192,7 +192,7 @@ class SimulatedDisk(Disk):
         self._journal.apply((source, old_name, None), (target, new_name, node))
 
     def _check_directory_move(self, old: str, new: str, replaced: Node | None) -> None:
-        if names_of(new)[: len(names_of(old))] == names_of(old):
+        if split_path(new)[: len(split_path(old))] == split_path(old):
             raise os_error(errno.EINVAL, new)
         if isinstance(replaced, Inode):
             raise os_error(errno.ENOTDIR, new)
@@ -260,15 +260,15 @@ class SimulatedDisk(Disk):
 
     @property
     def newest_sync(self) -> PendingSync:
-        """The sync that was submitted last, for `complete`; one is pending."""
+        """Sync that was submitted last, for `complete`; one must be pending."""
         return self._pending[-1]
 
     def complete_next(self) -> bool:
-        """Complete the oldest submitted sync; false when there is none."""
+        """Complete the oldest submitted sync; return False without one."""
         return self.complete(self._pending[0]) if self._pending else False
 
     def complete(self, sync: PendingSync) -> bool:
-        """Complete one submitted sync, also before older ones; false when it is not pending any more."""
+        """Complete one submitted sync, even before older ones; return False if it is no longer pending."""
         if sync not in self._pending:
             return False
         self._pending.remove(sync)
@@ -276,7 +276,7 @@ class SimulatedDisk(Disk):
         return True
 
     def complete_all(self) -> int:
-        """Complete until none is pending, those included that a `done` submits; says how many there were."""
+        """Complete syncs until none is pending, including those that a `done` submits; return their number."""
         completed = 0
         while self.complete_next():
             completed += 1
@@ -308,7 +308,7 @@ class SimulatedDisk(Disk):
     # Crashes and faults
 
     def power_loss(self, torn: bool = True) -> None:
-        """Lose unsynced pages one by one; without `torn` a file keeps all of its unsynced state or none."""
+        """Lose random unsynced pages; without `torn` each file loses all of its unsynced state or nothing."""
         self._journal.lose_power(self.random)
         self._root.restart()
         for _, inode in self._files():
@@ -316,12 +316,12 @@ class SimulatedDisk(Disk):
         self.process_crash()
 
     def process_crash(self) -> None:
-        """End the process as kill -9 does: written bytes and names stay, unsynced as they are."""
+        """Crash the process as kill -9 does: written bytes and names stay, synced or not."""
         self._pending.clear()
         self.epoch += 1
 
     def fail_sync(self, times: int = 1, error: int = errno.EIO) -> None:
-        """Fail that many of the next syncs. Their pages stay readable; no later sync makes them durable."""
+        """Fail the next `times` syncs. Their pages stay readable; no later sync makes them durable."""
         self._sync_failures.extend([error] * times)
 
     def fail_read(self, path: str, position: int, error: int = errno.EIO) -> None:
@@ -338,7 +338,7 @@ class SimulatedDisk(Disk):
         self._page_of(path, page).damage_page(page, ZERO_PAGE)
 
     def stale_sector(self, path: str, page: int) -> bool:
-        """Restore a page from before its last durable write (zeros at first); return False if there was none."""
+        """Restore a page to its state before the last durable write; return False without such a write."""
         inode = self._page_of(path, page)
         if page not in inode.previous:
             return False
@@ -346,7 +346,7 @@ class SimulatedDisk(Disk):
         return True
 
     def misdirect(self, path: str, page: int, other_path: str, other_page: int) -> bool:
-        """Let the last durable write of the page have hit another; false when it had none."""
+        """Redirect the last durable write of the page to another page; return False without such a write."""
         content = self._page_of(path, page).page(page)
         other = self._page_of(other_path, other_page)
         if not self.stale_sector(path, page):
@@ -376,7 +376,7 @@ class SimulatedDisk(Disk):
 
     def _find(self, path: str) -> Node | None:
         node: Node | None = self._root
-        for name in names_of(path):
+        for name in split_path(path):
             if not isinstance(node, Directory):
                 return None
             node = node.entries.get(name)
@@ -394,7 +394,7 @@ class SimulatedDisk(Disk):
         raise os_error(errno.ENOENT if node is None else errno.EISDIR, path)
 
     def _parent(self, path: str) -> tuple[Directory, str]:
-        names = names_of(path)
+        names = split_path(path)
         if not names:
             raise os_error(errno.EBUSY, path)
         return self._directory_at("/" + "/".join(names[:-1])), names[-1]
@@ -412,7 +412,7 @@ class SimulatedDisk(Disk):
         return inode
 
 
-def names_of(path: str) -> list[str]:
+def split_path(path: str) -> list[str]:
     assert path.startswith("/"), f"not an absolute path: {path!r}"
     return [name for name in posixpath.normpath(path).split("/") if name]
 

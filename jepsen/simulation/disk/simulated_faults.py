@@ -9,8 +9,8 @@ from it:
     page in `undo` and `dirty`      unsynced: the next sync makes it durable, a power loss may or may not
     page in `undo`, not in `dirty`  lost by a failed sync: counts as clean, so later syncs skip it
 
-Every write takes a new generation, so that a sync which completes late never puts an older copy over a newer
-one. A hole is never dirty: extending a file with zeros costs no pages.
+Every write takes a new generation, so that a sync which completes late never puts an older copy over a newer one. A
+hole is never dirty: extending a file with zeros costs no pages.
 
 Directory operations wait in one journal, in order. Iteration follows insertion order, never a hash."""
 
@@ -23,14 +23,14 @@ ZERO_PAGE: Final = bytes(PAGE_BYTES)
 
 
 class PageCopy(NamedTuple):
-    """A page as it was after the write of that generation; always a whole page."""
+    """Copy of a whole page after the write of that generation."""
 
     generation: int
     content: bytes
 
 
 class Capture(NamedTuple):
-    """State that a sync covers for certain: the unsynced pages and the size of one file at its submission."""
+    """State that a sync certainly covers: the unsynced pages and the size of one file at its submission."""
 
     inode: "Inode"
     generation: int
@@ -38,7 +38,7 @@ class Capture(NamedTuple):
     pages: dict[int, PageCopy]
 
 
-def coin(random: Random) -> bool:
+def flip_coin(random: Random) -> bool:
     return random.random() < 0.5
 
 
@@ -86,7 +86,7 @@ class Inode:
             self.content.extend(bytes(size - before))
 
     def _touch(self, pages: range) -> None:
-        """Make pages dirty before they change."""
+        """Mark pages as dirty before they change."""
         for page in pages:
             if page not in self.undo:
                 self.undo[page] = PageCopy(self._generation, self.page(page))
@@ -107,14 +107,14 @@ class Inode:
             captured = capture.pages.get(page)
             # A page cut off since the capture goes with the size: durable as captured if the larger size is.
             cut_off = len(self.content) <= page * PAGE_BYTES < self.durable_size
-            if (captured and captured.generation == written) or (not cut_off and coin(random)):
+            if (captured and captured.generation == written) or (not cut_off and flip_coin(random)):
                 self._settle(page)
             elif captured and captured.generation > self.undo[page].generation:
                 self.undo[page] = captured
         self._mask()
 
     def _persist_size(self, capture: Capture, random: Random) -> None:
-        if self._size_generation <= capture.generation or coin(random):
+        if self._size_generation <= capture.generation or flip_coin(random):
             self.durable_size, self._durable_size_generation = len(self.content), self._generation
         elif capture.generation > self._durable_size_generation:
             self.durable_size, self._durable_size_generation = capture.size, capture.generation
@@ -139,7 +139,7 @@ class Inode:
         """Mark pages of a failed sync as clean, as the kernel does: only a new write can save them."""
         for page, written in list(self.dirty.items()):
             captured = capture.pages.get(page)
-            if (captured and captured.generation == written) or coin(random):
+            if (captured and captured.generation == written) or flip_coin(random):
                 del self.dirty[page]
                 # No sync under way may still count the lost copy as its own.
                 self.undo[page] = PageCopy(self._generation, self.undo[page].content)
@@ -148,13 +148,13 @@ class Inode:
 
     def lose_power(self, random: Random, torn: bool) -> None:
         """Keep each unsynced page or not (torn), or the whole unsynced state or none of it."""
-        whole = coin(random)
+        whole = flip_coin(random)
         written = len(self.content)
         size = self._surviving_size(random) if torn else (written if whole else self.durable_size)
         self._resize(size)
         for page, (_, durable) in self.undo.items():
             start = page * PAGE_BYTES
-            kept = coin(random) if torn else whole
+            kept = flip_coin(random) if torn else whole
             if kept and page in self.dirty and start < written:
                 self.previous[page] = durable
             elif start < size:
@@ -183,7 +183,7 @@ class Inode:
                 del self.unreadable[page]
 
     def damage_page(self, page: int, content: bytes) -> None:
-        """Put other bytes on the disk: reads see them at once, and a power loss keeps them."""
+        """Replace the bytes of a page on the disk: reads return them at once, and a power loss keeps them."""
         start = page * PAGE_BYTES
         end = min(start + PAGE_BYTES, len(self.content))
         self.content[start:end] = content[: end - start]
@@ -202,7 +202,7 @@ class Inode:
 
 
 class Directory:
-    """Entries by name: as every call sees them, and as they are on the disk."""
+    """Directory entries by name: as calls see them, and as durable on the disk."""
 
     def __init__(self) -> None:
         self.entries: dict[str, Node] = {}
@@ -232,7 +232,7 @@ def set_entry(entries: dict[str, Node], name: str, node: Node | None) -> None:
 
 
 class Operation:
-    """Changes of entries that happen together; a rename over two directories has both."""
+    """Changes of entries that become durable together; a rename across directories has two."""
 
     def __init__(self, sequence: int, changes: tuple[Change, ...]) -> None:
         self.sequence, self.changes = sequence, changes
@@ -246,7 +246,7 @@ class Operation:
 
 
 class DirectoryJournal:
-    """The directory operations that are not durable yet, oldest first."""
+    """Directory operations that are not durable yet, oldest first."""
 
     def __init__(self) -> None:
         self.sequence = 0
@@ -261,8 +261,8 @@ class DirectoryJournal:
     def sync(self, directory: Directory, sequence: int, random: Random) -> None:
         """Sync the operations of the directory up to `sequence`, and perhaps some later ones."""
         ready = set()
-        for operation in self._of(directory):
-            if operation.sequence > sequence and coin(random):
+        for operation in self._operations_of(directory):
+            if operation.sequence > sequence and flip_coin(random):
                 break
             if directory in operation.unsynced:
                 operation.unsynced.remove(directory)
@@ -270,11 +270,11 @@ class DirectoryJournal:
                 ready.add(operation.sequence)
         self._commit(ready)
 
-    def _of(self, directory: Directory) -> Iterator[Operation]:
+    def _operations_of(self, directory: Directory) -> Iterator[Operation]:
         return (operation for operation in self._operations if directory in operation.directories)
 
     def _commit(self, ready: set[int]) -> None:
-        """Make operations durable, and with them whatever came before them under the same names."""
+        """Make operations durable, together with all earlier ones of the same names."""
         names: set[tuple[Directory, str]] = set()
         chosen, kept = [], []
         for operation in reversed(self._operations):
@@ -288,7 +288,7 @@ class DirectoryJournal:
         self._operations = kept[::-1]
 
     def lose_power(self, random: Random) -> None:
-        """Keep a random prefix of each directory's operations; a rename over two is in both or neither."""
+        """Keep a random prefix of each directory's operations; a rename across two is kept in both or neither."""
         counts: dict[Directory, int] = {}
         for operation in self._operations:
             for directory in operation.directories:

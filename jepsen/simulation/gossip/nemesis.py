@@ -1,4 +1,4 @@
-"""Course of faults of gossip members: in steady runs one event at a time, else all that the seed drew, then healing."""
+"""Nemesis of gossip members: one event at a time in steady runs, otherwise all drawn faults; then recovery."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ EVENT_INTERVAL_S = 45.0
 
 
 class Nemesis:
-    """Draws from one seed."""
+    """Nemesis of gossip members, drawn from one seed."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -24,18 +24,18 @@ class Nemesis:
         self._random = generator(self._options.seed, "gossip nemesis")
         self._is_healed = False
 
-    def found(self) -> None:
+    def start_members(self) -> None:
         """Start all members within two seconds, each with a few addresses.
 
-        In a steady run all know each other from the start."""
+        In a steady run all members are known to all from the start."""
         if self._options.is_steady:
             self._introduce_all()
             return
         for process in self._world.processes:
-            self._world.at(self._random.random() * 2, lambda process=process: self._begin(process))  # type: ignore[misc]
+            self._world.call_at(self._random.random() * 2, lambda process=process: self._begin(process))  # type: ignore[misc]
 
     def _introduce_all(self) -> None:
-        """Start all processes as if all had exchanged digests with all.
+        """Start all processes in the state after each exchanged digests with all others.
 
         A hundred members that join at once gossip for longer than the time that is observed here."""
         processes = self._world.processes
@@ -57,80 +57,80 @@ class Nemesis:
     # steady runs
 
     def plan_single_events(self, first: float, last: float) -> None:
-        """Draw faults, mostly deaths; each alone, and each checked ten periods later."""
-        events = [self._die, self._die, self._leave, self._come_back, self._change_description]
+        """Schedule faults, mostly crashes, one at a time, each with a check ten periods later."""
+        events = [self._crash_one, self._crash_one, self._leave_one, self._restart_one, self._change_description]
         if not self._options.loss:
             events += [self._pause_briefly, self._pause_briefly]
         when = first + self._random.random() * EVENT_INTERVAL_S
         while when < last - PERIODS_MAX * self._world.config.period_s:
             event = self._random.choice(events)
-            self._world.at(when, event)
+            self._world.call_at(when, event)
             when += EVENT_INTERVAL_S * self._random.uniform(0.5, 1.5)
 
-    def _die(self) -> None:
+    def _crash_one(self) -> None:
         process = self._random_process()
         if process is not None:
             self._crash(process)
-            self._expect_known(process)
+            self._check_known_later(process)
 
-    def _leave(self) -> None:
+    def _leave_one(self) -> None:
         process = self._random_process()
         if process is not None:
             self._leave_and_end(process)
-            self._expect_known(process)
+            self._check_known_later(process)
 
-    def _come_back(self) -> None:
+    def _restart_one(self) -> None:
         away = [process for process in self._world.processes if not process.is_up]
         if away:
             process = self._random.choice(away)
             self._begin(process)
-            self._expect_known(process)
+            self._check_known_later(process)
 
     def _change_description(self) -> None:
         process = self._random_process()
         if process is not None:
             self._describe(process)
-            self._expect_known(process)
+            self._check_known_later(process)
 
     def _pause_briefly(self) -> None:
-        """Pause a process for a while; afterwards all must consider it alive."""
+        """Pause a process for a while; afterwards all must report it as alive."""
         process = self._random_process()
         if process is not None:
             seconds = self._random.uniform(1, 30)
             life = process.life
-            self._stop(process, seconds)
+            self._pause_for(process, seconds)
             when = self._world.now + seconds + PERIODS_MAX * self._world.config.period_s
-            self._world.at(when, lambda: self._watch.demand_known(process, life))
+            self._world.call_at(when, lambda: self._watch.check_known(process, life))
 
-    def _expect_known(self, process: Process) -> None:
+    def _check_known_later(self, process: Process) -> None:
         life = process.life
         when = self._world.now + PERIODS_MAX * self._world.config.period_s
-        self._world.at(when, lambda: self._watch.demand_known(process, life))
+        self._world.call_at(when, lambda: self._watch.check_known(process, life))
 
     def _random_process(self) -> Process | None:
-        """Return a random process that is up, if two others stay."""
-        up = [process for process in self._world.processes if process.runs and not process.has_left]
+        """Return a random process that is up; None unless two others remain."""
+        up = [process for process in self._world.processes if process.is_running and not process.has_left]
         return self._random.choice(up) if len(up) > 2 else None
 
     # everything at once
 
-    def plan_troubles(self, first: float, last: float) -> None:
+    def plan_faults(self, first: float, last: float) -> None:
         when = first
         while self._options.troubles and when < last:
-            self._world.at(when, self._trouble)
-            self._world.at(when, self._watch.demand_bounded)
+            self._world.call_at(when, self._inject_fault)
+            self._world.call_at(when, self._watch.check_queues_bounded)
             when += self._random.expovariate(1 / 6.0)
 
-    def _trouble(self) -> None:
+    def _inject_fault(self) -> None:
         fault_functions: dict[GossipFault, Callable[[Process], None]] = {
             GossipFault.CRASH: self._crash_for_a_while,
             GossipFault.LEAVE: self._leave_for_a_while,
-            GossipFault.PAUSE: lambda process: self._stop(process, self._random.uniform(1, 30)),
-            GossipFault.STALL: lambda process: self._stop(process, self._random.uniform(0.1, 2)),
-            GossipFault.HALVES: self._halve,
+            GossipFault.PAUSE: lambda process: self._pause_for(process, self._random.uniform(1, 30)),
+            GossipFault.STALL: lambda process: self._pause_for(process, self._random.uniform(0.1, 2)),
+            GossipFault.HALVES: self._cut_into_halves,
             GossipFault.ISOLATED: self._isolate,
             GossipFault.ONE_WAY: self._cut_one_way,
-            GossipFault.LOSSY: self._lose_much,
+            GossipFault.LOSSY: self._make_lossy,
             GossipFault.WIPE: self._wipe,
             GossipFault.DESCRIBE: self._describe,
         }
@@ -145,28 +145,30 @@ class Nemesis:
     def _crash_for_a_while(self, process: Process) -> None:
         self._crash(process)
         if self._random.random() < 0.7:
-            self._world.at(self._world.now + self._random.uniform(0.1, 20), lambda: self._begin(process))
+            self._world.call_at(self._world.now + self._random.uniform(0.1, 20), lambda: self._begin(process))
 
     def _leave_and_end(self, process: Process) -> None:
-        """Let a process announce that it leaves, and end it a second later."""
+        """Make a process announce its departure, and end it a second later."""
         self._world.note(process, "leaves")
         process.swim.leave(self._world.now)
         process.has_left = True
         self._world.carry_out(process)
         life = process.life
-        self._world.at(self._world.now + 1, lambda: process.end(self._world.now) if process.life == life else None)
+        self._world.call_at(self._world.now + 1, lambda: process.end(self._world.now) if process.life == life else None)
 
     def _leave_for_a_while(self, process: Process) -> None:
         self._leave_and_end(process)
         if self._random.random() < 0.7:
-            self._world.at(self._world.now + self._random.uniform(2, 20), lambda: self._begin(process))
+            self._world.call_at(self._world.now + self._random.uniform(2, 20), lambda: self._begin(process))
 
-    def _stop(self, process: Process, seconds: float) -> None:
+    def _pause_for(self, process: Process, seconds: float) -> None:
         self._world.pause(process)
         life = process.life
-        self._world.at(self._world.now + seconds, lambda: self._world.resume(process) if process.life == life else None)
+        self._world.call_at(
+            self._world.now + seconds, lambda: self._world.resume(process) if process.life == life else None
+        )
 
-    def _halve(self, _process: Process) -> None:
+    def _cut_into_halves(self, _process: Process) -> None:
         members = list(self._world.processes)
         self._random.shuffle(members)
         middle = len(members) // 2
@@ -186,25 +188,25 @@ class Nemesis:
         self._world.cut(one, other)
         if both:
             self._world.cut(other, one)
-        self._world.at(self._world.now + self._random.uniform(1, 40), self._repair)
+        self._world.call_at(self._world.now + self._random.uniform(1, 40), self._repair)
 
     def _repair(self) -> None:
         self._world.note(None, "all ways are open")
         self._world.blocked.clear()
 
-    def _lose_much(self, _process: Process) -> None:
+    def _make_lossy(self, _process: Process) -> None:
         self._world.note(None, "a third of all datagrams is lost")
         self._world.loss = 0.3
-        self._world.at(self._world.now + self._random.uniform(1, 20), self._lose_as_usual)
+        self._world.call_at(self._world.now + self._random.uniform(1, 20), self._restore_loss)
 
-    def _lose_as_usual(self) -> None:
+    def _restore_loss(self) -> None:
         if not self._is_healed:
             self._world.loss = self._options.loss
 
     def _wipe(self, process: Process) -> None:
         self._crash(process)
         process.wipe()
-        self._world.at(self._world.now + self._random.uniform(0.1, 20), lambda: self._begin(process))
+        self._world.call_at(self._world.now + self._random.uniform(0.1, 20), lambda: self._begin(process))
 
     def _describe(self, process: Process) -> None:
         process.description = bytes([self._random.randrange(256)]) * self._options.description_bytes
@@ -214,7 +216,7 @@ class Nemesis:
     # the end
 
     def heal(self) -> None:
-        """Make the network perfect and resume all processes; the dead stay dead, most of them."""
+        """End all network faults and resume all paused processes; most stopped processes stay stopped."""
         self._world.note(None, "everything heals")
         self._is_healed = True
         self._world.loss = 0.0

@@ -5,14 +5,14 @@ from enum import Enum
 from random import Random
 from typing import Final
 
-from jepsen.simulation.options import generator, shown
+from jepsen.simulation.options import format_option, generator
 
 CONTRACT_S: Final = 600.0
 MEMBERS: Final = (2, 3, 3, 4, 5, 5, 7, 10, 20, 40)
 
 
 class GossipFault(Enum):
-    """Kinds of faults; `nemesis` describes each."""
+    """Kinds of faults; their effects are in `nemesis`."""
 
     CRASH = "crash"
     LEAVE = "leave"
@@ -28,7 +28,7 @@ class GossipFault(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GossipOptions:
-    """One run. Times in seconds."""
+    """Options of one run. Times in seconds."""
 
     seed: int
     members: int
@@ -39,9 +39,10 @@ class GossipOptions:
     """Datagrams overtake each other within this."""
     description_bytes: int
     is_steady: bool
-    """Whether there is nothing but this loss, and now and then one member that dies, leaves, or returns.
+    """Whether the only faults are this loss, and occasional crashes, departures and returns of one member.
 
-    No other member may then ever be declared dead, and each such event is known to all within ten protocol periods."""
+    Then no other member may ever be declared dead, and all members must detect each event within ten protocol
+    periods."""
     troubles: tuple[GossipFault, ...]
     safety_s: float
     settling_s: float
@@ -49,7 +50,7 @@ class GossipOptions:
 
     def __str__(self) -> str:
         """Return one option per line."""
-        return "\n".join(f"{field.name} = {shown(getattr(self, field.name))}" for field in fields(self))
+        return "\n".join(f"{field.name} = {format_option(getattr(self, field.name))}" for field in fields(self))
 
 
 def draw(seed: int) -> GossipOptions:
@@ -57,7 +58,7 @@ def draw(seed: int) -> GossipOptions:
     random = generator(seed, "gossip options")
     members = random.choice(MEMBERS)
     if random.random() < 0.2:
-        return steady(seed, members=members, loss=random.choice((0.0, 0.05)), safety_s=200.0)
+        return draw_steady(seed, members=members, loss=random.choice((0.0, 0.05)), safety_s=200.0)
     share = random.choice((0.2, 0.4, 0.8))
     return GossipOptions(
         seed=seed,
@@ -73,8 +74,8 @@ def draw(seed: int) -> GossipOptions:
     )
 
 
-def steady(seed: int, *, members: int, loss: float, safety_s: float = CONTRACT_S) -> GossipOptions:
-    """Return options of a cluster that only loses datagrams, and of which now and then a member dies or leaves."""
+def draw_steady(seed: int, *, members: int, loss: float, safety_s: float = CONTRACT_S) -> GossipOptions:
+    """Return options of a steady run: datagrams are lost, and at times a member crashes or leaves."""
     random = generator(seed, "gossip options", members, loss)
     return GossipOptions(
         seed=seed,

@@ -1,4 +1,4 @@
-"""One member: its machine, and whether it runs. A new start keeps disk and address, and has a new life."""
+"""Process of a gossip member: its SWIM machine and state. A restart keeps disk and address."""
 
 import math
 from random import Random
@@ -21,7 +21,7 @@ class Datagram(NamedTuple):
 
 
 class Process:
-    """`wake_at` is when the world calls `tick` next; `life` counts the starts."""
+    """Gossip member. `wake_at` is the time of the next call of `tick`; `life` counts the starts."""
 
     def __init__(self, node_id: NodeId) -> None:
         self.node_id = node_id
@@ -52,11 +52,11 @@ class Process:
         return self.boot_epoch * BOOT_INCARNATIONS
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         return self.is_up and not self.is_paused
 
     def begin(self, description: bytes, config: SwimConfig, random: Random) -> None:
-        """Begin a new life, with nothing left of the last one but the disk's boot epoch."""
+        """Start the process, with nothing kept from earlier starts except the disk's boot epoch."""
         assert not self.is_up, f"{self.name} is up"
         self.life += 1
         self.boot_epoch += 1
@@ -74,6 +74,6 @@ class Process:
         self.wake_at = math.inf
 
     def wipe(self) -> None:
-        """Give the next life another disk."""
+        """Replace the disk for the next start."""
         self.disk += 1
         self.boot_epoch = 0

@@ -1,17 +1,17 @@
-"""One seed of gossip: inject faults into the members, heal, demand that all agree."""
+"""Run of one seed of gossip: inject faults into the members, end them, check that all agree."""
 
 import gc
 import time
 import traceback
 
 from jepsen.simulation.gossip.nemesis import Nemesis
-from jepsen.simulation.gossip.options import GossipOptions, draw, steady
+from jepsen.simulation.gossip.options import GossipOptions, draw, draw_steady
 from jepsen.simulation.gossip.watch import Watch
 from jepsen.simulation.outcome import TIMELINE_LINES, Failure, Outcome
 from jepsen.simulation.verdicts import PropertyBroken
 
 FOUNDING_S = 15.0
-"""Time, in seconds, until all members of a new cluster of a hundred know each other."""
+"""Time, in seconds, until all members of a new cluster of a hundred have joined for each other."""
 
 
 def simulate_gossip(seed: int, members: int | None = None, loss: float | None = None) -> Outcome:
@@ -21,7 +21,7 @@ def simulate_gossip(seed: int, members: int | None = None, loss: float | None = 
     """
     if members is None and loss is None:
         return simulate_options(draw(seed))
-    options = steady(seed, members=members or 100, loss=0.05 if loss is None else loss)
+    options = draw_steady(seed, members=members or 100, loss=0.05 if loss is None else loss)
     return simulate_options(options)._replace(shape=f" --members {options.members} --loss {options.loss}")
 
 
@@ -30,7 +30,7 @@ def simulate_options(options: GossipOptions) -> Outcome:
 
 
 def simulate_watched(watch: Watch) -> Outcome:
-    """Run a simulation whose observer the caller keeps for further inspection."""
+    """Run a simulation with the caller's observer, which the caller can inspect afterwards."""
     options, world = watch.world.options, watch.world
     began = time.process_time()
     gc.disable()  # a run is short, and what it leaves behind is collected at once
@@ -52,16 +52,16 @@ def simulate_watched(watch: Watch) -> Outcome:
 
 def _run(watch: Watch, nemesis: Nemesis) -> None:
     options, world = watch.world.options, watch.world
-    nemesis.found()
+    nemesis.start_members()
     world.run_until(FOUNDING_S)
     before = world.bytes
     if options.is_steady:
         nemesis.plan_single_events(FOUNDING_S, options.safety_s)
     else:
-        nemesis.plan_troubles(FOUNDING_S, options.safety_s)
+        nemesis.plan_faults(FOUNDING_S, options.safety_s)
     world.run_until(options.safety_s)
     if options.is_steady:
-        watch.demand_cheap(world.bytes - before, options.safety_s - FOUNDING_S)
+        watch.check_traffic(world.bytes - before, options.safety_s - FOUNDING_S)
     nemesis.heal()
     world.run_until(options.safety_s + options.settling_s)
-    watch.demand_agreement()
+    watch.check_agreement()

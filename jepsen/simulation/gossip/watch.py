@@ -2,7 +2,7 @@
 
 healthy-declared-dead   with nothing but loss, no member that is up is declared dead
 healthy-suspected       without loss not even suspected, nor by one that was stopped itself
-dead-not-known          a member that died, left or returned alone is known as that to all within ten periods
+dead-not-known          after one member crashed, left or returned, all have this state within ten periods
 incarnation-back        a member's view of another never gets older
 state-not-allowed       at one incarnation states only rise
 queue-not-empty         broadcasts end: the queue is bounded, and empty when nothing new happens
@@ -26,20 +26,20 @@ COST_BYTES_PER_S_MAX: Final = 3_000
 
 
 class Watch:
-    """Observer of every change of every view; checks all of them on request."""
+    """Observer of all changes in the members' views; checks the views on request."""
 
     def __init__(self, options: GossipOptions) -> None:
-        self.world = World(options, self.changed)
+        self.world = World(options, self.on_change)
         self.declared: Counter[MemberState] = Counter()
         """Changes to a state, over all views."""
         self.deaths: dict[tuple[NodeId, int], float] = {}
-        """By process and life: how long after its end the last one that knew it found it dead."""
+        """By process and life: time from its end until the last member declared it dead."""
         self._newest: dict[tuple[NodeId, int, NodeId], GossipMember] = {}
         """Newest entry of each member in the view of each life."""
 
     # every change
 
-    def changed(self, process: Process, change: MemberChange) -> None:
+    def on_change(self, process: Process, change: MemberChange) -> None:
         after, member = change.after, change.member
         if after is None:
             return
@@ -49,7 +49,7 @@ class Watch:
             self._measure(change)
             self.world.note(process, f"{change.node_id}: {after.name.lower()}, incarnation {member.incarnation:x}")
         options = self.world.options
-        if options.is_steady and after in (MemberState.SUSPECT, MemberState.DEAD) and self._is_well(member):
+        if options.is_steady and after in (MemberState.SUSPECT, MemberState.DEAD) and self._is_long_up(member):
             if after is MemberState.DEAD:
                 self._fail("healthy-declared-dead", process, member)
             if not options.loss:
@@ -76,41 +76,41 @@ class Watch:
         if member.incarnation == before.incarnation and member.state < before.state:
             self._fail("state-not-allowed", process, member)
 
-    def _is_well(self, member: GossipMember) -> bool:
-        """Return whether the member is up, for long enough that all could learn of it."""
+    def _is_long_up(self, member: GossipMember) -> bool:
+        """Return whether the member has been up for long enough that all members can have received this."""
         rested_s = self.world.now - self._process(member.node_id).resumed_at
-        return rested_s > PERIODS_MAX * self.world.config.period_s and self._is_there(member)
+        return rested_s > PERIODS_MAX * self.world.config.period_s and self._is_running(member)
 
-    def _is_there(self, member: GossipMember) -> bool:
+    def _is_running(self, member: GossipMember) -> bool:
         process = self._process(member.node_id)
         of_this_life = member.disk_uuid == process.disk_uuid and member.incarnation >= process.first_incarnation
-        return process.runs and not process.has_left and of_this_life
+        return process.is_running and not process.has_left and of_this_life
 
     # single events of steady runs
 
-    def demand_known(self, process: Process, life: int) -> None:
+    def check_known(self, process: Process, life: int) -> None:
         """Check, ten periods after a change of a process, that all members report its state."""
         rested_s = self.world.now - max(process.resumed_at, process.ended_at)
         if process.life != life or process.is_paused or rested_s < 0.99 * PERIODS_MAX * self.world.config.period_s:
             return  # something else has happened to it since, and is looked at later
         for observer in self.observers():
             if observer is not process:
-                self._demand_actual_state(observer, process, "dead-not-known")
+                self._check_state(observer, process, "dead-not-known")
 
     def observers(self) -> list[Process]:
-        return [process for process in self.world.processes if process.runs and not process.has_left]
+        return [process for process in self.world.processes if process.is_running and not process.has_left]
 
-    def _demand_actual_state(self, observer: Process, process: Process, name: str) -> None:
+    def _check_state(self, observer: Process, process: Process, name: str) -> None:
         known = observer.swim.member(process.node_id)
-        if known is None or known.state not in self._allowed(process, name):
+        if known is None or known.state not in self._allowed_states(process, name):
             self._fail(name, observer, known, actual=self._actual_state(process), about=process.node_id)
-        if process.runs and not process.has_left:
-            if not self._is_there(known):
+        if process.is_running and not process.has_left:
+            if not self._is_running(known):
                 self._fail(name, observer, known, actual="another life", about=process.node_id)
             if known.description != process.description:
                 self._fail(name, observer, known, actual="another description", about=process.node_id)
 
-    def _allowed(self, process: Process, name: str) -> tuple[MemberState, ...]:
+    def _allowed_states(self, process: Process, name: str) -> tuple[MemberState, ...]:
         if process.has_left:
             # Its announcement may have been lost, unless the network was good.
             return (MemberState.LEFT,) if self.world.options.is_steady else (MemberState.LEFT, MemberState.DEAD)
@@ -120,13 +120,13 @@ class Watch:
 
     # at the end
 
-    def demand_agreement(self) -> None:
-        """Check that all views are true, with the same incarnation and description, and no broadcast is left."""
+    def check_agreement(self) -> None:
+        """Check that all views are right and equal in incarnation and description, and that no broadcast is pending."""
         observers = self.observers()
         for observer in observers:
             for process in self.world.processes:
                 if process is not observer and process.life:
-                    self._demand_actual_state(observer, process, "disagreement")
+                    self._check_state(observer, process, "disagreement")
             waiting = observer.swim.counters().broadcasts_waiting
             if waiting:
                 raise PropertyBroken("queue-not-empty", {"member": observer.name, "waiting": waiting})
@@ -134,15 +134,15 @@ class Watch:
         if len(set(views.values())) > 1:
             raise PropertyBroken("disagreement", {name: sorted(view) for name, view in views.items()})
 
-    def demand_bounded(self) -> None:
+    def check_queues_bounded(self) -> None:
         """Raise `PropertyBroken` unless each queue holds at most one claim about each member."""
         for observer in self.observers():
             waiting, known = observer.swim.counters().broadcasts_waiting, len(self.world.processes)
             if waiting > known:
                 raise PropertyBroken("queue-not-empty", {"member": observer.name, "waiting": waiting, "known": known})
 
-    def demand_cheap(self, bytes_sent: int, seconds: float) -> None:
-        """Check the average of bytes that each member sends per second."""
+    def check_traffic(self, bytes_sent: int, seconds: float) -> None:
+        """Check the average number of bytes that a member sends per second."""
         cost = bytes_sent / seconds / len(self.world.processes)
         if cost > COST_BYTES_PER_S_MAX:
             raise PropertyBroken("gossip-cost", {"bytes_per_s": round(cost), "most": COST_BYTES_PER_S_MAX})

@@ -1,7 +1,7 @@
-"""The clock and the network between the members: an event heap, and chance from one seed.
+"""Clock and network between the members: an event heap, and random numbers from one seed.
 
-Each datagram is lost, doubled and delayed by itself; cuts are one-way, by pairs of members. After every call to a
-machine the world takes what it gives, as the agent does.
+Each datagram is lost, doubled and delayed independently; cuts are one-way, by pairs of members. After every call to a
+machine the world performs its actions, as the agent does.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -33,7 +33,7 @@ Event: TypeAlias = tuple[float, int, "Process | None", "Datagram | Callable[[], 
 
 
 class World:
-    """Processes and the network between them. `watcher` is called with every change that a process reports."""
+    """Processes and the network between them. `watcher` is called with every reported change."""
 
     def __init__(self, options: GossipOptions, watcher: Callable[[Process, MemberChange], None]) -> None:
         self.options = options
@@ -59,8 +59,8 @@ class World:
 
     # time
 
-    def at(self, when: float, description: Callable[[], None]) -> None:
-        """Schedule a call of the harness."""
+    def call_at(self, when: float, description: Callable[[], None]) -> None:
+        """Schedule a call of the harness at this time."""
         self._push(when, None, description)
 
     def run_until(self, end: float) -> None:
@@ -82,7 +82,7 @@ class World:
         heappush(self._heap, (when, self._order, process, description))
 
     def _wake(self, process: Process) -> None:
-        if process.wake_at != self.now or not process.runs:
+        if process.wake_at != self.now or not process.is_running:
             return  # it was called meanwhile, or there is no process to call
         due = process.swim.due()
         if due > self.now:  # what it waited for has come
@@ -94,7 +94,7 @@ class World:
         self.carry_out(process)
 
     def carry_out(self, process: Process) -> None:
-        """Perform the actions that its machine requests."""
+        """Perform the actions that the process's SWIM machine requests."""
         swim = process.swim
         for send in swim.take_sends():
             self._send(process, send)
@@ -110,7 +110,7 @@ class World:
     # processes
 
     def begin(self, process: Process, seeds: Iterable[Process]) -> None:
-        """Start a process that knows the addresses of `seeds`."""
+        """Start a process with the addresses of `seeds`."""
         random = generator(self.options.seed, "gossip member", process.node_id, process.life)
         process.begin(bytes(self.options.description_bytes), self.config, random)
         self.note(process, f"starts its life {process.life} on disk {process.disk}")
@@ -188,9 +188,9 @@ class World:
         self.streams += 1
         other = self._by_address[stream.address]
         over_at = self.now + stream.timeout_s
-        self._frame(process, process.life, other, other.life, stream.messages, over_at)
+        self._send_frame(process, process.life, other, other.life, stream.messages, over_at)
 
-    def _frame(
+    def _send_frame(
         self, sender: Process, sent_in: int, to: Process, to_life: int, messages: tuple[Message, ...], over_at: float
     ) -> None:
         """Send one frame of a stream.
@@ -205,11 +205,11 @@ class World:
         arrival = self.now + DELAY_MIN_S + self._random.random() * self.options.delay_max_s
 
         def deliver() -> None:
-            if not to.runs or to.life != to_life or sender.life != sent_in or self.now > over_at:
+            if not to.is_running or to.life != to_life or sender.life != sent_in or self.now > over_at:
                 return
             answer = to.swim.converse(messages, sender.sender, self.now)
             self.carry_out(to)
             if answer and sender.is_up:
-                self._frame(to, to_life, sender, sent_in, tuple(answer), over_at)
+                self._send_frame(to, to_life, sender, sent_in, tuple(answer), over_at)
 
-        self.at(arrival, deliver)
+        self.call_at(arrival, deliver)

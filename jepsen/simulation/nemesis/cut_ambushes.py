@@ -1,12 +1,12 @@
-"""An ambush of its own: a cut of a log meets syncs of its segments that have not returned.
+"""Ambush of cuts: a log is cut while syncs of its segments are pending.
 
     lie in wait → a leader, perhaps with a follower, is alone, and syncs of its segments are held
     → its log is cut → after a moment the syncs return, or its power is lost before or after that
 
-What the leader takes meanwhile it cannot commit, and the log of the next leader cuts it off. Large appends are the
-target: they are synced in their segment before the journal has their ids, so a cut can meet one half done, and several
-at once where a part of one stays. Everything is drawn from one generator that nothing else uses, so a run without these
-ambushes draws the same numbers as before. Made by `nemesis`, asked for by `Options.cut_ambushes`.
+The leader cannot commit the entries that it accepts meanwhile, and the next leader's log cuts them off. Large appends
+are the target: they are synced in their segment before the journal has their ids, so a cut can meet one half done, and
+several at once where a part of one stays. Everything is drawn from one generator that nothing else uses, so a run
+without these ambushes draws the same numbers as before. Created by `nemesis`, requested by `Options.cut_ambushes`.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ PERIOD_S: Final = (2.0, 6.0)
 ALONE_S: Final = (1.0, 3.0)
 """Long enough for the others to elect a leader."""
 HELD_S: Final = 5.0
-"""Syncs return after this, whatever was or was not cut."""
+"""Syncs return after this, with or without a cut."""
 DELAYS_MS: Final = (0, 1, 20, 300)
 
 
@@ -32,26 +32,26 @@ class CutAmbushes:
     def __init__(self, cluster: Cluster, random: Random) -> None:
         self._cluster, self._loop, self._random = cluster, cluster.loop, random
         self._is_over = False
-        cluster.on_cut = self._trigger
+        cluster.on_cut = self._on_cut
         self.triggered = 0
         """Cuts that met a held sync."""
 
     def start(self) -> None:
-        self._after(self._random.uniform(*PERIOD_S), self._prepare)
+        self._call_later(self._random.uniform(*PERIOD_S), self._prepare)
 
     def end(self) -> None:
-        """Stop these faults; every sync returns."""
+        """Stop these faults; all held syncs return."""
         self._is_over = True
         for machine in self._cluster.machines.values():
             machine.disk.release()
 
-    def _after(self, seconds: float, work: Callable[[], object]) -> None:
+    def _call_later(self, seconds: float, work: Callable[[], object]) -> None:
         self._loop.call_at_ns(self._loop.now_ns + int(seconds * SECOND_NS), work)
 
     def _prepare(self) -> None:
         if self._is_over:
             return
-        self._after(self._random.uniform(*PERIOD_S), self._prepare)
+        self._call_later(self._random.uniform(*PERIOD_S), self._prepare)
         found = self._cluster.leader(self._random.choice(self._cluster.groups))
         if found is None or any(machine.disk.is_holding for machine in self._cluster.machines.values()):
             return
@@ -62,11 +62,11 @@ class CutAmbushes:
         for machine in alone:
             machine.disk.hold()
             machine.note("an ambush: syncs of its segments are held until its log is cut")
-            self._after(HELD_S, machine.disk.release)
+            self._call_later(HELD_S, machine.disk.release)
         self._cluster.network.impose(shapes.split((numbers, rest)))
-        self._after(self._random.uniform(*ALONE_S), self._cluster.network.heal)
+        self._call_later(self._random.uniform(*ALONE_S), self._cluster.network.heal)
 
-    def _trigger(self, machine: Machine) -> None:
+    def _on_cut(self, machine: Machine) -> None:
         if not machine.disk.has_held:
             return
         self.triggered += 1

@@ -1,4 +1,4 @@
-"""Damage that the members of each Raft group carry, so that faults stay inside the fault model.
+"""Damage of the members of each Raft group, to keep faults within the fault model.
 
 Lost disks and damaged files affect at most a minority of the voters of every configuration that a replica of the group
 still uses, until they are repaired or replaced; crashes, power losses and full disks may affect all of them. Learners
@@ -16,7 +16,7 @@ from raftlog.raft import Configuration, ReplicaId
 
 
 class Damage(NamedTuple):
-    """Bytes of a replica's file that differ from the written ones."""
+    """Damage: bytes of a replica's file that differ from the written ones."""
 
     plan: GroupPlan
     machine: Machine
@@ -45,19 +45,19 @@ class FaultBudget:
         cluster.is_damage_expected = self.is_expected
 
     def open_damages(self) -> list[Damage]:
-        """Return the damages that are not over."""
+        """Return the damages that are not repaired yet."""
         self.damages = [damage for damage in self.damages if not damage.is_over()]
         return self.damages
 
     def is_expected(self, machine: Machine, plan: GroupPlan) -> bool:
-        """Return whether files of this replica were damaged on purpose, and may be unrepaired."""
+        """Return whether files of this replica were damaged by faults, and may be unrepaired."""
         return any(damage.plan is plan and damage.replica == machine.me for damage in self.damages)
 
     def may_damage(self, machine: Machine, only: GroupPlan | None = None) -> bool:
-        """Return whether one more fault may hit this member, in every Raft group (or in one)."""
+        """Return whether one more fault may hit this machine, in every Raft group or in `only` one."""
         plans = self.cluster.groups if only is None else [only]
         return all(
-            self._fits(plan, configuration, machine.me)
+            self._keeps_majority(plan, configuration, machine.me)
             for plan in plans
             for configuration in self.cluster.configurations(plan)
             if configuration.has_member(machine.me)
@@ -65,10 +65,10 @@ class FaultBudget:
 
     def allows(self, plan: GroupPlan, configuration: Configuration) -> bool:
         """Return whether a requested configuration has enough healthy members."""
-        return self._fits(plan, configuration, None)
+        return self._keeps_majority(plan, configuration, None)
 
-    def _still_doomed(self) -> set[ReplicaId]:
-        """Return the replicas that are still doomed; their order is undefined."""
+    def _doomed_replicas(self) -> set[ReplicaId]:
+        """Return the replicas that will lose their identity; their order is undefined."""
         self.doomed = {
             replica: machine
             for replica, machine in self.doomed.items()
@@ -76,8 +76,8 @@ class FaultBudget:
         }
         return set(self.doomed)
 
-    def _fits(self, plan: GroupPlan, configuration: Configuration, one_more: ReplicaId | None) -> bool:
-        damaged = {damage.replica for damage in self.open_damages() if damage.plan is plan} | self._still_doomed()
+    def _keeps_majority(self, plan: GroupPlan, configuration: Configuration, one_more: ReplicaId | None) -> bool:
+        damaged = {damage.replica for damage in self.open_damages() if damage.plan is plan} | self._doomed_replicas()
         halves = (configuration.voters, configuration.outgoing) if configuration.is_joint else (configuration.voters,)
         for half in halves:
             members = (*half, *(learner for learner in configuration.learners if learner not in half))

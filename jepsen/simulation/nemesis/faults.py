@@ -29,12 +29,12 @@ class Faults(MachineFaults[Machine]):
         self.cluster, self.fault_budget, self.operators = cluster, fault_budget, operators
         self.kinds |= {
             Fault.DAMAGE: self._damage,
-            Fault.JOURNAL: self._journal,
+            Fault.JOURNAL: self._damage_journal,
             Fault.WIPE: self._wipe,
             Fault.MEMBERS: lambda: self.random.choice(self.operators).retarget(),
             Fault.TRANSFER: self._transfer,
             Fault.TRIM: self._trim,
-            Fault.ROLLING: self._rolling,
+            Fault.ROLLING: self._restart_in_turn,
             Fault.AMBUSH: self._ambush,
         }
 
@@ -47,23 +47,23 @@ class Faults(MachineFaults[Machine]):
         self.cluster.ambush = None
         super().heal()
 
-    def _rolling(self) -> None:
+    def _restart_in_turn(self) -> None:
         for place, machine in enumerate(self.all_machines()):
             self.loop.call_at_ns(self.loop.now_ns + (place + 1) * SECOND_NS, self._restart, machine)
 
     def _restart(self, machine: Machine) -> None:
         if machine.is_running:
             machine.crash()
-            self.stays_down(machine, (0.05, 0.5))
+            self.keep_down(machine, (0.05, 0.5))
 
     def _ambush(self) -> None:
-        """Strike the machine concerned, or all machines, at the next moments of one kind."""
+        """Prepare a strike at the next moments of one kind: at the machine concerned, or at all."""
         wanted = self.random.choice(list(Moment))
         strike = self.random.choice((self._strike_power, self._strike_power, self._strike_all, self._strike_links))
         strikes = iter(range(self.random.choice((1, 1, 3))))
-        self.cluster.ambush = partial(self._spring, wanted, strike, strikes)
+        self.cluster.ambush = partial(self._on_moment, wanted, strike, strikes)
 
-    def _spring(
+    def _on_moment(
         self,
         wanted: Moment,
         strike: Callable[[Machine], object],
@@ -82,19 +82,19 @@ class Faults(MachineFaults[Machine]):
 
     def _strike_power(self, machine: Machine) -> None:
         machine.lose_power()
-        self.stays_down(machine, self.random.choice(((0.0, 0.1), DOWN_S)))
+        self.keep_down(machine, self.random.choice(((0.0, 0.1), DOWN_S)))
 
     def _strike_all(self, _machine: Machine) -> None:
         for machine in self.all_machines():
             self._strike_power(machine)
 
     def _strike_links(self, machine: Machine) -> None:
-        self.cut(shapes.isolated(machine.node.number, self.numbers()))
+        self.cut(shapes.isolate(machine.node.number, self.numbers()))
 
     # disks
 
     def _damage(self) -> None:
-        """Flip bits or zero a page in a file of a group; the process may run, or start with it later."""
+        """Flip bits or zero a page in a file of a Raft group, while the process runs or is down."""
         plan, machine = self.random.choice(self.cluster.groups), self.random_machine()
         is_free = all(damage.machine is not machine for damage in self.fault_budget.open_damages())
         if is_free and self.fault_budget.may_damage(machine, plan):
@@ -107,7 +107,7 @@ class Faults(MachineFaults[Machine]):
                 if self.random.random() < 0.5 and machine.node.is_up:
                     machine.crash()
 
-    def _journal(self) -> None:
+    def _damage_journal(self) -> None:
         machine = self.random_machine()
         if machine.node.is_up and not machine.is_new_disk and self.fault_budget.may_damage(machine):
             machine.crash()
@@ -121,7 +121,7 @@ class Faults(MachineFaults[Machine]):
             if machine.node.is_up:
                 machine.crash()
             machine.wipe()
-            self.stays_down(machine)
+            self.keep_down(machine)
 
     # operators
 
@@ -143,7 +143,7 @@ class Faults(MachineFaults[Machine]):
             machine.note(f"{plan.partition}: does not hand over, {error}")
 
     def _trim(self) -> None:
-        """Allow random replicas to trim the records that all readers have read."""
+        """Trim, on random replicas, records that all readers have read."""
         for plan in self.cluster.groups:
             read_up_to = min(plan.readers_at.values(), default=0)
             for machine in self.all_machines():

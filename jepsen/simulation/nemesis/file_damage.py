@@ -1,6 +1,6 @@
 """Damage to files: a flipped bit or a zeroed page in a segment, a flipped bit in the journal.
 
-What is wrong is remembered, so that its repair can be recognised: byte for byte, not by what the product says.
+Damage is recorded, so that its repair is detected by the bytes of the file, not by reports of the product.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from jepsen.simulation.timed_disk import TimedDisk
 
 
 class DiskDamage(Protocol):
-    """Something that is wrong on a disk."""
+    """Interface of damage on a disk."""
 
     def is_in(self, disk: TimedDisk) -> bool:
         """Return whether the damage is still in the disk's files."""
@@ -22,7 +22,7 @@ class DiskDamage(Protocol):
 
 
 class FlippedBit(NamedTuple):
-    """`content` is the wrong byte."""
+    """Flipped bit; `content` is the wrong byte."""
 
     path: str
     position: int
@@ -36,7 +36,7 @@ class FlippedBit(NamedTuple):
 
 
 class ZeroedPage(NamedTuple):
-    """`before` is the former content. The page stays wrong while some of it is back and the rest is zero."""
+    """Zeroed page; `before` is its former content. Still damaged while restored only in part."""
 
     path: str
     position: int
@@ -52,14 +52,14 @@ class ZeroedPage(NamedTuple):
 
 
 def _read(disk: TimedDisk, path: str, position: int, length: int) -> bytes:
-    """Return bytes of a file; none of a missing one."""
+    """Return bytes of a file; empty for a missing file."""
     return disk.snapshot_of(path)[position : position + length] if disk.exists(path) else b""
 
 
 def damage_file(
     disk: TimedDisk, is_meant: Callable[[str], bool], random: Random, note: Callable[[str], None]
 ) -> DiskDamage | None:
-    """Damage one of the segments' files that are meant."""
+    """Damage a random segment file for which `is_meant` holds, and return the damage."""
     files = [
         (path, content)
         for path, content in disk.snapshot().items()
@@ -83,7 +83,7 @@ def damage_file(
 
 
 def damage_journal(disk: TimedDisk, disk_uuid: UUID, random: Random, note: Callable[[str], None]) -> bool:
-    """Flip a bit in a part of the journal that was written; false when there is none."""
+    """Flip a bit in the written part of the journal; return False without one."""
     files = [
         (path, content)
         for path, content in disk.snapshot().items()

@@ -1,7 +1,7 @@
-"""Faults of machines, of the network between them and of their disks: faults of any cluster, whatever runs on it.
+"""Faults of machines, their network and their disks, for any kind of cluster.
 
-Targets are drawn: often leaders, whose faults have most effect. Durations are drawn too, and a fault that is over
-undoes itself, unless its target is no longer what it was. Made more of by the faults of each kind of cluster.
+Targets are drawn: often leaders, whose faults have most effect. Durations are drawn too; at the end of a fault it is
+undone, unless its target has changed. Extended by the faults of each kind of cluster.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +24,7 @@ FAULT_S: Final = (0.5, 6.0)
 
 
 class AnyMachine(Protocol):
-    """Interface of a machine that faults need."""
+    """Interface of a machine, for faults."""
 
     @property
     def node(self) -> Node: ...
@@ -61,26 +61,26 @@ class MachineFaults(ABC, Generic[M]):
         """Number of healings; each one cancels the reversals planned before it."""
         self.kinds: dict[Fault, Callable[[], object]] = {
             Fault.CRASH: self._crash,
-            Fault.POWER: self._power,
+            Fault.POWER: self._lose_power,
             Fault.PAUSE: self._pause,
-            Fault.CLOCK: self._clock,
+            Fault.CLOCK: self._disturb_clock,
             Fault.HALVES: lambda: self.cut(shapes.halves(self.numbers(), self.random)),
             Fault.RING: lambda: self.cut(shapes.majorities_ring(self.numbers(), self.random)),
             Fault.BRIDGE: lambda: self.cut(shapes.bridge(self.numbers(), self.random)),
-            Fault.ISOLATED: lambda: self.cut(shapes.isolated(self.random_machine().node.number, self.numbers())),
-            Fault.ONE_WAY: self._one_way,
-            Fault.LOSSY: self._lossy,
-            Fault.RESET: self._reset,
-            Fault.SLOW_DISK: self._slow_disk,
-            Fault.FAILED_SYNC: self._failed_sync,
-            Fault.FULL_DISK: self._full_disk,
+            Fault.ISOLATED: lambda: self.cut(shapes.isolate(self.random_machine().node.number, self.numbers())),
+            Fault.ONE_WAY: self._cut_one_way,
+            Fault.LOSSY: self._make_lossy,
+            Fault.RESET: self._reset_streams,
+            Fault.SLOW_DISK: self._slow_down_disk,
+            Fault.FAILED_SYNC: self._fail_sync,
+            Fault.FULL_DISK: self._fill_disk,
         }
 
     @abstractmethod
     def find_leader(self) -> M | None:
-        """Return a machine that leads a Raft group; None when none does."""
+        """Return a machine with a leader of a Raft group; None without one."""
 
-    def inflict(self, fault: Fault) -> None:
+    def inject(self, fault: Fault) -> None:
         self.kinds[fault]()
 
     def heal(self) -> None:
@@ -112,7 +112,7 @@ class MachineFaults(ABC, Generic[M]):
                 return leader
         return self.random.choice(self.all_machines())
 
-    def several(self) -> list[M]:
+    def some_machines(self) -> list[M]:
         """Return one machine, a minority, a majority or all; each at most once."""
         count = len(self.all_machines())
         chosen = self.random.choice((1, 1, (count - 1) // 2, count // 2 + 1, count))
@@ -120,8 +120,8 @@ class MachineFaults(ABC, Generic[M]):
         others = [machine for machine in self.all_machines() if machine is not first]
         return [first, *self.random.sample(others, max(chosen, 1) - 1)]
 
-    def later(self, seconds: tuple[float, float], undo: Callable[[], object]) -> None:
-        """Undo after a while, unless everything healed before."""
+    def undo_later(self, seconds: tuple[float, float], undo: Callable[[], object]) -> None:
+        """Call `undo` after a while, unless `heal` was called before."""
         due_ns = self.loop.now_ns + int(self.random.uniform(*seconds) * SECOND_NS)
         self.loop.call_at_ns(due_ns, self._undo, self._healed, undo)
 
@@ -131,49 +131,49 @@ class MachineFaults(ABC, Generic[M]):
 
     # machines
 
-    def stays_down(self, machine: M, seconds: tuple[float, float] = DOWN_S) -> None:
+    def keep_down(self, machine: M, seconds: tuple[float, float] = DOWN_S) -> None:
         self.down_until_ns[machine.node_id] = self.loop.now_ns + int(self.random.uniform(*seconds) * SECOND_NS)
 
     def _crash(self) -> None:
-        for machine in self.several():
+        for machine in self.some_machines():
             if machine.node.is_up:
                 machine.crash()
-                self.stays_down(machine)
+                self.keep_down(machine)
 
-    def _power(self) -> None:
-        for machine in self.several():
+    def _lose_power(self) -> None:
+        for machine in self.some_machines():
             machine.lose_power()
-            self.stays_down(machine)
+            self.keep_down(machine)
 
     def _pause(self) -> None:
-        for machine in self.several():
+        for machine in self.some_machines():
             process = machine.node.process
             if process is not None and process.state is State.RUNNING:
                 machine.node.pause()
-                self.later(FAULT_S, partial(self._resume, machine, process))
+                self.undo_later(FAULT_S, partial(self._resume, machine, process))
 
     def _resume(self, machine: M, process: Process) -> None:
         if machine.node.process is process and process.state is State.PAUSED:
             machine.node.resume()
 
-    def _clock(self) -> None:
+    def _disturb_clock(self) -> None:
         machine = self.random_machine()
         machine.node.jump_wall(self.random.randint(-60, 60) * SECOND_NS)
         machine.node.set_drift(self.random.choice((-300_000, -1_000, 1_000, 300_000)))
-        self.later(FAULT_S, partial(machine.node.set_drift, 0))
+        self.undo_later(FAULT_S, partial(machine.node.set_drift, 0))
 
     # network
 
     def cut(self, cuts: Iterable[shapes.Cut]) -> None:
         self.network.impose(cuts)
-        self.later(FAULT_S, self.network.heal)
+        self.undo_later(FAULT_S, self.network.heal)
 
-    def _one_way(self) -> None:
+    def _cut_one_way(self) -> None:
         node = [self.random_machine().node.number]
         others = [number for number in self.numbers() if number not in node]
         self.cut(shapes.one_way(node, others) if self.random.random() < 0.5 else shapes.one_way(others, node))
 
-    def _lossy(self) -> None:
+    def _make_lossy(self) -> None:
         conditions = LinkConditions(
             delay_max_ns=self.random.choice((5, 50, 300)) * MILLISECOND_NS,
             loss=self.random.choice((0.05, 0.3)),
@@ -186,9 +186,9 @@ class MachineFaults(ABC, Generic[M]):
             for b in self.all_machines():
                 if a is not b and (only is None or only in (a, b)):
                     self.network.set_conditions(a.node, b.node, conditions)
-        self.later(FAULT_S, self.network.heal)
+        self.undo_later(FAULT_S, self.network.heal)
 
-    def _reset(self) -> None:
+    def _reset_streams(self) -> None:
         if len(self.machines) == 1:
             return
         a, b = self.random.sample(self.all_machines(), 2)
@@ -198,22 +198,22 @@ class MachineFaults(ABC, Generic[M]):
 
     def slow_disks(self, slow: Callable[[TimedDisk], object]) -> None:
         """Slow down the disks of one or several machines for a while."""
-        for machine in self.several():
+        for machine in self.some_machines():
             slow(machine.disk)
             machine.note("its disk gets slow")
-            self.later(FAULT_S, machine.disk.recover)
+            self.undo_later(FAULT_S, machine.disk.recover)
 
-    def _slow_disk(self) -> None:
+    def _slow_down_disk(self) -> None:
         self.slow_disks(lambda disk: disk.slow_down(self.random.choice((10, 100))))
 
-    def _failed_sync(self) -> None:
+    def _fail_sync(self) -> None:
         machine = self.random_machine()
         if machine.is_running:
             machine.note("its next sync fails")
             machine.disk.fail_sync()
 
-    def _full_disk(self) -> None:
-        for machine in self.several():
+    def _fill_disk(self) -> None:
+        for machine in self.some_machines():
             machine.disk.capacity_bytes = machine.disk.used_bytes() + self.random.choice((0, 500, 5_000, 30_000))
             machine.note("its disk is nearly full")
-            self.later(FAULT_S, machine.disk.recover)
+            self.undo_later(FAULT_S, machine.disk.recover)

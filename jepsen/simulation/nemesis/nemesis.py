@@ -1,8 +1,8 @@
-"""Course of faults of the cluster: periods with faults, quiet ones between them, and an end at which everything heals.
+"""Nemesis of the cluster: periods with faults, quiet periods, and an end at which all faults end.
 
-A period draws one to three of the kinds of faults that the run's options allow. A fault ends by itself, within its
-period or beyond it, so that some overlap; a quiet period begins with everything healed. A supervisor starts machines
-that are down. The effect of each fault is in `faults`."""
+A period draws one to three of the kinds of faults that the run's options allow. A fault ends after a drawn time, within
+its period or beyond it, so that some overlap; a quiet period begins with everything healed. A supervisor starts
+machines that are down. The effect of each fault is in `faults`."""
 
 from random import Random
 from typing import Final
@@ -45,7 +45,7 @@ class Nemesis:
             self.loop.call_at_ns(self.loop.now_ns + SECOND_NS, self._period)
 
     def end(self) -> None:
-        """Stop faults; heal all that can be healed."""
+        """Inject no more faults, and end those under way as far as possible."""
         self._is_over = True
         if self.cut_ambushes is not None:
             self.cut_ambushes.end()
@@ -67,11 +67,11 @@ class Nemesis:
         else:
             for fault in self.random.choices(options.faults, k=self.random.randint(1, 3)):
                 self.cluster.recorder.nemesis(fault.value)
-                self.faults.inflict(fault)
+                self.faults.inject(fault)
         self.loop.call_at_ns(self.loop.now_ns + int(self.random.uniform(*PERIOD_S) * SECOND_NS), self._period)
 
     def _supervise(self) -> None:
-        """Start nodes that are down and are meant to run."""
+        """Start the nodes that are down, unless a fault keeps them down."""
         self.loop.call_at_ns(self.loop.now_ns + SUPERVISE_NS, self._supervise)
         for machine in self.cluster.machines.values():
             if machine.node.process is None and self.faults.down_until_ns.get(machine.node_id, 0) <= self.loop.now_ns:

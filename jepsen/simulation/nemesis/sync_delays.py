@@ -1,7 +1,7 @@
 """Latencies of syncs that complete in any order, as on a real disk.
 
 The journal, the segments and the directories of a disk each have a slowness of their own, drawn once; a sync takes as
-long as the slowest of what it covers, whatever was submitted before it. Everything comes from one generator that
+long as the slowest file that it covers, independent of earlier syncs. Everything comes from one generator that
 nothing else uses, so that a run without unordered syncs draws the same numbers as before.
 """
 
@@ -16,8 +16,8 @@ SLOWNESS: Final = (1, 1, 4, 20)
 _JOURNAL: Final = "/journal/"
 
 
-def is_of_segment(file: File) -> bool:
-    """Return whether the file does not belong to the journal."""
+def is_outside_journal(file: File) -> bool:
+    """Return whether the file is outside of the journal."""
     return _JOURNAL not in file.path
 
 
@@ -31,7 +31,7 @@ class UnorderedDelays:
         self._random = random
 
     def draw_ns(self, files: Sequence[File], directories: Sequence[str], usual_ns: int, now_ns: int) -> int:
-        """Return how long a sync takes: between a tenth of its most and all of it.
+        """Return the duration of a sync in nanoseconds: between a tenth of the maximum and the maximum.
 
         `usual_ns` is the most that a sync takes on this disk when nothing is wrong with it, `now_ns` the same while it
         is slow or stalled. The two slownesses do not multiply: seconds for each sync would only stop everything.
@@ -40,7 +40,7 @@ class UnorderedDelays:
         return self._random.randint(most_ns // 10, most_ns)
 
     def _slowness_of(self, files: Sequence[File], directories: Sequence[str]) -> int:
-        of_files = (self.segments if is_of_segment(file) else self.journal for file in files)
+        of_files = (self.segments if is_outside_journal(file) else self.journal for file in files)
         return max(*of_files, self.directories if directories else 1, 1)
 
     def __str__(self) -> str:

@@ -1,1 +1,1 @@
-"""The simulated network: links, streams, cuts, and the transport of a process over them."""
+"""Simulated network: links, streams, cuts, and the transport of a process over them."""

@@ -1,4 +1,4 @@
-"""One direction between two nodes: delay, loss and cuts.
+"""Link: one direction between two nodes, with delay, loss and cuts.
 
 All chance is drawn from the network's generator, in the order in which messages are sent.
 """
@@ -32,11 +32,11 @@ class LinkConditions(NamedTuple):
 
 RETRANSMISSIONS_MAX: Final = 6
 MESSAGE_BYTES: Final = 200
-"""Size of a message that is not bytes, when its sender does not say."""
+"""Size of a message that is not bytes, if its sender gives none."""
 
 
 class Link:
-    """State of one direction. `cuts` counts its cuts: messages in flight at a cut do not arrive."""
+    """Link in one direction. `cuts` counts its cuts; messages in flight at a cut do not arrive."""
 
     def __init__(self, random: Random, conditions: LinkConditions) -> None:
         self.conditions = conditions
@@ -50,7 +50,7 @@ class Link:
         self.cuts += 1
 
     def ticket(self) -> int:
-        """Return a number that a message carries, to detect at its arrival a cut of the link since then."""
+        """Return the ticket of a message sent now, for `passes` at its arrival."""
         return -1 if self.is_cut else self.cuts
 
     def passes(self, ticket: int) -> bool:
@@ -71,14 +71,14 @@ class Link:
         return self._random.randint(0, self.conditions.reorder_ns) if late else 0
 
     def retransmit_delay_ns(self) -> int:
-        """Return the delay that losses cause to a stream, which retransmits until the message arrives."""
+        """Return the delay of a stream's message by losses and retransmissions."""
         losses = 0
         while losses < RETRANSMISSIONS_MAX and self.is_lost():
             losses += 1
         return losses * self.conditions.retransmit_ns
 
     def sent_ns(self, now_ns: int, size_bytes: int) -> int:
-        """Return the time at which the last byte is sent, after all earlier messages."""
+        """Return the time at which the last byte of a message is sent, after all earlier messages."""
         if self.conditions.bytes_per_s is None:
             return now_ns
         start_ns = max(now_ns, self._free_ns)
@@ -96,6 +96,6 @@ def size_of(message: object) -> int:
     return len(message) if isinstance(message, bytes | bytearray | memoryview) else MESSAGE_BYTES
 
 
-def frozen(message: object) -> object:
-    """Copy buffers that their sender may use again, as a kernel does."""
+def freeze(message: object) -> object:
+    """Return a copy of a buffer that the sender may reuse, as a kernel does; other messages unchanged."""
     return bytes(message) if isinstance(message, bytearray | memoryview) else message

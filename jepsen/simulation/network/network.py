@@ -1,4 +1,4 @@
-"""A simulated network between the nodes of a virtual loop: datagrams, streams, and their faults.
+"""Simulated network between the nodes of a virtual loop: datagrams, streams, and their faults.
 
 Every direction between two nodes is a `Link` with its own conditions and cuts. All chance comes from the generator
 that is handed in; every message that does not arrive is in `drops` with the reason, and in the loop's digest. Messages
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Final, NamedTuple, TypeAlias
 
-from jepsen.simulation.network.links import Link, LinkConditions, frozen, size_of
+from jepsen.simulation.network.links import Link, LinkConditions, freeze, size_of
 from jepsen.simulation.network.shapes import Cut
 from jepsen.simulation.network.streams import Stream
 from jepsen.simulation.network.switchboard import Accept, StreamTimes, Switchboard
@@ -29,7 +29,7 @@ Receive: TypeAlias = Callable[[Node, object], object]
 
 
 class Drop(NamedTuple):
-    """A message that did not arrive."""
+    """Dropped message, with the reason."""
 
     time_ns: int
     source: str
@@ -39,7 +39,7 @@ class Drop(NamedTuple):
 
 
 class SimulatedNetwork:
-    """Network between nodes.
+    """Simulated network between nodes.
 
     `attach` nodes, `bind` services; disturb it with `cut`, `impose`, `set_conditions`, repair it with `heal`."""
 
@@ -63,7 +63,7 @@ class SimulatedNetwork:
         """Connect the node to all others."""
         assert node.number not in self._nodes, f"{node.name} is attached"
         self._nodes[node.number] = node
-        node.on_crash(self._switchboard.process_died)
+        node.on_crash(self._switchboard.on_process_crash)
 
     def link(self, source: Node, destination: Node) -> Link:
         key = (source.number, destination.number)
@@ -101,7 +101,7 @@ class SimulatedNetwork:
             self.drop(sender, destination, service, "lost")
         for _ in range((not lost) + twice):
             arrival_ns = sent_ns + link.delay_ns() + link.reorder_delay_ns()
-            args = (sender, destination, service, frozen(message), link.ticket())
+            args = (sender, destination, service, freeze(message), link.ticket())
             self.loop.call_at_ns(arrival_ns, self._arrive, *args)
 
     def _arrive(self, source: Node, destination: Node, service: str, message: object, ticket: int) -> None:
@@ -111,7 +111,7 @@ class SimulatedNetwork:
         elif process is None or receive is None or not process.is_alive:
             self.drop(source, destination, service, "no process there")
         else:
-            self.passed(source, destination)
+            self.record_delivery(source, destination)
             process.call_soon(receive, source, message)
 
     # Streams
@@ -137,10 +137,10 @@ class SimulatedNetwork:
         """Cut the link in this direction; messages in flight are lost."""
         self.loop.note(source.name, f"is cut off from {destination.name}")
         self.link(source, destination).cut()
-        self._switchboard.link_cut(source, destination)
+        self._switchboard.on_cut(source, destination)
 
     def impose(self, cuts: Iterable[Cut]) -> None:
-        """Cut these directions in this order, by the numbers of nodes (`shapes`); cuts add up."""
+        """Cut links in this order, by the numbers of nodes (see `shapes`); earlier cuts stay."""
         for source, destination in cuts:
             self.cut(self._nodes[source], self._nodes[destination])
 
@@ -157,14 +157,14 @@ class SimulatedNetwork:
                 link.conditions = self.conditions
 
     def set_conditions(self, source: Node, destination: Node, conditions: LinkConditions) -> None:
-        """Delay, lose and narrow one direction, until `heal`."""
+        """Set delay, loss and bandwidth of one direction, until `heal`."""
         self.loop.note(source.name, f"to {destination.name}: {changes(self.conditions, conditions)}")
         self.link(source, destination).conditions = conditions
 
     # For streams
 
-    def passed(self, source: Node, destination: Node) -> None:
-        """Put a delivery into the digest of the run."""
+    def record_delivery(self, source: Node, destination: Node) -> None:
+        """Add a delivery to the digest of the run."""
         self.loop.trace.number(source.number << 32 | destination.number)
 
     def drop(self, source: Node, destination: Node, service: str, reason: str) -> None:
@@ -177,6 +177,6 @@ class SimulatedNetwork:
 
 
 def changes(usual: LinkConditions, conditions: LinkConditions) -> str:
-    """Return the differences, for the timeline."""
+    """Return the differences of the conditions from the usual ones, for the timeline."""
     named = zip(LinkConditions._fields, usual, conditions, strict=True)
     return ", ".join(f"{name}={new}" for name, old, new in named if new != old) or "as usual"

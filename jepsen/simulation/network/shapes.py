@@ -1,4 +1,4 @@
-"""Shapes of partitions, as directed cuts: pairs of node numbers (from, to) between which nothing passes.
+"""Shapes of network partitions, as directed cuts: pairs of node numbers (from, to) without delivery.
 
 Pure; the generator is handed in. After Jepsen's nemeses.
 """
@@ -17,19 +17,19 @@ def split(groups: Sequence[Sequence[int]]) -> list[Cut]:
 
 def halves(nodes: Sequence[int], random: Random) -> list[Cut]:
     """Return cuts between a random majority and the minority."""
-    order = shuffled(nodes, random)
+    order = shuffle_nodes(nodes, random)
     border = len(order) // 2
     return split((order[:border], order[border:]))
 
 
-def isolated(node: int, nodes: Sequence[int]) -> list[Cut]:
+def isolate(node: int, nodes: Sequence[int]) -> list[Cut]:
     """Return the cuts that separate one node from all others."""
     return split(((node,), [other for other in nodes if other != node]))
 
 
 def bridge(nodes: Sequence[int], random: Random) -> list[Cut]:
     """Return the cuts that separate two halves, both of which reach one further node."""
-    order = shuffled(nodes, random)
+    order = shuffle_nodes(nodes, random)
     border = (len(order) - 1) // 2
     return split((order[1 : 1 + border], order[1 + border :]))
 
@@ -38,7 +38,7 @@ def majorities_ring(nodes: Sequence[int], random: Random) -> list[Cut]:
     """Return cuts such that every node receives from a majority (itself included), no two from the same one.
 
     One-way where that cannot be mutual."""
-    order = shuffled(nodes, random)
+    order = shuffle_nodes(nodes, random)
     count = len(order)
     majority = count // 2 + 1
     behind = (majority - 1) // 2
@@ -54,5 +54,5 @@ def one_way(speakers: Sequence[int], hearers: Sequence[int]) -> list[Cut]:
     return [(a, b) for a in speakers for b in hearers if a != b]
 
 
-def shuffled(nodes: Sequence[int], random: Random) -> list[int]:
+def shuffle_nodes(nodes: Sequence[int], random: Random) -> list[int]:
     return random.sample(list(nodes), len(nodes))

@@ -1,15 +1,15 @@
-"""Streams of the simulated network: ordered, reliable, and gone all at once, as TCP connections are.
+"""Streams of the simulated network: ordered, reliable, and broken as a whole, as TCP connections are.
 
 Messages arrive in order and without gaps until the stream breaks; their borders are kept. What breaks one:
 
-- a cut: what is under way or sent into it is lost, and each end learns that the stream is broken in its own time
-  (`switchboard.StreamTimes`). When nothing was lost and the cut is over by then, the stream lives on;
-- the death of a process: a random part of what it had sent still arrives, then a reset, or, as after a loss of power,
-  nothing, and the peer notices late;
-- `reset`: a middle box forgets the connection.
+- a cut: data under way or sent later is lost, and each end detects the broken stream at a time of its own
+  (`switchboard.StreamTimes`). If nothing was lost and the cut is over by then, the stream continues;
+- a crash of a process: a random part of its sent data still arrives, then a reset, or, as after a loss of power,
+  nothing, and the peer detects it late;
+- `reset`: a middlebox drops the connection.
 
-A paused process keeps its streams: what arrives waits for it. `pending_bytes` is what was sent and not yet taken by
-the peer's process; `drain` waits until it is small. A lossy link makes a stream late, never wrong.
+A paused process keeps its streams: arrived data waits for it. `pending_bytes` counts bytes that were sent and not yet
+received by the peer's process; `drain` waits until it is small. A lossy link makes a stream late, never wrong.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ class Carrier(Protocol):
         ...
 
     def refuse(self, end: "Stream") -> None:
-        """Refuse a message from this end; the end that received it no longer exists."""
+        """Refuse a message from this end, because the peer's end no longer exists."""
         ...
 
     def forget(self, end: "Stream") -> None: ...
 
 
 class Stream:
-    """One end. Either set `on_message` and `on_lost` with `start`, or `receive` one by one."""
+    """One end of a stream. Either set callbacks with `start`, or call `receive` for each message."""
 
     def __init__(self, board: Carrier, process: Process, peer_node: Node, service: str) -> None:
         self.process, self.peer_node, self.service = process, peer_node, service
@@ -64,7 +64,7 @@ class Stream:
     # For the process that has this end
 
     def start(self, on_message: Callable[[object], object], on_lost: Callable[[Exception], object]) -> None:
-        """Deliver by callbacks from now on, buffered messages first. `on_lost` is called once, unless closed here."""
+        """Deliver by callbacks from now on, buffered messages first. `on_lost` is called once, not after `close`."""
         self._on_message, self._on_lost = on_message, on_lost
         while self._inbox:
             on_message(self._inbox.popleft())
@@ -87,7 +87,7 @@ class Stream:
         return self._inbox.popleft()
 
     def send(self, message: object, size_bytes: int | None = None) -> None:
-        """Send behind all earlier messages. Raises `ConnectionError` when the stream is known to be broken.
+        """Send a message after all earlier ones. Raises `ConnectionError` if this end has detected a break.
 
         Without an error the message may still be lost."""
         if self._is_closed:
@@ -98,7 +98,7 @@ class Stream:
             self._board.transmit(self, message, size_bytes)
 
     async def drain(self, below_bytes: int = DRAINED_BYTES) -> None:
-        """Wait until less is pending; returns too when the stream breaks."""
+        """Wait until fewer than `below_bytes` are pending, or the stream breaks."""
         while self.pending_bytes >= below_bytes and self.lost is None:
             future = asyncio.get_running_loop().create_future()
             self._drainers.append(future)
@@ -131,7 +131,7 @@ class Stream:
 
     def take(self, message: object, size_bytes: int) -> None:
         """Receive a message; runs in the process of this end."""
-        self.peer.taken(size_bytes)
+        self.peer.release_pending(size_bytes)
         if self.lost is not None:
             self._board.refuse(self.peer)
         elif self._on_message is not None:
@@ -140,7 +140,7 @@ class Stream:
             self._inbox.append(message)
             self._wake(self._receiver)
 
-    def taken(self, size_bytes: int) -> None:
+    def release_pending(self, size_bytes: int) -> None:
         self.pending_bytes -= size_bytes
         assert self.pending_bytes >= 0, (self, self.pending_bytes)
         self._wake_drainers()

@@ -1,4 +1,4 @@
-"""The switchboard of a simulated network: opens streams, carries their messages over links, and breaks them.
+"""Switchboard of a simulated network: opens streams, carries their messages over links, and breaks them.
 
 The rules are those of `streams`; here is when each of them applies. Every time and every choice is drawn from the
 network's generator. Invariant: an end that was severed delivers nothing more, so a stream never has a gap.
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple, Protocol, TypeAlias
 
-from jepsen.simulation.network.links import MILLISECOND_NS, SECOND_NS, Link, frozen, size_of
+from jepsen.simulation.network.links import MILLISECOND_NS, SECOND_NS, Link, freeze, size_of
 from jepsen.simulation.network.streams import Stream
 from jepsen.simulation.node import Node, Process
 from jepsen.simulation.virtual_time.loop import VirtualLoop
@@ -19,7 +19,7 @@ Accept: TypeAlias = Callable[[Stream], object]
 
 
 class StreamTimes(NamedTuple):
-    """Delays until ends notice unannounced events, drawn evenly between the bounds."""
+    """Delays until ends detect breaks without a reset, drawn evenly between the bounds."""
 
     notice_min_ns: int = 50 * MILLISECOND_NS
     notice_max_ns: int = 2 * SECOND_NS
@@ -27,12 +27,12 @@ class StreamTimes(NamedTuple):
     """Timeout of `connect`, in nanoseconds."""
 
 
-class Wires(Protocol):
+class StreamNetwork(Protocol):
     """Interface of the network that the switchboard needs."""
 
     def link(self, source: Node, destination: Node) -> Link: ...
 
-    def passed(self, source: Node, destination: Node) -> None: ...
+    def record_delivery(self, source: Node, destination: Node) -> None: ...
 
     def drop(self, source: Node, destination: Node, service: str, reason: str) -> None: ...
 
@@ -40,7 +40,7 @@ class Wires(Protocol):
 class Switchboard:
     """All streams of a network: listeners, open ends, and the events on them."""
 
-    def __init__(self, network: Wires, loop: VirtualLoop, random: Random, times: StreamTimes) -> None:
+    def __init__(self, network: StreamNetwork, loop: VirtualLoop, random: Random, times: StreamTimes) -> None:
         self._network, self._loop, self._random, self._times = network, loop, random, times
         self._listeners: dict[tuple[int, str], tuple[Process, Accept]] = {}
         self._ends: dict[Stream, None] = {}  # living ends in the order of their opening
@@ -60,7 +60,11 @@ class Switchboard:
             args = (source, destination, service, opened, link.ticket())
             self._loop.call_at_ns(arrival_ns, self._request_arrives, *args)
         timeout = self._loop.call_at_ns(
-            self._loop.now_ns + self._times.connect_ns, self._answer, source, opened, _timed_out(destination, service)
+            self._loop.now_ns + self._times.connect_ns,
+            self._answer,
+            source,
+            opened,
+            _timeout_error(destination, service),
         )
         try:
             return await opened
@@ -80,7 +84,7 @@ class Switchboard:
         arrival_ns = self._loop.now_ns + back.retransmit_delay_ns() + back.delay_ns()
         process, accept = self._listeners.get((destination.number, service), (None, None))
         if process is None or accept is None or not process.is_alive:
-            answer: Stream | Exception = _refused(destination, service)
+            answer: Stream | Exception = _refused_error(destination, service)
         else:
             answer = self._open(source, process, service)
             process.call_soon(accept, answer.peer)
@@ -134,28 +138,28 @@ class Switchboard:
         arrival_ns = end.arrival_ns(sent_ns + link.retransmit_delay_ns() + link.delay_ns())
         end.pending_bytes += size
         if link.is_cut or end.is_severed:
-            self._lose(end, "cut" if link.is_cut else "stream broken")
+            self._drop_message(end, "cut" if link.is_cut else "stream broken")
         else:
-            self._loop.call_at_ns(arrival_ns, self._arrive, end, frozen(message), size, link.ticket())
+            self._loop.call_at_ns(arrival_ns, self._arrive, end, freeze(message), size, link.ticket())
 
     def _arrive(self, end: Stream, message: object, size_bytes: int, ticket: int) -> None:
         source, destination = end.process.node, end.peer_node
         if end.is_severed:
-            self._lose(end, "stream broken")
+            self._drop_message(end, "stream broken")
         elif not self._network.link(source, destination).passes(ticket):
-            self._lose(end, "cut under way")
+            self._drop_message(end, "cut under way")
         elif not end.peer.process.is_alive:
-            self._lose(end, "no process there")
+            self._drop_message(end, "no process there")
         else:
-            self._network.passed(source, destination)
+            self._network.record_delivery(source, destination)
             end.peer.process.call_soon(end.peer.take, message, size_bytes)
 
-    def _lose(self, end: Stream, reason: str) -> None:
+    def _drop_message(self, end: Stream, reason: str) -> None:
         end.sever()
         self._network.drop(end.process.node, end.peer_node, end.service, reason)
 
     def refuse(self, end: Stream) -> None:
-        """Reset a stream whose other end no longer exists; without the reset half a stream would stay open for ever."""
+        """Reset a stream whose other end no longer exists; otherwise this end would stay open for ever."""
         self._network.drop(end.process.node, end.peer_node, end.service, "the other end is gone")
         back = self._network.link(end.peer_node, end.process.node)
         self._loop.call_at_ns(self._loop.now_ns + back.delay_ns(), self._refusal_arrives, end, back.ticket())
@@ -180,9 +184,9 @@ class Switchboard:
 
     # Breaking
 
-    def link_cut(self, source: Node, destination: Node) -> None:
-        for end in self._between(source, destination):
-            self._loop.call_at_ns(self._notice_ns(), self._notice_cut, end)
+    def on_cut(self, source: Node, destination: Node) -> None:
+        for end in self._ends_between(source, destination):
+            self._loop.call_at_ns(self._draw_notice_ns(), self._notice_cut, end)
 
     def _notice_cut(self, end: Stream) -> None:
         out = self._network.link(end.process.node, end.peer_node)
@@ -191,20 +195,20 @@ class Switchboard:
             self._break(end)
 
     def reset(self, a: Node, b: Node) -> None:
-        for end in self._between(a, b):
+        for end in self._ends_between(a, b):
             end.sever()
             self._break_later(end)
 
-    def process_died(self, process: Process) -> None:
-        """Break the streams of a dead process.
+    def on_process_crash(self, process: Process) -> None:
+        """Break the streams of a crashed process.
 
-        A part of its sent data still arrives; then peers get a reset, or detect the death by a timeout."""
+        A part of its sent data still arrives; then peers get a reset, or detect the crash by a timeout."""
         for end in [end for end in self._ends if end.process is process]:
             self.forget(end)
             link = self._network.link(process.node, end.peer_node)
             reset_ns = self._loop.now_ns + link.delay_ns()
             sends_reset = self._random.random() < 0.5
-            silent_ns = self._notice_ns()
+            silent_ns = self._draw_notice_ns()
             self._loop.call_at_ns(reset_ns, self._reset_arrives, end, sends_reset and not link.is_cut, silent_ns)
 
     def _reset_arrives(self, end: Stream, arrives: bool, silent_ns: int) -> None:
@@ -220,23 +224,23 @@ class Switchboard:
         self._break_later(end.peer)
 
     def _break_later(self, end: Stream) -> None:
-        self._loop.call_at_ns(self._notice_ns(), self._break, end)
+        self._loop.call_at_ns(self._draw_notice_ns(), self._break, end)
 
     def _break(self, end: Stream) -> None:
         end.process.call_soon(end.fail, ConnectionResetError(errno.ECONNRESET, f"{end} broke"))
 
-    def _between(self, a: Node, b: Node) -> list[Stream]:
+    def _ends_between(self, a: Node, b: Node) -> list[Stream]:
         nodes = ((a, b), (b, a))
         return [end for end in self._ends if (end.process.node, end.peer_node) in nodes]
 
-    def _notice_ns(self) -> int:
+    def _draw_notice_ns(self) -> int:
         times = self._times
         return self._loop.now_ns + self._random.randint(times.notice_min_ns, times.notice_max_ns)
 
 
-def _refused(node: Node, service: str) -> Exception:
+def _refused_error(node: Node, service: str) -> Exception:
     return ConnectionRefusedError(errno.ECONNREFUSED, f"no process listens to {service} on {node.name}")
 
 
-def _timed_out(node: Node, service: str) -> Exception:
+def _timeout_error(node: Node, service: str) -> Exception:
     return TimeoutError(errno.ETIMEDOUT, f"no answer from {service} on {node.name}")

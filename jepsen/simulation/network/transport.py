@@ -1,8 +1,8 @@
-"""The transport of one process over the simulated network, by datagrams or by one ordered stream per pair of nodes.
+"""Transport of one process over the simulated network, by datagrams or by one ordered stream per pair of nodes.
 
 The driver uses it as it uses real connections. Whatever leaves is frozen: buffers become bytes, as a kernel would copy
-them, so that later changes by their sender are not seen. Bulk requests open a stream each. A message over a
-stream that is not open yet is dropped, like one into a connection that is being made.
+them, so that later changes by their sender are not seen. Bulk requests open a stream each. A message over a stream that
+is not open yet is dropped, like one into a connection that is being made.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ RECONNECT_S: Final = 0.05
 
 
 class Receiver(Protocol):
-    """The driver, as the network sees it."""
+    """Interface of the driver for received messages."""
 
     def receive(self, node: NodeId, envelopes: Sequence[Envelope]) -> None: ...
 
@@ -49,14 +49,14 @@ class SimulatedTransport(Transport):
         self._network, self._process, self._nodes = network, process, nodes
         self._numbers = {node.number: number for number, node in nodes.items()}
         self._watch = watch
-        self._lines = {number: Line(network, process, node) for number, node in nodes.items()} if streams else {}
+        self._lines = {number: PeerStream(network, process, node) for number, node in nodes.items()} if streams else {}
         self._receiver: Receiver | None = None
 
     def deliver_to(self, receiver: Receiver) -> None:
         """Bind the services from now on; runs in the process."""
         self._receiver = receiver
         network, process = self._network, self._process
-        network.bind(process, RAFT, self._arrived)
+        network.bind(process, RAFT, self._on_datagram)
         network.listen(process, RAFT, self._accept_line)
         network.listen(process, BULK, self._accept_bulk)
 
@@ -64,7 +64,7 @@ class SimulatedTransport(Transport):
 
     def send(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
         self._watch(envelopes)
-        self._transmit(node, [frozen_envelope(envelope) for envelope in envelopes], size_of(envelopes))
+        self._transmit(node, [freeze_envelope(envelope) for envelope in envelopes], size_of(envelopes))
 
     def beat(self, node: NodeId, beat: ProcessBeat) -> None:
         self._transmit(node, beat, 16)
@@ -83,7 +83,7 @@ class SimulatedTransport(Transport):
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 stream = await self._network.connect(self._process, self._nodes[node], BULK)
                 try:
-                    stream.send(frozen(request), size_bytes=200)
+                    stream.send(freeze(request), size_bytes=200)
                     answer = await stream.receive()
                 finally:
                     stream.close()
@@ -95,7 +95,7 @@ class SimulatedTransport(Transport):
 
     # in
 
-    def _arrived(self, source: Node, message: object) -> None:
+    def _on_datagram(self, source: Node, message: object) -> None:
         receiver, node = self._receiver, self._numbers[source.number]
         if receiver is None:
             return
@@ -106,7 +106,7 @@ class SimulatedTransport(Transport):
 
     def _accept_line(self, stream: Stream) -> None:
         source = stream.peer_node
-        stream.start(lambda message: self._arrived(source, message), lambda _error: None)
+        stream.start(lambda message: self._on_datagram(source, message), lambda _error: None)
 
     def _accept_bulk(self, stream: Stream) -> None:
         self._process.spawn(self._serve(stream), name="serve")
@@ -122,14 +122,14 @@ class SimulatedTransport(Transport):
                 answer = await receiver.serve(node, request)
             except RaftlogError as error:
                 answer = error
-            stream.send(frozen(answer), size_bytes=4096)
+            stream.send(freeze(answer), size_bytes=4096)
             stream.close()
         except (OSError, EOFError):
             return  # the caller has ended
 
 
-class Line:
-    """The stream to one peer; made when there is something to send, and again after it broke."""
+class PeerStream:
+    """Stream to one peer, opened with the first message, and again after a break."""
 
     def __init__(self, network: SimulatedNetwork, process: Process, peer: Node) -> None:
         self._network, self._process, self._peer = network, process, peer
@@ -165,7 +165,7 @@ def size_of(envelopes: Sequence[Envelope]) -> int:
     return size
 
 
-def frozen_envelope(envelope: Envelope) -> Envelope:
+def freeze_envelope(envelope: Envelope) -> Envelope:
     message = envelope.message
     if type(message) is not AppendRequest or not message.entries:
         return envelope
@@ -173,17 +173,17 @@ def frozen_envelope(envelope: Envelope) -> Envelope:
     return Envelope(envelope.group, message._replace(entries=entries))
 
 
-def frozen(value: Any) -> Any:
+def freeze(value: Any) -> Any:
     """Return a copy in which every buffer is bytes."""
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     if isinstance(value, tuple):
-        items = [frozen(item) for item in value]
+        items = [freeze(item) for item in value]
         return type(value)._make(items) if hasattr(value, "_make") else tuple(items)
     if isinstance(value, list):
-        return [frozen(item) for item in value]
+        return [freeze(item) for item in value]
     if isinstance(value, dict):
-        return {key: frozen(item) for key, item in value.items()}
+        return {key: freeze(item) for key, item in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{field.name: frozen(getattr(value, field.name)) for field in fields(value)})
+        return replace(value, **{field.name: freeze(getattr(value, field.name)) for field in fields(value)})
     return value

@@ -12,7 +12,7 @@ WALL_START_NS: Final = 1_700_000_000_000_000_000
 
 
 class NodeClock:
-    """`drift_ppm` above 0 is fast. A changed drift bends the clock from now on; timers that are set stay set."""
+    """Clocks of a node. `drift_ppm` above 0 is fast. A new drift applies from now on, but not to timers set before."""
 
     def __init__(self, *, offset_ns: int = 0, drift_ppm: int = 0, wall_offset_ns: int = 0) -> None:
         assert drift_ppm > -PPM, drift_ppm
@@ -21,7 +21,7 @@ class NodeClock:
         self._wall_start_ns = WALL_START_NS - offset_ns + wall_offset_ns
 
     def local_ns(self, global_ns: int) -> int:
-        """Return the monotonic clock's time at that time of the simulation."""
+        """Return the time on the monotonic clock at a time of the simulation."""
         return self._local_base_ns + (global_ns - self._global_base_ns) * (PPM + self.drift_ppm) // PPM
 
     def global_ns(self, local_ns: int) -> int:
@@ -39,5 +39,5 @@ class NodeClock:
         self.drift_ppm = drift_ppm
 
     def jump_wall(self, by_ns: int) -> None:
-        """Step the wall clock, as an operator or NTP does. The monotonic clock goes on."""
+        """Step the wall clock, as an operator or NTP does, but not the monotonic clock."""
         self._wall_start_ns += by_ns

@@ -1,8 +1,8 @@
-"""Unwinding the coroutines of tasks that will never run again, when a loop is closed.
+"""Cleanup of coroutines whose tasks will never run again, at the close of a loop.
 
-Python runs the `finally` blocks of a suspended coroutine when it is destroyed, whenever that is. Here it happens at one
-moment, after the end, when disk, network and history of the run have been checked: whatever these blocks do is without
-effect and without meaning, and so are their errors. They are returned for the curious.
+Python runs the `finally` blocks of a suspended coroutine when it is destroyed, at an arbitrary time. Here it happens at
+a defined time, after disk, network and history of the run have been checked: these blocks have no effect any more.
+Their errors are returned only for inspection.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ ATTEMPTS_MAX: Final = 100
 
 
 def unwind(loop: asyncio.AbstractEventLoop, tasks: Sequence[VirtualTask[Any]]) -> list[BaseException]:
-    """Close the coroutines in this order; code that asks finds the (closed) loop running."""
+    """Close the coroutines of the tasks in this order, with the closed loop as the running one; return errors."""
     errors: list[BaseException] = []
     asyncio._set_running_loop(loop)
     try:

@@ -38,16 +38,16 @@ FORBIDDEN: Final = (
 
 
 class RealInputOutput(RuntimeError):
-    """Simulated code asked for something that exists only outside of the simulation."""
+    """Use of an operation that exists only outside of the simulation."""
 
 
-def refuse(cls: type, names: tuple[str, ...] = FORBIDDEN) -> None:
+def forbid(cls: type, names: tuple[str, ...] = FORBIDDEN) -> None:
     """Make each of the methods raise `RealInputOutput`, at the call and not at the `await`."""
     for name in names:
-        setattr(cls, name, _refusal(name))
+        setattr(cls, name, _make_refusal(name))
 
 
-def _refusal(name: str) -> Any:
+def _make_refusal(name: str) -> Any:
     def refused(*args: object, **options: object) -> NoReturn:
         raise RealInputOutput(f"{name} does not exist in virtual time: simulated code does no real input or output")
 

@@ -1,17 +1,16 @@
-"""An asyncio event loop in virtual time: nothing waits, time jumps to the next timer when nothing is ready.
+"""Asyncio event loop in virtual time: when no callback is ready, time jumps to the next timer.
 
 Ordinary asyncio code runs unchanged on it: tasks, sleep, timeouts, events, queues, gather, task groups. The order of
 callbacks is fixed: first in, first out; timers by time, then by the order in which they were set. So a run depends on
 nothing but the code and the random generators that the harness hands out, and `trace.digest()` shows it.
 
 Nodes (`add_node`) have processes, clocks, pauses and crashes; `loop.time()` is the clock of the process whose code
-runs. Code of the harness belongs to no node and sees the time of the simulation. See `node` for what a pause holds
-back and what a crash destroys.
+runs. Code of the harness belongs to no node and has the time of the simulation. `node` describes the effects of a pause
+and of a crash.
 
-An unhandled exception ends the run: it comes out of `run_until`. So does `Deadlock`, when a task waits
-and nothing can ever happen again, and `Livelock`, when time stands still. Real input and output is an error
-(`forbidden`). What cannot be made deterministic: iterating sets of objects that hash by address, and whatever the
-garbage collector calls.
+An unhandled exception ends the run: it comes out of `run_until`. So does `Deadlock`, when a task waits and nothing can
+ever happen again, and `Livelock`, when time stands still. Real input and output is an error (`forbidden`). Not
+deterministic: iteration over sets of objects that hash by address, and calls by the garbage collector.
 
 Invariants: `now_ns` never falls · a callback runs at most once · a dead process runs nothing.
 """
@@ -28,7 +27,7 @@ from jepsen.simulation.node import Node, Process, State, is_dead
 from jepsen.simulation.trace import HARNESS, Trace
 from jepsen.simulation.virtual_time.clock import NodeClock
 from jepsen.simulation.virtual_time.coroutine_cleanup import unwind
-from jepsen.simulation.virtual_time.forbidden import RealInputOutput, refuse
+from jepsen.simulation.virtual_time.forbidden import RealInputOutput, forbid
 from jepsen.simulation.virtual_time.tasks import VirtualFuture, VirtualHandle, VirtualTask, name_of
 from jepsen.simulation.virtual_time.timers import Timers
 
@@ -42,11 +41,11 @@ FAR_NS: Final = 1 << 62
 
 
 class Deadlock(AssertionError):
-    """Error raised when tasks wait, nothing is ready, and no timer is set."""
+    """Error: tasks wait, but no callback is ready and no timer is set."""
 
 
 class Livelock(AssertionError):
-    """Callbacks call callbacks, and time does not go on."""
+    """Error: callbacks schedule callbacks without end, and time does not advance."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -77,7 +76,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # Running
 
     def run_until(self, condition: Callable[[], bool], *, within_s: float | None = None) -> bool:
-        """Run until the condition holds after a callback; false when that takes longer than `within_s`."""
+        """Run until the condition holds after a callback; return False if that takes longer than `within_s`."""
         if condition():
             return True
         self._condition = condition
@@ -88,7 +87,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return condition()
 
     def run_until_time(self, time_s: float) -> None:
-        """Run everything that is due up to and including this time of the simulation; then it is this time."""
+        """Run all callbacks due up to and including this time of the simulation, and set the time to it."""
         self._run_to(max(self.now_ns, to_ns(time_s)))
 
     def run_for(self, seconds: float) -> None:
@@ -102,8 +101,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._deadline_ns = None
 
     def _run_once(self) -> None:
-        """Run one turn: the callbacks that are ready, and the timers that are due. Called by `run_forever`."""
-        if not self._ready_handles and not self._stop_requested() and not self._jump():
+        """Run one turn: ready callbacks and due timers. Called by `run_forever`."""
+        if not self._ready_handles and not self._stop_requested() and not self._advance_time():
             self.stop()
             return
         self._timers.take_due(self.now_ns, self._ready_handles)
@@ -131,12 +130,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
             failure, self._failure = self._failure, None
             raise failure
 
-    def _jump(self) -> bool:
-        """Go to the next timer; false when the run ends before it."""
+    def _advance_time(self) -> bool:
+        """Advance the time to the next timer; return False if the run ends before it."""
         self._instant_steps = 0
         due_ns, deadline_ns = self._timers.next_ns(), self._deadline_ns
         if due_ns is None and deadline_ns is None:
-            raise Deadlock(self._what_waits())
+            raise Deadlock(self._describe_waiting_tasks())
         if due_ns is not None and (deadline_ns is None or due_ns <= deadline_ns):
             self.now_ns = max(self.now_ns, due_ns)
             return True
@@ -173,7 +172,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return label
 
     def fail_run(self, context: dict[str, Any]) -> None:
-        """End the run by the first failure of living code.
+        """End the run at the first failure in code of a process that is not dead.
 
         `context` is the argument of asyncio's exception handlers."""
         failed_task = context.get("future") or context.get("task")
@@ -182,7 +181,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._failure = context.get("exception") or RuntimeError(context["message"])
         self._failure.add_note(f"at {self.now_ns / 1e9:.9f} s: {context['message']}")
 
-    def _what_waits(self) -> str:
+    def _describe_waiting_tasks(self) -> str:
         waiting = sorted(self._tasks(), key=lambda task: task.number)
         shown = "; ".join(f"{task.get_name()} ({name_of(task.get_coro())})" for task in waiting[:10])
         return f"nothing will ever happen after {self.now_ns / 1e9:.9f} s; {len(waiting)} tasks wait: {shown}"
@@ -279,7 +278,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return node
 
     def note(self, node: str, text: str) -> None:
-        """Put an event into the timeline and the digest."""
+        """Add an event to the timeline and the digest."""
         self.trace.note(self.now_ns, node, text)
 
     def schedule(self, context: Context, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
@@ -290,10 +289,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str | None, context: Context) -> VirtualTask[T]:
         task = self.create_task(coroutine, name=name, context=context)
-        task.add_done_callback(self._spawned_done, context=context)
+        task.add_done_callback(self._on_spawned_done, context=context)
         return task
 
-    def _spawned_done(self, task: asyncio.Task[Any]) -> None:
+    def _on_spawned_done(self, task: asyncio.Task[Any]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.call_exception_handler({"message": f"{task.get_name()} failed", "exception": error, "task": task})
 
@@ -304,7 +303,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._dead_tasks.append(task)
 
     def close(self) -> None:
-        """Close the loop: all processes die, then their remaining coroutines are unwound."""
+        """Crash all processes, unwind their remaining coroutines, and close the loop."""
         if self.is_closed():
             return
         living = sorted(self._tasks(), key=lambda task: task.number)
@@ -317,7 +316,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._dead_tasks.clear()
 
 
-refuse(VirtualLoop)
+forbid(VirtualLoop)
 
 
 def _fail_run(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -326,7 +325,7 @@ def _fail_run(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 
 def to_ns(seconds: float) -> int:
-    """Return nanoseconds, rounded up: a task that sleeps until t wakes at t or later."""
+    """Return nanoseconds, rounded up, so that no timer ends early."""
     if seconds >= FAR_NS / SECOND_NS:
         return FAR_NS
     nanoseconds = math.ceil(seconds * SECOND_NS)

@@ -1,4 +1,4 @@
-"""Handles, tasks and futures of the virtual loop: each knows its process, and none is ordered or hashed by address.
+"""Handles, tasks and futures of the virtual loop: each has its process, and none is ordered or hashed by address.
 
 Sets of tasks (`asyncio.TaskGroup`, `asyncio.wait`) iterate in the order of hashes, and the default hash is an address,
 different in every process. Here a task or future hashes to its number in the loop, so equal seeds give equal orders.
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class VirtualHandle(asyncio.TimerHandle):
-    """A callback with its context. `process` is `None` for the harness, `timers` unless it waits there."""
+    """Callback with its context. `process` is None for the harness; `timers` is None unless it waits there."""
 
     __slots__ = ("arguments", "callback", "context", "is_cancelled", "process", "timers")
 
@@ -37,9 +37,9 @@ class VirtualHandle(asyncio.TimerHandle):
     def cancel(self) -> None:
         if not self.is_cancelled:
             self.is_cancelled = True
-            self.callback, self.arguments = _nothing, ()
+            self.callback, self.arguments = _do_nothing, ()
             if self.timers is not None:
-                self.timers.cancelled()
+                self.timers.note_cancelled()
 
     def cancelled(self) -> bool:
         return self.is_cancelled
@@ -61,7 +61,7 @@ class VirtualHandle(asyncio.TimerHandle):
         return self is other
 
 
-def _nothing() -> None: ...
+def _do_nothing() -> None: ...
 
 
 class VirtualTask(asyncio.Task[T]):
@@ -89,7 +89,7 @@ class VirtualTask(asyncio.Task[T]):
 
 
 class VirtualFuture(asyncio.Future[T]):
-    """A future with a number, drawn when it is first hashed; most never are. The loop sets `process`."""
+    """Future with a number, which is drawn at its first hash. The loop sets `process`."""
 
     # No constructor: futures are made by the million, and the one of the base class is in C.
     process: Process | None = None
@@ -103,6 +103,6 @@ class VirtualFuture(asyncio.Future[T]):
 
 
 def name_of(callback: object) -> str:
-    """Return a name that is the same in every process."""
+    """Return a name of the callback that is the same in every process."""
     name = getattr(callback, "__qualname__", None)
     return name if isinstance(name, str) else type(callback).__qualname__

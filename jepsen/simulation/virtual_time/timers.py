@@ -1,4 +1,4 @@
-"""The timers of the virtual loop, by time and then by the order in which they were set."""
+"""Timers of the virtual loop, by time and then by number."""
 
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -11,7 +11,7 @@ CANCELLED_MAX: Final = 128
 
 
 class Timers:
-    """A heap of (time, number, handle). `_cancelled` counts the cancelled ones that are still in it."""
+    """Heap of (time, number, handle). `_cancelled` counts the cancelled timers in it."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, VirtualHandle]] = []
@@ -30,7 +30,7 @@ class Timers:
         return heap[0][0] if heap else None
 
     def take_due(self, now_ns: int, ready: list[VirtualHandle]) -> None:
-        """Move due timers to the ready ones."""
+        """Move due timers to `ready`."""
         heap = self._heap
         while heap and heap[0][0] <= now_ns:
             handle = self._pop()
@@ -43,7 +43,7 @@ class Timers:
         self._cancelled -= handle.is_cancelled
         return handle
 
-    def cancelled(self) -> None:
+    def note_cancelled(self) -> None:
         """Count a timer in the heap that was cancelled; rebuild the heap when there are many."""
         self._cancelled += 1
         if self._cancelled > CANCELLED_MAX and 2 * self._cancelled > len(self._heap):

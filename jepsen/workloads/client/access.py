@@ -1,4 +1,4 @@
-"""Access of the workload to brokers: to one of them alone, or to all of them by a bootstrap list, as programs do."""
+"""Access of the workload to brokers: to one of them, or to all by a bootstrap list, as programs do."""
 
 from collections.abc import Mapping
 from random import Random
@@ -8,7 +8,7 @@ import orjson
 
 from jepsen.checkers.history import Value, name_and_id
 from jepsen.workloads.client.values import value_in
-from jepsen.workloads.incarnations import labelled, named, short
+from jepsen.workloads.incarnations import incarnation_partition, shorten_id, without_topic_id
 from raftlog.client.decode import read_batches, records_at_or_above
 from raftlog.client.transport import HttpAnswer, HttpTransport
 from raftlog.errors import OutcomeUnknown
@@ -19,7 +19,7 @@ TOPIC_ID: Final = "X-Raftlog-Topic-Id"
 BINARY: Final = "application/vnd.kafka.binary.v2+json"
 _JSON: Final = "application/json"
 ANY_NODE: Final = 0
-"""Instead of a node id: the client with all addresses, which learns leaders."""
+"""Instead of a node id: the client with all addresses, which finds leaders."""
 _GRACE_S: Final = 3.0
 """Additional wait, in seconds, for the answer to a change beyond the broker's own deadline."""
 _READ_GRACE_S: Final = 2.0
@@ -28,7 +28,7 @@ _FETCH_BYTES: Final = 1 << 20
 
 
 class Access:
-    """A `LogAccess` over HTTP, and single requests. Made inside a running event loop."""
+    """`LogAccess` over HTTP, and single requests. Create it inside a running event loop."""
 
     commits_as: Final = ""
 
@@ -45,7 +45,7 @@ class Access:
             await transport.close()
 
     def draw(self, random: Random) -> int:
-        """Return a random node, or now and then `ANY_NODE`."""
+        """Return a random node, or sometimes `ANY_NODE`."""
         return random.choice([ANY_NODE, *self.nodes])
 
     async def post(
@@ -58,7 +58,7 @@ class Access:
         query: Mapping[str, object] | None = None,
         place: TopicPartition | None = None,
     ) -> HttpAnswer:
-        """Send a write once; raises the error of the broker or of the connection."""
+        """Send a write once and return the answer. Raises the error of the broker or of the connection."""
         return await self._transports[node].request(
             "POST",
             path,
@@ -67,7 +67,7 @@ class Access:
             body=body,
             timeout_s=timeout_ms / 1000 + _GRACE_S,
             repeatable=False,
-            place=_hint(node, place),
+            place=_leader_hint(node, place),
         )
 
     async def delete(
@@ -78,14 +78,14 @@ class Access:
         query: Mapping[str, object] | None = None,
         place: TopicPartition | None = None,
     ) -> HttpAnswer:
-        """Send a deletion once, as `post` does, without a body."""
+        """Send a DELETE request once, as `post` does, without a body."""
         return await self._transports[node].request(
             "DELETE",
             path,
             query={"timeout": timeout_ms, **(query or {})},
             timeout_s=timeout_ms / 1000 + _GRACE_S,
             repeatable=False,
-            place=_hint(node, place),
+            place=_leader_hint(node, place),
         )
 
     async def get(
@@ -97,7 +97,7 @@ class Access:
         accept: str | None = None,
         place: TopicPartition | None = None,
     ) -> HttpAnswer:
-        """Read something; a failure of a read is definite."""
+        """Send a GET request and return the answer; its failure is definite."""
         return await self._transports[node].request(
             "GET",
             path,
@@ -105,7 +105,7 @@ class Access:
             headers={"Accept": accept} if accept is not None else None,
             timeout_s=timeout_ms / 1000 + _READ_GRACE_S,
             repeatable=True,
-            place=_hint(node, place),
+            place=_leader_hint(node, place),
         )
 
     async def offsets(self, node: int, place: TopicPartition, linearizable: bool, timeout_ms: int) -> tuple[int, int]:
@@ -130,23 +130,23 @@ class Access:
         return {TopicPartition(row["topic"], row["partition"]): Offset(row["offset"]) for row in fields["offsets"]}
 
     async def trim(self, node: int, place: TopicPartition, before: int, timeout_ms: int) -> int:
-        """Delete the records below an offset; where the partition begins since."""
+        """Delete the records below an offset and return the new log start."""
         query = {"before": before}
         answer = await self.delete(node, f"{path_of(place)}/records", timeout_ms, query, place)
         return int(fields_of(answer)["log_start_offset"])
 
     def fetcher(self) -> "Access":
-        """Return the source of a reader's records: this, which keeps nothing between two fetches."""
+        """Return the source of a reader's records: this object, which holds no state of a reader."""
         return self
 
-    async def fetch(self, node: int, place: TopicPartition, offset: int, timeout_ms: int) -> "Found":
-        """Fetch records from an offset on with a long poll. Raises `InvalidBatch` for one that arrived damaged."""
+    async def fetch(self, node: int, place: TopicPartition, offset: int, timeout_ms: int) -> "FoundBatches":
+        """Fetch records from an offset on with a long poll. Raises `InvalidBatch` for a damaged batch."""
         query = {"offset": offset, "timeout": timeout_ms, "max_bytes": _FETCH_BYTES}
         answer = await self.get(node, f"{path_of(place)}/records", timeout_ms, query, BATCHES, place)
-        found = Found(place, offset)
+        found = FoundBatches(place, offset)
         if (incarnation := name_and_id(place)) is not None:
-            topic_id = short(answer.headers.get(TOPIC_ID, ""))
-            found.place = labelled(incarnation[0], topic_id, place.partition)
+            topic_id = shorten_id(answer.headers.get(TOPIC_ID, ""))
+            found.place = incarnation_partition(incarnation[0], topic_id, place.partition)
         for header, batch in read_batches(answer.body):
             found.next_offset = header.next_offset
             if header.is_control:
@@ -158,7 +158,7 @@ class Access:
         return found
 
 
-class Found:
+class FoundBatches:
     """Result of a fetch: parallel lists of offsets and values, and the leader epoch of each batch by base offset."""
 
     def __init__(self, place: TopicPartition, offset: int) -> None:
@@ -176,12 +176,12 @@ def _offsets_path(group: str) -> str:
 
 
 def path_of(place: TopicPartition) -> str:
-    topic, partition = named(place)
+    topic, partition = without_topic_id(place)
     return f"/topics/{topic}/partitions/{partition}"
 
 
-def _hint(node: int, place: TopicPartition | None) -> TopicPartition | None:
-    """Return the partition whose leader may be asked directly; None when one node is asked, which may forward."""
+def _leader_hint(node: int, place: TopicPartition | None) -> TopicPartition | None:
+    """Return the partition as a hint to send directly to its leader; None for a request to one node."""
     return place if node == ANY_NODE else None
 
 

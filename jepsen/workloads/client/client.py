@@ -1,6 +1,6 @@
-"""One client: the state that its roles share, and their activities. `process` decides when it works.
+"""Client: the state that its roles share, and their activities. `process` runs it.
 
-A workload's `begin` says which roles there are; each activity has a share of the client's rate.
+A workload's `begin` adds the roles; each activity has a share of the client's rate.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from jepsen.workloads.roles.offset_queries import Committer, list_offsets
 from jepsen.workloads.roles.reader import Reader
 
 READERS: Final = 4
-"""Each of a part of the partitions: one whose node does not answer waits, and the others go on."""
+"""Readers of a client, each of a part of the partitions, so that a silent node does not delay all of them."""
 FOLLOWED_SHARE: Final = 1 / 3
 SEND_SHARE, POLL_SHARE, LIST_SHARE, COMMIT_SHARE = 0.6, 0.28, 0.08, 0.04
 """Shares of the rate. They add up to one."""
@@ -38,12 +38,12 @@ _LISTER: Final = 100
 """Process number of the lister of node 0; the others follow."""
 _COMMITTER: Final = 99
 
-Life = Callable[[float], Awaitable[None]]
+RoleRun = Callable[[float], Awaitable[None]]
 """Something that goes on until a time of the loop."""
 
 
 class Client:
-    """Made inside a running event loop. Its roles are begun before `work`."""
+    """Client, created inside a running event loop. Add its roles before `work`."""
 
     def __init__(
         self, config: ClientConfiguration, access: Access, face: Callable[[LoadShare], Face], history: HistoryWriter
@@ -58,8 +58,8 @@ class Client:
         self.share = LoadShare(history, self.partitions, self.values, self.senders, self.random)
         self.face = face(self.share)
         self._config = config
-        self._lives: list[Life] = []
-        self._closings: list[Life] = []
+        self._roles: list[RoleRun] = []
+        self._closings: list[RoleRun] = []
         self._producers: list[Sends] = []
         self._requests: set[asyncio.Task[None]] = set()
         self._ended = asyncio.Event()
@@ -69,31 +69,31 @@ class Client:
         return other_process(self._config.number, number)
 
     def new_random(self) -> Random:
-        """Return a random generator for a role that draws in an order of its own."""
+        """Return a new random generator, for a role whose draws are independent of other roles."""
         return Random(self.random.random())  # noqa: S311 - repeatable, not secret
 
     # roles
 
-    def live(self, life: Life) -> None:
-        self._lives.append(life)
+    def add_role(self, run: RoleRun) -> None:
+        self._roles.append(run)
 
-    def close_at_end(self, close: Life) -> None:
-        """Register a function that is called after the last answers, with the seconds that are left."""
+    def close_at_end(self, close: RoleRun) -> None:
+        """Register a function to call after the last answers, with the remaining seconds as argument."""
         self._closings.append(close)
 
     def produce(self, producer: Sends, share: float = SEND_SHARE, *, crashes: float = 0) -> None:
-        """Send at random moments; `crashes` is the share of requests whose sender dies before its answer."""
+        """Send at random moments; `crashes` is the share of requests that are cancelled before their answer."""
         self._producers.append(producer)
 
         async def send(until_s: float) -> None:
             async for _ in pace(self.random, self._config.rate * share, until_s):
                 request = asyncio.create_task(producer.send())
                 self._requests.add(request)
-                request.add_done_callback(self._sent)
+                request.add_done_callback(self._on_sent)
                 if crashes and self.random.random() < crashes:
                     asyncio.get_running_loop().call_later(self.random.uniform(0, _CRASH_S_MAX), request.cancel)
 
-        self.live(send)
+        self.add_role(send)
 
     def read(self, share: float = POLL_SHARE) -> list[Reader]:
         readers = []
@@ -106,7 +106,7 @@ class Client:
         return readers
 
     def list_offsets(self, share: float = LIST_SHARE) -> None:
-        """List offsets at each node, in a process per node."""
+        """List offsets at each node, each in a process of the history."""
         for node in self.access.nodes:
             self.repeat(partial(self._list_offsets, node), share / len(self.access.nodes))
 
@@ -122,17 +122,17 @@ class Client:
     def repeat(self, step: Callable[[], Awaitable[None]], share: float) -> None:
         """Run the step at random moments, one at a time."""
 
-        async def live(until_s: float) -> None:
+        async def run(until_s: float) -> None:
             async for _ in pace(self.random, self._config.rate * share, until_s):
                 await step()
 
-        self.live(live)
+        self.add_role(run)
 
     # work
 
     async def work(self, until_s: float) -> None:
-        """Run all roles of this client until that time of the event loop, or until `end`."""
-        living, ended = asyncio.create_task(self._live(until_s)), asyncio.create_task(self._ended.wait())
+        """Run all roles of this client until this time of the event loop, or until `end`."""
+        living, ended = asyncio.create_task(self._run_roles(until_s)), asyncio.create_task(self._ended.wait())
         try:
             await asyncio.wait((living, ended), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -152,22 +152,22 @@ class Client:
             await asyncio.gather(*self._requests, return_exceptions=True)  # they write into the history to the end
 
     def end(self) -> None:
-        """Begin nothing any more."""
+        """Begin no more operations."""
         self._ended.set()
 
-    async def _live(self, until_s: float) -> None:
+    async def _run_roles(self, until_s: float) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for life in (*self._lives, self._tell):
-                tasks.create_task(_whole(life, until_s))
+            for run in (*self._roles, self._report_figures):
+                tasks.create_task(_run_role(run, until_s))
 
-    def _sent(self, request: "asyncio.Task[None]") -> None:
+    def _on_sent(self, request: "asyncio.Task[None]") -> None:
         self._requests.discard(request)
         if not request.cancelled() and request.exception() is not None:
             asyncio.get_running_loop().call_exception_handler(
                 {"message": "a producer broke", "exception": request.exception()}
             )
 
-    async def _tell(self, until_s: float) -> None:
+    async def _report_figures(self, until_s: float) -> None:
         loop = asyncio.get_running_loop()
         while loop.time() + _FIGURES_S < until_s:
             await asyncio.sleep(_FIGURES_S)
@@ -180,13 +180,13 @@ class Client:
             "not_offered": not_offered,
             "cpu_ms": round(time.process_time() * 1e3),
         }
-        say(orjson.dumps({**self.history.counts, **figures}))
+        print_line(orjson.dumps({**self.history.counts, **figures}))
 
 
-async def _whole(life: Life, until_s: float) -> None:
-    await life(until_s)
+async def _run_role(run: RoleRun, until_s: float) -> None:
+    await run(until_s)
 
 
-def say(line: bytes) -> None:
+def print_line(line: bytes) -> None:
     sys.stdout.buffer.write(line + b"\n")
     sys.stdout.buffer.flush()

@@ -1,4 +1,4 @@
-"""Configuration of a client process, as JSON: its place in the test, and the begin and end of its period."""
+"""Configuration of a client process as JSON: its number, load and addresses, and its period."""
 
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -13,7 +13,7 @@ END: Final = b"end\n"
 
 
 class ClientConfiguration(NamedTuple):
-    """`rate` is in operations a second of this client alone; `addresses` are HTTP addresses by node id."""
+    """Configuration of a client process. `rate` is in its own operations a second; `addresses` are HTTP addresses."""
 
     number: int
     workload: str

@@ -1,4 +1,4 @@
-"""Numbers of logical processes, and when the next operation is due.
+"""Numbers of logical processes, and the random times of operations.
 
 A process of a history has one operation under way at most, so an operation takes a free number and gives it back when
 it is complete. A client whose requests hang holds more numbers; past the bound it stops sending, which the report shows
@@ -19,7 +19,7 @@ _BEHIND_S_MAX: Final = 1.0
 
 
 class Senders:
-    """Free process numbers, `count` from `first` on; the one that waited longest is taken first."""
+    """Pool of process numbers, `count` from `first` on; the number that was free longest is taken first."""
 
     def __init__(self, first: int, count: int = SENDERS_MAX) -> None:
         self._free = deque(range(first, first + count))
@@ -41,7 +41,7 @@ def other_process(client: int, number: int) -> int:
 
 
 async def pace(random: Random, rate: float, until_s: float) -> AsyncIterator[None]:
-    """Yield at random moments, on average `rate` a second, until that time of the loop."""
+    """Yield at random moments, on average `rate` a second, until this time of the event loop."""
     loop = asyncio.get_running_loop()
     due = loop.time() + random.expovariate(rate)
     while due < until_s:

@@ -1,6 +1,6 @@
-"""The life of a client process.
+"""Client process from start to end.
 
-    ready\n → (stdin: the period) → work → a line of figures now and then → end
+    ready\n → (stdin: the period) → work → lines of figures at intervals → end
 
 It ends at the end of the period or when it receives `end`, after the answers that it waits for, or as soon as its stdin
 is closed: then its parent has ended, or needs no more. What is under way then stays open in the history.
@@ -14,17 +14,17 @@ from typing import Any
 
 from jepsen.workloads.catalogue import WORKLOADS
 from jepsen.workloads.client.access import Access
-from jepsen.workloads.client.client import Client, say
+from jepsen.workloads.client.client import Client, print_line
 from jepsen.workloads.client.configuration import END, ClientConfiguration, Period, read_period
 from jepsen.workloads.client.recording import MERGED_CLOCK, HistoryWriter, clock_since
 from jepsen.workloads.faces.choice import face_for
 
 
 async def run(config: ClientConfiguration) -> None:
-    """Run a client process from start to end. An error in the client itself ends it with a traceback."""
+    """Run a client process from start to end. An error in its own code ends it with a traceback."""
     loop = asyncio.get_running_loop()
     broken: asyncio.Future[None] = loop.create_future()
-    loop.set_exception_handler(lambda _loop, context: _note_broken(broken, context))
+    loop.set_exception_handler(lambda _loop, context: _set_broken(broken, context))
     orders = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin.buffer)
     history = HistoryWriter(config.history, clock_since(config.epoch_ns))
@@ -33,10 +33,10 @@ async def run(config: ClientConfiguration) -> None:
             client = Client(config, access, face_for(config, access), history)
             try:
                 WORKLOADS[config.workload].begin(client)
-                say(b"ready")
+                print_line(b"ready")
                 line = await orders.readline()
                 if line:
-                    await _first(_work(client, read_period(line)), _listen(orders, client), _raised(broken))
+                    await _wait_first(_work(client, read_period(line)), _listen(orders, client), _raise_broken(broken))
             finally:
                 await client.face.close()
     finally:
@@ -51,23 +51,23 @@ async def _work(client: Client, period: Period) -> None:
 
 
 async def _listen(orders: asyncio.StreamReader, client: Client) -> None:
-    """Read orders until the pipe is closed."""
+    """Read lines from the runner until the pipe is closed."""
     while line := await orders.readline():
         assert line == END, f"an order that no client knows: {line!r}"
         client.end()
 
 
-async def _raised(broken: "asyncio.Future[None]") -> None:
+async def _raise_broken(broken: "asyncio.Future[None]") -> None:
     await broken
 
 
-def _note_broken(broken: "asyncio.Future[None]", context: dict[str, Any]) -> None:
+def _set_broken(broken: "asyncio.Future[None]", context: dict[str, Any]) -> None:
     if not broken.done():
         broken.set_exception(context.get("exception") or RuntimeError(context["message"]))
 
 
-async def _first(*each: Coroutine[Any, Any, None]) -> None:
-    """Wait for the first to end, cancel the others, and raise its error."""
+async def _wait_first(*each: Coroutine[Any, Any, None]) -> None:
+    """Wait for the first coroutine to end, cancel the others, and raise its error."""
     tasks = [asyncio.ensure_future(one) for one in each]
     done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:

@@ -1,4 +1,4 @@
-"""History on its way into a file: the checkers' entries, with further fields for people and the harness.
+"""Writer of a history: the checkers' entries, with further fields for people and the harness.
 
 Each entry is written as it happens, in one system call, so a process that is killed leaves at most half of its last
 line behind. Further members of an entry (`node`, `acks`, `leader_epoch` …) are ignored by `jepsen.checkers`.
@@ -25,7 +25,7 @@ def clock_since(epoch_ns: int) -> Callable[[], int]:
 
 
 class HistoryWriter:
-    """One process's part of the history."""
+    """Writer of one process's part of the history."""
 
     def __init__(self, path: Path, clock_ns: Callable[[], int]) -> None:
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by `close`
@@ -55,8 +55,8 @@ class HistoryWriter:
         self._more = more
         return self._count(self._recorder.info(invocation, why))
 
-    def refused(self, invocation: Op, error: RaftlogError, **more: Any) -> Op:
-        """Fail or info, as the error's outcome says."""
+    def record_refusal(self, invocation: Op, error: RaftlogError, **more: Any) -> Op:
+        """Record a `fail` or an `info`, by the outcome of the error."""
         complete = self.fail if error.outcome == "failed" else self.info
         return complete(invocation, f"{type(error).__name__}: {error}", **more)
 

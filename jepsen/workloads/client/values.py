@@ -1,9 +1,9 @@
-"""Values and the bytes that carry them: unique numbers, and payloads that show when a byte of them changed.
+"""Values and their bytes: unique numbers, and payloads in which a changed byte is detected.
 
-    payload = the number and a space, over and over, cut to the size
+    payload = the number and a space, repeated and cut to the size
 
-A payload that does not say one number all over becomes a text, which was never sent: the checkers report a phantom.
-A tombstone has no payload, and its number in a header.
+A payload that is not such a repetition becomes a text, which was never sent: the checkers report a phantom. A tombstone
+has no payload, and its number in a header.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def values_of(client: int) -> range:
 
 
 def payload_of(value: int, size: int) -> bytes:
-    """Return the bytes of a record, `size` of them, or as many as the number needs."""
+    """Return the payload of a value: `size` bytes, or more if the number needs more."""
     token = b"%d " % value
     size = max(size, len(token))
     return (token * (size // len(token) + 1))[:size]
@@ -36,7 +36,7 @@ def tombstone_headers(value: int) -> Sequence[tuple[str, bytes | None]]:
 
 
 def value_of(payload: bytes | None) -> Value:
-    """Return the number in the payload, or a text when it is not as it was sent."""
+    """Return the number in the payload, or a text if the payload is not as it was sent."""
     head = (payload or b"").split(b" ", 1)[0]
     if payload and head.isdigit() and payload_of(int(head), len(payload)) == payload:
         return int(head)

@@ -1,3 +1,3 @@
-"""Faces of the log through which a client works: HTTP, or Kafka's protocol by an unchanged client library.
+"""Access of a client to the log: by HTTP, or by Kafka's protocol with an unmodified client library.
 
 `port` is their interface; the roles of a workload use it, so that workload, history and checkers are the same."""

@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class AioProducer:
-    """A `RecordProducer`."""
+    """`RecordProducer` by aiokafka."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
@@ -117,7 +117,7 @@ class AioProducer:
 
 
 def _complete(delivery: "asyncio.Future[DeliveredOffset]", accepted: "asyncio.Future[Any]") -> None:
-    """Pass the outcome on, unless the sender has ended."""
+    """Pass the outcome on to `delivery`, unless the sender has ended."""
     error = None if accepted.cancelled() else accepted.exception()
     if delivery.done():
         return
@@ -134,7 +134,7 @@ def _complete(delivery: "asyncio.Future[DeliveredOffset]", accepted: "asyncio.Fu
 
 
 class AioConsumer:
-    """Consumer that starts with its first use; the base of those with a purpose."""
+    """Base of consumers, which start at their first use."""
 
     def __init__(self, topics: Sequence[str], settings: Mapping[str, Any]) -> None:
         self._topics, self._settings = topics, settings
@@ -144,8 +144,8 @@ class AioConsumer:
         self._running: AIOKafkaConsumer | None = None
         self._starting = asyncio.Lock()
 
-    async def _started(self, listener: ConsumerRebalanceListener | None = None) -> AIOKafkaConsumer:
-        """Return the running consumer. Raises `Unavailable` without a broker."""
+    async def _ensure_started(self, listener: ConsumerRebalanceListener | None = None) -> AIOKafkaConsumer:
+        """Return the consumer, started if necessary. Raises `Unavailable` without a broker."""
         async with self._starting:
             return self._running or await self._start(listener)
 
@@ -183,7 +183,7 @@ class AioConsumer:
         return [_record(each) for records in found.values() for each in records]
 
     async def _committed(self, places: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Offset]:
-        consumer = await self._started()
+        consumer = await self._ensure_started()
         found = {}
         for place in places:
             offset = await self._call(consumer.committed(KafkaPartition(*place)), timeout_ms)
@@ -192,12 +192,12 @@ class AioConsumer:
         return found
 
     async def _commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None:
-        """Commit. Any failure leaves the outcome unknown: the library repeats the request."""
-        consumer = await self._started()
+        """Commit offsets. After any failure the outcome is unknown, since the library repeats the request."""
+        consumer = await self._ensure_started()
         rows = {KafkaPartition(*place): offset for place, offset in offsets.items()}
         # A cancelled commit would leave a request behind whose error nothing awaits.
         commit = asyncio.create_task(consumer.commit(rows))
-        commit.add_done_callback(_retrieve)
+        commit.add_done_callback(_retrieve_exception)
         await asyncio.wait((commit,), timeout=timeout_ms / 1000)
         if not commit.done():
             raise OutcomeUnknown("no answer in time")
@@ -214,7 +214,7 @@ class AioConsumer:
 
 
 class AioAssigned(AioConsumer):
-    """An `AssignedConsumer`, which goes on at its own position where that is the wanted one.
+    """`AssignedConsumer` by aiokafka, which seeks only if its position is not the requested one.
 
     The partitions of a group are assigned once: the library loses its coordinator when that changes amid a request."""
 
@@ -225,7 +225,7 @@ class AioAssigned(AioConsumer):
 
     async def fetch(self, place: TopicPartition, offset: int, timeout_ms: int) -> Sequence[ConsumedRecord]:
         at, self._at = self._at, None
-        consumer = await self._started()
+        consumer = await self._ensure_started()
         if at != (place, offset):
             consumer.assign([KafkaPartition(*place)])
             consumer.seek(KafkaPartition(*place), offset)
@@ -234,7 +234,7 @@ class AioAssigned(AioConsumer):
         return found
 
     async def offsets(self, place: TopicPartition, timeout_ms: int) -> tuple[int, int]:
-        consumer, wanted = await self._started(), KafkaPartition(*place)
+        consumer, wanted = await self._ensure_started(), KafkaPartition(*place)
         start = await self._call(consumer.beginning_offsets([wanted]), timeout_ms)
         end = await self._call(consumer.end_offsets([wanted]), timeout_ms)
         return start[wanted], end[wanted]
@@ -247,21 +247,21 @@ class AioAssigned(AioConsumer):
 
 
 class AioSubscribed(AioConsumer):
-    """A `SubscribedConsumer`."""
+    """`SubscribedConsumer` by aiokafka."""
 
     async def __aenter__(self) -> Self:
-        await self._started()
+        await self._ensure_started()
         return self
 
     async def __aexit__(self, *_error: object) -> None:
         await self.close()
 
     async def poll(self, *, timeout_ms: int) -> Sequence[ConsumedRecord]:
-        return await self._poll(await self._started(), timeout_ms)
+        return await self._poll(await self._ensure_started(), timeout_ms)
 
 
 class AioMember(AioConsumer, ConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types
-    """A `MemberConsumer`. A rebalance waits for the end of a commit."""
+    """`MemberConsumer` by aiokafka. A rebalance waits for the end of a commit."""
 
     def __init__(self, topics: Sequence[str], settings: Mapping[str, Any], assigned: Assigned) -> None:
         super().__init__(topics, settings)
@@ -269,10 +269,10 @@ class AioMember(AioConsumer, ConsumerRebalanceListener):  # type: ignore[misc]  
         self._committing = asyncio.Lock()
 
     async def start(self) -> None:
-        await self._started(self)
+        await self._ensure_started(self)
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        """Return after the commit under way."""
+        """Wait for the commit under way."""
         async with self._committing:
             return
 
@@ -284,7 +284,7 @@ class AioMember(AioConsumer, ConsumerRebalanceListener):  # type: ignore[misc]  
         return MemberIdentity("", -1) if coordinator is None else _identity(coordinator)
 
     async def poll(self, timeout_ms: int) -> Sequence[ConsumedRecord]:
-        return await self._poll(await self._started(self), timeout_ms)
+        return await self._poll(await self._ensure_started(self), timeout_ms)
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         async with self._committing:
@@ -295,7 +295,7 @@ class AioMember(AioConsumer, ConsumerRebalanceListener):  # type: ignore[misc]  
 
 
 class Aiokafka:
-    """A `KafkaLibrary`."""
+    """`KafkaLibrary` of aiokafka."""
 
     can_send_once: Final = False
     strategies: Final = tuple(_ASSIGNORS)
@@ -330,21 +330,21 @@ class Aiokafka:
         more = {
             "enable_auto_commit": True,
             "auto_commit_interval_ms": 500,
-            **_session(session_timeout_ms, 3 * session_timeout_ms),
+            **_session_settings(session_timeout_ms, 3 * session_timeout_ms),
             "fetch_max_wait_ms": wait_ms,
         }
         return AioSubscribed(topics, self._consumer(group, more))
 
     def new_member(self, settings: MemberSettings, assigned: Assigned) -> AioMember:
         more = {
-            **_session(settings.session_timeout_ms, settings.poll_interval_ms_max),
+            **_session_settings(settings.session_timeout_ms, settings.poll_interval_ms_max),
             "partition_assignment_strategy": (_ASSIGNORS[settings.strategy],),
             "group_instance_id": settings.instance,
         }
         return AioMember(settings.topics, self._consumer(settings.group, more), assigned)
 
 
-def _session(session_timeout_ms: int, poll_interval_ms_max: int) -> dict[str, int]:
+def _session_settings(session_timeout_ms: int, poll_interval_ms_max: int) -> dict[str, int]:
     return {
         "session_timeout_ms": session_timeout_ms,
         "heartbeat_interval_ms": session_timeout_ms // 4,
@@ -363,8 +363,8 @@ def _record(record: Any) -> ConsumedRecord:
     )
 
 
-def _retrieve(done: "asyncio.Task[None]") -> None:
-    """Take the exception of a task that may not be awaited any more."""
+def _retrieve_exception(done: "asyncio.Task[None]") -> None:
+    """Retrieve the exception of a task that may not be awaited any more, so that it is not logged."""
     if not done.cancelled():
         done.exception()
 

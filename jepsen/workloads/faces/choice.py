@@ -1,4 +1,4 @@
-"""Face of a client, by the name of its library. Libraries are imported only where they are used."""
+"""Choice of a client's face by the name of its library. Libraries are imported only when used."""
 
 from collections.abc import Callable
 

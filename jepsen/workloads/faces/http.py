@@ -1,4 +1,4 @@
-"""HTTP: `Access` for single requests, `raftlog.client` for producers and consumers."""
+"""Face for HTTP: `Access` for single requests, `raftlog.client` for producers and consumers."""
 
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -16,20 +16,20 @@ BATCH_RECORDS: Final = 10_000
 
 
 class HttpFace:
-    """A `Face`."""
+    """`Face` for HTTP."""
 
     def __init__(self, addresses: Sequence[str], access: Access, share: LoadShare) -> None:
         self._addresses, self._share = list(addresses), share
         self.access = access
 
     def new_producer(self, random: Random, times: ProducerTimes) -> Producer:
-        return Producer(self._shuffled(random), batch_records=BATCH_RECORDS, **times._asdict())
+        return Producer(self._shuffle_addresses(random), batch_records=BATCH_RECORDS, **times._asdict())
 
     def new_consumer(
         self, random: Random, topics: Sequence[str], group: str, session_timeout_ms: int, wait_ms: int
     ) -> Consumer:
         return Consumer(
-            self._shuffled(random),
+            self._shuffle_addresses(random),
             *topics,
             group=group,
             session_timeout_ms=session_timeout_ms,
@@ -47,5 +47,5 @@ class HttpFace:
     async def close(self) -> None:
         """Do nothing: `Access` is closed by its owner."""
 
-    def _shuffled(self, random: Random) -> list[str]:
+    def _shuffle_addresses(self, random: Random) -> list[str]:
         return random.sample(self._addresses, len(self._addresses))

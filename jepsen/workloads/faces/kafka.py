@@ -1,4 +1,4 @@
-"""Kafka's protocol: the roles over one client library.
+"""Face for Kafka's protocol: the roles with one client library.
 
 Every read goes to a partition's leader, whichever node a role draws, and a list of offsets is linearizable there. A
 commit without a member counts as it is, so histories show it as an operator's."""
@@ -9,7 +9,7 @@ from random import Random
 from typing import Final
 
 from jepsen.checkers.history import OPERATOR
-from jepsen.workloads.client.access import ANY_NODE, Found
+from jepsen.workloads.client.access import ANY_NODE, FoundBatches
 from jepsen.workloads.client.values import value_in
 from jepsen.workloads.faces.library import AssignedConsumer, KafkaLibrary
 from jepsen.workloads.faces.port import ProducerTimes, RecordProducer, SubscribedConsumer
@@ -23,7 +23,7 @@ _WAIT_MS_MIN: Final = 20
 
 
 class KafkaAccess:
-    """A `LogAccess`. Consumers are made with their first use."""
+    """`LogAccess` over Kafka's protocol. Consumers are created at their first use."""
 
     commits_as: Final = OPERATOR
 
@@ -37,26 +37,26 @@ class KafkaAccess:
         return ANY_NODE
 
     def fetcher(self) -> "KafkaFetcher":
-        return KafkaFetcher(self._new(""))
+        return KafkaFetcher(self._new_consumer(""))
 
-    def _new(self, group: str) -> AssignedConsumer:
+    def _new_consumer(self, group: str) -> AssignedConsumer:
         consumer = self._library.new_assigned(group, self._places)
         self._made.append(consumer)
         return consumer
 
-    def _of(self, group: str) -> AssignedConsumer:
+    def _consumer_of(self, group: str) -> AssignedConsumer:
         if group not in self._groups:
-            self._groups[group] = self._new(group)
+            self._groups[group] = self._new_consumer(group)
         return self._groups[group]
 
     async def offsets(self, node: int, place: TopicPartition, linearizable: bool, timeout_ms: int) -> tuple[int, int]:
-        return await self._of("").offsets(place, timeout_ms)
+        return await self._consumer_of("").offsets(place, timeout_ms)
 
     async def commit(self, node: int, group: str, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None:
-        await self._of(group).commit(offsets, timeout_ms)
+        await self._consumer_of(group).commit(offsets, timeout_ms)
 
     async def committed(self, node: int, group: str, timeout_ms: int) -> dict[TopicPartition, Offset]:
-        return await self._of(group).committed(self._places, timeout_ms)
+        return await self._consumer_of(group).committed(self._places, timeout_ms)
 
     async def close(self) -> None:
         """Close all consumers."""
@@ -64,13 +64,13 @@ class KafkaAccess:
 
 
 class KafkaFetcher:
-    """A `Fetcher`."""
+    """`Fetcher` with a consumer of the library."""
 
     def __init__(self, consumer: AssignedConsumer) -> None:
         self._consumer = consumer
 
-    async def fetch(self, node: int, place: TopicPartition, offset: int, timeout_ms: int) -> Found:
-        found = Found(place, offset)
+    async def fetch(self, node: int, place: TopicPartition, offset: int, timeout_ms: int) -> FoundBatches:
+        found = FoundBatches(place, offset)
         for record in await self._consumer.fetch(place, offset, max(timeout_ms, _WAIT_MS_MIN)):
             found.offsets.append(Offset(record.offset))
             found.values.append(value_in(record))
@@ -79,7 +79,7 @@ class KafkaFetcher:
 
 
 class KafkaFace:
-    """A `Face`."""
+    """`Face` for Kafka's protocol."""
 
     def __init__(self, library: KafkaLibrary, nodes: Sequence[int], share: LoadShare) -> None:
         self._library, self._share = library, share

@@ -1,4 +1,4 @@
-"""Interface of an adapter of one Kafka client library, and the errors of all of them.
+"""Interface of adapters of Kafka client libraries, and their common errors.
 
 An adapter uses the library as programs do, and changes nothing in it."""
 
@@ -10,12 +10,12 @@ from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.types import Offset, TopicPartition
 
 REFUSALS: Final = frozenset((2, 3, 5, 6, 10, 17, 19, 21, 32, 35, 42, 44, 56, 74, 75, 76, 87))
-"""Error codes that say that a produced batch is not in the log, if it was sent once."""
+"""Error codes after which a produced batch is not in the log, if it was sent once."""
 CLOSE_S: Final = 5.0
 
 
 class ConsumedRecord(NamedTuple):
-    """A `PlacedRecord`."""
+    """`PlacedRecord` of a consumer."""
 
     topic: str
     partition: int
@@ -27,7 +27,7 @@ class ConsumedRecord(NamedTuple):
 
 
 class DeliveredOffset(NamedTuple):
-    """A `KnownOffset`."""
+    """`KnownOffset` of a producer."""
 
     offset: Offset
 
@@ -40,7 +40,7 @@ class MemberIdentity(NamedTuple):
 
 
 class MemberSettings(NamedTuple):
-    """One consumer of a group whose commits are made by the role."""
+    """Settings of a consumer in a group; the role makes the commits."""
 
     topics: tuple[str, ...]
     group: str
@@ -55,7 +55,7 @@ Assigned = Callable[[MemberIdentity, Sequence[TopicPartition]], None]
 
 
 class AssignedConsumer(Protocol):
-    """Consumer that assigns itself one partition at a time, and client of a group without members."""
+    """Consumer with one manually assigned partition at a time, and client of a group without members."""
 
     async def fetch(self, place: TopicPartition, offset: int, timeout_ms: int) -> Sequence[ConsumedRecord]: ...
     async def offsets(self, place: TopicPartition, timeout_ms: int) -> tuple[int, int]: ...
@@ -65,10 +65,10 @@ class AssignedConsumer(Protocol):
 
 
 class MemberConsumer(Protocol):
-    """Member of a group."""
+    """Consumer that is a group member."""
 
     async def start(self) -> None:
-        """Subscribe; the consumer is used after that only."""
+        """Subscribe; call it before any other use."""
         ...
 
     def identity(self) -> MemberIdentity: ...
@@ -79,7 +79,7 @@ class MemberConsumer(Protocol):
 
 
 class PlainSettings(NamedTuple):
-    """One producer that sends each record once."""
+    """Settings of a producer that sends each record once."""
 
     acks: str
     timeout_ms: int
@@ -87,20 +87,20 @@ class PlainSettings(NamedTuple):
 
 
 class KafkaLibrary(Protocol):
-    """Client library; made inside a running event loop."""
+    """Kafka client library; create it inside a running event loop."""
 
     @property
     def can_send_once(self) -> bool:
-        """Whether retries can be switched off; otherwise plain sends are idempotent, as a retry may store one twice."""
+        """Whether retries can be disabled. If not, plain sends are idempotent, so that no retry is stored twice."""
 
     @property
     def strategies(self) -> Sequence[str]:
-        """Assignors; one per consumer group."""
+        """Names of assignors; each consumer group uses one."""
 
     def new_producer(self, times: ProducerTimes) -> RecordProducer: ...
     def new_plain_producer(self, settings: PlainSettings) -> RecordProducer: ...
     def new_assigned(self, group: str, places: Sequence[TopicPartition]) -> AssignedConsumer:
-        """Return a reader, or for a named group the client of its offsets in these partitions."""
+        """Return a reader, or with a named group a client for its offsets in these partitions."""
         ...
 
     def new_consumer(
@@ -110,7 +110,7 @@ class KafkaLibrary(Protocol):
 
 
 def send_error(code: int, text: str, *, was_sent_once: bool) -> RaftlogError:
-    """Return the error of a delivery: definite for a refusal of the only attempt."""
+    """Return the error of a delivery; it is definite if the only attempt was refused."""
     if was_sent_once and code in REFUSALS:
         return Unavailable(text)
     return OutcomeUnknown(text)

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class LibrdkafkaProducer:
-    """A `RecordProducer`."""
+    """`RecordProducer` by librdkafka."""
 
     def __init__(self, settings: Mapping[str, Any], *, sends_once: bool) -> None:
         self._producer = Producer(dict(settings))
@@ -61,13 +61,13 @@ class LibrdkafkaProducer:
         where: dict[str, Any] = {} if partition is None else {"partition": partition}
         try:
             self._producer.produce(
-                topic, value, key, headers=list(headers), on_delivery=partial(self._delivered, delivery), **where
+                topic, value, key, headers=list(headers), on_delivery=partial(self._on_delivery, delivery), **where
             )
         except (BufferError, KafkaException) as error:
             raise Unavailable(f"not accepted: {error}") from error
         return delivery
 
-    def _delivered(self, delivery: "asyncio.Future[DeliveredOffset]", error: KafkaError | None, message: Any) -> None:
+    def _on_delivery(self, delivery: "asyncio.Future[DeliveredOffset]", error: KafkaError | None, message: Any) -> None:
         if delivery.done():
             return
         if error is None and message.offset() is None:
@@ -97,7 +97,7 @@ class LibrdkafkaProducer:
 
 
 class LibrdkafkaConsumer:
-    """Consumer with its thread; the base of those with a purpose."""
+    """Base of consumers; each has its own thread."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._consumer = Consumer(dict(settings))
@@ -105,7 +105,7 @@ class LibrdkafkaConsumer:
         self._loop = asyncio.get_running_loop()
 
     async def _call(self, work: Callable[[], T]) -> T:
-        """Run a blocking call in the thread. Raises `Unavailable`."""
+        """Run a blocking call in the consumer's thread. Raises `Unavailable`."""
         try:
             return await self._loop.run_in_executor(self._thread, work)
         except KafkaException as error:
@@ -133,7 +133,7 @@ class LibrdkafkaConsumer:
             raise KafkaException(failed[0])
 
     async def _try_commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit. Any failure leaves the outcome unknown: the library repeats the request."""
+        """Commit offsets. After any failure the outcome is unknown, since the library repeats the request."""
         try:
             await self._call(partial(self._commit, offsets))
         except Unavailable as error:
@@ -147,7 +147,7 @@ class LibrdkafkaConsumer:
 
 
 class LibrdkafkaAssigned(LibrdkafkaConsumer):
-    """An `AssignedConsumer`, which goes on at its own position where that is the wanted one."""
+    """`AssignedConsumer` by librdkafka, which seeks only if its position is not the requested one."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         super().__init__(settings)
@@ -177,7 +177,7 @@ class LibrdkafkaAssigned(LibrdkafkaConsumer):
 
 
 class LibrdkafkaSubscribed(LibrdkafkaConsumer):
-    """A `SubscribedConsumer`."""
+    """`SubscribedConsumer` by librdkafka."""
 
     def __init__(self, settings: Mapping[str, Any], topics: Sequence[str]) -> None:
         super().__init__(settings)
@@ -195,7 +195,7 @@ class LibrdkafkaSubscribed(LibrdkafkaConsumer):
 
 
 class LibrdkafkaMember(LibrdkafkaConsumer):
-    """A `MemberConsumer`. Rebalances happen inside of polls, so that none does during a commit."""
+    """`MemberConsumer` by librdkafka. Rebalances happen only inside of polls, never during a commit."""
 
     def __init__(self, settings: Mapping[str, Any], topics: Sequence[str], assigned: Assigned) -> None:
         super().__init__(settings)
@@ -232,7 +232,7 @@ class LibrdkafkaMember(LibrdkafkaConsumer):
 
 
 class Librdkafka:
-    """A `KafkaLibrary`."""
+    """`KafkaLibrary` of librdkafka."""
 
     can_send_once: Final = True
     strategies: Final = ("range", "roundrobin", "cooperative-sticky")

@@ -1,4 +1,4 @@
-"""Interface between the roles of a workload and the client library that carries out their requests.
+"""Interface between the roles of a workload and the client library that executes their requests.
 
 Each method raises a `RaftlogError`, whose outcome must be honest: `failed` only where the request was certainly not
 executed, by any of the attempts that the library made for it."""
@@ -29,7 +29,7 @@ class Fetcher(Protocol):
     """Source of the records of one reader."""
 
     async def fetch(self, node: int, place: TopicPartition, offset: int, timeout_ms: int) -> FoundRecords:
-        """Fetch records from an offset on, and wait for some."""
+        """Fetch records from an offset on, and wait for the first ones until the timeout."""
         ...
 
 
@@ -40,10 +40,10 @@ class LogAccess(Protocol):
 
     @property
     def commits_as(self) -> str:
-        """Member in whose name the history shows a commit; empty where commits move forward only."""
+        """Name of the member of commits in the history; empty if commits only move forward."""
 
     def draw(self, random: Random) -> int:
-        """Return the node that a request shall be sent to."""
+        """Draw the node for a request."""
         ...
 
     def fetcher(self) -> Fetcher: ...
@@ -74,16 +74,16 @@ class RecordProducer(Protocol):
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int | None = None,
     ) -> Awaitable[KnownOffset]:
-        """Accept a record; the result waits for its delivery."""
+        """Accept a record; await the result for its delivery."""
         ...
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Wait so long for the records under way; the outcome of the others is unknown."""
+        """Wait up to `timeout_s` for records under way; the outcome of the others is unknown."""
         ...
 
 
 class PlacedRecord(Protocol):
-    """Record of a poll."""
+    """Record returned by a poll."""
 
     @property
     def topic(self) -> str: ...
@@ -102,7 +102,7 @@ class PlacedRecord(Protocol):
 
 
 class SubscribedConsumer(Protocol):
-    """Consumer of a group, which commits by itself."""
+    """Consumer in a group, with automatic commits."""
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(
@@ -112,7 +112,7 @@ class SubscribedConsumer(Protocol):
 
 
 class ProducerTimes(NamedTuple):
-    """Times of a producer whose records are retried until their outcome is known."""
+    """Times of a producer that retries records until their outcome is known."""
 
     linger_ms: int
     request_timeout_ms: int
@@ -129,9 +129,9 @@ class Sends(Protocol):
 
 
 class GroupMemberRole(Protocol):
-    """Member of a group that reads and commits."""
+    """Group member that reads and commits."""
 
-    async def live(self, until_s: float) -> None: ...
+    async def run(self, until_s: float) -> None: ...
 
 
 class Face(Protocol):
@@ -149,7 +149,7 @@ class Face(Protocol):
         ...
 
     def new_member(self, process: int, joins: int, topics: Mapping[str, int], random: Random) -> GroupMemberRole:
-        """Return a member; `joins` is a process for its joins where they overlap with its other operations."""
+        """Return a group member; `joins` is the process of its joins if they overlap with its other operations."""
         ...
 
     async def close(self) -> None: ...

@@ -58,7 +58,7 @@ class Deliverer:
 
     async def _send(self, process: int) -> None:
         value, place = next(self._values), self._random.choice(self._partitions)
-        producer, name, taken = self._current(value), self._name, self._taken
+        producer, name, taken = self._current_producer(value), self._name, self._taken
         key = f"key-{self._random.randrange(KEYS)}" if self._is_keyed else None
         is_tombstone = self._is_keyed and self._random.random() < TOMBSTONES
         send = Send(place, (value,), (), () if key is None else (key,), (value,) if is_tombstone else ())
@@ -75,13 +75,13 @@ class Deliverer:
             delivered = await delivery
         except RaftlogError as error:
             is_closed = producer is not self._producer  # by us, and soon: that counts in no figure of success
-            self._history.refused(invocation, error, acks="all", **({"hasty": True} if is_closed else {}))
+            self._history.record_refusal(invocation, error, acks="all", **({"hasty": True} if is_closed else {}))
         else:
             numbered = send._replace(offsets=(delivered.offset,), sequenced=Sequenced(name, 0, number))
             self._history.ok(invocation, numbered, acks="all")
 
-    def _current(self, value: int) -> RecordProducer:
-        """Return the producer, or a new one, which begins with this value."""
+    def _current_producer(self, value: int) -> RecordProducer:
+        """Return the present producer, or sometimes a new one, which begins with this value."""
         if self._producer is not None and self._random.random() < RESTARTS:
             closing = asyncio.create_task(_close(self._producer, CLOSE_S))
             self._closing.add(closing)

@@ -1,8 +1,8 @@
-"""Members of groups over HTTP: they join, share the partitions, read, commit, stall past their session, leave.
+"""Group members over HTTP: join, share partitions, read, commit, stall past their session, leave.
 
-A member does by hand what a consumer does, so that it can do it at the wrong moment: commit as a member of a generation
-that is over, or after it was silent for longer than its session. The history has the owners in each generation, and
-the member of each commit.
+A member sends the requests of a consumer itself, so that it can send them at wrong moments: commit in an old
+generation, or after a silence longer than its session. The history has the owners in each generation, and the member of
+each commit.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ MOMENT_S: Final = 0.05
 
 
 class Member:
-    """One process of the history, of one group."""
+    """Group member in one process of the history."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class Member:
         self._reader: Reader | None = None
         self._join: Op | None = None
 
-    async def live(self, until_s: float) -> None:
-        """Run until that time of the event loop, and then stop without leaving the group."""
+    async def run(self, until_s: float) -> None:
+        """Run until this time of the event loop, and then stop without leaving the group."""
         loop = asyncio.get_running_loop()
         try:
             while loop.time() < until_s:
@@ -80,21 +80,21 @@ class Member:
         elif draw < STALLS + DEATHS:
             self._history.crash(self._process)
             self._join = None
-            self._forget()
+            self._reset_identity()
         try:
             if draw > 1 - LEAVES and self._reader is not None:
                 await self._leave()
             elif self._reader is None:
-                await self._enter()
+                await self._join_group()
             else:
-                await self._be_inside(self._reader)
+                await self._act_as_member(self._reader)
         except RaftlogError as error:
-            self._refused(error)
+            self._on_refusal(error)
             await asyncio.sleep(MOMENT_S)
 
     # joining
 
-    async def _enter(self) -> None:
+    async def _join_group(self) -> None:
         if self._join is None:
             payload = Membership(self._group, self._identity.member_id)
             self._join = self._history.invoke(self._process, JOIN, payload)
@@ -111,14 +111,14 @@ class Member:
             timeout_ms=ASKS_MS,
         )
         self._identity = Identity(joined.member_id, joined.generation, self._instance)
-        synced = await groups.sync(self._group, self._identity, self._assigned(joined), timeout_ms=ASKS_MS)
+        synced = await groups.sync(self._group, self._identity, self._compute_assignments(joined), timeout_ms=ASKS_MS)
         self._owned = tuple(decode_assignment(synced.assignment).partitions)
         member = Membership(self._group, joined.member_id, synced.generation, self._owned, self._instance or "")
         self._history.ok(self._join, member)
         self._join = None
-        await self._take_up()
+        await self._start_reader()
 
-    def _assigned(self, joined: Joined) -> dict[str, bytes]:
+    def _compute_assignments(self, joined: Joined) -> dict[str, bytes]:
         """Return the assignments of all group members if this one is the group leader."""
         if joined.leader != joined.member_id:
             return {}
@@ -126,8 +126,8 @@ class Member:
         found = ASSIGNORS[joined.protocol](members, self._topics)
         return {member: encode_assignment(partitions) for member, partitions in found.items()}
 
-    async def _take_up(self) -> None:
-        """Continue at the committed offsets."""
+    async def _start_reader(self) -> None:
+        """Create the reader, at the committed offsets."""
         committed = await self._committed()
         positions = {place: committed.get(place, Offset(0)) for place in self._owned}
         self._reader = Reader(self._access, self._history, self._process, positions, self._random)
@@ -137,7 +137,7 @@ class Member:
         try:
             found = await self._client.groups.committed(self._group, timeout_ms=ASKS_MS)
         except RaftlogError as error:
-            self._history.refused(invocation, error)
+            self._history.record_refusal(invocation, error)
             raise
         offsets = {place: Offset(each.offset) for place, each in found.items()}
         self._history.ok(invocation, GroupOffsets(self._group, tuple(offsets.items())))
@@ -145,7 +145,7 @@ class Member:
 
     # inside
 
-    async def _be_inside(self, reader: Reader) -> None:
+    async def _act_as_member(self, reader: Reader) -> None:
         draw = self._random.random()
         if draw < 0.5 and self._owned:
             place = self._random.choice(self._owned)
@@ -166,25 +166,25 @@ class Member:
         try:
             await self._client.groups.commit(self._group, offsets, self._identity, timeout_ms=ASKS_MS)
         except RaftlogError as error:
-            self._history.refused(invocation, error)
+            self._history.record_refusal(invocation, error)
             raise
         self._history.ok(invocation)
 
     async def _leave(self) -> None:
         identity = self._identity
-        self._forget()
+        self._reset_identity()
         await self._client.groups.leave(self._group, [(identity.member_id, identity.instance_id)])
 
-    def _refused(self, error: RaftlogError) -> None:
+    def _on_refusal(self, error: RaftlogError) -> None:
         """Handle a refusal: an unknown or fenced member begins anew, any other joins again."""
         if isinstance(error, UnknownMember | FencedInstance):
-            self._forget()
+            self._reset_identity()
         elif isinstance(error, RebalanceInProgress):
             self._reader = None
         elif isinstance(error, StaleGeneration):
             self._identity = self._identity._replace(generation=-1)
             self._reader, self._owned = None, ()
 
-    def _forget(self) -> None:
+    def _reset_identity(self) -> None:
         self._identity = Identity("", -1, self._instance)
         self._reader, self._owned = None, ()

@@ -1,7 +1,7 @@
-"""Records through a consumer of the client library, as a member of a group that commits by itself.
+"""Reads by a consumer of the client library, as a group member with automatic commits.
 
-One process of the history that is subscribed: what each poll returned is checked by itself, and every record by its
-offset and value. Now and then it dies and another one takes its place, or it stalls past its session.
+It is one subscribed process of the history: each poll is checked separately, and every record by its offset and value.
+At times it crashes and another one takes its place, or it stalls past its session.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from jepsen.checkers import Poll, Subscribe
 from jepsen.checkers.history import POLL, SUBSCRIBE
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.faces.port import Face, SubscribedConsumer
-from jepsen.workloads.roles.found import fetched_of
+from jepsen.workloads.roles.poll_results import group_by_partition
 from raftlog.errors import RaftlogError
 
 GROUP: Final = "consumers"
@@ -24,7 +24,7 @@ ENDS: Final = 0.02
 
 
 class GroupReader:
-    """One member of the group, and those that follow it."""
+    """Group member, and its successors."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class GroupReader:
         self._face, self._history, self._process = face, history, process
         self._topics, self._random = tuple(topics), random
 
-    async def live(self, until_s: float) -> None:
-        """Run until that time of the event loop."""
+    async def run(self, until_s: float) -> None:
+        """Run until this time of the event loop."""
         loop = asyncio.get_running_loop()
         while loop.time() < until_s:
             self._history.ok(self._history.invoke(self._process, SUBSCRIBE, Subscribe(self._topics)))
@@ -61,8 +61,8 @@ class GroupReader:
         try:
             records = await consumer.poll(timeout_ms=POLL_MS)
         except RaftlogError as error:
-            self._history.refused(invocation, error)
+            self._history.record_refusal(invocation, error)
             raise
-        fetched = fetched_of(records)
+        fetched = group_by_partition(records)
         self._history.ok(invocation, Poll(fetched))
         self._history.polled += len(records)

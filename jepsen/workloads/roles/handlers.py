@@ -1,7 +1,7 @@
-"""Records through `raftlog.client.HandlerLoop`: each call of a handler is one operation.
+"""Reads by `raftlog.client.HandlerLoop`: each call of a handler is one operation.
 
-Some calls fail and are repeated, some take long. A loop ends now and then: it stops in good order, or is cancelled in
-the middle of its work, and another one takes its place.
+Some calls fail and are repeated, some take long. At times a loop ends: it stops in an orderly way, or is cancelled amid
+its work, and another one takes its place.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _PAUSE_S: Final = 0.3
 
 
 class Handlers:
-    """One member of the group, and those that follow it."""
+    """Group member with handlers, and its successors."""
 
     def __init__(
         self,
@@ -39,12 +39,12 @@ class Handlers:
         topics: Sequence[str],
         random: Random,
     ) -> None:
-        """Create the handlers; `processes` has as many as run at a time."""
+        """Create the handlers; `processes` holds one process for each concurrent call."""
         self._addresses, self._history, self._processes = list(addresses), history, list(processes)
         self._topics, self._random = tuple(topics), random
 
-    async def live(self, until_s: float) -> None:
-        """Run until that time of the event loop."""
+    async def run(self, until_s: float) -> None:
+        """Run until this time of the event loop."""
         loop = asyncio.get_running_loop()
         while loop.time() < until_s:
             handlers = HandlerLoop(

@@ -1,7 +1,7 @@
-"""Members of groups over Kafka's protocol: the library joins and rebalances, the role reads, commits, stalls and ends.
+"""Group members over Kafka's protocol: the library joins and rebalances, the role reads, commits, stalls and ends.
 
-The library joins again by itself at any time. So a join is under way in the history, by a process of its own, from the
-end of the one before; a checker may take it for an earlier request than it was, never for a later one."""
+The library may join again at any time. So in the history a join is under way, by a process of its own, from the end of
+the one before: it may have begun later than recorded, never earlier."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from jepsen.checkers import GroupOffsets, Membership, Poll, Subscribe
 from jepsen.checkers.history import COMMIT, COMMITTED, JOIN, POLL, SUBSCRIBE, Op
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.faces.library import KafkaLibrary, MemberConsumer, MemberIdentity, MemberSettings
-from jepsen.workloads.roles.found import fetched_of
 from jepsen.workloads.roles.group_member import GROUPS, LEAVES, MOMENT_S, SESSION_TIMEOUT_MS, STALLS, STATIC_SHARE
+from jepsen.workloads.roles.poll_results import group_by_partition
 from raftlog.errors import OutcomeUnknown, RaftlogError
 from raftlog.types import Offset, TopicPartition
 
@@ -25,7 +25,7 @@ COMMITS, READS = 0.2, 0.05
 
 
 class KafkaMember:
-    """Process of polls and commits, and process of joins, of one group member and those that follow it."""
+    """Group member and its successors, with one process for polls and commits, and one for joins."""
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class KafkaMember:
         self._owned: tuple[TopicPartition, ...] = ()
         self._positions: dict[TopicPartition, int] = {}
 
-    async def live(self, until_s: float) -> None:
-        """Run until that time of the event loop."""
+    async def run(self, until_s: float) -> None:
+        """Run until this time of the event loop."""
         loop = asyncio.get_running_loop()
         while loop.time() < until_s:
             consumer = self._begin()
@@ -70,12 +70,12 @@ class KafkaMember:
         settings = MemberSettings(
             self._topics, self._group, self._instance, self._strategy, SESSION_TIMEOUT_MS, POLL_INTERVAL_MS_MAX
         )
-        return self._library.new_member(settings, self._assigned)
+        return self._library.new_member(settings, self._on_assigned)
 
     def _invoke_join(self, member: str) -> None:
         self._join = self._history.invoke(self._joins, JOIN, Membership(self._group, member))
 
-    def _assigned(self, identity: MemberIdentity, partitions: Sequence[TopicPartition]) -> None:
+    def _on_assigned(self, identity: MemberIdentity, partitions: Sequence[TopicPartition]) -> None:
         if self._join is None or identity.generation < 0:
             return
         self._owned = tuple(partitions)
@@ -100,16 +100,16 @@ class KafkaMember:
         try:
             records = await consumer.poll(self._random.choice(WAITS_MS))
         except RaftlogError as error:
-            self._history.refused(invocation, error)
+            self._history.record_refusal(invocation, error)
             await asyncio.sleep(MOMENT_S)
             return
         for record in records:
             self._positions[TopicPartition(record.topic, record.partition)] = record.offset + 1
-        self._history.ok(invocation, Poll(fetched_of(records)))
+        self._history.ok(invocation, Poll(group_by_partition(records)))
         self._history.polled += len(records)
 
     async def _commit(self, consumer: MemberConsumer) -> None:
-        """Commit as the member of this moment; unknown when the library became another one meanwhile."""
+        """Commit under the present identity; the outcome is unknown if the library got another one meanwhile."""
         before = consumer.identity()
         offsets = {place: at for place, at in self._positions.items() if place in self._owned}
         if before.generation < 0 or not offsets:
@@ -121,7 +121,7 @@ class KafkaMember:
             if (now := consumer.identity()) != before:
                 raise OutcomeUnknown(f"committed as {before} or as {now}")
         except RaftlogError as error:
-            self._history.refused(invocation, error)
+            self._history.record_refusal(invocation, error)
         else:
             self._history.ok(invocation)
 
@@ -132,6 +132,6 @@ class KafkaMember:
         try:
             found = await consumer.committed(self._owned, ASKS_MS)
         except RaftlogError as error:
-            self._history.refused(invocation, error)
+            self._history.record_refusal(invocation, error)
         else:
             self._history.ok(invocation, GroupOffsets(self._group, tuple(found.items())))

@@ -1,4 +1,4 @@
-"""Plain requests over Kafka's protocol: records of one request each, an operation each.
+"""Plain requests over Kafka's protocol: one record, one request and one operation each.
 
 Where the library can switch retries off, a refusal is definite, and weaker acknowledgements are sent too, which are
 `info`. Otherwise producers are idempotent, and every failure is unknown."""
@@ -30,7 +30,7 @@ _CLOSE_S: Final = 2.0
 
 
 class KafkaSender:
-    """A `Sends`; one for each client."""
+    """Sender of plain requests, one for each client."""
 
     def __init__(self, library: KafkaLibrary, share: LoadShare) -> None:
         self._library = library
@@ -76,13 +76,13 @@ class KafkaSender:
         try:
             accepted = await producer.send(place.topic, payload, partition=place.partition)
         except RaftlogError as error:
-            self._history.refused(invocation, error, acks=acks, **more)
+            self._history.record_refusal(invocation, error, acks=acks, **more)
             self._replace(settings, producer)
             return
         try:
             delivered = await accepted
         except RaftlogError as error:
-            self._history.refused(invocation, error, acks=acks, **more)
+            self._history.record_refusal(invocation, error, acks=acks, **more)
             return
         if acks == "all":
             self._history.ok(invocation, send._replace(offsets=(delivered.offset,)), acks=acks, **more)
@@ -90,7 +90,7 @@ class KafkaSender:
             self._history.info(invocation, f"answered with acks={acks}", acks=acks, **more)
 
     def _replace(self, settings: PlainSettings, producer: RecordProducer) -> None:
-        """Let another producer begin, as a program does whose producer fails for good."""
+        """Replace the producer, as a program does after a fatal error of its producer."""
         if self._producers.get(settings) is producer:
             del self._producers[settings]
             closing = asyncio.create_task(producer.close(_CLOSE_S))

@@ -1,4 +1,4 @@
-"""Share of a client in the load: where it writes, with which values and processes, and its part of the history."""
+"""Share of a client in the load: its partitions, values and processes, and its part of the history."""
 
 from collections.abc import Iterator, Sequence
 from random import Random

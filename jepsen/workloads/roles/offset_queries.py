@@ -33,7 +33,7 @@ async def list_offsets(
     try:
         start, end = await access.offsets(node, place, linearizable, timeout_ms)
     except RaftlogError as error:
-        return history.refused(invocation, error, partition=str(place))
+        return history.record_refusal(invocation, error, partition=str(place))
     return history.ok(invocation, ListOffsets((OffsetRange(place, Offset(start), Offset(end)),), linearizable))
 
 
@@ -52,7 +52,7 @@ def end_in(listed: Op) -> int | None:
 
 
 class Committer:
-    """Commits positions of a group, and reads committed offsets, through any node."""
+    """Committer: commits positions of a group, and reads committed offsets, through any node."""
 
     def __init__(self, access: LogAccess, history: HistoryWriter, process: int, random: Random) -> None:
         self._access, self._history, self._process, self._random = access, history, process, random
@@ -73,7 +73,7 @@ class Committer:
         try:
             await self._access.commit(node, group, dict(offsets), TIMEOUT_MS)
         except RaftlogError as error:
-            self._history.refused(invocation, error)
+            self._history.record_refusal(invocation, error)
         else:
             self._history.ok(invocation)
 
@@ -83,7 +83,7 @@ class Committer:
         try:
             found = await self._access.committed(node, group, TIMEOUT_MS)
         except RaftlogError as error:
-            self._history.refused(invocation, error)
+            self._history.record_refusal(invocation, error)
             return False
         self._history.ok(invocation, GroupOffsets(group, tuple(found.items())))
         return True

@@ -1,8 +1,8 @@
 """Producers: stored batches for one partition, and JSON requests whose records go to several partitions.
 
-A stored batch is all or nothing, and one operation. The records of a JSON request end each for itself, so each is an
-operation of a process of its own; one whose task is cancelled stays open. Answers under weaker promises (`acks=1`,
-`acks=0`) are `info`, with what they said.
+A stored batch is all or nothing, and one operation. The records of a JSON request end independently, so each is an
+operation of a process of its own; the operation of a cancelled task stays open. Answers with weaker promises (`acks=1`,
+`acks=0`) are `info`, with the content of the answer.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from jepsen.workloads.client.access import BATCHES, BINARY, TOPIC_ID, Access, fi
 from jepsen.workloads.client.numbering import Senders
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import payload_of
-from jepsen.workloads.incarnations import short
+from jepsen.workloads.incarnations import shorten_id
 from raftlog.errors import RaftlogError
 from raftlog.records import Compression, build_batch
 from raftlog.types import Offset, TopicPartition
@@ -73,7 +73,7 @@ class Producer:
         place = self._random.choice(self._partitions)
         compression = self._random.choice((Compression.NONE, Compression.NONE, Compression.LZ4))
         body = build_batch([self._payload(value) for value in values], compression)
-        node, acks, timeout_ms = self._how()
+        node, acks, timeout_ms = self._draw_request()
         send = Send(place, tuple(values))
         await send_batch(self._access, self._history, process, node, send, body, acks, timeout_ms)
 
@@ -81,7 +81,7 @@ class Producer:
         topic = self._random.choice(self._partitions).topic
         places = [place for place in self._partitions if place.topic == topic]
         chosen = [self._random.choice(places) for _ in processes]
-        node, acks, timeout_ms = self._how()
+        node, acks, timeout_ms = self._draw_request()
         invocations, records = [], []
         for process, place in zip(processes, chosen, strict=True):
             value = next(self._values)
@@ -94,19 +94,19 @@ class Producer:
             rows = fields_of(answer)["offsets"]
         except RaftlogError as error:
             for invocation in invocations:
-                self._history.refused(invocation, error, acks=acks, **_hasty(timeout_ms))
+                self._history.record_refusal(invocation, error, acks=acks, **_hasty_mark(timeout_ms))
             return
         for invocation, row in zip(invocations, rows, strict=True):
-            self._complete_row(invocation, row, acks, _hasty(timeout_ms))
+            self._complete_row(invocation, row, acks, _hasty_mark(timeout_ms))
 
     def _complete_row(self, invocation: Op, row: dict[str, Any], acks: str, more: dict[str, Any]) -> None:
         if row["error_code"] is not None:
             complete = self._history.fail if row["outcome"] == "failed" else self._history.info
             complete(invocation, f"{row['error_code']}: {row['error']}", acks=acks, **more)
         else:
-            _acknowledged(self._history, invocation, row["offset"], acks, more)
+            _record_answer(self._history, invocation, row["offset"], acks, more)
 
-    def _how(self) -> tuple[int, str, int]:
+    def _draw_request(self) -> tuple[int, str, int]:
         return self._access.draw(self._random), self._random.choice(ACKS), self._random.choice(TIMEOUTS_MS)
 
     def _payload(self, value: int) -> bytes:
@@ -124,28 +124,28 @@ async def send_batch(
     timeout_ms: int,
 ) -> Op:
     """Send one stored batch, which is written completely or not at all, and return its completion."""
-    place, more = send.partition, _hasty(timeout_ms)
+    place, more = send.partition, _hasty_mark(timeout_ms)
     invocation = history.invoke(process, SEND, send, node=node, acks=acks)
     try:
         answer = await access.post(node, path_of(place), body, BATCHES, timeout_ms, {"acks": acks}, place)
         fields = fields_of(answer)
         row = fields["offsets"][0]
     except RaftlogError as error:
-        return history.refused(invocation, error, acks=acks, **more)
+        return history.record_refusal(invocation, error, acks=acks, **more)
     if row["error_code"] is not None:
         complete = history.fail if row.get("outcome") == "failed" else history.info
         return complete(invocation, f"{row['error_code']}: {row['error']}", acks=acks, **more)
     more |= {"leader_epoch": fields.get("leader_epoch"), "high_watermark": fields.get("high_watermark")}
     if name_and_id(place) is not None:
-        more["topic_id"] = short(answer.headers.get(TOPIC_ID, ""))
-    return _acknowledged(history, invocation, row["offset"], acks, more)
+        more["topic_id"] = shorten_id(answer.headers.get(TOPIC_ID, ""))
+    return _record_answer(history, invocation, row["offset"], acks, more)
 
 
-def _hasty(timeout_ms: int) -> dict[str, Any]:
+def _hasty_mark(timeout_ms: int) -> dict[str, Any]:
     return {"hasty": True} if timeout_ms < PATIENT_MS else {}
 
 
-def _acknowledged(history: HistoryWriter, invocation: Op, base: int | None, acks: str, more: dict[str, Any]) -> Op:
+def _record_answer(history: HistoryWriter, invocation: Op, base: int | None, acks: str, more: dict[str, Any]) -> Op:
     assert isinstance(invocation.payload, Send), invocation
     if acks != "all" or base is None:
         return history.info(invocation, f"answered with acks={acks}", acks=acks, offset=base, **more)

@@ -1,8 +1,7 @@
-"""Readers: each follows partitions from its own positions, and asks another node with every poll.
+"""Readers: each follows partitions from its own positions, through another node with every poll.
 
-Now and then one dies in the middle of a poll, and another one takes its place somewhere below, as after a crash. Where
-records are deleted, a reader that is refused goes on with the first that are left, as a program does that resets its
-offsets to the earliest.
+At times a reader crashes during a poll, and another one takes its place at a lower offset. After a refusal because of
+deleted records, a reader continues at the log start, as a program does that resets its offsets to the earliest.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ from raftlog.types import Offset, TopicPartition
 ASSIGN_SHARE: Final = 0.01
 """Share of polls before which a reader begins anew somewhere below its position."""
 CRASH_SHARE: Final = 0.005
-"""Share of steps in which it dies, within `CRASH_S_MAX`."""
+"""Share of steps in which it crashes, within `CRASH_S_MAX`."""
 CRASH_S_MAX: Final = 0.1
 NEAR: Final = 2000
 """Records."""
@@ -33,7 +32,7 @@ WAITS_MS: Final = (0, 50, 200, 500)
 
 
 class Reader:
-    """One process of the history."""
+    """Reader in one process of the history."""
 
     def __init__(
         self,
@@ -51,12 +50,12 @@ class Reader:
         self.assign()
 
     def assign(self) -> None:
-        """Read on from `positions`; nothing is sent, the client alone knows where it stands."""
+        """Record an assignment of `positions` in the history; nothing is sent."""
         positions = tuple((place, Offset(offset)) for place, offset in self.positions.items())
         self._history.ok(self._history.invoke(self._process, ASSIGN, Assign(positions)))
 
     async def step(self) -> None:
-        """Poll one partition, all of them in turn, each time through any node; again while it brings many records."""
+        """Poll the next partition in turn through any node, and repeat while a poll returns many records."""
         if self._random.random() < CRASH_SHARE:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._random.uniform(0, CRASH_S_MAX)):
@@ -69,7 +68,7 @@ class Reader:
             await self._step()
 
     def _go_back(self) -> None:
-        """Go back in one partition, to an offset that may have been committed, seldom far."""
+        """Go back in one partition to an offset that may have been committed, mostly a near one."""
         place = self._random.choice(list(self.positions))
         position = self.positions[place]
         lowest = 0 if self._random.random() < FAR_SHARE else max(0, position - NEAR)
@@ -86,12 +85,12 @@ class Reader:
                 return
 
     async def poll(self, node: int, place: TopicPartition, wait_ms: int) -> int | None:
-        """Poll and return the number of records; None when it failed, or when another topic has the name."""
+        """Poll and return the number of records; None on a failure, or if another topic has the name."""
         invocation = self._history.invoke(self._process, POLL, Poll(), node=node)
         try:
             found = await self._fetcher.fetch(node, place, self.positions[place], wait_ms)
         except RaftlogError as error:
-            self._history.refused(invocation, error, partition=str(place), offset=self.positions[place])
+            self._history.record_refusal(invocation, error, partition=str(place), offset=self.positions[place])
             if isinstance(error, OffsetOutOfRange):
                 self.positions[place] = error.first
                 self.assign()

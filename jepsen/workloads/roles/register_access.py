@@ -1,9 +1,9 @@
 """A partition as a register: its newest record is its value.
 
-A write is a stored batch of one record, a read asks for the end (linearizable) and fetches the record below it. Both
-are recorded twice, as operations on a register (`write`, `read`) and as their parts (`send`, `list`), so that
-the checkers of records check them as well. There is no compare-and-set: the service appends under no condition but that
-of a producer's own numbers.
+A write is a stored batch of one record, a read lists the end (linearizable) and fetches the record below it. Both are
+recorded twice, as operations on a register (`write`, `read`) and as their parts (`send`, `list`), so that the checkers
+of records check them as well. There is no compare-and-set: the service has no conditional appends, except for a
+producer's own numbers.
 """
 
 import asyncio
@@ -100,13 +100,13 @@ class RegisterReader:
             self._history.fail(invocation, listed.error)
             return
         try:
-            value = await self._newest(node, place, end) if end else None
+            value = await self._read_newest(node, place, end) if end else None
         except RaftlogError as error:
-            self._history.refused(invocation, error)
+            self._history.record_refusal(invocation, error)
         else:
             self._history.ok(invocation, Register(str(place), value))
 
-    async def _newest(self, node: int, place: TopicPartition, end: int) -> Value:
+    async def _read_newest(self, node: int, place: TopicPartition, end: int) -> Value:
         """Return the value below the end. Raises `Unavailable` when the node does not return it in time."""
         for _ in range(_LOOKS):
             found = await self._access.fetch(node, place, end - 1, _WAIT_MS)

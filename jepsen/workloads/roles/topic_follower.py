@@ -1,7 +1,7 @@
-"""Clients of topics that are deleted and recreated: find them by name, read from the beginning, and send.
+"""Clients of recreated topics: find them by name, read from the beginning, and send.
 
-Each asks one node all its life, because a node must never show again what had gone for it. What a node says of who has
-a name is the belief of the senders.
+Each follower queries one node, because a node must never return a topic again that it has reported as deleted. Senders
+use the topic that their node reports for a name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from jepsen.workloads.client.access import Access, fields_of
 from jepsen.workloads.client.numbering import Senders
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import payload_of
-from jepsen.workloads.incarnations import labelled, short
+from jepsen.workloads.incarnations import incarnation_partition, shorten_id
 from jepsen.workloads.roles.plain_producer import send_batch
 from raftlog.errors import RaftlogError, UnknownTopic
 from raftlog.records import build_batch
@@ -28,7 +28,7 @@ SIZES: Final = (10, 100, 1000)
 
 
 class NamedTopic(NamedTuple):
-    """Topic that has a name. `partitions` is 0 when there is none."""
+    """Topic found by its name; `partitions` is 0 if none exists."""
 
     topic_id: str
     partitions: int
@@ -46,15 +46,15 @@ async def find_topic(access: Access, history: HistoryWriter, process: int, node:
         history.ok(invocation, Topic("find", name))
         return NO_TOPIC
     except RaftlogError as error:
-        history.refused(invocation, error)
+        history.record_refusal(invocation, error)
         return None
-    found = NamedTopic(short(fields["topic_id"]), int(fields["partitions_count"]))
+    found = NamedTopic(shorten_id(fields["topic_id"]), int(fields["partitions_count"]))
     history.ok(invocation, Topic("find", name, found.topic_id))
     return found
 
 
 class Follower:
-    """Process of the history that queries one node; `known_topics` holds its latest answers."""
+    """Reader at one node, in one process of the history; `known_topics` holds the node's latest answers."""
 
     def __init__(
         self, access: Access, history: HistoryWriter, process: int, node: int, names: Sequence[str], random: Random
@@ -72,14 +72,14 @@ class Follower:
             await self._find(name)
         else:
             number = self._random.randrange(known.partitions)
-            if not await self._poll(labelled(name, known.topic_id, number)):
+            if not await self._poll(incarnation_partition(name, known.topic_id, number)):
                 await self._find(name)
 
     async def _find(self, name: str) -> None:
         found = await find_topic(self._access, self._history, self._process, self._node, name)
         if found is not None and found != self.known_topics.get(name, NO_TOPIC):
             self.known_topics[name] = found
-            places = [labelled(name, found.topic_id, number) for number in range(found.partitions)]
+            places = [incarnation_partition(name, found.topic_id, number) for number in range(found.partitions)]
             gone = {place for place in self._positions if place.topic.startswith(f"{name}@")}
             self._positions = {place: at for place, at in self._positions.items() if place not in gone}
             self._positions.update(dict.fromkeys(places, 0))
@@ -87,13 +87,13 @@ class Follower:
             self._history.ok(self._history.invoke(self._process, ASSIGN, Assign(positions)))
 
     async def _poll(self, place: TopicPartition) -> bool:
-        """Poll the partition, and return whether the answer came from the intended incarnation of the topic."""
+        """Poll the partition, and return whether the answer is from the intended incarnation of the topic."""
         position, wait_ms = self._positions[place], self._random.choice(WAITS_MS)
         invocation = self._history.invoke(self._process, POLL, Poll(), node=self._node)
         try:
             found = await self._access.fetch(self._node, place, position, wait_ms)
         except RaftlogError as error:
-            self._history.refused(invocation, error, partition=str(place), offset=position)
+            self._history.record_refusal(invocation, error, partition=str(place), offset=position)
             return False
         fetched = Fetched(found.place, tuple(found.offsets), tuple(found.values))
         self._history.ok(invocation, Poll((fetched,)), leader_epochs=found.epochs)
@@ -104,7 +104,7 @@ class Follower:
 
 
 class TopicProducer:
-    """Stored batches for topics that may be gone; one for each client."""
+    """Sender of batches to topics that may be deleted; one for each client."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class TopicProducer:
             # Metadata of another node: it may be older or newer than this node's.
             follower = self._followers[self._random.choice(self._access.nodes)]
             known = follower.known_topics.get(name, NO_TOPIC)
-            place = labelled(name, known.topic_id, self._random.randrange(max(1, known.partitions)))
+            place = incarnation_partition(name, known.topic_id, self._random.randrange(max(1, known.partitions)))
             values = tuple(next(self._values) for _ in range(self._random.randint(1, RECORDS_MAX)))
             body = build_batch([payload_of(value, self._random.choice(SIZES)) for value in values])
             send = Send(place, values)

@@ -1,4 +1,4 @@
-"""Operator that creates and deletes a topic, over and over, through any node.
+"""Operator that repeatedly creates and deletes a topic through any node.
 
 Without an answer it repeats the request half of the time, and goes on as if it had succeeded the other half: then two
 requests about one name may be under way."""
@@ -12,7 +12,7 @@ import orjson
 from jepsen.checkers.history import OK, TOPIC, Op, Topic
 from jepsen.workloads.client.access import Access, fields_of
 from jepsen.workloads.client.recording import HistoryWriter
-from jepsen.workloads.incarnations import short
+from jepsen.workloads.incarnations import shorten_id
 from raftlog.errors import RaftlogError
 
 TIMEOUT_MS: Final = 3_000
@@ -27,24 +27,24 @@ _TOPICS: Final = "/v3/clusters/-/topics"
 
 
 class Operator:
-    """One process of the history, and the only one that changes this topic."""
+    """Operator in one process of the history, the only one that changes this topic."""
 
     def __init__(self, access: Access, history: HistoryWriter, process: int, name: str, random: Random) -> None:
         self._access, self._history, self._process, self._random = access, history, process, random
         self._name = name
 
-    async def live(self, until_s: float) -> None:
-        """Run until that time of the event loop; the last topic is not deleted."""
+    async def run(self, until_s: float) -> None:
+        """Run until this time of the event loop; the last topic is not deleted."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(self._random.uniform(*LIVES_S[0]))
         while loop.time() < until_s:
-            if await self._order("create", until_s, "TopicExists"):
+            if await self._repeat_request("create", until_s, "TopicExists"):
                 await asyncio.sleep(self._random.uniform(*self._random.choice(LIVES_S)))
-            if loop.time() < until_s and await self._order("delete", until_s, "UnknownTopic"):
+            if loop.time() < until_s and await self._repeat_request("delete", until_s, "UnknownTopic"):
                 await asyncio.sleep(self._random.choice((0, self._random.uniform(0, ABSENT_S))))
 
-    async def _order(self, action: str, until_s: float, in_vain: str) -> bool:
-        """Repeat the request until it is answered or given up, and return whether this request had the effect."""
+    async def _repeat_request(self, action: str, until_s: float, in_vain: str) -> bool:
+        """Repeat the request until its outcome is known or it is abandoned; return whether it succeeded."""
         while asyncio.get_running_loop().time() < until_s:
             done = await (self._create() if action == "create" else self._delete())
             if done.type == OK:
@@ -65,8 +65,8 @@ class Operator:
         try:
             fields = fields_of(await self._access.post(node, _TOPICS, orjson.dumps(body), _JSON, TIMEOUT_MS))
         except RaftlogError as error:
-            return self._history.refused(invocation, error)
-        return self._history.ok(invocation, Topic("create", self._name, short(fields["topic_id"])))
+            return self._history.record_refusal(invocation, error)
+        return self._history.ok(invocation, Topic("create", self._name, shorten_id(fields["topic_id"])))
 
     async def _delete(self) -> Op:
         node = self._random.choice(self._access.nodes)
@@ -74,5 +74,5 @@ class Operator:
         try:
             await self._access.delete(node, f"{_TOPICS}/{self._name}", TIMEOUT_MS)
         except RaftlogError as error:
-            return self._history.refused(invocation, error)
+            return self._history.record_refusal(invocation, error)
         return self._history.ok(invocation)

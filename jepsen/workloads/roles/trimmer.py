@@ -22,7 +22,7 @@ ALL_SHARE: Final = 0.05
 
 
 class Trimmer:
-    """One process of the history."""
+    """Trimmer in one process of the history."""
 
     def __init__(
         self, access: Access, history: HistoryWriter, process: int, partitions: Sequence[TopicPartition], random: Random
@@ -44,6 +44,6 @@ class Trimmer:
         try:
             start = await self._access.trim(node, place, before, self._random.choice(TIMEOUTS_MS))
         except RaftlogError as error:
-            self._history.refused(invocation, error)
+            self._history.record_refusal(invocation, error)
         else:
             self._history.ok(invocation, Trim(place, Offset(start)))

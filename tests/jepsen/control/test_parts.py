@@ -14,7 +14,7 @@ from pysyncobj import pickle
 from jepsen.control.journal import entries_in
 from jepsen.control.messages import Part, Stream
 from jepsen.control.relay import Relay
-from jepsen.control.repaired import PatientJournal
+from jepsen.control.repaired import DeferredCutJournal
 from raftlog.testing.ports import address_of, listen_on_free_port
 
 
@@ -53,16 +53,16 @@ def test_an_acknowledgement_counts_once_it_was_forwarded() -> None:
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Iterator[PatientJournal]:
+def journal(tmp_path: Path) -> Iterator[DeferredCutJournal]:
     """Open a journal with entries 1 to 5 of term 1."""
-    journal = PatientJournal(str(tmp_path / "journal"))
+    journal = DeferredCutJournal(str(tmp_path / "journal"))
     for index in range(1, 6):
         journal.add(b"command", index, 1)
     yield journal
     journal._destroy()
 
 
-def test_a_patient_journal_keeps_matching_entries(journal: PatientJournal, tmp_path: Path) -> None:
+def test_a_deferred_cut_journal_keeps_matching_entries(journal: DeferredCutJournal, tmp_path: Path) -> None:
     journal.deleteEntriesFrom(1)
     journal.add(b"command", 2, 1)
     journal.settle()
@@ -71,7 +71,9 @@ def test_a_patient_journal_keeps_matching_entries(journal: PatientJournal, tmp_p
     assert entries_in(tmp_path / "journal") == 6
 
 
-def test_a_patient_journal_is_truncated_where_the_terms_differ(journal: PatientJournal, tmp_path: Path) -> None:
+def test_a_deferred_cut_journal_is_truncated_where_the_terms_differ(
+    journal: DeferredCutJournal, tmp_path: Path
+) -> None:
     journal.deleteEntriesFrom(1)
     journal.add(b"command", 2, 1)
     journal.add(b"other", 3, 2)
@@ -127,7 +129,7 @@ def test_messages_in_flight_at_a_crash_arrive_in_part(wire: Wire) -> None:
     wire.caller.sendall(first + rest)
     while wire.relay.under_way((1, 2)) < len(first + rest):
         pass
-    assert f"{len(first)} arrived" in wire.relay.die(1)
+    assert f"{len(first)} arrived" in wire.relay.crash(1)
     assert receive_all(wire.called) == first
     assert receive_all(wire.caller) == b""
 
@@ -150,5 +152,5 @@ def test_a_patient_crash_waits_until_others_lack_acknowledged_entries(wire: Wire
     wire.relay.set_delay(30)
     first = append_entries(100, 5)
     wire.caller.sendall(first + append_entries(105, 15))
-    assert f"{len(first)} arrived" in wire.relay.die(1, patience_s=1000)
+    assert f"{len(first)} arrived" in wire.relay.crash(1, patience_s=1000)
     assert receive_all(wire.called) == first

@@ -65,8 +65,8 @@ def test_a_power_loss_under_load_loses_nothing_acknowledged(tmp_path: Path, loss
             start_and_check(broker, load)
         disk.stall_loop(0.2)
         check_stored(broker.address, load.sent, load.acknowledged)
-        assert disk.seen().stalls == 1
-        assert disk.seen().stalled_ms == 200
+        assert disk.read_counters().stalls == 1
+        assert disk.read_counters().stalled_ms == 200
         assert broker.stop() == 0
     assert len(load.acknowledged) > losses * 20
     assert dropped > 0, "the power took something"

@@ -35,7 +35,7 @@ def test_a_full_disk_accepts_only_writes_that_fit(tmp_path: Path, disk: NodeDisk
     printed = run_program(tmp_path, disk, program, prepare=[disk.fill])
     full = str(errno.ENOSPC)
     assert printed.split() == ["0", "ok", full, full, full, "ok", full, full]
-    assert (disk.seen().refused, disk.seen().reported_full) == (5, 1)
+    assert (disk.read_counters().refused, disk.read_counters().reported_full) == (5, 1)
     assert read_files(tmp_path)["a"] == b"n" * 8192 + bytes(100_000 - 8192)
     assert run_program(tmp_path, disk, "attempt(os.write, opened('b'), b'n')", prepare=[disk.fill, disk.free]) == "ok\n"
 
@@ -50,7 +50,7 @@ def test_the_requested_number_of_syncs_fails(tmp_path: Path, disk: NodeDisk) -> 
     io_error = str(errno.EIO)
     printed = run_program(tmp_path, disk, program, prepare=[lambda: disk.fail_syncs(2)])
     assert printed.split() == ["ok", io_error, "ok", io_error, "ok", "ok"]
-    assert (disk.seen().syncs, disk.seen().failed) == (3, 2)
+    assert (disk.read_counters().syncs, disk.read_counters().failed) == (3, 2)
     printed = run_program(tmp_path, disk, program, prepare=[lambda: disk.fail_syncs(-1)])
     assert printed.split() == ["ok", io_error] * 3
 
@@ -72,10 +72,10 @@ def test_syncs_and_the_wait_for_events_take_longer(tmp_path: Path, disk: NodeDis
     faults = [lambda: disk.slow_syncs(0.05), lambda: disk.stall_loop(0.06)]
     printed = run_program(tmp_path, disk, program, prepare=faults)
     assert printed.split()[:1] + printed.split()[2:3] == ["True", "True"]
-    seen = disk.seen()
+    seen = disk.read_counters()
     assert (seen.delayed, seen.delayed_ms, seen.stalls, seen.stalled_ms) == (1, 50, 1, 60)
     run_program(tmp_path, disk, "pass")
-    assert disk.seen() == (0,) * 8, "a launch begins anew"
+    assert disk.read_counters() == (0,) * 8, "a launch begins anew"
 
 
 def test_without_a_compiler_the_error_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,4 +89,4 @@ def test_a_disk_may_be_full_while_it_reports_free_space(tmp_path: Path, disk: No
     program = "import shutil; print(shutil.disk_usage('.').free > 0); attempt(os.write, opened('b'), b'n')"
     printed = run_program(tmp_path, disk, program, prepare=[lambda: disk.fill(secretly=True)])
     assert printed.split() == ["True", str(errno.ENOSPC)]
-    assert (disk.seen().refused, disk.seen().reported_full) == (1, 0)
+    assert (disk.read_counters().refused, disk.read_counters().reported_full) == (1, 0)

@@ -30,7 +30,7 @@ def test_files_synced_with_their_directory_stay(tmp_path: Path, disk: NodeDisk) 
     assert run_and_lose_power(tmp_path, disk, "synced('a', OLD)") == {"a": OLD}
     assert str(disk.lose(NothingSurvives())) == "everything was synced"
     assert disk.lose_power(NothingSurvives()) == "", "nothing was written since"
-    assert disk.seen().syncs == 2
+    assert disk.read_counters().syncs == 2
 
 
 @pytest.mark.parametrize(("random", "expected"), [(NothingSurvives(), OLD), (EverythingSurvives(), NEW)])
@@ -157,7 +157,7 @@ def test_a_failed_sync_loses_its_data(tmp_path: Path, disk: NodeDisk) -> None:
     os.fsync(a); os.fsync(b)
     """
     assert run_and_lose_power(tmp_path, disk, program, EverythingSurvives()) == {"a": OLD, "b": NEWER}
-    assert disk.seen().failed == 2
+    assert disk.read_counters().failed == 2
 
 
 def test_unsynced_data_of_one_process_is_not_durable_in_the_next(tmp_path: Path, disk: NodeDisk) -> None:
@@ -184,7 +184,7 @@ def test_a_mapped_file_has_the_content_of_its_last_sync(tmp_path: Path, disk: No
 def test_a_program_without_syncs_keeps_nothing(tmp_path: Path) -> None:
     disk = node_disk(tmp_path, removes_syncs=True)
     run_program(tmp_path, disk, "synced('a', b'content')")
-    assert disk.seen().syncs == 2
+    assert disk.read_counters().syncs == 2
     disk.lose_power(NothingSurvives())
     assert read_files(tmp_path) == {}
 

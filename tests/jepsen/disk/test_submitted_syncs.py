@@ -53,7 +53,7 @@ def test_submitted_syncs_fail_and_are_lost(tmp_path: Path, disk: NodeDisk) -> No
     (tmp_path / "data/a").write_bytes(OLD)
     program = "a = opened('a', NEW); asyncio.run(submit(a)); asyncio.run(submit(a))"
     assert run_program(tmp_path, disk, program, prelude=PRELUDE, prepare=failing).split() == [str(errno.EIO)] * 2
-    assert disk.seen().failed == 2
+    assert disk.read_counters().failed == 2
     disk.lose_power(NothingSurvives())
     assert read_files(tmp_path) == {"a": OLD}
 
@@ -67,4 +67,4 @@ def test_submitted_syncs_are_slowed_concurrently(tmp_path: Path, disk: NodeDisk)
     """
     printed = run_program(tmp_path, disk, program, prelude=PRELUDE, prepare=[lambda: disk.slow_syncs(0.2)])
     assert printed.split() == ["None"] * 8 + ["True"]
-    assert (disk.seen().syncs, disk.seen().delayed) == (8, 8)
+    assert (disk.read_counters().syncs, disk.read_counters().delayed) == (8, 8)

@@ -59,16 +59,16 @@ class World:
     def timeline(self) -> str:
         return self.cluster.loop.trace.timeline()
 
-    def inflict(self, fault: Fault, times: int) -> str:
+    def inject(self, fault: Fault, times: int) -> str:
         """Inflict the fault so many times; return the lines that this added to the timeline."""
         before = self.timeline()
         for _ in range(times):
-            self.nemesis.faults.inflict(fault)
+            self.nemesis.faults.inject(fault)
             self.cluster.loop.run_for(2)
         return self.timeline().removeprefix(before)
 
     def converge(self) -> None:
-        Convergence(self.cluster, self.workload, self.nemesis).demand()
+        Convergence(self.cluster, self.workload, self.nemesis).check()
 
     def machine(self, number: int) -> Machine:
         return self.cluster.machines[NodeId(number)]

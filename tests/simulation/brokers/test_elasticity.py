@@ -8,9 +8,9 @@ import pytest
 
 from jepsen.simulation.brokers.cluster import Machine
 from jepsen.simulation.brokers.elasticity import NONE, Elasticity, Order
-from jepsen.simulation.brokers.final_orders import FinalOrders
+from jepsen.simulation.brokers.final_orders import FinalRequests
 from jepsen.simulation.brokers.options import GossipOptions
-from jepsen.simulation.brokers.workload.operators import Taken
+from jepsen.simulation.brokers.workload.operators import AcceptedRequests
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.controller.machine import GroupName
@@ -138,10 +138,10 @@ def test_orders_that_were_taken_are_not_forgotten(begin: Callable[..., World]) -
     world = begin()
     state = world.cluster.newest_state()
     name = GroupName(state.topic("topic-0").topic_id, 0)
-    taken = Taken()
-    taken.assigned(name, state.assignment(name).version)
+    taken = AcceptedRequests()
+    taken.record_assignment(name, state.assignment(name).version)
     taken.check(state)
-    taken.assigned(name, state.assignment(name).version + 1)
+    taken.record_assignment(name, state.assignment(name).version + 1)
     with pytest.raises(PropertyBroken, match="order-lost"):
         taken.check(state)
 
@@ -152,10 +152,10 @@ def _never(_bound_s: float, _name: str, _missing: Callable[[], list[str]]) -> No
 
 def test_changes_in_quiet_times_are_detected(begin: Callable[..., World]) -> None:
     world = begin()
-    settling = FinalOrders(world.cluster, Taken(), _never)
-    assert settling._changed_within(3.0) == []
+    settling = FinalRequests(world.cluster, AcceptedRequests(), _never)
+    assert settling._changes_within(3.0) == []
     state = world.cluster.newest_state()
     leading = world.cluster.leader(GroupName(state.topic("topic-0").topic_id, 0).group_id.bytes)
     assert leading is not None
     leading[0].crash()
-    assert any("topic-0/0" in text for text in settling._changed_within(6.0))
+    assert any("topic-0/0" in text for text in settling._changes_within(6.0))

@@ -27,7 +27,7 @@ def world() -> Iterator[World]:
 
 def test_files_that_rot_or_cannot_be_read_are_repaired(world: World) -> None:
     for fault, texts in FILES.items():
-        seen = world.inflict(fault, 2)
+        seen = world.inject(fault, 2)
         assert any(text in seen for text in texts), fault
     world.converge()
 
@@ -35,7 +35,7 @@ def test_files_that_rot_or_cannot_be_read_are_repaired(world: World) -> None:
 def test_a_damaged_journal_makes_another_disk(world: World) -> None:
     before = {machine.replica for machine in world.cluster.machines.values()}
     while {machine.replica for machine in world.cluster.machines.values()} == before:
-        world.inflict(Fault.JOURNAL, 1)  # a bit that does not matter is none
+        world.inject(Fault.JOURNAL, 1)  # a bit that does not matter is none
     world.converge()
 
 
@@ -53,7 +53,7 @@ def test_a_wiped_disk_comes_back_as_another_one(world: World) -> None:
 
 
 def test_an_old_copy_of_a_disk_takes_no_part_and_becomes_another_one(world: World) -> None:
-    world.inflict(Fault.STALE, 1)
+    world.inject(Fault.STALE, 1)
     (number,) = world.nemesis.faults.copies
     machine = world.machine(number)
     before = machine.replica
@@ -61,21 +61,21 @@ def test_an_old_copy_of_a_disk_takes_no_part_and_becomes_another_one(world: Worl
         world.cluster.loop.run_for(2)
         machine.crash()
     world.cluster.loop.run_for(3)
-    assert "its disk is put back" in world.inflict(Fault.STALE, 1)
+    assert "its disk is put back" in world.inject(Fault.STALE, 1)
     world.converge()
     assert machine.replica not in (None, before)
 
 
 def test_a_long_absent_replica_gets_the_log_though_its_leader_crashes(world: World) -> None:
-    world.nemesis.faults.inflict(Fault.AMBUSH)
+    world.nemesis.faults.inject(Fault.AMBUSH)
     while "an ambush" not in world.timeline():
-        assert "it is away for long" in world.inflict(Fault.ABSENCE, 1)
+        assert "it is away for long" in world.inject(Fault.ABSENCE, 1)
         world.cluster.loop.run_for(16)
     world.converge()
 
 
 def test_replicas_move_while_all_that_goes_on(world: World) -> None:
-    assert "shall have" in world.inflict(Fault.MEMBERS, 4)
+    assert "shall have" in world.inject(Fault.MEMBERS, 4)
     world.converge()
 
 
@@ -103,7 +103,7 @@ def test_files_are_compared_once_a_new_leader_s_first_entry_is_everywhere(
 def test_one_replica_of_a_group_is_damaged_at_a_time(world: World) -> None:
     fault_budget = world.nemesis.faults.fault_budget
     while not fault_budget.damages:
-        world.nemesis.faults.inflict(Fault.DAMAGE)
+        world.nemesis.faults.inject(Fault.DAMAGE)
     (damage,) = fault_budget.damages
     others = [machine for machine in world.cluster.machines.values() if machine is not damage.machine]
     assert not any(fault_budget.may_damage(machine, damage.key) for machine in others)

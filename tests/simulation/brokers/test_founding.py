@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from jepsen.simulation.brokers import founding
 from jepsen.simulation.brokers.founding import Founding, Member
-from jepsen.simulation.outcome import logging_to_timeline
+from jepsen.simulation.outcome import log_to_timeline
 from raftlog.errors import Unavailable
 from raftlog.raft import Role
 from raftlog.runtime.replica.partition_replica import PartitionReplica
@@ -48,9 +48,9 @@ def test_a_leader_at_an_unknown_address_brings_the_voter_up_to_date() -> None:
     """The voter was cut off when the leader joined, and the log that names it is trimmed away meanwhile."""
     options = replace(founding.draw(1), seeds=3, joiners=1, spread_s=0.0, snapshot_log_bytes=2_000, drift_ppm=0)
     site = Founding(options)
-    with logging_to_timeline(site.loop):
+    with log_to_timeline(site.loop):
         for number, machine in site.machines.items():
-            site.loop.call_at_ns(0, site._take_later, machine)
+            site.loop.call_at_ns(0, site._allocate_ids_later, machine)
             if number != NEW:
                 machine.start()
         old, new = site.machines[OLD], site.machines[NEW]

@@ -18,7 +18,7 @@ class Pair:
     def __init__(self, interference: float = 0.0) -> None:
         self.loop = WiredLoop()
         self.network = CoupledNetwork(self.loop, generator("ways"))
-        self.beside = self.network.beside = SimulatedNetwork(self.loop, generator("beside"))
+        self.gossip_network = self.network.gossip_network = SimulatedNetwork(self.loop, generator("beside"))
         self.nodes = [self.loop.add_node(name) for name in ("n1", "n2")]
         for node in self.nodes:
             self.network.attach(node)
@@ -26,16 +26,17 @@ class Pair:
         self.loop.wire(self.network, self.nodes)
         visitor = Interference(generator("pests"), interference)
         self.wires = [
-            SimulatedWire(self.loop, self.beside, self.loop.hosts, node.running(), visitor) for node in self.nodes
+            SimulatedWire(self.loop, self.gossip_network, self.loop.hosts, node.running_process(), visitor)
+            for node in self.nodes
         ]
         self.got: list[bytes] = []
         self.wires[1].on_datagram = lambda datagram, source: self.got.append(datagram)
         for node, wire in zip(self.nodes, self.wires, strict=True):
-            node.running().spawn(wire.start(node.name, 0))
+            node.running_process().spawn(wire.start(node.name, 0))
         self.loop.run_for(0.1)
 
     def send(self, datagram: bytes) -> None:
-        self.nodes[0].running().call_soon(self.wires[0].send, datagram, ("n2", GOSSIP_PORT))
+        self.nodes[0].running_process().call_soon(self.wires[0].send, datagram, ("n2", GOSSIP_PORT))
         self.loop.run_for(0.1)
 
 
@@ -48,7 +49,7 @@ def pair() -> Iterator[Pair]:
 
 def test_a_datagram_arrives_and_one_to_a_stranger_does_not(pair: Pair) -> None:
     pair.send(b"hello")
-    pair.nodes[0].running().call_soon(pair.wires[0].send, b"lost", ("elsewhere", 1))
+    pair.nodes[0].running_process().call_soon(pair.wires[0].send, b"lost", ("elsewhere", 1))
     pair.loop.run_for(1)
     assert pair.got == [b"hello"]
 
@@ -63,7 +64,7 @@ def test_gossip_is_cut_alone_or_with_the_connections_and_heals_with_them(pair: P
     pair.send(b"cut")
     pair.network.heal()
     pair.send(b"healed")
-    pair.beside.cut(one, two)
+    pair.gossip_network.cut(one, two)
     assert not pair.network.link(one, two).is_cut
     assert pair.got == [b"past the cut", b"healed"]
 
@@ -81,7 +82,7 @@ def test_streams_carry_frames_there_and_back(pair: Pair) -> None:
         stream.close()
 
     pair.wires[1].serve = echo
-    pair.nodes[0].running().spawn(ask())
+    pair.nodes[0].running_process().spawn(ask())
     pair.loop.run_for(1)
     assert heard == [b"abab"]
 

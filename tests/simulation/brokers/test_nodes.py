@@ -71,7 +71,7 @@ def test_an_old_copy_of_a_disk_is_refused(rig: Rig) -> None:
     rig.start(victim)
     rig.until(lambda: all(peer.raft.is_connected for peer in rig.node(victim).transport.peers()))
     rig.machines[victim].crash()
-    rig.machines[victim].disk.put_back(old)
+    rig.machines[victim].disk.restore_image(old)
     rig.machines[victim].start()
     rig.until(
         lambda: (

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from jepsen.simulation.brokers.orders import GRACE_NS, Orders
+from jepsen.simulation.brokers.membership_check import GRACE_NS, MembershipCheck
 from jepsen.simulation.properties import GroupProperties, Replica
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.partitions.controller import ControllerHost
@@ -36,18 +36,18 @@ class World:
     def __init__(self) -> None:
         self.scribe = make_cluster(4)
         self.scribe.apply(create("orders", 1, (1, 2, 3)))
-        self.orders = Orders()
-        self.orders.opened(LEADER, cast(ControllerHost, SimpleNamespace(state=self.scribe.state, group_id=CONTROLLER)))
-        self.orders.applied(LEADER)
+        self.orders = MembershipCheck()
+        self.orders.on_open(LEADER, cast(ControllerHost, SimpleNamespace(state=self.scribe.state, group_id=CONTROLLER)))
+        self.orders.on_state(LEADER)
 
     def assign(self, *nodes: int) -> None:
         version = self.scribe.state.assignment(NAME).version
         self.scribe.apply(SetAssignment(NAME.topic_id, 0, replicas(*nodes), version))
-        self.orders.applied(LEADER)
+        self.orders.on_state(LEADER)
 
     def change(self, before: Entry, after: Entry, key: bytes = KEY) -> None:
         assert before.configuration is not None
-        self.orders.changed(key, "orders/0", LEADER, before.configuration, after, 0)
+        self.orders.on_change(key, "orders/0", LEADER, before.configuration, after, 0)
 
 
 def test_members_that_were_ordered() -> None:
@@ -91,8 +91,8 @@ def unseat(world: World, by: int, asked_ns: int) -> None:
     world.change(entry(3, (1, 2, 4), (), (1, 2, 3)), entry(4, (1, 2, 4)))
     group: Any = GroupProperties("orders/0")
     group.committed[Index(4)] = Term(2)
-    world.orders.leads(LEADER, KEY, Term(2))
-    world.orders.asked_for_vote(KEY, Term(3), replicas(by)[0], asked_ns)
+    world.orders.on_leader(LEADER, KEY, Term(2))
+    world.orders.on_vote_request(KEY, Term(3), replicas(by)[0], asked_ns)
     world.orders.record_follower(LEADER, group, KEY, Term(3))
 
 

@@ -26,12 +26,12 @@ def test_a_second_cluster(loop: VirtualLoop) -> None:
 def test_copies_that_applied_as_much_and_differ(loop: VirtualLoop) -> None:
     watch = Watch(loop)
     first, second = make_cluster(), make_cluster()
-    watch.applied(loop.add_node("n1"), first.state)
+    watch.on_state(loop.add_node("n1"), first.state)
     first.apply(create("orders", 1, (1, 2, 3)))
     second.apply(create("bills", 2, (1, 2, 3)))
-    watch.applied(loop.add_node("n2"), first.state)
+    watch.on_state(loop.add_node("n2"), first.state)
     with pytest.raises(PropertyBroken, match="controller-diverged"):
-        watch.applied(loop.add_node("n3"), second.state)
+        watch.on_state(loop.add_node("n3"), second.state)
 
 
 def test_a_topic_that_comes_back(loop: VirtualLoop) -> None:
@@ -39,14 +39,14 @@ def test_a_topic_that_comes_back(loop: VirtualLoop) -> None:
     scribe = make_cluster()
     scribe.apply(create("orders", 1, (1, 2, 3)))
     row = scribe.state.topic("orders")
-    watch.applied(node, scribe.state)
+    watch.on_state(node, scribe.state)
     scribe.apply(DeleteTopic("orders", topic_id(1)))
-    watch.applied(node, scribe.state)
-    assert watch.was_deleted(topic_id(1))
+    watch.on_state(node, scribe.state)
+    assert watch.is_deleted(topic_id(1))
     scribe.apply(create("bills", 2, (1, 2, 3)))
     scribe.state.put_topic(row)
     with pytest.raises(PropertyBroken, match="topic-resurrected"):
-        watch.applied(node, scribe.state)
+        watch.on_state(node, scribe.state)
 
 
 def test_reports_before_the_commit(loop: VirtualLoop) -> None:

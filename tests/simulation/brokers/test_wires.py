@@ -68,7 +68,7 @@ class Pair:
         self.loop.run_for(5)
 
     def _run(self, node: Node, work: Any) -> None:
-        node.running().spawn(work)
+        node.running_process().spawn(work)
 
     async def _connect(self) -> None:
         try:
@@ -77,13 +77,13 @@ class Pair:
             self.errors.append(error)
 
     async def _accept(self) -> None:
-        port = ListeningPort(self.network, self.nodes[1].running(), ("n2", PORT))
+        port = ListeningPort(self.network, self.nodes[1].running_process(), ("n2", PORT))
         accepted, name = await self.loop.sock_accept(port)
         assert name[0] == "n1"
         await self.loop.connect_accepted_socket(lambda: self.far, accepted)
 
     def call(self, number: int, callback: Any, *arguments: Any) -> None:
-        self.nodes[number].running().call_soon(callback, *arguments)
+        self.nodes[number].running_process().call_soon(callback, *arguments)
         self.loop.run_for(0.1)
 
 

@@ -1,4 +1,4 @@
-"""All clients of Kafka's protocol of one run, on a node of their own."""
+"""All clients of Kafka's protocol of one run, which share one node."""
 
 from typing import Final
 
@@ -31,7 +31,7 @@ class KafkaClients:
             process.spawn(role.run(), name=type(role).__name__)
 
     def stop(self) -> None:
-        """End the work of all clients."""
+        """Stop all clients."""
         for role in self._all():
             role.is_stopped = True
 

@@ -1,4 +1,4 @@
-"""The product's connections of Kafka clients on a port of a simulated node; runs as long as its process."""
+"""Kafka listener of the product on a port of a simulated node."""
 
 import asyncio
 from typing import Final

@@ -1,4 +1,4 @@
-"""Members of one consumer group over Kafka's protocol: they join, share partitions, commit, go silent and rejoin.
+"""Members of one consumer group over Kafka's protocol: join, share partitions, commit, pause and rejoin.
 
 Now and then a member commits in a generation that is over, or after a silence longer than its session: such a commit
 must be refused (`fenced-commit` of the checkers)."""
@@ -11,7 +11,7 @@ from jepsen.checkers.history import COMMIT, COMMITTED, JOIN, Op
 from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.brokers.kafka.roles import ASK_S, PARTITIONS, RETRY_S, TOPIC, KafkaRole, code_in
 from jepsen.simulation.brokers.kafka.wire_client import NoAnswer
-from jepsen.simulation.brokers.workload.clients import Known
+from jepsen.simulation.brokers.workload.clients import KnownTopic
 from raftlog.api.kafka.api import ApiKey
 from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.api.kafka.wire import schemas
@@ -48,7 +48,7 @@ _DEFINITE: Final = frozenset(
 
 
 class KafkaGroupMember(KafkaRole):
-    """One member, and those that follow it under the same process."""
+    """Group member, and its successors in the same process of the history."""
 
     def __init__(self, cluster: BrokerCluster, name: str) -> None:
         super().__init__(cluster, name)
@@ -59,22 +59,22 @@ class KafkaGroupMember(KafkaRole):
         self._join: Op | None = None
 
     async def step(self) -> None:
-        """Join, or do one thing as a member."""
+        """Join the group, or perform one action as a member."""
         topic = self.topic()
         if topic is None:
             await asyncio.sleep(RETRY_S)
             return
         try:
             if self._generation < 0:
-                await self._enter(topic)
+                await self._join_group(topic)
             else:
-                await self._be_inside(topic)
+                await self._act_as_member(topic)
         except NoAnswer:
             self._coordinator = None
             raise
 
     async def _ask(self, request: Any, version: int, timeout_s: float = ASK_S) -> Any:
-        """Ask the coordinator. Raises `NoAnswer` without one."""
+        """Send a request to the coordinator and return the answer. Raises `NoAnswer` without one."""
         if self._coordinator is None:
             finder = schemas.request_class(ApiKey.FIND_COORDINATOR)
             found = await self.client.ask(self.client.any_host(), finder(key=GROUP, key_type=0), 1, ASK_S)
@@ -85,7 +85,7 @@ class KafkaGroupMember(KafkaRole):
 
     # joining
 
-    async def _enter(self, topic: Known) -> None:
+    async def _join_group(self, topic: KnownTopic) -> None:
         if self._join is None:
             self._join = self.recorder.invoke(self.process, JOIN, Membership(GROUP, self._member))
         request = schemas.request_class(ApiKey.JOIN_GROUP)
@@ -105,12 +105,12 @@ class KafkaGroupMember(KafkaRole):
             self._member = joined.member_id
             return
         if code is not ErrorCode.NONE:
-            await self._refused(code)
+            await self._on_refusal(code)
             return
         self._member = joined.member_id
         await self._sync(topic, joined)
 
-    async def _sync(self, topic: Known, joined: Any) -> None:
+    async def _sync(self, topic: KnownTopic, joined: Any) -> None:
         request = schemas.request_class(ApiKey.SYNC_GROUP)
         wanted = request(
             group_id=GROUP,
@@ -125,7 +125,7 @@ class KafkaGroupMember(KafkaRole):
         synced = await self._ask(wanted, 3, ASK_S + REBALANCE_MS / 1000)
         code = code_in(synced.error_code)
         if code is not ErrorCode.NONE:
-            await self._refused(code)
+            await self._on_refusal(code)
             return
         self._generation = joined.generation_id
         self._owned = tuple(
@@ -135,8 +135,8 @@ class KafkaGroupMember(KafkaRole):
         self.recorder.ok(self._join, Membership(GROUP, self._member, self._generation, self._owned))
         self._join = None
 
-    async def _refused(self, code: ErrorCode) -> None:
-        """Begin anew as far as the code says."""
+    async def _on_refusal(self, code: ErrorCode) -> None:
+        """Handle a refusal: reset the member, coordinator or generation by the error code."""
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             self._member = ""
         if code not in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION):
@@ -147,7 +147,7 @@ class KafkaGroupMember(KafkaRole):
 
     # inside
 
-    async def _be_inside(self, topic: Known) -> None:
+    async def _act_as_member(self, topic: KnownTopic) -> None:
         draw = self.random.random()
         if draw < SILENCES:
             await asyncio.sleep(self.random.uniform(0.5, 2) * SESSION_MS / 1000)
@@ -167,7 +167,7 @@ class KafkaGroupMember(KafkaRole):
         beat = request(group_id=GROUP, generation_id=self._generation, member_id=self._member, group_instance_id=None)
         code = code_in((await self._ask(beat, 3)).error_code)
         if code is not ErrorCode.NONE:
-            await self._refused(code)
+            await self._on_refusal(code)
 
     async def _leave(self) -> None:
         request = schemas.request_class(ApiKey.LEAVE_GROUP)
@@ -195,7 +195,7 @@ class KafkaGroupMember(KafkaRole):
         ended = self.recorder.fail if code in _DEFINITE else self.recorder.info
         ended(op, code.name)
         if generation == self._generation:
-            await self._refused(code)
+            await self._on_refusal(code)
 
     async def _ask_commit(self, number: int, offset: Offset, generation: int) -> ErrorCode:
         request = schemas.request_class(ApiKey.OFFSET_COMMIT)
@@ -212,7 +212,7 @@ class KafkaGroupMember(KafkaRole):
         answer = await self._ask(wanted, 7, 2 * ASK_S)
         return code_in(answer.topics[0].partitions[0].error_code)
 
-    async def _read(self, topic: Known) -> None:
+    async def _read(self, topic: KnownTopic) -> None:
         """Read the committed offsets of all partitions."""
         request = schemas.request_class(ApiKey.OFFSET_FETCH)
         numbers = list(range(PARTITIONS))
@@ -228,7 +228,7 @@ class KafkaGroupMember(KafkaRole):
         code = code_in(answer.error_code)
         if code is not ErrorCode.NONE:
             self.recorder.fail(op, code.name)
-            await self._refused(code)
+            await self._on_refusal(code)
             return
         rows = tuple(
             (

@@ -1,4 +1,4 @@
-"""Idempotent producers over Kafka's protocol: each request is repeated, as it is, until its outcome is known.
+"""Idempotent producers over Kafka's protocol: each request is repeated unchanged until its outcome is known.
 
 `retry-refused`: the next batch of a producer was refused as out of order, as a duplicate, or by its epoch;
 `given-id-refused`: an id that a broker gave out was refused as never given."""
@@ -11,7 +11,7 @@ from jepsen.checkers.history import SEND
 from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.brokers.kafka.roles import ASK_S, PARTITIONS, RETRY_S, TOPIC, KafkaRole, code_in
 from jepsen.simulation.brokers.kafka.wire_client import NoAnswer
-from jepsen.simulation.brokers.workload.clients import Known
+from jepsen.simulation.brokers.workload.clients import KnownTopic
 from jepsen.simulation.brokers.workload.values import Values
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.api.kafka.api import ApiKey
@@ -38,7 +38,7 @@ _PATIENCE_CODES: Final = frozenset(
 
 
 class _Lane:
-    """Batches of one partition, one after another; `sequence` is that of the next record."""
+    """Sender of batches to one partition, one at a time; `sequence` is that of the next record."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -46,7 +46,7 @@ class _Lane:
 
 
 class KafkaProducer(KafkaRole):
-    """One producer id, and a lane for each partition; the lanes share connections."""
+    """Idempotent producer with a lane for each partition; the lanes share connections."""
 
     def __init__(self, cluster: BrokerCluster, name: str) -> None:
         super().__init__(cluster, name)
@@ -55,14 +55,14 @@ class KafkaProducer(KafkaRole):
         self._values = [Values(process, self.random, cluster.options) for process in self._processes]
 
     async def step(self) -> None:
-        """Take a producer id, and write until it is given up."""
+        """Allocate a producer id, and write until it is abandoned."""
         request = schemas.request_class(ApiKey.INIT_PRODUCER_ID)
         host = self.client.any_host()
         given = await self.client.ask(host, request(transactional_id=None, transaction_timeout_ms=1_000), 1, 2 * ASK_S)
         if code_in(given.error_code) is not ErrorCode.NONE:
             await asyncio.sleep(RETRY_S)
             return
-        self.cluster.given_producer_id(given.producer_id, host)
+        self.cluster.record_producer_id(given.producer_id, host)
         identity = given.producer_id, given.producer_epoch
         is_over = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
@@ -70,7 +70,7 @@ class KafkaProducer(KafkaRole):
                 tasks.create_task(self._write(_Lane(number), identity, is_over))
 
     async def _write(self, lane: _Lane, identity: tuple[int, int], is_over: asyncio.Event) -> None:
-        """Write batches until one is given up, in any lane, or the producer is to begin anew."""
+        """Write batches until a batch of any lane is abandoned, or the producer shall get a new id."""
         while not (self.is_stopped or is_over.is_set()):
             topic = self.topic()
             if topic is not None:
@@ -81,7 +81,7 @@ class KafkaProducer(KafkaRole):
                     is_over.set()
             await asyncio.sleep(self.random.expovariate(1.0) * self.cluster.options.pause_ms / 1000)
 
-    async def _send(self, lane: _Lane, identity: tuple[int, int], topic: Known) -> bool:
+    async def _send(self, lane: _Lane, identity: tuple[int, int], topic: KnownTopic) -> bool:
         """Send one batch; return whether its outcome is known."""
         partition = topic.partition(lane.number)
         sequenced = Sequenced(*identity, lane.sequence)
@@ -92,9 +92,9 @@ class KafkaProducer(KafkaRole):
             builder.append(record, self.loop.now_ns // 1_000_000)
         lane.sequence += len(records)
         op = self.recorder.invoke(self._processes[lane.number], SEND, send)
-        return await self._repeat(lane, topic, send, op, bytes(builder.build()))
+        return await self._send_until_answered(lane, topic, send, op, bytes(builder.build()))
 
-    async def _repeat(self, lane: _Lane, topic: Known, send: Send, op: Op, batch: bytes) -> bool:
+    async def _send_until_answered(self, lane: _Lane, topic: KnownTopic, send: Send, op: Op, batch: bytes) -> bool:
         until_ns = self.loop.now_ns + int(PATIENCE_S * 1e9)
         while self.loop.now_ns < until_ns:
             try:
@@ -105,7 +105,7 @@ class KafkaProducer(KafkaRole):
                 continue
             code = code_in(answer.error_code)
             if code is ErrorCode.NONE:
-                self._done(lane, topic, send, op, Offset(answer.base_offset))
+                self._record_success(lane, topic, send, op, Offset(answer.base_offset))
                 return True
             self._check_refusal(code, send)
             self.client.forget(TOPIC, lane.number)
@@ -134,7 +134,7 @@ class KafkaProducer(KafkaRole):
         if code not in _PATIENCE_CODES:
             raise PropertyBroken("retry-refused", numbers)
 
-    def _done(self, lane: _Lane, topic: Known, send: Send, op: Op, first: Offset) -> None:
+    def _record_success(self, lane: _Lane, topic: KnownTopic, send: Send, op: Op, first: Offset) -> None:
         offsets = tuple(Offset(first + at) for at in range(len(send.values)))
         self.watch.observe_acknowledgement(
             topic.key(lane.number), str(send.partition), first, Offset(first + len(offsets))

@@ -1,6 +1,6 @@
-"""Readers over Kafka's protocol: each follows one partition at its leader, and asks now and then where it ends.
+"""Readers over Kafka's protocol: each follows one partition at its leader, and lists its offsets at times.
 
-High watermarks are checked against what is committed; an offset that a reader has reached is never out of range."""
+High watermarks are checked against the committed offset; an offset that a reader has reached is never out of range."""
 
 import asyncio
 from typing import Any, Final
@@ -10,7 +10,7 @@ from jepsen.checkers.history import ASSIGN, LIST, POLL
 from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.brokers.kafka.roles import ASK_S, RETRY_S, TOPIC, KafkaRole, code_in
 from jepsen.simulation.brokers.kafka.wire_client import NoAnswer
-from jepsen.simulation.brokers.workload.clients import Known
+from jepsen.simulation.brokers.workload.clients import KnownTopic
 from jepsen.simulation.brokers.workload.readers import decode
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.api.kafka.api import ApiKey
@@ -22,14 +22,14 @@ from raftlog.types import Offset
 LIST_SHARE: Final = 0.15
 WAITS_MS: Final = (0, 100, 400)
 BYTES: Final = (1, 2_000, 8_192)
-"""Limits of an answer; the first batch comes whatever its size."""
+"""Limits of an answer; the first batch may exceed them."""
 PAUSE_S: Final = 0.1
 _LATEST: Final = -1
 _UNUSED: Final = -1
 
 
 class KafkaReader(KafkaRole):
-    """Follower of one partition from its first offset on."""
+    """Reader of one partition from its first offset on."""
 
     def __init__(self, cluster: BrokerCluster, name: str, number: int) -> None:
         super().__init__(cluster, name)
@@ -51,7 +51,7 @@ class KafkaReader(KafkaRole):
             await self._poll(topic, self._position)
         await asyncio.sleep(self.random.uniform(0.2, 1) * PAUSE_S)
 
-    async def _poll(self, topic: Known, position: Offset) -> None:
+    async def _poll(self, topic: KnownTopic, position: Offset) -> None:
         op = self.recorder.invoke(self.process, POLL, Poll())
         try:
             found = await self._fetch(position)
@@ -107,7 +107,7 @@ class KafkaReader(KafkaRole):
         answer = await self.client.ask(leader.host, wanted, 11, ASK_S + wait_ms / 1000)
         return answer.responses[0].partitions[0]
 
-    async def _list(self, topic: Known) -> None:
+    async def _list(self, topic: KnownTopic) -> None:
         op = self.recorder.invoke(self.process, LIST, ListOffsets(linearizable=True))
         request = schemas.request_class(ApiKey.LIST_OFFSETS)
         try:

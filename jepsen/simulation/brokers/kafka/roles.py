@@ -1,4 +1,4 @@
-"""Base of the clients of Kafka's protocol: a program on the clients' node, with one topic that it finds by name."""
+"""Base of the clients of Kafka's protocol: a program on the clients' node, with one topic found by name."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.brokers.kafka.wire_client import LeaderOfPartition, NoAnswer, WireClient
-from jepsen.simulation.brokers.workload.clients import Known
+from jepsen.simulation.brokers.workload.clients import KnownTopic
 from raftlog.api.kafka.api import ApiKey
 from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.api.kafka.wire import schemas
@@ -31,16 +31,16 @@ class KafkaRole(ABC):
         hosts = [machine.name for machine in cluster.machines.values()]
         self.client = WireClient(hosts, Random(self.random.random()))  # noqa: S311 - repeatable, not secret
 
-    def topic(self) -> Known | None:
-        """Return the topic, as the newest broker knows it; None before it is created."""
+    def topic(self) -> KnownTopic | None:
+        """Return the topic from the newest copy of the metadata; None before it is created."""
         state = self.cluster.newest_state()
         if not state.has_topic(TOPIC):
             return None
         found = state.topic(TOPIC)
-        return Known(TOPIC, found.topic_id, found.partition_count)
+        return KnownTopic(TOPIC, found.topic_id, found.partition_count)
 
     async def run(self) -> None:
-        """Create the topic, and work until the end."""
+        """Create the topic, and repeat `step` until `is_stopped`."""
         while not self.is_stopped and self.topic() is None:
             await self._create_topic()
             await asyncio.sleep(RETRY_S)
@@ -52,7 +52,7 @@ class KafkaRole(ABC):
 
     @abstractmethod
     async def step(self) -> None:
-        """Do one thing. May raise `NoAnswer`."""
+        """Perform one action. May raise `NoAnswer`."""
 
     async def _create_topic(self) -> None:
         request = schemas.request_class(ApiKey.CREATE_TOPICS)
@@ -67,7 +67,7 @@ class KafkaRole(ABC):
             return
 
     async def leader(self, number: int) -> LeaderOfPartition:
-        """Return the leader. Raises `NoAnswer` without one."""
+        """Return the leader of the partition. Raises `NoAnswer` without one."""
         found = await self.client.leader(TOPIC, number, ASK_S)
         if found is None:
             raise NoAnswer("no leader")

@@ -1,7 +1,7 @@
 """Client of Kafka's protocol in virtual time: connections, requests with their answers, and leaders by Metadata.
 
-one connection for each broker; requests of several tasks share it, and answers come in the order of requests
-no answer in time → the connection is closed, and all of its requests are without an answer"""
+one connection for each broker; requests of several tasks share it, and answers come in the order of requests no answer
+in time → the connection is closed, and all of its requests are without an answer"""
 
 import asyncio
 from collections import deque
@@ -24,11 +24,11 @@ _CORRELATION_BYTES: Final = 4
 
 
 class NoAnswer(Exception):
-    """The connection was not made, was lost, or brought no answer in time; the request may have been executed."""
+    """Failed or lost connection, or no answer in time; the request may have been executed."""
 
 
 class WireConnection(asyncio.BufferedProtocol):
-    """Client's end of one connection."""
+    """Client end of one connection."""
 
     def __init__(self) -> None:
         self.transport: Any = None
@@ -50,10 +50,10 @@ class WireConnection(asyncio.BufferedProtocol):
             end = _SIZE_BYTES + int.from_bytes(self._read[:_SIZE_BYTES], "big")
             if len(self._read) < end:
                 return
-            self._answered(self._read[_SIZE_BYTES:end])
+            self._on_answer(self._read[_SIZE_BYTES:end])
             self._read = self._read[end:]
 
-    def _answered(self, content: bytes) -> None:
+    def _on_answer(self, content: bytes) -> None:
         correlation_id = int.from_bytes(content[:_CORRELATION_BYTES], "big")
         wanted, future = self._waiting.popleft() if self._waiting else (-1, None)
         if wanted != correlation_id or future is None:
@@ -88,14 +88,14 @@ class WireConnection(asyncio.BufferedProtocol):
 
 
 class LeaderOfPartition(NamedTuple):
-    """Leader by Metadata, and its epoch."""
+    """Leader of a partition by Metadata, and its epoch."""
 
     host: str
     epoch: int
 
 
 class WireClient:
-    """See the module. `hosts` are where a client looks for brokers."""
+    """Client, see the module. `hosts` are the bootstrap brokers."""
 
     def __init__(self, hosts: Sequence[str], random: Random) -> None:
         self._hosts, self._random = list(hosts), random
@@ -107,7 +107,7 @@ class WireClient:
         return self._random.choice(self._hosts)
 
     async def ask(self, host: str, request: Any, version: int, timeout_s: float) -> Any:
-        """Return the decoded answer. Raises `NoAnswer`."""
+        """Send a request to a host and return the decoded answer. Raises `NoAnswer`."""
         key = ApiKey(request.API_KEY)
         answer = await self._exchange(host, key, version, bytes(request.encode(version=version)), timeout_s)
         tag = 1 if is_flexible(key, version) and key is not ApiKey.API_VERSIONS else 0
@@ -117,14 +117,14 @@ class WireClient:
         connection = None
         try:
             async with asyncio.timeout(timeout_s):
-                connection = await self._connected(host)
+                connection = await self._connection_to(host)
                 return await connection.send(key, version, body)
         except (OSError, TimeoutError) as error:
             if connection is not None:
                 connection.close()
             raise NoAnswer(repr(error)) from error
 
-    async def _connected(self, host: str) -> WireConnection:
+    async def _connection_to(self, host: str) -> WireConnection:
         async with self._connecting.setdefault(host, asyncio.Lock()):
             connection = self._connections.get(host)
             if connection is None or connection.is_lost:
@@ -136,17 +136,17 @@ class WireClient:
     # leaders
 
     async def leader(self, topic: str, partition: int, timeout_s: float) -> LeaderOfPartition | None:
-        """Return the known leader, or ask any broker. Raises `NoAnswer`."""
+        """Return the leader from the cache, or as reported by any broker. Raises `NoAnswer`."""
         if (topic, partition) not in self._leaders:
             await self.refresh(topic, timeout_s)
         return self._leaders.get((topic, partition))
 
     def forget(self, topic: str, partition: int) -> None:
-        """Forget a leader that did not serve."""
+        """Remove a leader that did not serve from the cache."""
         self._leaders.pop((topic, partition), None)
 
     async def refresh(self, topic: str, timeout_s: float) -> None:
-        """Ask any broker for the leaders of a topic. Raises `NoAnswer`."""
+        """Update the leaders of a topic from any broker. Raises `NoAnswer`."""
         request = schemas.request_class(ApiKey.METADATA)
         wanted = request(
             topics=[request.MetadataRequestTopic(name=topic)],

@@ -1,8 +1,7 @@
-"""Administrators: each has one topic name, and creates and deletes the topic through any broker, again and again.
+"""Administrators: each repeatedly creates and deletes the topic of one name through any broker.
 
 With `BrokerOptions.growth` it adds partitions, too. Successful requests must hold. After a creation of unknown outcome
-it is unknown for good whether there is a topic of this name, or when one will appear, so the administrator goes on with
-another name.
+a topic of this name may appear at any time, so the administrator continues with another name.
 
     ABSENT  --create ok-->  PRESENT  --delete ok-->  ABSENT          PRESENT  --delete unknown-->  LEAVING
 """
@@ -22,7 +21,7 @@ from raftlog.partitions.broker import Broker
 
 
 class Topic(Enum):
-    """State of the name. `UNSURE` stays so."""
+    """State of the topic of the name. `UNSURE` is final."""
 
     ABSENT = "absent"
     PRESENT = "present"
@@ -37,7 +36,7 @@ _ABSENT_NS: Final = SECOND_NS // 2
 
 
 class Administrator(Client):
-    """`place` is where its name stands among those that the other clients use."""
+    """Administrator of one topic name; `place` is the position of the name in the clients' list."""
 
     def __init__(self, cluster: BrokerCluster, random: Random, place: int) -> None:
         super().__init__(cluster, random)
@@ -46,7 +45,7 @@ class Administrator(Client):
         self.topic = Topic.ABSENT
         self.topic_id: UUID | None = None
         self.unsure: list[str] = []
-        """Names that were left behind."""
+        """Names that are no longer used, with unknown state."""
         self.created = self.deleted = 0
         self.grown = 0
         self._names = 0
@@ -62,7 +61,7 @@ class Administrator(Client):
             self._take_another_name()
             self.ask(self._create)
         elif self.topic is Topic.PRESENT and self.loop.now_ns < self._due_ns:
-            self.after(min(SECOND_NS, self._due_ns - self.loop.now_ns))
+            self.step_later(min(SECOND_NS, self._due_ns - self.loop.now_ns))
         elif self.cluster.options.growth and self.topic is Topic.PRESENT and self._growth_random.random() < _GROWTH:
             self.ask(self._grow)
         else:
@@ -75,7 +74,7 @@ class Administrator(Client):
         self.cluster.names[self.place] = self.name
         self.topic = Topic.ABSENT
 
-    def gave_up(self, attempt: Attempt) -> None:
+    def on_timeout(self, attempt: Attempt) -> None:
         """Record that the timed-out request may still happen."""
         if self._is_growing:
             self._is_growing = False
@@ -101,54 +100,54 @@ class Administrator(Client):
         try:
             described = await broker.create_topic(self.name, count, factor, config, deadline=attempt.deadline())
         except RaftlogError as error:
-            if self.receives(attempt):
-                self._not_created(attempt, error)
+            if self.is_answer_received(attempt):
+                self._on_create_error(attempt, error)
             return
-        if self.receives(attempt):
+        if self.is_answer_received(attempt):
             self.topic, self.topic_id = Topic.PRESENT, UUID(described.topic_id)
             self.created += 1
             self._due_ns = self.loop.now_ns + int(self.random.expovariate(1 / options.topic_life_s) * SECOND_NS)
-            self._say(attempt, f"created {self.name} ({self.topic_id.hex[:8]})")
-            self.done(attempt, RETRY_NS)
+            self._note(attempt, f"created {self.name} ({self.topic_id.hex[:8]})")
+            self.finish(attempt, RETRY_NS)
 
-    def _not_created(self, attempt: Attempt, error: RaftlogError) -> None:
+    def _on_create_error(self, attempt: Attempt, error: RaftlogError) -> None:
         if isinstance(error, TopicExists):
             raise PropertyBroken("deleted-topic-exists", self._evidence(attempt, error))
         if error.outcome == "unknown":
             self.topic = Topic.UNSURE
-        self._say(attempt, f"did not create {self.name}: {type(error).__name__} {error}")
-        self.done(attempt, RETRY_NS)
+        self._note(attempt, f"did not create {self.name}: {type(error).__name__} {error}")
+        self.finish(attempt, RETRY_NS)
 
     # adding partitions
 
     async def _grow(self, attempt: Attempt, broker: Broker) -> None:
-        """Add partitions to the topic, which lives on for a while."""
+        """Add partitions to the topic, which then stays for a while."""
         self._is_growing = True
         try:
             known = len((await broker.describe_topic(self.name, deadline=attempt.deadline())).partitions)
             total = known + self._growth_random.randint(1, ADDED_MAX)
             described = await broker.create_partitions(self.name, total, deadline=attempt.deadline())
         except RaftlogError as error:
-            if self.receives(attempt):
-                self._not_grown(attempt, error)
+            if self.is_answer_received(attempt):
+                self._on_grow_error(attempt, error)
             return
-        if self.receives(attempt):
+        if self.is_answer_received(attempt):
             if len(described.partitions) < total:
                 raise PropertyBroken("added-partitions-missing", {"topic": self.name, "total": total})
             self.grown += 1
-            self._say(attempt, f"{self.name} has {total} partitions")
+            self._note(attempt, f"{self.name} has {total} partitions")
             self._end_growth(attempt)
 
-    def _not_grown(self, attempt: Attempt, error: RaftlogError) -> None:
+    def _on_grow_error(self, attempt: Attempt, error: RaftlogError) -> None:
         if isinstance(error, UnknownTopic):
             raise PropertyBroken("created-topic-unknown", self._evidence(attempt, error))
-        self._say(attempt, f"did not add partitions to {self.name}: {type(error).__name__} {error}")
+        self._note(attempt, f"did not add partitions to {self.name}: {type(error).__name__} {error}")
         self._end_growth(attempt)
 
     def _end_growth(self, attempt: Attempt) -> None:
         self._is_growing = False
         self._due_ns = self.loop.now_ns + int(self._growth_random.expovariate(0.5) * SECOND_NS)
-        self.done(attempt, RETRY_NS)
+        self.finish(attempt, RETRY_NS)
 
     # deleting
 
@@ -156,30 +155,30 @@ class Administrator(Client):
         try:
             await broker.delete_topic(self.name, deadline=attempt.deadline())
         except RaftlogError as error:
-            if self.receives(attempt):
-                self._not_deleted(attempt, error)
+            if self.is_answer_received(attempt):
+                self._on_delete_error(attempt, error)
             return
-        if self.receives(attempt):
-            self._gone(attempt, "deleted")
+        if self.is_answer_received(attempt):
+            self._record_deletion(attempt, "deleted")
 
-    def _not_deleted(self, attempt: Attempt, error: RaftlogError) -> None:
+    def _on_delete_error(self, attempt: Attempt, error: RaftlogError) -> None:
         if isinstance(error, UnknownTopic):
             if self.topic is Topic.PRESENT:
                 raise PropertyBroken("created-topic-unknown", self._evidence(attempt, error))
-            self._gone(attempt, "deleted before")
+            self._record_deletion(attempt, "deleted before")
             return
         if error.outcome == "unknown":
             self.topic = Topic.LEAVING
-        self._say(attempt, f"did not delete {self.name}: {type(error).__name__} {error}")
-        self.done(attempt, RETRY_NS)
+        self._note(attempt, f"did not delete {self.name}: {type(error).__name__} {error}")
+        self.finish(attempt, RETRY_NS)
 
-    def _gone(self, attempt: Attempt, how: str) -> None:
-        self._say(attempt, f"{how} {self.name} ({self.topic_id.hex[:8] if self.topic_id else '?'})")
+    def _record_deletion(self, attempt: Attempt, how: str) -> None:
+        self._note(attempt, f"{how} {self.name} ({self.topic_id.hex[:8] if self.topic_id else '?'})")
         self.topic, self.topic_id = Topic.ABSENT, None
         self.deleted += 1
-        self.done(attempt, int(self.random.uniform(0, 2) * _ABSENT_NS))
+        self.finish(attempt, int(self.random.uniform(0, 2) * _ABSENT_NS))
 
-    def _say(self, attempt: Attempt, text: str) -> None:
+    def _note(self, attempt: Attempt, text: str) -> None:
         self.loop.note("admin", f"at {attempt.machine.name}: {text}")
 
     def _evidence(self, attempt: Attempt, error: RaftlogError) -> dict[str, object]:

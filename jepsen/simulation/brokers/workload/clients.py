@@ -1,4 +1,4 @@
-"""Base of all clients of the simulated brokers: they send requests to any broker, for a limited time, and record.
+"""Base of all clients of simulated brokers, which send requests to any broker, with a timeout, and record them.
 
 A client is outside of the machines; its call runs as code of the called broker, as if it had come by HTTP. A client
 gives up a little after the deadline of its request, regardless of the broker; such an outcome is unknown. Topics are
@@ -34,8 +34,8 @@ DEADLINE_STRETCH: Final = 1.5
 RETRY_NS: Final = 80 * MILLISECOND_NS
 
 
-class Known(NamedTuple):
-    """A topic as a broker knows it."""
+class KnownTopic(NamedTuple):
+    """Topic in the metadata of a broker."""
 
     name: str
     topic_id: UUID
@@ -46,7 +46,7 @@ class Known(NamedTuple):
         return GroupName(self.topic_id, number).group_id.bytes
 
     def partition(self, number: int) -> TopicPartition:
-        """Return the partition's name in the history, which differs between topics of the same name."""
+        """Return the partition's name in the history, which contains the topic id, since topics share names."""
         return TopicPartition(f"{self.name}#{self.topic_id.hex[:8]}", number)
 
 
@@ -54,8 +54,7 @@ class Attempt:
     """Request under way.
 
     `op` is set once it is in the history; `is_over` once the client no longer waits for it; `is_answered` once the
-    broker
-    has answered."""
+    broker has answered."""
 
     __slots__ = ("deadline_ms", "is_answered", "is_over", "machine", "op", "pauses", "process")
 
@@ -66,7 +65,7 @@ class Attempt:
         self.process = machine.node.process
         self.pauses = self.process.pauses if self.process is not None and machine.is_running else None
 
-    def is_held_up(self) -> bool:
+    def is_interrupted(self) -> bool:
         """Return whether the broker's process ended or was paused since the request was sent."""
         process = self.machine.node.process
         return process is None or process is not self.process or process.pauses != self.pauses
@@ -80,7 +79,7 @@ Work = Callable[[Attempt, Broker], Coroutine[Any, Any, None]]
 
 
 class Client(ABC):
-    """One request at a time."""
+    """Client with one request at a time."""
 
     def __init__(self, cluster: BrokerCluster, random: Random) -> None:
         self.cluster, self.random = cluster, random
@@ -94,11 +93,11 @@ class Client(ABC):
     def step(self) -> None:
         """Begin one request with `ask`."""
 
-    def after(self, delay_ns: int) -> None:
-        """Go on a little later."""
-        self.loop.call_at_ns(self.loop.now_ns + delay_ns, self._go_on)
+    def step_later(self, delay_ns: int) -> None:
+        """Schedule the next step after a delay."""
+        self.loop.call_at_ns(self.loop.now_ns + delay_ns, self._step_unless_stopped)
 
-    def _go_on(self) -> None:
+    def _step_unless_stopped(self) -> None:
         if not self.is_stopped:
             self.step()
 
@@ -111,7 +110,7 @@ class Client(ABC):
         return self._machine
 
     def ask(self, work: Work) -> None:
-        """Let any broker do it."""
+        """Run `work` in the process of any broker, as one request."""
         attempt = Attempt(self.some_machine(), self.random.choice(self.patience_ms))
         due_ns = self.loop.now_ns + (attempt.deadline_ms + SLACK_MS) * MILLISECOND_NS
         if attempt.machine.spawn(partial(self._work, attempt, work), type(self).__name__):
@@ -120,7 +119,7 @@ class Client(ABC):
             self.loop.call_at_ns(self.loop.now_ns + bound_ms * MILLISECOND_NS, self._check_answered, attempt, work)
         else:
             self._machine = None
-            self.after(RETRY_NS)
+            self.step_later(RETRY_NS)
 
     async def _work(self, attempt: Attempt, work: Work, broker: Broker) -> None:
         """Run the work in the broker's process, unless the attempt is over."""
@@ -129,8 +128,8 @@ class Client(ABC):
         attempt.is_answered = True
 
     def _check_answered(self, attempt: Attempt, work: Work) -> None:
-        """Check that a broker that runs has answered, whatever faults there are."""
-        if not attempt.is_answered and not attempt.is_held_up():
+        """Check that a running broker has answered, despite any faults."""
+        if not attempt.is_answered and not attempt.is_interrupted():
             description = getattr(work, "__name__", type(self).__name__).strip("_")
             numbers = {"broker": attempt.machine.name, "request": description, "deadline_ms": attempt.deadline_ms}
             raise PropertyBroken("no-answer", numbers)
@@ -141,36 +140,36 @@ class Client(ABC):
             self._machine = None
             if attempt.op is not None:
                 self.recorder.info(attempt.op, "no answer")
-            self.gave_up(attempt)
-            self.after(RETRY_NS)
+            self.on_timeout(attempt)
+            self.step_later(RETRY_NS)
 
-    def gave_up(self, attempt: Attempt) -> None:  # noqa: B027  # optional hook
-        """Handle a request that had no answer in time."""
+    def on_timeout(self, attempt: Attempt) -> None:  # noqa: B027  # optional hook
+        """Handle a request without an answer in time."""
 
     # the end of a request
 
-    def receives(self, attempt: Attempt) -> bool:
-        """Return whether the answer reaches the client; the client may have given up, and some answers get lost."""
+    def is_answer_received(self, attempt: Attempt) -> bool:
+        """Return whether the client receives the answer: it has not given up, and the answer is not lost."""
         return not attempt.is_over and self.random.random() >= self.cluster.options.answer_loss
 
-    def done(self, attempt: Attempt, pause_ns: int) -> None:
-        """End a recorded request; the next one follows."""
+    def finish(self, attempt: Attempt, pause_ns: int) -> None:
+        """End a recorded request, and schedule the next one."""
         attempt.is_over = True
-        self.after(pause_ns)
+        self.step_later(pause_ns)
 
-    def failed(self, attempt: Attempt, error: RaftlogError) -> None:
+    def record_failure(self, attempt: Attempt, error: RaftlogError) -> None:
         """Record that the request ended with an error."""
         if attempt.op is not None:
             ended = self.recorder.fail if error.outcome == "failed" else self.recorder.info
             ended(attempt.op, type(error).__name__)
-        self.done(attempt, RETRY_NS)
+        self.finish(attempt, RETRY_NS)
 
 
-def known_topic(broker: Broker, name: str) -> Known | None:
+def known_topic(broker: Broker, name: str) -> KnownTopic | None:
     """Return the topic in this broker's present metadata."""
     state = broker.metadata.state
     if not state.has_topic(name):
         return None
     topic = state.topic(name)
     is_compacted = "compact" in dict(topic.configs).get("cleanup.policy", "")
-    return Known(name, topic.topic_id, topic.partition_count, is_compacted)
+    return KnownTopic(name, topic.topic_id, topic.partition_count, is_compacted)

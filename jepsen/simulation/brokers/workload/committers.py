@@ -1,10 +1,10 @@
-"""Committers: they commit offsets of groups through any broker, read them, and list the groups.
+"""Committers: commit offsets of groups through any broker, read them, and list the groups.
 
-Commits carry no generation, so a group's offset in a partition never goes back, and what was acknowledged shows in
-every read that begins later. A topic that was created again under the same name begins without committed offsets.
+Commits carry no generation, so a group's offset in a partition never goes back, and later reads return acknowledged
+offsets. A topic that was created again under the same name begins without committed offsets.
 
-A broker takes a topic's name for the topic that it knows when it appends. Where another one of the same name may have
-come while a commit was under way, the commit counts as one in the newer topic too (`_Doubt`).
+A broker resolves a topic's name when it appends. If the topic may have been recreated during a commit, the commit
+counts for the newer topic too (`_UncertainCommit`).
 """
 
 from random import Random
@@ -14,7 +14,7 @@ from uuid import UUID
 from jepsen.checkers import GroupOffsets
 from jepsen.checkers.history import COMMIT, COMMITTED
 from jepsen.simulation.brokers.cluster import BrokerCluster
-from jepsen.simulation.brokers.workload.clients import RETRY_NS, Attempt, Client, Known, known_topic
+from jepsen.simulation.brokers.workload.clients import RETRY_NS, Attempt, Client, KnownTopic, known_topic
 from jepsen.simulation.network.links import MILLISECOND_NS
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.errors import RaftlogError
@@ -28,8 +28,8 @@ GROUPS_WITH_MEMBERS: Final = ("members-a", "members-b")
 PAUSE_NS: Final = 400 * MILLISECOND_NS
 
 
-class _Doubt(NamedTuple):
-    """A commit of which it is not sure to which topic of this name it went."""
+class _UncertainCommit(NamedTuple):
+    """Commit that may have gone to any of several topics with this name."""
 
     group: str
     name: str
@@ -44,38 +44,38 @@ class Commits:
         self._cluster = cluster
         self.acknowledged: dict[tuple[str, UUID], None] = {}
         """Groups with an acknowledged commit in a topic."""
-        self._doubts: dict[_Doubt, UUID] = {}
+        self._doubts: dict[_UncertainCommit, UUID] = {}
 
-    def begins(self, group: str, topic: Known, offsets: dict[int, Offset]) -> None:
+    def record_begin(self, group: str, topic: KnownTopic, offsets: dict[int, Offset]) -> None:
         for number, offset in offsets.items():
-            self._doubts[_Doubt(group, topic.name, number, offset)] = topic.topic_id
+            self._doubts[_UncertainCommit(group, topic.name, number, offset)] = topic.topic_id
 
-    def record_certain(self, group: str, topic: Known, offsets: dict[int, Offset]) -> None:
-        """Record that the called broker had the same topic from the beginning to the end."""
+    def record_certain(self, group: str, topic: KnownTopic, offsets: dict[int, Offset]) -> None:
+        """Record a commit during which the called broker had the same topic all the time."""
         for number, offset in offsets.items():
-            self._doubts.pop(_Doubt(group, topic.name, number, offset), None)
+            self._doubts.pop(_UncertainCommit(group, topic.name, number, offset), None)
 
     def groups_to_list(self) -> list[tuple[str, UUID]]:
         """Return the groups that have committed an offset."""
         return list(self.acknowledged)
 
     def record_read(self, group: str, broker: Broker, found: Committed) -> GroupOffsets:
-        """Return the read offsets of topics that are not deleted, as they are written to the history."""
+        """Return the read offsets of existing topics, in the form of the history."""
         offsets: list[tuple[TopicPartition, Offset | None]] = []
         for name in self._cluster.names:
             topic = known_topic(broker, name)
-            if topic is None or self._cluster.watch.was_deleted(topic.topic_id):
+            if topic is None or self._cluster.watch.is_deleted(topic.topic_id):
                 continue  # a restatement drops what was committed in a topic that is deleted
             for number in range(topic.partitions):
                 committed = found.get(TopicPartition(name, number))
                 offset = None if committed is None else committed.offset
                 offsets.append((topic.partition(number), offset))
                 if offset is not None:
-                    self._settle_doubt(_Doubt(group, name, number, offset), topic)
+                    self._resolve_uncertain(_UncertainCommit(group, name, number, offset), topic)
         return GroupOffsets(group, tuple(offsets))
 
-    def _settle_doubt(self, doubt: _Doubt, topic: Known) -> None:
-        """Record a commit as one of this topic if the topic of the name changed while it was under way."""
+    def _resolve_uncertain(self, doubt: _UncertainCommit, topic: KnownTopic) -> None:
+        """Record an uncertain commit as one of this topic if the topic of the name changed meanwhile."""
         if self._doubts.get(doubt, topic.topic_id) != topic.topic_id:
             recorder = self._cluster.recorder
             payload = GroupOffsets(doubt.group, ((topic.partition(doubt.number), doubt.offset),))
@@ -83,7 +83,7 @@ class Commits:
 
 
 class Committer(Client):
-    """One request at a time, about any group."""
+    """Committer with one request at a time, for any group."""
 
     def __init__(self, cluster: BrokerCluster, random: Random, commits: Commits) -> None:
         super().__init__(cluster, random)
@@ -103,13 +103,13 @@ class Committer(Client):
     async def _commit(self, attempt: Attempt, broker: Broker) -> None:
         topic, group = known_topic(broker, self._name), self._group
         if topic is None:
-            self.done(attempt, RETRY_NS)
+            self.finish(attempt, RETRY_NS)
             return
         numbers = sorted(self.random.sample(range(topic.partitions), self.random.randint(1, topic.partitions)))
         offsets = {number: self._offset() for number in numbers}
         payload = GroupOffsets(group, tuple((topic.partition(number), offset) for number, offset in offsets.items()))
         attempt.op = self.recorder.invoke(self.process, COMMIT, payload)
-        self._commits.begins(group, topic, offsets)
+        self._commits.record_begin(group, topic, offsets)
         wanted = {TopicPartition(topic.name, number): OffsetCommit(offset) for number, offset in offsets.items()}
         error: RaftlogError | None = None
         try:
@@ -118,17 +118,17 @@ class Committer(Client):
             error = refused
         if known_topic(broker, topic.name) == topic:
             self._commits.record_certain(group, topic, offsets)
-        if self.receives(attempt):
-            self._committed(attempt, group, topic, error)
+        if self.is_answer_received(attempt):
+            self._on_commit_end(attempt, group, topic, error)
 
-    def _committed(self, attempt: Attempt, group: str, topic: Known, error: RaftlogError | None) -> None:
+    def _on_commit_end(self, attempt: Attempt, group: str, topic: KnownTopic, error: RaftlogError | None) -> None:
         if error is not None:
-            self.failed(attempt, error)
+            self.record_failure(attempt, error)
             return
         if attempt.op is not None:
             self.recorder.ok(attempt.op)
             self._commits.acknowledged[group, topic.topic_id] = None
-        self.done(attempt, PAUSE_NS)
+        self.finish(attempt, PAUSE_NS)
 
     def _offset(self) -> Offset:
         """Draw an offset, mostly higher than the ones before."""
@@ -140,24 +140,24 @@ class Committer(Client):
         try:
             found = await broker.groups.committed(group, deadline=attempt.deadline())
         except RaftlogError as error:
-            if self.receives(attempt):
-                self.failed(attempt, error)
+            if self.is_answer_received(attempt):
+                self.record_failure(attempt, error)
             return
         read = self._commits.record_read(group, broker, found)
-        if self.receives(attempt):
+        if self.is_answer_received(attempt):
             self.recorder.ok(attempt.op, read)
-            self.done(attempt, PAUSE_NS)
+            self.finish(attempt, PAUSE_NS)
 
     async def _list(self, attempt: Attempt, broker: Broker) -> None:
         expected = self._commits.groups_to_list()
         try:
             found = await broker.groups.names(deadline=attempt.deadline())
         except RaftlogError as error:
-            if self.receives(attempt):
-                self.failed(attempt, error)
+            if self.is_answer_received(attempt):
+                self.record_failure(attempt, error)
             return
         for group, topic_id in expected:
-            if group not in found and not self.watch.was_deleted(topic_id):
+            if group not in found and not self.watch.is_deleted(topic_id):
                 raise PropertyBroken("group-gone", {"group": group, "found": found, "broker": attempt.machine.name})
-        if self.receives(attempt):
-            self.done(attempt, PAUSE_NS)
+        if self.is_answer_received(attempt):
+            self.finish(attempt, PAUSE_NS)

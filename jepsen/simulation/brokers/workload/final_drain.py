@@ -12,7 +12,7 @@ from typing import Any, Final
 from jepsen.checkers import Assign, GroupOffsets, ListOffsets, OffsetRange, Poll
 from jepsen.checkers.history import ASSIGN, COMMITTED, LIST, POLL
 from jepsen.simulation.brokers.cluster import BrokerCluster
-from jepsen.simulation.brokers.workload.clients import Known
+from jepsen.simulation.brokers.workload.clients import KnownTopic
 from jepsen.simulation.brokers.workload.committers import GROUPS, GROUPS_WITH_MEMBERS, Commits
 from jepsen.simulation.brokers.workload.readers import decode
 from jepsen.simulation.verdicts import PropertyBroken
@@ -27,7 +27,7 @@ WITHIN_S: Final = 60.0
 
 
 class Drain:
-    """`partitions` are named by topic and number."""
+    """Final drain; `partitions` are named by topic and number."""
 
     def __init__(
         self, cluster: BrokerCluster, partitions: Mapping[GroupKey, tuple[str, int]], commits: Commits
@@ -71,7 +71,7 @@ class Drain:
     async def _follow(self, name: str, number: int, broker: Broker) -> None:
         recorder, process = self.cluster.recorder, self.cluster.new_process()
         topic = broker.metadata.state.topic(name)
-        partition = Known(name, topic.topic_id, topic.partition_count).partition(number)
+        partition = KnownTopic(name, topic.topic_id, topic.partition_count).partition(number)
         asked = recorder.invoke(process, LIST, ListOffsets(linearizable=True))
         beginning, end = await broker.offsets(name, number, linearizable=True, deadline=deadline_in(PATIENCE_MS))
         recorder.ok(asked, ListOffsets((OffsetRange(partition, beginning, end),), linearizable=True))

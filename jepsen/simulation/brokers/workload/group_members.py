@@ -51,7 +51,7 @@ HEARTBEAT_MS: Final = 200
 
 
 class JoinState(Enum):
-    """State of a group member according to itself."""
+    """Group member's own view of its state."""
 
     OUT = "out"
     JOINED = "joined"
@@ -59,7 +59,7 @@ class JoinState(Enum):
 
 
 class Member(Client):
-    """`place` is its place among all members; an even one is in the first group."""
+    """Group member. `place` is its number among all members; an even one is in the first group."""
 
     def __init__(self, cluster: BrokerCluster, random: Random, place: int, commits: Commits) -> None:
         super().__init__(cluster, random)
@@ -78,19 +78,19 @@ class Member(Client):
         self._joined: JoinedGeneration | None = None
         self._join: Op | None = None
 
-    def calm(self) -> None:
+    def stay_in_group(self) -> None:
         """Stay in the group from now on."""
         self.is_calm, self.patience_ms = True, PATIENCE_MS[-1:]
 
-    def receives(self, attempt: Attempt) -> bool:
-        return not attempt.is_over if self.is_calm else super().receives(attempt)
+    def is_answer_received(self, attempt: Attempt) -> bool:
+        return not attempt.is_over if self.is_calm else super().is_answer_received(attempt)
 
     def step(self) -> None:
         uses = self.cluster.options.uses
         draw = self.random.random()
         if not self.is_calm and draw < uses.stalls:
             # What it knows may be old when it goes on.
-            self.after(int(uses.session_timeout_ms * self.random.choice((0.6, 1.5, 1.5, 3)) * MILLISECOND_NS))
+            self.step_later(int(uses.session_timeout_ms * self.random.choice((0.6, 1.5, 1.5, 3)) * MILLISECOND_NS))
             return
         if self.join_state is JoinState.OUT:
             self.ask(self._ask_to_join)
@@ -99,8 +99,8 @@ class Member(Client):
         elif not self.is_calm and draw > 1 - 0.02 - uses.storms:
             self.ask(self._leave)
         elif not self.is_calm and draw > 1 - 0.04 - uses.storms:
-            self._dies()
-            self.after(RETRY_NS)
+            self._crash()
+            self.step_later(RETRY_NS)
         else:
             self.ask(self.random.choice((self._heartbeat, self._commit)))
 
@@ -129,15 +129,15 @@ class Member(Client):
         try:
             joined = await broker.groups.join(join, deadline=attempt.deadline())
         except RaftlogError as error:
-            if self.receives(attempt):
-                self._refused(error)
-                self.done(attempt, RETRY_NS)
+            if self.is_answer_received(attempt):
+                self._on_refusal(error)
+                self.finish(attempt, RETRY_NS)
             return
-        if self.receives(attempt):
+        if self.is_answer_received(attempt):
             assert isinstance(joined, JoinedGeneration), "no member asked for an id alone"
             self._joined, self.member_id, self.generation = joined, joined.member_id, joined.generation
             self.join_state = JoinState.JOINED
-            self.done(attempt, 0)
+            self.finish(attempt, 0)
 
     async def _sync(self, attempt: Attempt, broker: Broker) -> None:
         joined = self._joined
@@ -148,15 +148,15 @@ class Member(Client):
         try:
             synced = await broker.groups.sync(sync, deadline=attempt.deadline())
         except RaftlogError as error:
-            if self.receives(attempt):
-                self._refused(error)
-                self.done(attempt, RETRY_NS)
+            if self.is_answer_received(attempt):
+                self._on_refusal(error)
+                self.finish(attempt, RETRY_NS)
             return
-        if self.receives(attempt):
-            self._join_completed(synced)
-            self.done(attempt, PAUSE_NS)
+        if self.is_answer_received(attempt):
+            self._complete_join(synced)
+            self.finish(attempt, PAUSE_NS)
 
-    def _join_completed(self, synced: SyncedGeneration) -> None:
+    def _complete_join(self, synced: SyncedGeneration) -> None:
         self.join_state = JoinState.IN
         self.owned = tuple(decode_assignment(synced.assignment).partitions)
         assert self._join is not None, "it has asked"
@@ -164,7 +164,7 @@ class Member(Client):
         self.recorder.ok(self._join, member)
         self._join = None
 
-    def _refused(self, error: RaftlogError) -> None:
+    def _on_refusal(self, error: RaftlogError) -> None:
         """Handle a refusal: an unknown or fenced member begins anew, any other joins again."""
         if isinstance(error, RebalanceInProgress):
             self.join_state = JoinState.OUT
@@ -173,7 +173,7 @@ class Member(Client):
         elif isinstance(error, StaleGeneration):
             self.join_state, self.generation, self.owned = JoinState.OUT, -1, ()
 
-    def _dies(self) -> None:
+    def _crash(self) -> None:
         """Crash without leaving the group, and begin anew without any state."""
         self.recorder.crash(self.process)
         self._join = None
@@ -187,25 +187,25 @@ class Member(Client):
         try:
             await broker.groups.heartbeat(heartbeat, deadline=attempt.deadline())
         except RaftlogError as error:
-            if self.receives(attempt):
-                self._refused(error)
-                self.done(attempt, RETRY_NS)
+            if self.is_answer_received(attempt):
+                self._on_refusal(error)
+                self.finish(attempt, RETRY_NS)
             return
-        if self.receives(attempt):
-            self.done(attempt, PAUSE_NS)
+        if self.is_answer_received(attempt):
+            self.finish(attempt, PAUSE_NS)
 
     async def _commit(self, attempt: Attempt, broker: Broker) -> None:
-        name, numbers = self._some_owned()
+        name, numbers = self._draw_owned()
         topic = known_topic(broker, name)
         numbers = [number for number in numbers if topic is not None and number < topic.partitions]
         if topic is None or not numbers:
-            self.done(attempt, PAUSE_NS)
+            self.finish(attempt, PAUSE_NS)
             return
         offsets = {number: self._offset() for number in numbers}
         rows = tuple((topic.partition(number), offset) for number, offset in offsets.items())
         op = self.recorder.invoke(self.process, COMMIT, GroupOffsets(self.group, rows, self.member_id, self.generation))
         attempt.op = op
-        self._commits.begins(self.group, topic, offsets)
+        self._commits.record_begin(self.group, topic, offsets)
         wanted = {TopicPartition(name, number): OffsetCommit(offset) for number, offset in offsets.items()}
         member = MemberIdentity(self.member_id, self.generation, self.instance)
         error: RaftlogError | None = None
@@ -215,18 +215,18 @@ class Member(Client):
             error = refused
         if known_topic(broker, name) == topic:
             self._commits.record_certain(self.group, topic, offsets)
-        if not self.receives(attempt):
+        if not self.is_answer_received(attempt):
             return
         if error is not None:
-            self._refused(error)
-            self.failed(attempt, error)
+            self._on_refusal(error)
+            self.record_failure(attempt, error)
             return
         self.recorder.ok(op)
         self._commits.acknowledged[self.group, topic.topic_id] = None
-        self.done(attempt, PAUSE_NS)
+        self.finish(attempt, PAUSE_NS)
 
-    def _some_owned(self) -> tuple[str, list[int]]:
-        """Return the partitions of one topic."""
+    def _draw_owned(self) -> tuple[str, list[int]]:
+        """Draw some of the owned partitions of one topic."""
         if not self.owned:
             return "", []
         name = self.random.choice(self.owned).topic
@@ -234,7 +234,7 @@ class Member(Client):
         return name, sorted(self.random.sample(numbers, self.random.randint(1, len(numbers))))
 
     def _offset(self) -> Offset:
-        """Return an offset that differs from all others, and is mostly higher than those before."""
+        """Return a unique offset, mostly higher than the ones before."""
         number = self.loop.now_ns // MILLISECOND_NS - self.random.choice((0, 0, 0, 3_000))
         return Offset(max(0, number) * 64 + self.process % 64)
 
@@ -243,8 +243,8 @@ class Member(Client):
         self.join_state, self.member_id, self.generation, self.owned = JoinState.OUT, "", -1, ()
         with suppress(RaftlogError):  # then its session ends without it
             await broker.groups.leave(leave, deadline=attempt.deadline())
-        if self.receives(attempt):
-            self.done(attempt, RETRY_NS)
+        if self.is_answer_received(attempt):
+            self.finish(attempt, RETRY_NS)
 
 
 def _assignments(joined: JoinedGeneration, broker: Broker) -> tuple[tuple[str, bytes], ...]:
@@ -262,7 +262,7 @@ def _assignments(joined: JoinedGeneration, broker: Broker) -> tuple[tuple[str, b
     return tuple((member, encode_assignment(partitions)) for member, partitions in assigned.items())
 
 
-def out_of_step(members: Sequence[Member]) -> list[str]:
+def members_out_of_step(members: Sequence[Member]) -> list[str]:
     """Return members whose generation differs from that of others of their group."""
     found = []
     for group in GROUPS:

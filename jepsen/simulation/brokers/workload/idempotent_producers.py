@@ -5,8 +5,8 @@ without an answer, or one that was refused, is sent again with its number throug
 once, and every answer has its offset. After a refusal that must not be (`retry-refused`) the run ends; without answers
 for long, the producer gives up, and begins anew with another epoch or id, as after a restart.
 
-Where partitions keep few producers (`producers_max`), idle ones expire: such a producer begins anew under another id,
-and requests that ended long ago are repeated now and then, which must never append an acknowledged batch again.
+Where partitions keep few producers (`producers_max`), idle ones expire: such a producer continues with another id, and
+old requests are repeated at times, which must never append an acknowledged batch again.
 
 `answers-differ` when two answers to one request have different offsets, whether the client still waits for them or not;
 `producer-id-twice` when two producers are given one id; `given-id-refused` when an id that a broker gave out is refused
@@ -20,7 +20,7 @@ from typing import Final
 from jepsen.checkers import Op, Send, Sequenced
 from jepsen.checkers.history import SEND
 from jepsen.simulation.brokers.cluster import BrokerCluster
-from jepsen.simulation.brokers.workload.clients import RETRY_NS, Attempt, Client, Known, known_topic
+from jepsen.simulation.brokers.workload.clients import RETRY_NS, Attempt, Client, KnownTopic, known_topic
 from jepsen.simulation.brokers.workload.uses import PRODUCERS_MAX
 from jepsen.simulation.brokers.workload.values import Values
 from jepsen.simulation.network.links import MILLISECOND_NS, SECOND_NS
@@ -52,7 +52,7 @@ PATIENCE_NS: Final = 12 * SECOND_NS
 
 
 class Request:
-    """Values under one number.
+    """Batch of values with one sequence number.
 
     `is_done` is set once the client received an answer; `first_offset` is that of the first answer from any broker."""
 
@@ -71,9 +71,9 @@ class Request:
 
 
 class Line:
-    """One epoch of a producer in one partition. `is_over` once it was given up."""
+    """Batches of one producer epoch in one partition. `is_over` once it is abandoned."""
 
-    def __init__(self, producer: int, epoch: int, topic: Known, number: int) -> None:
+    def __init__(self, producer: int, epoch: int, topic: KnownTopic, number: int) -> None:
         self.producer, self.epoch, self.topic, self.number = producer, epoch, topic, number
         self.next_sequence = self.next_place = 0
         self.open: list[Request] = []
@@ -82,10 +82,10 @@ class Line:
     def __str__(self) -> str:
         return f"{self.topic.partition(self.number)} by producer {self.producer}/{self.epoch}"
 
-    def may_go_on(self) -> bool:
+    def may_send(self) -> bool:
         """Return whether another request may follow: all open ones must be within the last `IN_FLIGHT` requests.
 
-        A broker remembers so many."""
+        A broker stores the last `IN_FLIGHT` batches of a producer."""
         return all(self.next_place - each.place < IN_FLIGHT for each in self.open)
 
     def has_earlier(self, request: Request) -> bool:
@@ -109,23 +109,23 @@ class IdempotentProducer:
         """Requests that were answered or given up."""
 
     def rest_ns(self) -> int:
-        """Return the time, in nanoseconds, for which all lanes pause; now and then a producer does so for seconds."""
+        """Return the nanoseconds for which all lanes pause; at times a producer pauses for seconds."""
         if self.random.random() < RESTS:
             self._rests_until_ns = self.cluster.loop.now_ns + int(self.random.uniform(1, 4) * SECOND_NS)
         return max(0, self._rests_until_ns - self.cluster.loop.now_ns)
 
-    def may_ask(self) -> bool:
+    def may_request_id(self) -> bool:
         """Return whether this lane requests the producer id; the others wait for it."""
         is_first, self._is_asking = not self._is_asking, True
         return is_first
 
-    def asked(self, identity: tuple[int, int] | None) -> None:
+    def end_id_request(self, identity: tuple[int, int] | None) -> None:
         self._is_asking = False
         if identity is not None:
             self._identity = identity
 
     def begin_line(self, broker: Broker) -> Line | None:
-        """Begin in a random partition of a topic that this broker knows.
+        """Begin a line in a random partition of a topic in this broker's metadata.
 
         Returns None without an id or without such a topic."""
         if self._identity is None:
@@ -140,7 +140,7 @@ class IdempotentProducer:
         return self.line
 
     def end_line(self, *, is_expired: bool = False) -> None:
-        """End the line with its open requests unknown; another epoch follows, or a new producer after expiry."""
+        """End the line, with unknown outcome of its open requests; next is another epoch, or a new id after expiry."""
         if self.line is None or self._identity is None:
             return
         for request in self.line.open:
@@ -179,45 +179,45 @@ class Lane(Client):
             return
         rest_ns = 0 if self._request is not None else self._numberer.rest_ns()
         if rest_ns:
-            self.after(rest_ns)
+            self.step_later(rest_ns)
         else:
-            self.ask(self._go)
+            self.ask(self._send_next)
 
-    def gave_up(self, attempt: Attempt) -> None:
+    def on_timeout(self, attempt: Attempt) -> None:
         if self._is_asking:
             self._is_asking = False
-            self._numberer.asked(None)
+            self._numberer.end_id_request(None)
 
-    async def _go(self, attempt: Attempt, broker: Broker) -> None:
+    async def _send_next(self, attempt: Attempt, broker: Broker) -> None:
         line = self._numberer.line or self._numberer.begin_line(broker)
         if line is None:
             await self._ask_for_id(attempt, broker)
             return
         is_new = self._request is None or self._line is not line
-        if is_new and not line.may_go_on():
-            self.done(attempt, RETRY_NS)
+        if is_new and not line.may_send():
+            self.finish(attempt, RETRY_NS)
             return
         if self._request is None or self._line is not line:
             self._line, self._request = line, self._next_request(line, attempt)
         await self._send(line, self._request, attempt, broker)
 
     async def _ask_for_id(self, attempt: Attempt, broker: Broker) -> None:
-        if not self._numberer.may_ask():
-            self.done(attempt, RETRY_NS)
+        if not self._numberer.may_request_id():
+            self.finish(attempt, RETRY_NS)
             return
         self._is_asking = True
         try:
             producer, epoch = await broker.producers.allocate(attempt.deadline())
         except RaftlogError:
             if not attempt.is_over:
-                self.gave_up(attempt)
-                self.done(attempt, RETRY_NS)
+                self.on_timeout(attempt)
+                self.finish(attempt, RETRY_NS)
             return
-        self.cluster.given_producer_id(producer, attempt.machine.name)
+        self.cluster.record_producer_id(producer, attempt.machine.name)
         if not attempt.is_over:
             self._is_asking = False
-            self._numberer.asked((producer, epoch))
-            self.done(attempt, 0)
+            self._numberer.end_id_request((producer, epoch))
+            self.finish(attempt, 0)
 
     def _next_request(self, line: Line, attempt: Attempt) -> Request:
         partition = line.topic.partition(line.number)
@@ -244,16 +244,16 @@ class Lane(Client):
                 line.topic.name, line.number, bytearray(request.batch), acks=ALL, deadline=attempt.deadline()
             )
         except RaftlogError as error:
-            if self.receives(attempt):
-                self._refused(line, request, error, attempt, is_next=is_next)
+            if self.is_answer_received(attempt):
+                self._on_refusal(line, request, error, attempt, is_next=is_next)
             return
         if known_topic(broker, line.topic.name) == line.topic:
             self._check_answer(line, request, done.base_offset)
-        if self.receives(attempt):
-            self._answered(line, request, done.base_offset, attempt)
+        if self.is_answer_received(attempt):
+            self._on_answer(line, request, done.base_offset, attempt)
 
     async def _repeat(self, line: Line, request: Request, attempt: Attempt, broker: Broker) -> None:
-        """Send a request again that ended long ago."""
+        """Send a request again that was acknowledged long ago."""
         if known_topic(broker, line.topic.name) == line.topic:
             try:
                 done = await broker.produce_batches(
@@ -264,11 +264,11 @@ class Lane(Client):
             else:
                 if known_topic(broker, line.topic.name) == line.topic:
                     self._check_answer(line, request, done.base_offset)
-        if self.receives(attempt):
-            self.done(attempt, RETRY_NS)
+        if self.is_answer_received(attempt):
+            self.finish(attempt, RETRY_NS)
 
     def _check_answer(self, line: Line, request: Request, offset: Offset) -> None:
-        """Check an answer, even one that the client no longer waits for."""
+        """Check an answer, even if the client no longer waits for it."""
         after = Offset(offset + len(request.send.values))
         self.watch.observe_acknowledgement(line.topic.key(line.number), str(line), offset, after)
         if request.first_offset is None:
@@ -277,7 +277,7 @@ class Lane(Client):
             numbers = {"of": line, "sequence": request.number, "first": request.first_offset, "later": offset}
             raise PropertyBroken("answers-differ", numbers)
 
-    def _answered(self, line: Line, request: Request, first: Offset, attempt: Attempt) -> None:
+    def _on_answer(self, line: Line, request: Request, first: Offset, attempt: Attempt) -> None:
         if not request.is_done and not line.is_over:
             request.is_done = True
             line.open.remove(request)
@@ -288,15 +288,17 @@ class Lane(Client):
             self._numberer.past.append((line, request))
         self._request = None
         pause_ns = int(self.random.expovariate(1.0) * self.cluster.options.pause_ms * MILLISECOND_NS)
-        self.done(attempt, pause_ns)
+        self.finish(attempt, pause_ns)
 
-    def _refused(self, line: Line, request: Request, error: RaftlogError, attempt: Attempt, *, is_next: bool) -> None:
+    def _on_refusal(
+        self, line: Line, request: Request, error: RaftlogError, attempt: Attempt, *, is_next: bool
+    ) -> None:
         """Handle a refusal; a request out of order behind one still under way is sent again."""
         _check_given(error, line)
         if self.cluster.options.uses.producers_max < PRODUCERS_MAX and isinstance(error, UnknownProducer) and is_next:
             if not line.is_over:
                 self._numberer.end_line(is_expired=True)
-            self.done(attempt, RETRY_NS)
+            self.finish(attempt, RETRY_NS)
             return
         is_wrong = isinstance(error, DuplicateSequence | ProducerFenced) or (
             isinstance(error, OutOfOrderSequence | UnknownProducer) and is_next
@@ -309,13 +311,13 @@ class Lane(Client):
 
     def _wait_or_end(self, line: Line, request: Request, attempt: Attempt, *, is_gone: bool = False) -> None:
         is_late = self.loop.now_ns - request.began_ns > PATIENCE_NS
-        if (is_late or is_gone or self.watch.was_deleted(line.topic.topic_id)) and not line.is_over:
+        if (is_late or is_gone or self.watch.is_deleted(line.topic.topic_id)) and not line.is_over:
             self._numberer.end_line()
-        self.done(attempt, RETRY_NS)
+        self.finish(attempt, RETRY_NS)
 
 
 def _check_given(error: RaftlogError, line: Line) -> None:
-    """Raise `PropertyBroken` when an id that was given out is refused as never given.
+    """Raise `PropertyBroken` if an allocated id is refused as never given out.
 
     A broker without an id asks the controller before it refuses the id for good."""
     if isinstance(error, UnknownProducer) and "never given out" in str(error):

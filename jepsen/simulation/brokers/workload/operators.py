@@ -1,8 +1,8 @@
-"""Operators: give all kinds of orders, at any broker, during the run.
+"""Operators: send all kinds of requests to any broker during the run.
 
-Each order has an answer in time, like the requests of all clients; most are carried out long after it. Whom it
-concerns, or the controller's leader, may die meanwhile. What was answered well holds: an assignment is never older than
-an order for it that was taken (`order-lost`, demanded at the end). Made by the nemesis.
+Each request has an answer in time, like those of all clients; most take effect long after it. The broker concerned, or
+the controller's leader, may crash meanwhile. Accepted requests hold: an assignment is never older than an accepted
+request for it (`order-lost`, checked at the end). Created by the nemesis.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ SPARED: Final = 0.15
 
 
 class Target(NamedTuple):
-    """A partition, and where its replicas shall be now."""
+    """Partition with the nodes of its present assignment."""
 
     name: GroupName
     topic: str
@@ -40,19 +40,19 @@ class Target(NamedTuple):
     version: int
 
 
-class Taken:
-    """Orders that were answered well; `versions` are those of assignments."""
+class AcceptedRequests:
+    """Accepted requests of operators; `versions` are those of assignments."""
 
     def __init__(self) -> None:
         self.versions: dict[GroupName, int] = {}
         self.count = 0
 
-    def assigned(self, name: GroupName, version: int) -> None:
+    def record_assignment(self, name: GroupName, version: int) -> None:
         self.count += 1
         self.versions[name] = max(version, self.versions.get(name, 0))
 
     def check(self, state: ControllerState) -> None:
-        """Raise `PropertyBroken` unless the state contains every accepted order."""
+        """Raise `PropertyBroken` unless the state contains every accepted assignment."""
         for name, version in self.versions.items():
             if state.has_group(name) and state.assignment(name).version < version:
                 numbers = {"group": name, "taken": version, "found": state.assignment(name).version}
@@ -60,28 +60,28 @@ class Taken:
 
 
 class Operator(Client):
-    """One order at a time."""
+    """Operator with one request at a time."""
 
-    def __init__(self, cluster: BrokerCluster, random: Random, faults: Faults, taken: Taken) -> None:
+    def __init__(self, cluster: BrokerCluster, random: Random, faults: Faults, taken: AcceptedRequests) -> None:
         super().__init__(cluster, random)
         self.faults, self.taken = faults, taken
         self.elasticity = cluster.options.elasticity
         self._orders: dict[Order, Callable[[Broker, Deadline], Coroutine[Any, Any, str]]] = {
             Order.MOVE: self._move,
-            Order.RIVALS: self._rivals,
+            Order.RIVALS: self._move_twice,
             Order.CANCEL: self._cancel,
             Order.TRANSFER: self._transfer,
-            Order.MAINTENANCE: self._maintenance,
+            Order.MAINTENANCE: self._toggle_maintenance,
             Order.DECOMMISSION: self._decommission,
             Order.BALANCE: self._balance,
-            Order.SETTINGS: self._settings,
+            Order.SETTINGS: self._change_settings,
         }
 
     def step(self) -> None:
         order = self.random.choice(self.elasticity.orders)
         if order is Order.ABSENCE:
-            self.faults.inflict(Fault.ABSENCE)
-            self.after(self._pause_ns())
+            self.faults.inject(Fault.ABSENCE)
+            self.step_later(self._pause_ns())
         else:
             self.ask(partial(self._carry_out, order))
 
@@ -90,14 +90,14 @@ class Operator(Client):
 
     async def _carry_out(self, order: Order, attempt: Attempt, broker: Broker) -> None:
         if self.random.random() < self.elasticity.strikes:
-            self._strike_later(self._controller)
+            self._strike_later(self._controller_machine)
         try:
             outcome = await self._orders[order](broker, attempt.deadline())
         except RaftlogError as error:
             outcome = f"{type(error).__name__} {error}"
         self.loop.note("operator", f"{order.value} at {attempt.machine.name}: {outcome}")
-        if self.receives(attempt):
-            self.done(attempt, self._pause_ns())
+        if self.is_answer_received(attempt):
+            self.finish(attempt, self._pause_ns())
 
     # ambushes
 
@@ -110,7 +110,7 @@ class Operator(Client):
         if machine is not None and not self.is_stopped:
             self.faults.strike(machine)
 
-    def _controller(self) -> Machine | None:
+    def _controller_machine(self) -> Machine | None:
         group_id = self.cluster.controller_group_id()
         found = None if group_id is None else self.cluster.leader(group_id.bytes)
         return None if found is None else found[0]
@@ -123,8 +123,8 @@ class Operator(Client):
 
     # partitions
 
-    def _target(self, broker: Broker) -> Target | None:
-        """Return a random partition that the broker knows."""
+    def _draw_target(self, broker: Broker) -> Target | None:
+        """Return a random partition in the broker's metadata; None without one."""
         state = broker.metadata.state
         names = [
             GroupName(topic.topic_id, number)
@@ -138,35 +138,35 @@ class Operator(Client):
         nodes = tuple(replica.node_id for replica in assignment.replicas)
         return Target(name, state.topic_by_id(name.topic_id).name, nodes, assignment.version)
 
-    def _elsewhere(self, broker: Broker, target: Target) -> list[int]:
-        """Return other brokers, the same ones in another order, or more or fewer of them."""
+    def _draw_nodes(self, broker: Broker, target: Target) -> list[int]:
+        """Draw the node ids of an assignment: other nodes, another order, or another number of them."""
         nodes = [each.node_id for each in broker.metadata.state.all_brokers()]
         counts = (3,) if self.cluster.options.loses_disks else (2, 3, len(target.nodes))
         return self.random.sample(nodes, min(len(nodes), self.random.choice(counts)))
 
     async def _move(self, broker: Broker, deadline: Deadline) -> str:
-        target = self._target(broker)
+        target = self._draw_target(broker)
         return "nothing to move" if target is None else await self._move_one(target, broker, deadline)
 
     async def _move_one(self, target: Target, broker: Broker, deadline: Deadline) -> str:
-        nodes = self._elsewhere(broker, target)
+        nodes = self._draw_nodes(broker, target)
         expected = target.version if self.random.random() < 0.5 else None
         self._maybe_kill([node for node in nodes if node not in target.nodes])
         version = await broker.operations.partitions.set_replicas(
             target.topic, target.name.partition, nodes, expected_version=expected, deadline=deadline
         )
-        self.taken.assigned(target.name, version)
+        self.taken.record_assignment(target.name, version)
         return f"{target.topic}/{target.name.partition} from {list(target.nodes)} to {nodes}"
 
-    async def _rivals(self, broker: Broker, deadline: Deadline) -> str:
-        target = self._target(broker)
+    async def _move_twice(self, broker: Broker, deadline: Deadline) -> str:
+        target = self._draw_target(broker)
         if target is None:
             return "nothing to move"
         rival = self.random.choice(list(self.cluster.machines.values()))
-        rival.spawn(partial(self._rival, target), "a rival")
+        rival.spawn(partial(self._move_as_rival, target), "a rival")
         return await self._move_one(target, broker, deadline)
 
-    async def _rival(self, target: Target, broker: Broker) -> None:
+    async def _move_as_rival(self, target: Target, broker: Broker) -> None:
         try:
             outcome = await self._move_one(target, broker, deadline_in(RIVAL_MS))
         except RaftlogError as error:
@@ -174,7 +174,7 @@ class Operator(Client):
         self.loop.note("operator", f"the rival at n{broker.node_id}: {outcome}")
 
     async def _cancel(self, broker: Broker, deadline: Deadline) -> str:
-        target = self._target(broker)
+        target = self._draw_target(broker)
         if target is None:
             return "nothing to move"
         outcome = await self._move_one(target, broker, deadline)
@@ -183,7 +183,7 @@ class Operator(Client):
             version = await broker.operations.partitions.cancel_reconfiguration(
                 target.topic, target.name.partition, deadline=deadline
             )
-            self.taken.assigned(target.name, version)
+            self.taken.record_assignment(target.name, version)
         else:
             await broker.operations.partitions.cancel_moves(
                 self.random.choice((None, *target.nodes)), deadline=deadline
@@ -191,7 +191,7 @@ class Operator(Client):
         return f"{outcome}, cancelled"
 
     async def _transfer(self, broker: Broker, deadline: Deadline) -> str:
-        target = self._target(broker)
+        target = self._draw_target(broker)
         if target is None:
             return "nothing to lead"
         transfer_target = self.random.choice((None, *target.nodes))
@@ -202,7 +202,7 @@ class Operator(Client):
 
     # brokers
 
-    async def _maintenance(self, broker: Broker, deadline: Deadline) -> str:
+    async def _toggle_maintenance(self, broker: Broker, deadline: Deadline) -> str:
         state, operations = broker.metadata.state, broker.operations
         resting = state.in_maintenance()
         if resting and self.random.random() < 0.6:
@@ -241,7 +241,7 @@ class Operator(Client):
         moves = await operations.partitions.reconfigurations(deadline=deadline)
         return f"{count} shall move, {len(moves)} move; {await operations.balancing.balancer_status(deadline=deadline)}"
 
-    async def _settings(self, broker: Broker, deadline: Deadline) -> str:
+    async def _change_settings(self, broker: Broker, deadline: Deadline) -> str:
         wanted = {
             "balancer.mode": self.random.choice(MODES),
             "replicas.repair.after.ms": self.elasticity.repair_after_ms,

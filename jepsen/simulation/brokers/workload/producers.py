@@ -1,11 +1,11 @@
-"""Producers: write unique values through any broker, and never repeat a write of unknown outcome."""
+"""Producers: write unique values through any broker, and never repeat a write with unknown outcome."""
 
 from random import Random
 
 from jepsen.checkers import Send
 from jepsen.checkers.history import SEND
 from jepsen.simulation.brokers.cluster import BrokerCluster
-from jepsen.simulation.brokers.workload.clients import RETRY_NS, Attempt, Client, Known, known_topic
+from jepsen.simulation.brokers.workload.clients import RETRY_NS, Attempt, Client, KnownTopic, known_topic
 from jepsen.simulation.brokers.workload.values import Values
 from jepsen.simulation.network.links import MILLISECOND_NS
 from raftlog.errors import OutcomeUnknown, RaftlogError
@@ -17,7 +17,7 @@ from raftlog.types import Offset
 
 
 class Producer(Client):
-    """One request at a time, to any partition of any topic that the asked broker knows."""
+    """Producer with one request at a time, to any partition in the called broker's metadata."""
 
     def __init__(self, cluster: BrokerCluster, random: Random) -> None:
         super().__init__(cluster, random)
@@ -33,7 +33,7 @@ class Producer(Client):
         name, number = self._target()
         topic = known_topic(broker, name)
         if topic is None:
-            self.done(attempt, RETRY_NS)
+            self.finish(attempt, RETRY_NS)
             return
         number %= topic.partitions
         send, records = self._values.draw(topic.partition(number), is_compacted=topic.is_compacted)
@@ -45,10 +45,10 @@ class Producer(Client):
             else:
                 first = await self._produce_batches(broker, topic, number, records, acks, attempt)
         except RaftlogError as error:
-            if self.receives(attempt):
-                self.failed(attempt, error)
+            if self.is_answer_received(attempt):
+                self.record_failure(attempt, error)
             return
-        self._answered(attempt, topic, number, send, first, acks)
+        self._on_answer(attempt, topic, number, send, first, acks)
 
     def _target(self) -> tuple[str, int]:
         wanted = list(self.cluster.wanted.values())
@@ -57,9 +57,9 @@ class Producer(Client):
         return self.random.choice(self.cluster.names), self.random.randrange(self.cluster.options.numbers_max)
 
     async def _produce_records(
-        self, broker: Broker, topic: Known, number: int, records: list[NewRecord], acks: Acks, attempt: Attempt
+        self, broker: Broker, topic: KnownTopic, number: int, records: list[NewRecord], acks: Acks, attempt: Attempt
     ) -> int:
-        """Produce records and return the offset of the first one when all succeeded in sequence."""
+        """Produce records, and return the offset of the first one if all are stored in sequence."""
         deadline = attempt.deadline()
         results = await broker.produce_records(topic.name, number, records, acks=acks, deadline=deadline)
         errors = [result.error for result in results if result.error is not None]
@@ -72,17 +72,17 @@ class Producer(Client):
         return first
 
     async def _produce_batches(
-        self, broker: Broker, topic: Known, number: int, records: list[NewRecord], acks: Acks, attempt: Attempt
+        self, broker: Broker, topic: KnownTopic, number: int, records: list[NewRecord], acks: Acks, attempt: Attempt
     ) -> int:
         batch = build_batch(records, now_ms=attempt.machine.wall_ms())
         done = await broker.produce_batches(topic.name, number, batch, acks=acks, deadline=attempt.deadline())
         return done.base_offset
 
-    def _answered(self, attempt: Attempt, topic: Known, number: int, send: Send, first: int, acks: Acks) -> None:
+    def _on_answer(self, attempt: Attempt, topic: KnownTopic, number: int, send: Send, first: int, acks: Acks) -> None:
         after = Offset(first + len(send.values))
         if acks == ALL:
             self.watch.observe_acknowledgement(topic.key(number), str(send.partition), Offset(first), after)
-        if not self.receives(attempt) or attempt.op is None:
+        if not self.is_answer_received(attempt) or attempt.op is None:
             return
         if acks == ALL:
             offsets = tuple(Offset(first + at) for at in range(len(send.values)))
@@ -91,4 +91,4 @@ class Producer(Client):
             self.acknowledged_ns[topic.key(number)] = self.loop.now_ns
         else:
             self.recorder.info(attempt.op, "not committed yet")
-        self.done(attempt, int(self.random.expovariate(1.0) * self.cluster.options.pause_ms * MILLISECOND_NS))
+        self.finish(attempt, int(self.random.expovariate(1.0) * self.cluster.options.pause_ms * MILLISECOND_NS))

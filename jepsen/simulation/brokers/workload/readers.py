@@ -1,7 +1,7 @@
-"""Readers: they follow a partition through any broker, and ask now and then where it ends.
+"""Readers: follow a partition through any broker, and at times list its offsets.
 
-What they were shown once must stay: an offset that they have read up to is never out of range, unless retention took
-what is below the log start. A topic that was created again under the same name is another one, read from its start.
+Records that a reader received must stay: an offset that it has reached is never out of range, unless retention has
+deleted the records below the log start. A recreated topic is another one, read from its start.
 """
 
 from random import Random
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from jepsen.checkers import Assign, Fetched, ListOffsets, OffsetRange, Poll
 from jepsen.checkers.history import ASSIGN, LIST, POLL
 from jepsen.simulation.brokers.cluster import BrokerCluster
-from jepsen.simulation.brokers.workload.clients import RETRY_NS, Attempt, Client, Known, known_topic
+from jepsen.simulation.brokers.workload.clients import RETRY_NS, Attempt, Client, KnownTopic, known_topic
 from jepsen.simulation.brokers.workload.values import value_of
 from jepsen.simulation.network.links import MILLISECOND_NS
 from jepsen.simulation.verdicts import PropertyBroken
@@ -24,7 +24,7 @@ POLL_BYTES: Final = 8192
 
 
 class Reader(Client):
-    """One partition at a time; another one now and then."""
+    """Reader of one partition at a time, which it changes at times."""
 
     def __init__(self, cluster: BrokerCluster, random: Random) -> None:
         super().__init__(cluster, random)
@@ -39,7 +39,7 @@ class Reader(Client):
             self._number = self.random.randrange(self.cluster.options.numbers_max)
         self.ask(self._list if self.random.random() < 0.25 else self._poll)
 
-    def _topic(self, broker: Broker) -> Known | None:
+    def _topic(self, broker: Broker) -> KnownTopic | None:
         topic = known_topic(broker, self._name)
         return topic if topic is not None and self._number < topic.partitions else None
 
@@ -52,7 +52,7 @@ class Reader(Client):
     async def _poll(self, attempt: Attempt, broker: Broker) -> None:
         topic, number = self._topic(broker), self._number  # the reader may go on before this one is answered
         if topic is None:
-            self.done(attempt, RETRY_NS)
+            self.finish(attempt, RETRY_NS)
             return
         partition = topic.partition(number)
         if partition != self._reads:
@@ -69,27 +69,27 @@ class Reader(Client):
                 deadline=attempt.deadline(),
             )
         except RaftlogError as error:
-            if self.receives(attempt):
-                self._poll_failed(attempt, partition, error)
+            if self.is_answer_received(attempt):
+                self._on_poll_error(attempt, partition, error)
             return
         fetched, after = decode(partition, found.batches, position)
         if fetched.offsets:
             self.watch.observe_end(topic.key(number), str(partition), Offset(fetched.offsets[-1] + 1))
-        if self.receives(attempt):
+        if self.is_answer_received(attempt):
             self.recorder.ok(attempt.op, Poll((fetched,) if fetched.offsets else ()))
             self.position = after
-            self.done(attempt, int(self.random.uniform(0.2, 1) * POLL_NS))
+            self.finish(attempt, int(self.random.uniform(0.2, 1) * POLL_NS))
 
-    def _poll_failed(self, attempt: Attempt, partition: TopicPartition, error: RaftlogError) -> None:
+    def _on_poll_error(self, attempt: Attempt, partition: TopicPartition, error: RaftlogError) -> None:
         if isinstance(error, OffsetOutOfRange) and error.first <= self.position:
             numbers = {"partition": partition, "offset": self.position, "error": error}
             raise PropertyBroken("known-offset-out-of-range", {**numbers, "broker": attempt.machine.name})
-        self.failed(attempt, error)
+        self.record_failure(attempt, error)
         if isinstance(error, OffsetOutOfRange):
             self._skip(partition, error)
 
     def _skip(self, partition: TopicPartition, error: OffsetOutOfRange) -> None:
-        """Record the new log start, as a process of its own, and continue there."""
+        """Record the new log start under another process number, and continue there."""
         asked = self.recorder.invoke(self.cluster.new_process(), LIST, ListOffsets())
         self.recorder.ok(asked, ListOffsets((OffsetRange(partition, error.first, error.end),)))
         self._assign(partition, error.first)
@@ -99,7 +99,7 @@ class Reader(Client):
     async def _list(self, attempt: Attempt, broker: Broker) -> None:
         topic, number = self._topic(broker), self._number
         if topic is None:
-            self.done(attempt, RETRY_NS)
+            self.finish(attempt, RETRY_NS)
             return
         partition, is_linearizable = topic.partition(number), self.random.random() < 0.7
         if is_linearizable:
@@ -107,15 +107,15 @@ class Reader(Client):
         try:
             found = await broker.offsets(topic.name, number, linearizable=is_linearizable, deadline=attempt.deadline())
         except RaftlogError as error:
-            if self.receives(attempt):
-                self.failed(attempt, error)
+            if self.is_answer_received(attempt):
+                self.record_failure(attempt, error)
             return
         self.watch.observe_end(topic.key(number), str(partition), found.end)
-        if self.receives(attempt):
+        if self.is_answer_received(attempt):
             if attempt.op is not None:
                 ends = OffsetRange(partition, found.beginning, found.end)
                 self.recorder.ok(attempt.op, ListOffsets((ends,), linearizable=True))
-            self.done(attempt, POLL_NS)
+            self.finish(attempt, POLL_NS)
 
 
 class Decoded(NamedTuple):

@@ -1,4 +1,4 @@
-"""Trimmers: they have the records below some offset deleted, through any broker.
+"""Trimmers: delete the records below an offset, through any broker.
 
 A successful trim holds for every later request for the log start (`trim-undone`).
 """
@@ -17,7 +17,7 @@ PAUSE_NS: Final = 2 * SECOND_NS
 
 
 class Trimmer(Client):
-    """One request at a time."""
+    """Trimmer with one request at a time."""
 
     def step(self) -> None:
         self.ask(self._trim)
@@ -25,31 +25,31 @@ class Trimmer(Client):
     async def _trim(self, attempt: Attempt, broker: Broker) -> None:
         topic = known_topic(broker, self.random.choice(self.cluster.names))
         if topic is None or (topic.is_compacted and not self.cluster.options.uses.trims_compacted):
-            self.done(attempt, PAUSE_NS)
+            self.finish(attempt, PAUSE_NS)
             return
         number = self.random.randrange(topic.partitions)
         try:
             found = await broker.offsets(topic.name, number, deadline=attempt.deadline())
         except RaftlogError as error:
-            if self.receives(attempt):
-                self.failed(attempt, error)
+            if self.is_answer_received(attempt):
+                self.record_failure(attempt, error)
             return
         before = Offset(self.random.randint(found.beginning, found.end))
         if attempt.is_over or known_topic(broker, topic.name) != topic:
             if not attempt.is_over:
-                self.done(attempt, RETRY_NS)
+                self.finish(attempt, RETRY_NS)
             return
         partition = topic.partition(number)
         attempt.op = self.recorder.invoke(self.process, TRIM, Trim(partition, before))
         try:
             start = await broker.delete_records(topic.name, number, before, deadline=attempt.deadline())
         except RaftlogError as error:
-            if self.receives(attempt):
-                self.failed(attempt, error)
+            if self.is_answer_received(attempt):
+                self.record_failure(attempt, error)
             return
-        if known_topic(broker, topic.name) == topic and self.receives(attempt):
+        if known_topic(broker, topic.name) == topic and self.is_answer_received(attempt):
             self.recorder.ok(attempt.op, Trim(partition, start))
-            self.done(attempt, int(self.random.uniform(0.2, 1) * PAUSE_NS))
+            self.finish(attempt, int(self.random.uniform(0.2, 1) * PAUSE_NS))
         elif not attempt.is_over:
             self.recorder.info(attempt.op, "another topic has the name")
-            self.done(attempt, PAUSE_NS)
+            self.finish(attempt, PAUSE_NS)

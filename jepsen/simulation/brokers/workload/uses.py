@@ -26,7 +26,7 @@ class WorkloadFeatures:
     restarts: float
     """Chance, before each request, that one of them begins anew, with another epoch or as another producer."""
     producers_max: int
-    """Idempotent producers that a partition knows."""
+    """Number of idempotent producers that a partition stores."""
     replays: float
     """Chance, before each request, that one that ended long ago is repeated instead, as by a slow network."""
     trimmers: int
@@ -64,7 +64,7 @@ NONE: Final = WorkloadFeatures(
 
 
 def draw_once(random: Random, uses: WorkloadFeatures) -> WorkloadFeatures:
-    """Return the same with keys that are written exactly once, from a log's first record on and behind deletions."""
+    """Return a copy with keys that are written exactly once, from the first record on and after deletions."""
     return replace(uses, once=random.choice((0.0, 0.2, 0.5)), trims_compacted=random.random() < 0.5)
 
 
@@ -89,7 +89,7 @@ def draw_uses(random: Random, *, members: bool, records: bool) -> WorkloadFeatur
 
 
 def with_small_tables(uses: WorkloadFeatures, random: Random) -> WorkloadFeatures:
-    """Return, for half of the seeds, more producers than a partition keeps, whose batches are retried after expiry."""
+    """Return, for half of the seeds, features with more producers than a partition keeps, and retries after expiry."""
     if not uses.numberers or random.random() < 0.5:
         return uses
     return replace(

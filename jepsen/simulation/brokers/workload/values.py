@@ -1,4 +1,4 @@
-"""Values of records: unique, in compacted partitions each with a key, now and then as a tombstone.
+"""Unique values of records; in compacted partitions each has a key, and some are tombstones.
 
 A record's value is its number, and padding that makes it longer; a tombstone has its number in a header."""
 

@@ -43,18 +43,18 @@ class Workload:
 
     def start(self) -> None:
         for client in self._all():
-            client.after(client.random.randint(0, 2_000) * MILLISECOND_NS)
+            client.step_later(client.random.randint(0, 2_000) * MILLISECOND_NS)
         if self.kafka is not None:
             self.kafka.start()
 
     def stop_administrators(self) -> None:
-        """Stop all administrators; their open requests are completed."""
+        """Stop all administrators, after their open requests."""
         self._stop(list(self.administrators))
 
-    def calm_members(self) -> None:
+    def keep_members_in_groups(self) -> None:
         """Let all members stay in their consumer groups from now on."""
         for member in self.members:
-            member.calm()
+            member.stay_in_group()
 
     def stop(self) -> None:
         if self.kafka is not None:
@@ -72,7 +72,7 @@ class Workload:
         return more + sum(producer.acknowledged for producer in self._writers())
 
     def written_since(self, since_ns: int) -> dict[GroupKey, None]:
-        """Return the Raft groups in which a request was acknowledged after this time."""
+        """Return the keys of the Raft groups with a write acknowledged after this time."""
         return {
             key: None
             for producer in self._writers()

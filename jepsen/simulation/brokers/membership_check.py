@@ -1,4 +1,4 @@
-"""Properties of membership: only the controller's orders decide the members of a Raft group; observed from outside.
+"""Property observed from outside: only the controller's assignments decide the members of a Raft group.
 
     unordered-members   a leader adds only members that its copy of the orders wants, and drops only others
     removed-disturbs    no leader is unseated by a replica that has no vote (any more)
@@ -26,26 +26,26 @@ GRACE_NS: Final[int] = 2 * SECOND_NS
 """Time, in nanoseconds, in which a candidate may win that campaigned while it still had a vote."""
 
 
-class _Orders(NamedTuple):
-    """Orders for one Raft group in one copy of the controller's state: wanted members, and dispensable ones."""
+class _WantedMembers(NamedTuple):
+    """Assignment of one Raft group in one copy of the controller's state: wanted members, and dispensable ones."""
 
     wanted: frozenset[ReplicaId]
     dispensable: frozenset[ReplicaId]
 
 
 class _Change(NamedTuple):
-    """An entry with members that a leader appended, and when."""
+    """Raft configuration appended by a leader, and its time."""
 
     entry: Entry
     at_ns: int
 
 
-class Orders:
-    """Orders of a run, as seen by each process, and the changes that follow them."""
+class MembershipCheck:
+    """Observer of the assignments in each process, and of the configuration changes that follow them."""
 
     def __init__(self) -> None:
         self._copies: dict[Replica, ControllerHost] = {}
-        self._known: dict[tuple[Replica, GroupKey], deque[_Orders]] = {}
+        self._known: dict[tuple[Replica, GroupKey], deque[_WantedMembers]] = {}
         self._digests: dict[Replica, tuple[bytes, bytes]] = {}
         """Digests of the assignments in the last state of each copy."""
         self._campaigns: dict[tuple[GroupKey, Term], dict[ReplicaId, int]] = {}
@@ -55,34 +55,34 @@ class Orders:
 
     # what happens
 
-    def opened(self, replica: Replica, metadata: ControllerHost) -> None:
-        """Record that a process begins with this copy."""
+    def on_open(self, replica: Replica, metadata: ControllerHost) -> None:
+        """Record the copy of the controller's state of a new process."""
         self._copies[replica] = metadata
 
-    def applied(self, replica: Replica) -> None:
-        """Record the orders in a copy of the controller's state that has changed."""
+    def on_state(self, replica: Replica) -> None:
+        """Record the assignments in a copy of the controller's state that has changed."""
         state = self._copies[replica].state
         digests = state.topics.digest, state.moved.digest
         if digests == self._digests.get(replica):
             return
         self._digests[replica] = digests
         for key, name in _groups(state):
-            self._remember(replica, key, _orders_of(state, name))
+            self._remember(replica, key, _wanted_members(state, name))
 
-    def _remember(self, replica: Replica, key: GroupKey, orders: _Orders) -> None:
+    def _remember(self, replica: Replica, key: GroupKey, orders: _WantedMembers) -> None:
         known = self._known.setdefault((replica, key), deque(maxlen=REMEMBERED_MAX))
         if not known or known[-1] != orders:
             known.append(orders)
 
-    def asked_for_vote(self, key: GroupKey, term: Term, candidate: ReplicaId, now_ns: int) -> None:
+    def on_vote_request(self, key: GroupKey, term: Term, candidate: ReplicaId, now_ns: int) -> None:
         """Record that a replica campaigns."""
         self._campaigns.setdefault((key, term), {}).setdefault(candidate, now_ns)
 
-    def leads(self, replica: Replica, key: GroupKey, term: Term) -> None:
+    def on_leader(self, replica: Replica, key: GroupKey, term: Term) -> None:
         self._leading[replica, key] = term
 
     def record_follower(self, replica: Replica, group: GroupProperties, key: GroupKey, term: Term) -> None:
-        """Record that a replica follows in this term; a candidate that unseated it must have had a vote."""
+        """Record that a replica is a follower in this term; a candidate that deposed it must have had a vote."""
         led = self._leading.pop((replica, key), None)
         if led is None or led >= term:
             return
@@ -104,17 +104,17 @@ class Orders:
                 return change.at_ns + GRACE_NS < asked_ns
         return False
 
-    def changed(
+    def on_change(
         self, key: GroupKey, group: str, replica: Replica, before: Configuration, entry: Entry, now_ns: int
     ) -> None:
-        """Check that orders explain a leader's new configuration, which differs from `before`."""
+        """Check that an assignment explains a leader's new configuration, which differs from `before`."""
         self._changes.setdefault(key, []).append(_Change(entry, now_ns))
         after, copy = entry.configuration, self._copies.get(replica)
         if before.is_joint or after is None or copy is None:
             return  # the exit drops what the entry into the joint configuration was checked by
-        known = [*self._known.get((replica, key), ()), *_current(copy, key)]
-        if known and not any(_explains(orders, before, after) for orders in known):
-            wanted = " or ".join(_text(orders.wanted) for orders in known)
+        known = [*self._known.get((replica, key), ()), *_current_wanted(copy, key)]
+        if known and not any(_is_explained_by(orders, before, after) for orders in known):
+            wanted = " or ".join(_format_replicas(orders.wanted) for orders in known)
             numbers = {"group": group, "leader": str(replica), "before": before, "after": after, "ordered": wanted}
             raise PropertyBroken("unordered-members", numbers)
 
@@ -124,23 +124,23 @@ def _groups(state: ControllerState) -> list[tuple[GroupKey, GroupName]]:
     return [(name.group_id.bytes, name) for name in names]
 
 
-def _orders_of(state: ControllerState, name: GroupName) -> _Orders:
-    return _Orders(frozenset(state.assignment(name).replicas), frozenset())
+def _wanted_members(state: ControllerState, name: GroupName) -> _WantedMembers:
+    return _WantedMembers(frozenset(state.assignment(name).replicas), frozenset())
 
 
-def _current(copy: ControllerHost, key: GroupKey) -> list[_Orders]:
-    """Return the present orders of the copy; none for a Raft group that it does not have."""
+def _current_wanted(copy: ControllerHost, key: GroupKey) -> list[_WantedMembers]:
+    """Return the present assignment in the copy; empty for an unknown Raft group."""
     state = copy.state
     if copy.group_id is not None and copy.group_id.bytes == key:
         brokers = state.all_brokers()
         draining = frozenset(broker.replica for broker in brokers if broker.is_draining)
-        return [_Orders(frozenset([*(broker.replica for broker in brokers), *state.absent_seeds()]), draining)]
+        return [_WantedMembers(frozenset([*(broker.replica for broker in brokers), *state.absent_seeds()]), draining)]
     name = state.group(UUID(bytes=key))
-    return [] if name is None else [_orders_of(state, name)]
+    return [] if name is None else [_wanted_members(state, name)]
 
 
-def _explains(orders: _Orders, before: Configuration, after: Configuration) -> bool:
-    """Return whether the orders explain the step: all new members are wanted, no dropped one is.
+def _is_explained_by(orders: _WantedMembers, before: Configuration, after: Configuration) -> bool:
+    """Return whether the assignment explains the change: all new members are wanted, and no removed one is.
 
     Learners may become voters and, in the controller, the reverse."""
     old, new = set(before.all_members()), set(after.voters) | set(after.learners)
@@ -148,5 +148,5 @@ def _explains(orders: _Orders, before: Configuration, after: Configuration) -> b
     return new - old <= orders.wanted and not ((old - new) | demoted) & (orders.wanted - orders.dispensable)
 
 
-def _text(replicas: frozenset[ReplicaId]) -> str:
+def _format_replicas(replicas: frozenset[ReplicaId]) -> str:
     return ", ".join(map(str, sorted(replicas)))

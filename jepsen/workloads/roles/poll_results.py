@@ -1,4 +1,4 @@
-"""Records of a poll, as histories show them."""
+"""Records of a poll in the form of histories."""
 
 from collections.abc import Iterable
 
@@ -9,8 +9,8 @@ from jepsen.workloads.faces.port import PlacedRecord
 from raftlog.types import Offset, TopicPartition
 
 
-def fetched_of(records: Iterable[PlacedRecord]) -> tuple[Fetched, ...]:
-    """Return the records by partition, in the order in which they came."""
+def group_by_partition(records: Iterable[PlacedRecord]) -> tuple[Fetched, ...]:
+    """Return the records by partition, in the order of their arrival."""
     found: dict[TopicPartition, tuple[list[Offset], list[Value]]] = {}
     for record in records:
         offsets, values = found.setdefault(TopicPartition(record.topic, record.partition), ([], []))
