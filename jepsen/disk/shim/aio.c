@@ -1,5 +1,5 @@
-/* Syncs that a program submits by Linux AIO (`syscall(SYS_io_submit, …)`): a thread makes them, as slow or failing as the
-   others, and their ends are reported as the kernel would. Submissions of anything else go to the kernel. */
+/* Syncs that a program submits by Linux AIO (`syscall(SYS_io_submit, …)`): a thread makes them, delayed or
+   failing like other syncs, and reports their ends as the kernel does. All other submissions go to the kernel. */
 
 #include "shim.h"
 
@@ -28,7 +28,7 @@ static struct submitted *first; /* in flight, or ended and not reported */
 static void *make(void *argument)
 {
     struct submitted *sync = argument;
-    int result = sync->only_data ? fdatasync(sync->fd) : fsync(sync->fd); /* our own ones */
+    int result = sync->only_data ? fdatasync(sync->fd) : fsync(sync->fd); /* the wrappers of this library */
     int64_t one = 1;
     pthread_mutex_lock(&mutex);
     sync->result = result ? -errno : 0;
@@ -37,7 +37,7 @@ static void *make(void *argument)
     int eventfd = sync->eventfd; /* after the unlock the program may take the event, which frees it */
     pthread_mutex_unlock(&mutex);
     if (eventfd >= 0 && write(eventfd, &one, sizeof one) != sizeof one)
-        beyond_the_shim("a full eventfd");
+        note_unsupported_call("a full eventfd");
     return NULL;
 }
 
@@ -93,7 +93,7 @@ static long submit(aio_context_t context, long count, struct iocb **iocbs)
     return count;
 }
 
-/* Both under the lock. */
+/* The lock must be held for both. */
 static int in_flight(aio_context_t context)
 {
     for (struct submitted *sync = first; sync != NULL; sync = sync->next)
@@ -119,7 +119,7 @@ static long take_ended(aio_context_t context, long most, struct io_event *events
     return taken;
 }
 
-/* Those of ours, and without any those of the kernel: no program below the directory submits both. */
+/* Return events of the shim, or without any those of the kernel; no program under the shim uses both. */
 static long get_events(aio_context_t context, long least, long most, struct io_event *events, struct timespec *timeout)
 {
     struct timespec until;

@@ -1,4 +1,4 @@
-/* The process's part in it: the control block, the directory, the mapped memory and its one lock. */
+/* State of this process: the control block, the directory, the mapped memory and its one lock. */
 
 #include "shim.h"
 
@@ -28,7 +28,7 @@ static char memory_path[PATH_MAX];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static enum { UNDECIDED, OWNER, STRANGER } role;
 
-static void *mapped(int fd, size_t bytes)
+static void *map_file(int fd, size_t bytes)
 {
     void *at = REAL(mmap)(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     return at == MAP_FAILED ? NULL : at;
@@ -40,8 +40,8 @@ static void give_up(const char *what)
     _exit(125);
 }
 
-/* It inherited the mapping and the kernel's lock, and is none the less another process. */
-static void begin_anew_in_child(void)
+/* A forked child inherits the mapping and the kernel's lock, but is not the owner. */
+static void reset_child(void)
 {
     pthread_mutex_init(&lock, NULL);
     role = UNDECIDED;
@@ -61,17 +61,17 @@ __attribute__((constructor)) static void begin(void)
     snprintf(memory_path, sizeof memory_path, "%s/memory", state);
     snprintf(path, sizeof path, "%s/control", state);
     int fd = REAL(open)(path, O_RDWR | O_CLOEXEC);
-    struct control *found = fd < 0 ? NULL : mapped(fd, sizeof *found);
+    struct control *found = fd < 0 ? NULL : map_file(fd, sizeof *found);
     if (found == NULL || memcmp(found->magic, "jdctrl01", 8))
         give_up(path);
     close(fd);
     removes_syncs = getenv("JEPSEN_DISK_NO_SYNC") != NULL;
-    pthread_atfork(NULL, NULL, begin_anew_in_child);
+    pthread_atfork(NULL, NULL, reset_child);
     control = found;
 }
 
-/* The lock on the memory's file is the kernel's, so it is free once the owner is dead. */
-static void decide(void)
+/* The kernel holds the lock on the memory's file, and releases it when the owner has ended. */
+static void claim_memory(void)
 {
     size_t slots_at = PAGE_BYTES, ops_at = slots_at + SLOTS * sizeof(struct slot);
     size_t images_at = (ops_at + OPS * sizeof(struct op) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
@@ -85,7 +85,7 @@ static void decide(void)
         atomic_fetch_add(&control->strangers, 1);
         return;
     }
-    if (REAL(ftruncate)(fd, bytes) || (memory = mapped(fd, bytes)) == NULL)
+    if (REAL(ftruncate)(fd, bytes) || (memory = map_file(fd, bytes)) == NULL)
         give_up(memory_path);
     slots = (struct slot *)((char *)memory + slots_at);
     ops = (struct op *)((char *)memory + ops_at);
@@ -95,7 +95,7 @@ static void decide(void)
         *memory = fresh;
     if (memcmp(memory, &fresh, offsetof(struct memory, slots_used)) || open_pages())
         give_up("the memory is of another version");
-    role = OWNER; /* the descriptor stays open, and with it the lock */
+    role = OWNER; /* the descriptor stays open and keeps the lock */
 }
 
 int is_owner(void)
@@ -103,10 +103,10 @@ int is_owner(void)
     if (control == NULL)
         return 0;
     if (role == UNDECIDED) {
-        hold();
+        take_lock();
         if (role == UNDECIDED)
-            decide();
-        let_go();
+            claim_memory();
+        release_lock();
     }
     return role == OWNER;
 }
@@ -116,12 +116,12 @@ int is_owner_already(void)
     return role == OWNER;
 }
 
-void hold(void)
+void take_lock(void)
 {
     pthread_mutex_lock(&lock);
 }
 
-void let_go(void)
+void release_lock(void)
 {
     int kept = errno;
     pthread_mutex_unlock(&lock);
@@ -142,7 +142,7 @@ int descriptor_is_below_root(int fd)
     if (length < 0)
         return 0;
     path[length] = 0;
-    /* A file that lost its name meanwhile is in the graveyard. */
+    /* A file whose name was removed meanwhile is in the graveyard. */
     return is_below_root(path) || strncmp(path, graves, strlen(graves)) == 0;
 }
 
@@ -154,7 +154,7 @@ int sync_is_to_fail(void)
     return left != 0;
 }
 
-/* Past any library that makes clocks up. */
+/* By system call, since a preloaded library may change the clocks. */
 void sleep_ns(int64_t ns)
 {
     struct timespec left = {ns / 1000000000, ns % 1000000000};
@@ -162,7 +162,7 @@ void sleep_ns(int64_t ns)
         ;
 }
 
-void beyond_the_shim(const char *call)
+void note_unsupported_call(const char *call)
 {
     if (control->beyond[0] == 0)
         strncpy(control->beyond, call, sizeof control->beyond - 1);

@@ -1,7 +1,7 @@
-/* Names that are not durable: what was done to directories since they were synced, in order. Called with the lock held.
+/* Names that are not durable: changes of directories since their last sync, in order. Called with the lock held.
 
-   As in POSIX, a name is durable by a sync of its directory, that of a new file too, and a rename by a sync of both. What
-   stood under a name that was removed or replaced is kept in the graveyard until the removal is durable. */
+   As in POSIX, a name (also of a new file) becomes durable by a sync of its directory, and a rename by a sync of both.
+   A removed or replaced file stays in the graveyard until the removal is durable. */
 
 #include "shim.h"
 
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static uint64_t oldest = 1; /* no op before it is pending */
+static uint64_t oldest = 1; /* all earlier ops are durable */
 
 uint64_t last_sequence(void)
 {
@@ -39,7 +39,7 @@ static uint64_t oldest_pending(void)
 struct op *begin_op(void)
 {
     struct op *op = op_at(memory->sequence + 1);
-    if (op->sequence != 0) { /* there is no room for more: as if all were durable */
+    if (op->sequence != 0) { /* no free op: treat all as durable */
         atomic_fetch_add(&control->written_back, 1);
         settle_names(0, 1, memory->sequence);
     }
@@ -63,7 +63,7 @@ void withdraw_op(struct op *op)
     op->sequence = 0;
 }
 
-/* By the op's number, so that no two are the same. */
+/* Named by the op's number, which is unique. */
 void grave_of(const struct op *op, char *path)
 {
     snprintf(path, PATH_MAX, "%.4000s/%llu", graves, (unsigned long long)op->sequence);
@@ -74,10 +74,10 @@ static int is_in(const struct op *op, uint64_t directory)
     return op->change[0].directory == directory || (op->changes == 2 && op->change[1].directory == directory);
 }
 
-static void bury(struct op *op);
+static void drop_op(struct op *op);
 
-/* Nobody can sync a directory that is gone. What was done in it need not be known any more, unless something was moved
-   into it or out of it; its number may be another one's next, so there it gets one that none has. */
+/* A removed directory cannot be synced. Drop its ops, except renames from or to other directories: these get a unique
+   number for it, since its inode number may be reused. */
 static void end_directory(uint64_t directory, uint64_t ended)
 {
     int is_in_a_rename = 0;
@@ -89,7 +89,7 @@ static void end_directory(uint64_t directory, uint64_t ended)
         if (!is_pending(each) || !is_in(op, directory))
             continue;
         if (!is_in_a_rename)
-            bury(op);
+            drop_op(op);
         else
             for (uint32_t at = 0; at < op->changes; at++)
                 if (op->change[at].directory == directory)
@@ -97,8 +97,8 @@ static void end_directory(uint64_t directory, uint64_t ended)
     }
 }
 
-/* It is durable, or does not matter any more. */
-static void bury(struct op *op)
+/* The op is durable, or no longer needed. */
+static void drop_op(struct op *op)
 {
     char grave[PATH_MAX];
     struct stat status;
@@ -113,7 +113,7 @@ static void bury(struct op *op)
         return;
     }
     if (status.st_nlink == 1)
-        forget(status.st_ino);
+        forget_file(status.st_ino);
     REAL(unlink)(grave);
 }
 
@@ -131,7 +131,7 @@ static int shares_a_name(const struct op *one, const struct op *other)
     return 0;
 }
 
-/* An op is durable once all of its directories are, and with it whatever came before it under the same names. */
+/* An op is durable once all of its directories are synced, together with all earlier ops of the same names. */
 static int is_durable(uint64_t sequence)
 {
     struct op *op = op_at(sequence);
@@ -159,6 +159,6 @@ void settle_names(uint64_t directory, int is_everything, uint64_t sequence)
     for (uint64_t each = first; each <= memory->sequence; each++) {
         struct op *op = op_at(each);
         if (is_pending(each) && op->unsynced == 0)
-            bury(op);
+            drop_op(op);
     }
 }

@@ -1,7 +1,8 @@
-/* Pages and sizes that are not durable. Everything here is called with the lock held.
+/* Pages and sizes that are not durable. All functions here are called with the lock held.
 
-   A page has a slot for each content that a sync under way may yet make durable; the one with the lowest `first` holds
-   what is durable for certain. */
+   A page has a slot for each content that a sync under way may still make durable; the slot with the lowest `first`
+   holds
+   the content that is certainly durable. */
 
 #include "shim.h"
 
@@ -17,7 +18,7 @@ struct file {
     uint64_t inode;
     int32_t first_slot;
     int syncs;               /* under way */
-    uint64_t syncs_began;    /* generation at which the last of them began */
+    uint64_t syncs_began;    /* generation at which the last one began */
     int mapped;              /* descriptor of a mapped file, or NONE */
     struct file *next;
 };
@@ -42,7 +43,7 @@ struct file *file_of(uint64_t inode)
     return file;
 }
 
-struct file *follow(uint64_t inode)
+struct file *track_file(uint64_t inode)
 {
     struct file *file = file_of(inode);
     if (file == NULL) {
@@ -85,7 +86,7 @@ static void free_slot(struct file *file, int32_t at)
     free_slots = at;
 }
 
-/* As if the kernel had written them back by itself, as it may at any time. */
+/* Treat them as written back by the kernel, which may do this at any time. */
 static void write_back(struct file *file)
 {
     for (int32_t at = file->first_slot, next; at != NONE; at = next) {
@@ -109,7 +110,7 @@ static int32_t take_slot(void)
         return at;
     }
     if (memory->slots_used == memory->slots) {
-        beyond_the_shim("more mapped or lost pages than it remembers");
+        note_unsupported_call("more mapped or lost pages than it remembers");
         return NONE;
     }
     return (int32_t)memory->slots_used++;
@@ -130,9 +131,9 @@ int open_pages(void)
             free_slots = at;
             continue;
         }
-        if (slots[at].last == STILL_CHANGING) /* mapped in a life that is over */
+        if (slots[at].last == STILL_CHANGING) /* mapped by an earlier process */
             slots[at].last = memory->generation;
-        link_slot(follow(slots[at].inode), at);
+        link_slot(track_file(slots[at].inode), at);
     }
     return 0;
 }
@@ -147,7 +148,7 @@ static int32_t newest_slot(uint64_t inode, int64_t page)
     return newest;
 }
 
-/* A slot for what there is now; NONE when what is kept already serves. `now` is the generation of the write. */
+/* Return a slot for the present content; NONE if a kept slot suffices. `now` is the generation of the write. */
 static int32_t slot_for(struct file *file, int64_t page, uint64_t now)
 {
     int32_t at = newest_slot(file->inode, page);
@@ -166,7 +167,7 @@ static int32_t slot_for(struct file *file, int64_t page, uint64_t now)
 
 static void enter_slot(struct file *file, int32_t at)
 {
-    atomic_signal_fence(memory_order_seq_cst); /* a SIGKILL between leaves a free slot */
+    atomic_signal_fence(memory_order_seq_cst); /* a SIGKILL here leaves a free slot */
     slots[at].state = DIRTY;
     link_slot(file, at);
 }
@@ -180,8 +181,8 @@ static int readable(int fd)
     return REAL(open)(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* Before [from, to) of a file of that size changes. */
-void remember_range(struct file *file, int fd, off_t from, off_t to, off_t size)
+/* Call it before [from, to) of a file of that size changes. */
+void record_range(struct file *file, int fd, off_t from, off_t to, off_t size)
 {
     uint64_t now = ++memory->generation;
     int reader = NONE;
@@ -195,7 +196,7 @@ void remember_range(struct file *file, int fd, off_t from, off_t to, off_t size)
                 reader = readable(fd);
             ssize_t got = REAL(pread)(reader, image, PAGE_BYTES, page * PAGE_BYTES);
             if (got < 0)
-                beyond_the_shim("a page that cannot be read before it is written");
+                note_unsupported_call("a page that cannot be read before it is written");
             memset(image + (got < 0 ? 0 : got), 0, PAGE_BYTES - (got < 0 ? 0 : got));
             slots[at].is_zero = 0;
         }
@@ -205,7 +206,7 @@ void remember_range(struct file *file, int fd, off_t from, off_t to, off_t size)
         close(reader);
 }
 
-/* A file that was durably cut holds nothing beyond, whatever is kept of it from before. */
+/* A durably truncated file has no content beyond its end, even in slots from before. */
 static void cut_images(struct file *file, off_t size)
 {
     for (int32_t at = file->first_slot; at != NONE; at = next_in_file[at]) {
@@ -217,8 +218,8 @@ static void cut_images(struct file *file, off_t size)
     }
 }
 
-/* Before it changes. */
-void remember_size(struct file *file, off_t size)
+/* Call it before the size changes. */
+void record_size(struct file *file, off_t size)
 {
     if (newest_slot(file->inode, WHOLE_SIZE) == NONE)
         cut_images(file, size);
@@ -238,13 +239,13 @@ void note_mapped(struct file *file, int fd, off_t size)
 {
     if (file->mapped == NONE)
         file->mapped = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    remember_range(file, fd, 0, size, size);
+    record_range(file, fd, 0, size, size);
     for (int32_t at = file->first_slot; at != NONE; at = next_in_file[at])
         if (slots[at].page != WHOLE_SIZE)
             slots[at].last = STILL_CHANGING;
 }
 
-void forget(uint64_t inode)
+void forget_file(uint64_t inode)
 {
     struct file **link = &files[bucket_of(inode, 0)];
     while (*link != NULL && (*link)->inode != inode)
@@ -255,7 +256,7 @@ void forget(uint64_t inode)
     while (file->first_slot != NONE)
         free_slot(file, file->first_slot);
     if (file->syncs > 0)
-        return; /* whoever syncs it holds it */
+        return; /* the sync under way uses it */
     if (file->mapped != NONE)
         close(file->mapped);
     *link = file->next;
@@ -283,7 +284,7 @@ struct covered begin_sync(const struct scope *scope)
     return covered;
 }
 
-/* A page that was let go for one generation is durable at least since then: nothing older counts. */
+/* A page released for one generation is durable at least since then: older slots are dropped. */
 static void settle(struct file *file, uint64_t generation)
 {
     for (int32_t at = file->first_slot, next; at != NONE; at = next) {
@@ -315,7 +316,7 @@ static void settle_mapped(struct file *file, const struct covered *covered)
     }
 }
 
-/* The kernel calls the pages of a failed sync clean all the same; their size it knows. */
+/* The kernel marks the pages of a failed sync as clean; the file's size stays dirty. */
 static void lose_writeback(struct file *file, uint64_t generation)
 {
     for (int32_t at = file->first_slot; at != NONE; at = next_in_file[at])

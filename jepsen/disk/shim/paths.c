@@ -1,4 +1,4 @@
-/* The calls of the C library that change names, and those that open files: first remembered, then made. */
+/* Wrappers of C library calls that change names or open files: first record, then call. */
 
 #include "shim.h"
 
@@ -9,15 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where a path leads: the canonical directory, the last name, and both together. */
+/* Resolved path: the canonical directory, the last name, and both together. */
 struct place {
     char directory[PATH_MAX], name[NAME_BYTES], path[PATH_MAX + NAME_BYTES];
-    uint64_t inode; /* what stands there; 0: nothing */
+    uint64_t inode; /* of the file with this name; 0: none */
     uint64_t directory_inode;
     struct stat status;
 };
 
-/* Whether it is below the directory, and this process the one that owns the memory. */
+/* Return whether the path is below the directory and this process owns the memory. */
 static int find(int at, const char *path, struct place *place)
 {
     char whole[2 * PATH_MAX], link[64];
@@ -50,8 +50,8 @@ static int find(int at, const char *path, struct place *place)
     return 1;
 }
 
-/* With the lock held: what is there now. */
-static void look(struct place *place)
+/* Look up the present inode, with the lock held. */
+static void look_up(struct place *place)
 {
     struct stat status;
     int kept = errno;
@@ -67,7 +67,7 @@ static void fill_change(struct change *change, const struct place *place)
     strcpy(change->name, place->name);
 }
 
-/* Something comes to be under a name that was free. */
+/* Record the creation of a name that was free. */
 static struct op *enter_creation(const struct place *place)
 {
     struct op *op = begin_op();
@@ -85,21 +85,21 @@ static int open_at(int at, const char *path, int flags, mode_t mode)
     if (!(flags & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC)) || !find(at, path, &place))
         return REAL(openat)(at, path, flags, mode);
     if (flags & O_DSYNC || (flags & O_TMPFILE) == O_TMPFILE)
-        beyond_the_shim("open with O_DSYNC, O_SYNC or O_TMPFILE");
-    hold();
-    look(&place);
+        note_unsupported_call("open with O_DSYNC, O_SYNC or O_TMPFILE");
+    take_lock();
+    look_up(&place);
     struct op *op = place.inode == 0 && (flags & O_CREAT) ? enter_creation(&place) : NULL;
     int fd = REAL(openat)(at, path, flags & ~O_TRUNC, mode);
     if (fd < 0 && op != NULL)
         withdraw_op(op);
     int is_file = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-    if (is_file && status.st_dev != root_device) /* a mount, or a layered file system: inodes say too little there */
-        beyond_the_shim("open of a file on another device");
+    if (is_file && status.st_dev != root_device) /* a mount or layered file system: inodes do not identify files */
+        note_unsupported_call("open of a file on another device");
     if (is_file && op != NULL)
-        forget(status.st_ino); /* another file had that number once */
+        forget_file(status.st_ino); /* an earlier file had this inode number */
     if (is_file)
-        follow(status.st_ino);
-    let_go();
+        track_file(status.st_ino);
+    release_lock();
     if (is_file && flags & O_TRUNC && ftruncate(fd, 0)) {
         close(fd);
         return -1;
@@ -154,13 +154,13 @@ int mkdirat(int at, const char *path, mode_t mode)
     struct place place;
     if (!find(at, path, &place))
         return REAL(mkdirat)(at, path, mode);
-    hold();
-    look(&place);
+    take_lock();
+    look_up(&place);
     struct op *op = place.inode == 0 ? enter_creation(&place) : NULL;
     int result = REAL(mkdirat)(at, path, mode);
     if (result && op != NULL)
         withdraw_op(op);
-    let_go();
+    release_lock();
     return result;
 }
 
@@ -174,13 +174,13 @@ int linkat(int from_at, const char *from, int at, const char *path, int flags)
     struct place place;
     if (!find(at, path, &place))
         return REAL(linkat)(from_at, from, at, path, flags);
-    hold();
-    look(&place);
+    take_lock();
+    look_up(&place);
     struct op *op = place.inode == 0 ? enter_creation(&place) : NULL;
     int result = REAL(linkat)(from_at, from, at, path, flags);
     if (result && op != NULL)
         withdraw_op(op);
-    let_go();
+    release_lock();
     return result;
 }
 
@@ -200,8 +200,8 @@ static int is_empty(const char *path)
     return directory != NULL && entries == 2;
 }
 
-/* Put into the graveyard instead, with the lock held; -1 where that cannot be, and then the real call says why. */
-static int take_aside(const struct place *place)
+/* Move the file to the graveyard instead, with the lock held; -1 if impossible, so that the real call sets errno. */
+static int move_to_graveyard(const struct place *place)
 {
     char grave[PATH_MAX];
     struct op *op = begin_op();
@@ -221,12 +221,12 @@ int unlinkat(int at, const char *path, int flags)
     struct place place;
     if (!find(at, path, &place))
         return REAL(unlinkat)(at, path, flags);
-    hold();
-    look(&place);
+    take_lock();
+    look_up(&place);
     int is_directory = place.inode != 0 && S_ISDIR(place.status.st_mode);
     int can_go = place.inode != 0 && (flags & AT_REMOVEDIR ? is_directory && is_empty(place.path) : !is_directory);
-    int result = can_go ? take_aside(&place) : REAL(unlinkat)(at, path, flags);
-    let_go();
+    int result = can_go ? move_to_graveyard(&place) : REAL(unlinkat)(at, path, flags);
+    release_lock();
     return result;
 }
 
@@ -248,12 +248,12 @@ int renameat2(int from_at, const char *from, int to_at, const char *to, unsigned
     if (!is_from || !is_to || flags != 0) {
         int result = REAL(renameat2)(from_at, from, to_at, to, flags);
         if (result == 0 && (is_from || is_to))
-            beyond_the_shim("rename over the border, or with flags");
+            note_unsupported_call("rename over the border, or with flags");
         return result;
     }
-    hold();
-    look(&old);
-    look(&new);
+    take_lock();
+    look_up(&old);
+    look_up(&new);
     struct op *op = NULL;
     if (old.inode != 0 && old.inode != new.inode) {
         op = begin_op();
@@ -264,12 +264,12 @@ int renameat2(int from_at, const char *from, int to_at, const char *to, unsigned
         enter_op(op);
         grave_of(op, grave);
         if (op->is_grave && REAL(link)(new.path, grave))
-            beyond_the_shim("rename over what cannot be linked");
+            note_unsupported_call("rename over what cannot be linked");
     }
     int result = REAL(renameat2)(from_at, from, to_at, to, flags);
     if (result && op != NULL)
         withdraw_op(op);
-    let_go();
+    release_lock();
     return result;
 }
 
@@ -287,7 +287,7 @@ int symlinkat(const char *target, int at, const char *path)
 {
     struct place place;
     if (find(at, path, &place))
-        beyond_the_shim("symlink");
+        note_unsupported_call("symlink");
     return REAL(symlinkat)(target, at, path);
 }
 

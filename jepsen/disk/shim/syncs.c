@@ -1,4 +1,4 @@
-/* Syncs, which may be slow, fail, or not be made at all; and the wait for events, which may stall. */
+/* Syncs, which may be delayed, fail or be omitted, and the wait for events, which may stall. */
 
 #include "shim.h"
 
@@ -19,7 +19,7 @@ static int real_sync(int (*real)(int), int fd)
     return 0;
 }
 
-/* So long at a time that it is counted while it lasts, and ends soon once it is to end. */
+/* Length of one sleep: short, so that a delay is counted while it lasts and ends soon on request. */
 static int64_t sleep_a_while(int64_t ns, _Atomic int64_t *counter)
 {
     int64_t now_ns = ns < SLICE_NS ? ns : SLICE_NS;
@@ -37,15 +37,15 @@ static void delay(void)
         slept_ns += sleep_a_while(delay_ns - slept_ns, &control->delayed_ns);
 }
 
-/* `real` NULL: of all file systems. */
-static int synced(const struct scope *scope, int (*real)(int), int fd)
+/* `real` is NULL for a sync of all file systems. */
+static int sync_scope(const struct scope *scope, int (*real)(int), int fd)
 {
     atomic_fetch_add(&control->syncs, 1);
     if (removes_syncs)
         return 0;
-    hold();
+    take_lock();
     struct covered covered = begin_sync(scope);
-    let_go();
+    release_lock();
     delay();
     int result;
     if (sync_is_to_fail()) {
@@ -54,9 +54,9 @@ static int synced(const struct scope *scope, int (*real)(int), int fd)
         result = -1;
     } else
         result = real_sync(real, fd);
-    hold();
+    take_lock();
     end_sync(scope, &covered, result == 0);
-    let_go();
+    release_lock();
     return result;
 }
 
@@ -69,11 +69,11 @@ static int sync_descriptor(int (*real)(int), int fd)
     if (S_ISDIR(status.st_mode))
         scope.directory = status.st_ino;
     else {
-        hold();
-        scope.file = follow(status.st_ino);
-        let_go();
+        take_lock();
+        scope.file = track_file(status.st_ino);
+        release_lock();
     }
-    return synced(&scope, real, fd);
+    return sync_scope(&scope, real, fd);
 }
 
 int fsync(int fd)
@@ -92,14 +92,14 @@ int syncfs(int fd)
     struct scope scope = {NULL, 0, 1};
     if (!is_owner_already() || fstat(fd, &status) || status.st_dev != root_device)
         return REAL(syncfs)(fd);
-    return synced(&scope, REAL(syncfs), fd);
+    return sync_scope(&scope, REAL(syncfs), fd);
 }
 
 void sync(void)
 {
     struct scope scope = {NULL, 0, 1};
     if (is_owner_already())
-        synced(&scope, NULL, 0);
+        sync_scope(&scope, NULL, 0);
     else
         REAL(sync)();
 }
@@ -118,18 +118,18 @@ static uint64_t inode_mapped_at(const void *address)
     return inode;
 }
 
-/* The whole of the file, whatever part of it was meant; by the descriptor that was kept of its mapping. */
+/* Syncs the whole file, by the descriptor kept for its mapping. */
 int msync(void *address, size_t length, int flags)
 {
     struct scope scope = {NULL, 0, 0};
     int fd = -1;
     if (is_owner_already() && flags & MS_SYNC) {
-        hold();
+        take_lock();
         scope.file = file_of(inode_mapped_at(address));
         fd = scope.file == NULL ? -1 : mapping_of(scope.file);
-        let_go();
+        release_lock();
     }
-    return fd < 0 ? REAL(msync)(address, length, flags) : synced(&scope, REAL(fdatasync), fd);
+    return fd < 0 ? REAL(msync)(address, length, flags) : sync_scope(&scope, REAL(fdatasync), fd);
 }
 
 static void stall(void)

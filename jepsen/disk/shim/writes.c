@@ -1,6 +1,6 @@
-/* The calls of the C library that change what is in files: first remembered, then made.
+/* Wrappers of C library calls that change the content of files: first record, then call.
 
-   A call that changes one and is not followed is noted (`beyond_the_shim`); then power cannot be taken from the process. */
+   An unsupported call that changes a file is recorded (`note_unsupported_call`); a power loss can then not be simulated. */
 
 #include "shim.h"
 
@@ -11,21 +11,21 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* The file behind the descriptor, and its lock held; NULL: not one of ours. */
+/* Return the file of the descriptor, with the lock held; NULL if outside of the directory. */
 static struct file *file_behind(int fd, struct stat *status)
 {
     if (!is_owner_already() || fstat(fd, status) || !S_ISREG(status->st_mode) || status->st_dev != root_device)
         return NULL;
-    hold();
+    take_lock();
     struct file *file = file_of(status->st_ino);
-    if (file == NULL || fstat(fd, status)) { /* its size once more, now that nobody changes it */
-        let_go();
+    if (file == NULL || fstat(fd, status)) { /* read its size again, now under the lock */
+        release_lock();
         return NULL;
     }
     return file;
 }
 
-/* A full disk has room only where something is already. */
+/* On a full disk only allocated space can be written. */
 static int has_room(int fd, off_t from, off_t to, off_t size)
 {
     if (!atomic_load(&control->is_full))
@@ -42,16 +42,16 @@ static int has_room(int fd, off_t from, off_t to, off_t size)
     return 0;
 }
 
-/* Before bytes are written; false, and the lock given back, when there is no room. */
+/* Call it before bytes are written; returns false, with the lock released, if there is no room. */
 static int may_write(struct file *file, int fd, off_t from, size_t count, off_t size)
 {
     if (!has_room(fd, from, from + count, size)) {
-        let_go();
+        release_lock();
         return 0;
     }
-    remember_range(file, fd, from, from + count, size);
+    record_range(file, fd, from, from + count, size);
     if (from + (off_t)count > size)
-        remember_size(file, size);
+        record_size(file, size);
     return 1;
 }
 
@@ -76,7 +76,7 @@ static off_t position_of(int fd, off_t size)
     if (!may_write(file, fd, from, count, status.st_size))               \
         return -1;                                                       \
     ssize_t written = call;                                              \
-    let_go();                                                            \
+    release_lock();                                                            \
     return written
 
 ssize_t write(int fd, const void *bytes, size_t count)
@@ -112,7 +112,7 @@ ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t from)
 ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t from, int flags)
 {
     if (flags & (RWF_DSYNC | RWF_SYNC))
-        beyond_the_shim("pwritev2 with RWF_DSYNC");
+        note_unsupported_call("pwritev2 with RWF_DSYNC");
     WRITING(fd, from < 0 ? position_of(fd, status.st_size) : from, length_of(parts, count),
             REAL(pwritev2)(fd, parts, count, from, flags));
 }
@@ -122,7 +122,7 @@ ssize_t pwritev64v2(int fd, const struct iovec *parts, int count, off64_t from, 
     return pwritev2(fd, parts, count, from, flags);
 }
 
-/* Holes that are cut off need not be kept: they read zeros again if the file grows. */
+/* Truncated holes need no slot: they read as zeros again if the file grows. */
 static int resize(struct file *file, int fd, off_t to, off_t size)
 {
     off_t was = lseek(fd, 0, SEEK_CUR);
@@ -131,13 +131,13 @@ static int resize(struct file *file, int fd, off_t to, off_t size)
         if (from < 0)
             break;
         end = lseek(fd, from, SEEK_HOLE);
-        remember_range(file, fd, from, end < size ? end : size, size);
+        record_range(file, fd, from, end < size ? end : size, size);
     }
     lseek(fd, was, SEEK_SET);
     if (to != size)
-        remember_size(file, size);
+        record_size(file, size);
     if (to > size && mapping_of(file) >= 0)
-        remember_range(file, fd, size, to, size);
+        record_range(file, fd, size, to, size);
     return REAL(ftruncate)(fd, to);
 }
 
@@ -148,7 +148,7 @@ int ftruncate(int fd, off_t to)
     if (file == NULL)
         return REAL(ftruncate)(fd, to);
     int result = resize(file, fd, to, status.st_size);
-    let_go();
+    release_lock();
     return result;
 }
 
@@ -180,14 +180,14 @@ int fallocate(int fd, int mode, off_t from, off_t length)
     if (file == NULL)
         return REAL(fallocate)(fd, mode, from, length);
     if (mode != 0)
-        beyond_the_shim("fallocate with a mode");
+        note_unsupported_call("fallocate with a mode");
     int result = -1;
     if (has_room(fd, from, from + length, status.st_size)) {
         if (from + length > status.st_size)
-            remember_size(file, status.st_size);
+            record_size(file, status.st_size);
         result = REAL(fallocate)(fd, mode, from, length);
     }
-    let_go();
+    release_lock();
     return result;
 }
 
@@ -208,7 +208,7 @@ int posix_fallocate64(int fd, off64_t from, off64_t length)
     return posix_fallocate(fd, from, length);
 }
 
-/* Whatever a mapping is used for, the file may change at any time from now on. */
+/* A mapped file may change at any time from now on. */
 void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t from)
 {
     struct stat status;
@@ -216,7 +216,7 @@ void *mmap(void *address, size_t length, int protection, int flags, int fd, off_
     struct file *file = may_change ? file_behind(fd, &status) : NULL;
     if (file != NULL) {
         note_mapped(file, fd, status.st_size);
-        let_go();
+        release_lock();
     }
     return REAL(mmap)(address, length, protection, flags, fd, from);
 }
@@ -229,8 +229,8 @@ void *mmap64(void *address, size_t length, int protection, int flags, int fd, of
 #define BEYOND(out, name, call)                    \
     struct stat status;                            \
     if (file_behind(out, &status) != NULL) {       \
-        beyond_the_shim(name);                     \
-        let_go();                                  \
+        note_unsupported_call(name);                     \
+        release_lock();                                  \
     }                                              \
     return call
 
@@ -254,18 +254,18 @@ ssize_t splice(int in, off64_t *from, int out, off64_t *to, size_t count, unsign
     BEYOND(out, "splice", REAL(splice)(in, from, out, to, count, flags));
 }
 
-static int seen_full(int result, struct statvfs *told)
+static int report_full(int result, struct statvfs *told)
 {
     if (result == 0 && control != NULL && atomic_load(&control->is_full) == FULL) {
         told->f_bfree = told->f_bavail = 0;
-        atomic_fetch_add(&control->told_full, 1);
+        atomic_fetch_add(&control->reported_full, 1);
     }
     return result;
 }
 
 int statvfs(const char *path, struct statvfs *told)
 {
-    return seen_full(REAL(statvfs)(path, told), told);
+    return report_full(REAL(statvfs)(path, told), told);
 }
 
 int statvfs64(const char *path, struct statvfs64 *told)
@@ -275,7 +275,7 @@ int statvfs64(const char *path, struct statvfs64 *told)
 
 int fstatvfs(int fd, struct statvfs *told)
 {
-    return seen_full(REAL(fstatvfs)(fd, told), told);
+    return report_full(REAL(fstatvfs)(fd, told), told);
 }
 
 int fstatvfs64(int fd, struct statvfs64 *told)
