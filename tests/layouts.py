@@ -1,4 +1,4 @@
-"""Tables of docs/FORMATS.md as decoders: after each `<!-- layout: name -->` comes a table of positions and types."""
+"""Layouts of docs/FORMATS.md as decoders: after each `<!-- layout: name -->` comes a list of positions and types."""
 
 import re
 import struct
@@ -67,5 +67,6 @@ def items_after(mark: str, document: str = DOCUMENT) -> list[tuple[str, str]]:
 
 
 def read_layout(name: str) -> Layout:
-    """Return the table of docs/FORMATS.md with this name as a decoder."""
-    return Layout([Field(int(cells[0]), cells[1], cells[2]) for cells in table_after(f"layout: {name}")])
+    """Return the list of docs/FORMATS.md with this name as a decoder; an item begins with position, type and field."""
+    heads = [head.split(" ", 2) for head, _ in items_after(f"layout: {name}")]
+    return Layout([Field(int(position), kind, field) for position, kind, field in heads])

@@ -128,7 +128,7 @@ def test_versions_and_sizes_are_those_of_the_code() -> None:
     assert read_layout("gap").size == GAP.size
     assert f"two slots of {SLOT_SIZE}." in DOCUMENT
     assert f"at least {SPACING_BYTES} bytes" in DOCUMENT
-    assert f"| {REASON_COMPACTED}: compacted; {REASON_LOST}: damaged" in DOCUMENT
+    assert f"{REASON_COMPACTED}: compacted; {REASON_LOST}: damaged" in DOCUMENT
 
 
 # the example
