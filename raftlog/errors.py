@@ -28,6 +28,7 @@
     │   ├── ProducerFenced      a newer epoch of this producer id has written
     │   ├── FencedLeaderEpoch   a leader epoch older than the leader's
     │   ├── UnknownProducer     a producer id that has expired or was never allocated, or a sequence not begun at 0
+    │   ├── UnknownUser · UserExists
     │   ├── AuthenticationFailed   missing, wrong or expired credentials
     │   ├── NotAuthorized       an operation that the caller may not perform
     │   │   └── TopicNotAuthorized · GroupNotAuthorized · ClusterNotAuthorized · TransactionalIdNotAuthorized
@@ -236,6 +237,14 @@ class UnknownProducer(RequestError):
     """Unknown producer id: it was never allocated or has expired, or its sequence does not begin at 0.
 
     Nothing was appended; a greater id has to take its place (`BrokerClient.new_producer(is_fresh=True)`)."""
+
+
+class UnknownUser(RequestError):
+    """User that does not exist, or has no credential of a mechanism."""
+
+
+class UserExists(RequestError):
+    """Name of a user that exists already."""
 
 
 class AuthenticationFailed(RequestError):

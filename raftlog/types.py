@@ -11,7 +11,7 @@ FEATURE_LEVEL_FIRST: Final = 1
 """Feature level of formats without a level. It never changes, because logs are replayed by it in every release."""
 FEATURE_LEVEL_LEAST: Final = 1
 """Lowest feature level at which this release runs."""
-FEATURE_LEVEL_KNOWN: Final = 2
+FEATURE_LEVEL_KNOWN: Final = 3
 """Highest feature level whose formats this release reads and writes; docs/CONTROLLER.md section 8."""
 
 NodeId = NewType("NodeId", int)

@@ -82,6 +82,9 @@ class ErrorCode(IntEnum):
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_RECORD = 87
     THROTTLING_QUOTA_EXCEEDED = 89
+    RESOURCE_NOT_FOUND = 91
+    DUPLICATE_RESOURCE = 92
+    UNACCEPTABLE_CREDENTIAL = 93
     MISMATCHED_ENDPOINT_TYPE = 114
 
 
@@ -109,6 +112,8 @@ CODES: Final[Mapping[type[RaftlogError], ErrorCode]] = {
     errors.UnknownProducer: ErrorCode.UNKNOWN_PRODUCER_ID,
     errors.DuplicateSequence: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
     errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
+    errors.UnknownUser: ErrorCode.RESOURCE_NOT_FOUND,
+    errors.UserExists: ErrorCode.DUPLICATE_RESOURCE,
     errors.AuthenticationFailed: ErrorCode.SASL_AUTHENTICATION_FAILED,
     errors.NotAuthorized: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     errors.TopicNotAuthorized: ErrorCode.TOPIC_AUTHORIZATION_FAILED,

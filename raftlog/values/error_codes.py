@@ -2,10 +2,11 @@
 
 Codes are Confluent REST Proxy's where it has one: its first three digits are the status. raftlog's own are 40304 to
 40306 (permissions on groups, the cluster and transactional ids), 40406 (no such broker), 40407 (no such member of a
-group), 40904 (changed meanwhile), 40905 to 40911 (generations of groups and sequences of producers), 50303 (the
-partition takes no records), 50304 (a group rebalances), 50305 (no memory left for requests or answers), 50306 (no file
-descriptors left), 50401 (unknown outcome), 50402 (appended long ago) and 50701 (no space left). An error without a row
-has that of its nearest base class. Brokers read the table from left to right, and clients from right to left.
+group), 40408 (no such user), 40904 (changed meanwhile), 40905 to 40911 (generations of groups and sequences of
+producers), 40912 (user exists), 50303 (the partition takes no records), 50304 (a group rebalances), 50305 (no memory
+left for requests or answers), 50306 (no file descriptors left), 50401 (unknown outcome), 50402 (appended long ago) and
+50701 (no space left). An error without a row has that of its nearest base class. Brokers read the table from
+left to right, and clients from right to left.
 """
 
 from collections.abc import Mapping
@@ -34,6 +35,8 @@ STATUS_AND_CODE: Mapping[type[RaftlogError], tuple[int, int]] = {
     errors.OutOfOrderSequence: (409, 40909),
     errors.ProducerFenced: (409, 40910),
     errors.UnknownProducer: (409, 40911),
+    errors.UnknownUser: (404, 40408),
+    errors.UserExists: (409, 40912),
     errors.DuplicateSequence: (504, 50402),
     errors.AuthenticationFailed: (401, 40101),
     errors.NotAuthorized: (403, 40301),

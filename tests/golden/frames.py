@@ -27,19 +27,26 @@ from raftlog.membership.messages import (
     PingRequest,
 )
 from raftlog.partitions.controller.machine import (
+    AclEntry,
     AddPartitions,
     AllocateProducerIds,
+    AlterClientQuotas,
     AlterClusterConfig,
     AlterTopicConfigs,
     Command,
     CommandRequest,
+    CreateAcls,
     CreateTopic,
+    DeleteAcls,
     DeleteTopic,
+    DeleteUser,
     RemoveBroker,
     SetAssignment,
     SetFeatureLevel,
     SetMaintenance,
+    SetUserCredentials,
     SnapshotReader,
+    StoredCredential,
     UpdateBroker,
     decode_request,
     encode_request,
@@ -87,6 +94,9 @@ def list_samples() -> Iterator[Sample]:
 
 # what state machines apply
 
+CREDENTIAL = StoredCredential(2, b"salt", 4096, b"stored", b"server")
+ENTRY = AclEntry(2, 4, "orders-", "User:alice", "*", 3, 3)
+ENTITY = (("client-id", ""), ("user", "alice"))
 COMMANDS: Sequence[Command] = (
     BOOTSTRAP,
     register(1, draining=True, replaces=7),
@@ -101,6 +111,11 @@ COMMANDS: Sequence[Command] = (
     SetMaintenance(NodeId(1), disk_uuid(1), True, Index(5)),
     AlterClusterConfig((("balancer.mode", "off"),), ("leaders.balance",), Index(5)),
     AddPartitions("t", topic_id(1), 2, ((replica(3), replica(1)), (replica(1), replica(2))), 6_000),
+    SetUserCredentials("alice", (CREDENTIAL,), (1,), True, b"r" * 32, True, Index(5)),
+    DeleteUser("alice", Index(5)),
+    CreateAcls((ENTRY,)),
+    DeleteAcls((ENTRY,)),
+    AlterClientQuotas(ENTITY, (("producer_byte_rate", "1000"),), ("consumer_byte_rate",)),
 )
 ADDED = rows.AddedPartitions(((replica(3), replica(1), replica(2)),), (("flush.ms", "3"),), 6_000, Index(8))
 ROWS: Sequence[SchemaRecord] = (
@@ -112,6 +127,10 @@ ROWS: Sequence[SchemaRecord] = (
     rows.DeletedTopic(topic_id(1), "t", 2, Index(9)),
     rows.BrokerMaintenance(NodeId(1), True, Index(9)),
     rows.ClusterSettings((("balancer.mode", "off"),), Index(9)),
+    rows.UserRow("alice", (CREDENTIAL,), True, Index(9)),
+    rows.AclRow(ENTRY, Index(9)),
+    rows.QuotaRow(ENTITY, (("producer_byte_rate", "1000"),), Index(9)),
+    rows.SaltSecret(b"r" * 32, Index(9)),
     rows.AnsweredRequest(uuid.UUID(int=7), Index(9), 0, 2, "there is one"),
 )
 

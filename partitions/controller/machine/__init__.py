@@ -32,17 +32,37 @@ from raftlog.partitions.controller.machine.request import (
     encode_request,
 )
 from raftlog.partitions.controller.machine.rolls import first_controller_roll, first_roll
-from raftlog.partitions.controller.machine.rows import DeletedTopic, RegisteredBroker, ReplicaAssignment, TopicRow
+from raftlog.partitions.controller.machine.rows import (
+    AclRow,
+    DeletedTopic,
+    QuotaRow,
+    RegisteredBroker,
+    ReplicaAssignment,
+    TopicRow,
+    UserRow,
+)
 from raftlog.partitions.controller.machine.schema import settings_of
+from raftlog.partitions.controller.machine.security_commands import (
+    AclEntry,
+    AlterClientQuotas,
+    CreateAcls,
+    DeleteAcls,
+    DeleteUser,
+    SetUserCredentials,
+    StoredCredential,
+)
 from raftlog.partitions.controller.machine.snapshot import Restoration, SnapshotReader, snapshot_payloads
 from raftlog.partitions.controller.machine.state import CommandAnswer, ControllerState
 
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.controller.machine"
 
 __all__ = [
+    "AclEntry",
+    "AclRow",
     "AddPartitions",
     "Addresses",
     "AllocateProducerIds",
+    "AlterClientQuotas",
     "AlterClusterConfig",
     "AlterTopicConfigs",
     "Bootstrap",
@@ -51,11 +71,15 @@ __all__ = [
     "CommandAnswer",
     "CommandRequest",
     "ControllerState",
+    "CreateAcls",
     "CreateTopic",
+    "DeleteAcls",
     "DeleteTopic",
+    "DeleteUser",
     "DeletedTopic",
     "GroupName",
     "PlacementCandidate",
+    "QuotaRow",
     "RegisterBroker",
     "RegisteredBroker",
     "RemoveBroker",
@@ -65,9 +89,12 @@ __all__ = [
     "SetAssignment",
     "SetFeatureLevel",
     "SetMaintenance",
+    "SetUserCredentials",
     "SnapshotReader",
+    "StoredCredential",
     "TopicRow",
     "UpdateBroker",
+    "UserRow",
     "check_configs",
     "check_level",
     "controller_group_id",

@@ -20,14 +20,18 @@ from raftlog.partitions.controller.machine.commands import Bootstrap
 from raftlog.partitions.controller.machine.naming import GroupName, group_keys
 from raftlog.partitions.controller.machine.placement import PlacementCandidate
 from raftlog.partitions.controller.machine.rows import (
+    AclRow,
     AnsweredRequest,
     BrokerMaintenance,
     ClusterSettings,
     DeletedTopic,
+    QuotaRow,
     RegisteredBroker,
     ReplicaAssignment,
     RetiredDisk,
+    SaltSecret,
     TopicRow,
+    UserRow,
 )
 from raftlog.partitions.controller.machine.table import Table
 from raftlog.raft import ReplicaId
@@ -61,6 +65,13 @@ class ClusterState:
         )
         self.settings: Table[int, ClusterSettings] = Table("cluster_config", ClusterSettings, lambda row: 0)
         """Settings of the cluster, at most one row."""
+        self.users: Table[str, UserRow] = Table("users", UserRow, lambda row: row.name)
+        self.acls: Table[tuple[Any, ...], AclRow] = Table("acls", AclRow, lambda row: row.entry.key)
+        self.client_quotas: Table[tuple[tuple[str, str], ...], QuotaRow] = Table(
+            "client_quotas", QuotaRow, lambda row: row.entity
+        )
+        self.secrets: Table[int, SaltSecret] = Table("salt_secret", SaltSecret, lambda row: 0)
+        """Secret of the cluster, at most one row; there once a user was created."""
         self.answered: Table[UUID, AnsweredRequest] = Table(
             "requests", AnsweredRequest, lambda row: row.request_id, order=lambda row: row.version
         )

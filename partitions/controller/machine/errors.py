@@ -14,6 +14,8 @@ from raftlog.errors import (
     UnknownBroker,
     UnknownPartition,
     UnknownTopic,
+    UnknownUser,
+    UserExists,
     VersionConflict,
 )
 
@@ -29,6 +31,8 @@ NUMBERS: Final[dict[type[RaftlogError], int]] = {
     VersionConflict: 7,
     ChangeRefused: 8,
     Unavailable: 9,
+    UnknownUser: 10,
+    UserExists: 11,
 }
 """Numbers of the errors; part of the format and never reused."""
 _BY_NUMBER: Final = {number: error for error, number in NUMBERS.items()}

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import FormatError, InvalidArgument
-from raftlog.partitions.controller.machine import commands
+from raftlog.partitions.controller.machine import commands, security_commands
 from raftlog.partitions.controller.machine.commands import AlterTopicConfigs, Command, CreateTopic, check_configs
 from raftlog.partitions.controller.machine.schema import NUMBER_MAX, PARTITIONS_MAX, UUID_BYTES, pack, unpack
 from raftlog.types import FEATURE_LEVEL_FIRST, FEATURE_LEVEL_KNOWN, Buffer, Index
@@ -43,6 +43,11 @@ KINDS: Final[Mapping[type[Command], CommandKind]] = {
     commands.SetMaintenance: CommandKind(11),
     commands.AlterClusterConfig: CommandKind(12),
     commands.AddPartitions: CommandKind(13, feature_level=2),
+    security_commands.SetUserCredentials: CommandKind(14, feature_level=3),
+    security_commands.DeleteUser: CommandKind(15, feature_level=3),
+    security_commands.CreateAcls: CommandKind(16, feature_level=3),
+    security_commands.DeleteAcls: CommandKind(17, feature_level=3),
+    security_commands.AlterClientQuotas: CommandKind(18, feature_level=3),
 }
 _BY_NUMBER: Final = {kind.number: command for command, kind in KINDS.items()}
 _ENVELOPE: Final = (int, int, bytes, int, list)

@@ -31,6 +31,7 @@ from raftlog.partitions.controller.machine.schema import (
     text,
     whole,
 )
+from raftlog.partitions.controller.machine.security_commands import AclEntry, Credentials, Entity, Secret, UserName
 from raftlog.raft import ReplicaId
 from raftlog.types import Index
 
@@ -174,6 +175,46 @@ class ClusterSettings(SchemaRecord):
 
     configs: Settings
     version: IndexNumber
+
+
+@dataclass(frozen=True, slots=True)
+class UserRow(SchemaRecord):
+    """User with at least one credential. From feature level 3 on."""
+
+    name: UserName
+    credentials: Credentials
+    is_superuser: Flag
+    version: IndexNumber
+
+
+@dataclass(frozen=True, slots=True)
+class AclRow(SchemaRecord):
+    """Entry of the access control list. From feature level 3 on."""
+
+    entry: Annotated[AclEntry, nested(AclEntry)]
+    version: IndexNumber
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRow(SchemaRecord):
+    """Quotas of an entity, as decimal text by name. From feature level 3 on."""
+
+    entity: Entity
+    quotas: Settings
+    version: IndexNumber
+
+
+@dataclass(frozen=True, slots=True)
+class SaltSecret(SchemaRecord):
+    """Random secret of the cluster, in one row from the first user on. It makes the salts of unknown users.
+
+    The row is never removed, so it tells whether the cluster ever had users. From feature level 3 on."""
+
+    secret: Secret
+    version: IndexNumber
+
+    def __repr__(self) -> str:
+        return f"SaltSecret(version={self.version})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,18 @@ def text(name: str, bytes_min: int, bytes_max: int) -> Shape[str]:
     return Shape(name, check, lambda value: value, lambda raw: raw)
 
 
+def blob(name: str, bytes_min: int, bytes_max: int) -> Shape[bytes]:
+    """Return the shape of a bounded number of bytes. Errors do not show them: they may be secret."""
+
+    def check(value: bytes) -> None:
+        if type(value) is not bytes:
+            raise Misfit(f"{type(value).__name__} where bytes are needed")
+        if not bytes_min <= len(value) <= bytes_max:
+            raise Misfit(f"{len(value)} bytes; there can be {bytes_min} to {bytes_max}")
+
+    return Shape(name, check, lambda value: value, lambda raw: raw)
+
+
 def _check_uuid(value: UUID) -> None:
     if type(value) is not UUID:
         raise Misfit(f"{value!r} is not a UUID")

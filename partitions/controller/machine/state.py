@@ -15,7 +15,15 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from raftlog.errors import FormatError, InvalidArgument, OutcomeUnknown, RaftlogError, Unavailable
-from raftlog.partitions.controller.machine import broker_rules, cluster_rules, commands, maintenance_rules, topic_rules
+from raftlog.partitions.controller.machine import (
+    broker_rules,
+    cluster_rules,
+    commands,
+    maintenance_rules,
+    security_commands,
+    security_rules,
+    topic_rules,
+)
 from raftlog.partitions.controller.machine.cluster import ClusterState
 from raftlog.partitions.controller.machine.commands import Bootstrap, Command
 from raftlog.partitions.controller.machine.errors import MESSAGE_CHARACTERS_MAX, as_number
@@ -44,6 +52,11 @@ _RULES: Final[dict[type[Command], Callable[[ClusterState, Any, Index], int]]] = 
     commands.SetMaintenance: maintenance_rules.set_maintenance,
     commands.AlterClusterConfig: cluster_rules.alter,
     commands.AddPartitions: topic_rules.add_partitions,
+    security_commands.SetUserCredentials: security_rules.set_credentials,
+    security_commands.DeleteUser: security_rules.delete_user,
+    security_commands.CreateAcls: security_rules.create_acls,
+    security_commands.DeleteAcls: security_rules.delete_acls,
+    security_commands.AlterClientQuotas: security_rules.alter_quotas,
 }
 
 

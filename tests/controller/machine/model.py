@@ -3,24 +3,29 @@
 It has no tables, indexes or bytes. A refusal is the name of its error."""
 
 import copy
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
 from raftlog.partitions.controller.machine import (
     AddPartitions,
     AllocateProducerIds,
+    AlterClientQuotas,
     AlterClusterConfig,
     AlterTopicConfigs,
     Bootstrap,
     Command,
     CommandRequest,
+    CreateAcls,
     CreateTopic,
+    DeleteAcls,
     DeleteTopic,
+    DeleteUser,
     RegisterBroker,
     RemoveBroker,
     SetAssignment,
     SetFeatureLevel,
     SetMaintenance,
+    SetUserCredentials,
     UpdateBroker,
 )
 
@@ -37,7 +42,7 @@ def refuse_if(when: bool, error: str) -> None:
 class Model:
     """Expected contents of the controller's state machine."""
 
-    def __init__(self, answers_max: int) -> None:
+    def __init__(self, answers_max: int, rows_max: int) -> None:
         self.data: dict[str, Any] = {
             "bootstrap": None,
             "brokers": {},
@@ -49,10 +54,15 @@ class Model:
             "maintenance": {},
             "settings": ({}, 0),
             "created": {},
+            "users": {},
+            "acls": {},
+            "quotas": {},
+            "secret": None,
         }
         self.answers: list[tuple[Any, int, Any]] = []
         self.forgotten = 0
         self._answers_max = answers_max
+        self._users_max, self._acls_max, self._quotas_max = rows_max, 2 * rows_max, rows_max
 
     def apply(self, request: CommandRequest, index: int) -> Any:
         """Apply a command; return the answer, or the class name of the error."""
@@ -99,6 +109,9 @@ class Model:
                 return self._maintain(command, index)
             case AlterClusterConfig():
                 return self._alter_cluster(command, index)
+            case SetUserCredentials() | DeleteUser() | CreateAcls() | DeleteAcls() | AlterClientQuotas():
+                refuse_if(self.data["level"] < 3, "InvalidArgument")
+                return self._secure(command, index)
             case CreateTopic():
                 self._create(command, index)
             case AddPartitions():
@@ -111,6 +124,59 @@ class Model:
                 self._alter(command, index)
             case SetAssignment():
                 self._assign(command, index)
+        return index
+
+    def _secure(self, command: Any, index: int) -> int:
+        acls, quotas = self.data["acls"], self.data["quotas"]
+        match command:
+            case SetUserCredentials():
+                return self._set_user(command, index)
+            case DeleteUser():
+                refuse_if(command.name not in self.data["users"], "UnknownUser")
+                version = self.data["users"].pop(command.name)["version"]
+                refuse_if(command.expected_version not in (None, version), "VersionConflict")
+            case CreateAcls():
+                new = [astuple(entry) for entry in command.entries if astuple(entry) not in acls]
+                refuse_if(len(acls) + len(new) > self._acls_max, "ChangeRefused")
+                acls.update(dict.fromkeys(new, index))
+                return int(max(acls[astuple(entry)] for entry in command.entries))
+            case DeleteAcls():
+                gone = [acls.pop(astuple(entry), None) for entry in command.entries]
+                return index if any(gone) else 0
+            case AlterClientQuotas():
+                before, version = quotas.get(command.entity, ({}, 0))
+                after = {name: value for name, value in before.items() if name not in command.unset}
+                after.update(command.quotas)
+                if after == before:
+                    return int(version)
+                refuse_if(not before and len(quotas) == self._quotas_max, "ChangeRefused")
+                quotas[command.entity] = (after, index)
+                if not after:
+                    del quotas[command.entity]
+        return index
+
+    def _set_user(self, command: SetUserCredentials, index: int) -> int:
+        users, name = self.data["users"], command.name
+        refuse_if(command.is_first and self.data["secret"] is not None, "ChangeRefused")
+        refuse_if(command.expected_version == 0 and name in users, "UserExists")
+        user = users.get(name, {"credentials": {}, "super": False, "version": 0})
+        refuse_if(command.expected_version not in (None, user["version"]), "VersionConflict")
+        refuse_if(any(number not in user["credentials"] for number in command.removed), "UnknownUser")
+        refuse_if(name not in users and not command.credentials, "UnknownUser")
+        refuse_if(name not in users and len(users) == self._users_max, "ChangeRefused")
+        self.data["secret"] = self.data["secret"] or command.secret
+        after = {number: each for number, each in user["credentials"].items() if number not in command.removed}
+        after.update({each.mechanism: each for each in command.credentials})
+        changed = {
+            "credentials": after,
+            "super": user["super"] if command.is_superuser is None else command.is_superuser,
+        }
+        if not after:
+            del users[name]
+        elif changed.items() <= user.items():
+            return int(user["version"])
+        else:
+            users[name] = {**changed, "version": index}
         return index
 
     def _owner(self, node_id: int) -> Any:

@@ -11,26 +11,35 @@ from hypothesis import strategies as st
 
 from raftlog.errors import RaftlogError
 from raftlog.partitions.controller.machine import (
+    AclEntry,
     AddPartitions,
     AllocateProducerIds,
+    AlterClientQuotas,
     AlterClusterConfig,
     AlterTopicConfigs,
     Bootstrap,
     Command,
     ControllerState,
+    CreateAcls,
     CreateTopic,
+    DeleteAcls,
     DeleteTopic,
+    DeleteUser,
     RegisterBroker,
     RemoveBroker,
     SetAssignment,
     SetFeatureLevel,
     SetMaintenance,
+    SetUserCredentials,
+    StoredCredential,
     UpdateBroker,
 )
 from raftlog.types import Index, NodeId
 from tests.controller.machine.fleet import BOOTSTRAP, CLUSTER_ID, SEEDS, disk_uuid, register, replica, topic_id
 
-Compared: TypeAlias = UpdateBroker | AlterTopicConfigs | SetAssignment | SetMaintenance | AlterClusterConfig
+Compared: TypeAlias = (
+    UpdateBroker | AlterTopicConfigs | SetAssignment | SetMaintenance | AlterClusterConfig | DeleteUser
+)
 """Commands with an expected version."""
 CURRENT = Index(1 << 40)
 CURRENT_COUNT = 9_999
@@ -40,6 +49,7 @@ NAMES = ("a", "b", "c", "__internal")
 SETTINGS = (("flush.ms", "9"), ("min.insync.replicas", "2"), ("min.insync.replicas", "3"), ("retention.ms", "5"))
 
 nodes = st.integers(1, 5)
+mechanisms = st.integers(1, 2)
 disks = st.integers(1, 8)
 names = st.sampled_from(NAMES)
 topic_ids = st.integers(1, 4).map(topic_id)
@@ -81,7 +91,7 @@ def registrations(draw: st.DrawFn) -> RegisterBroker:
         host=draw(st.sampled_from([f"host-{node}", "host-1"])),
         port=draw(st.sampled_from([9000, 9100])),
         kafka=draw(st.sampled_from([(), (), (("kafka", "h:1"),), (("inside", "h:2"), ("outside", "h:3"))])),
-        levels=draw(st.sampled_from([(1, 2), (1, 2), (1, 1), (2, 2), (3, 3)])),
+        levels=draw(st.sampled_from([(1, 3), (1, 3), (1, 1), (2, 2), (4, 4)])),
         draining=draw(st.sampled_from([None, None, True, False])),
         replaces=draw(st.one_of(st.none(), disks.filter(lambda other: other != number))),
     )
@@ -105,6 +115,58 @@ def cluster_alterations(draw: st.DrawFn) -> AlterClusterConfig:
     return AlterClusterConfig((), ("balancer.mode",), draw(optional_versions))
 
 
+users = st.sampled_from(("alice", "bob", "carol"))
+credentials = st.lists(
+    st.builds(lambda number, key: StoredCredential(number, b"s", 4096, bytes([key]), b"k"), mechanisms, mechanisms),
+    max_size=2,
+    unique_by=lambda each: each.mechanism,
+).map(lambda found: tuple(sorted(found, key=lambda each: each.mechanism)))
+
+
+@st.composite
+def user_changes(draw: st.DrawFn) -> SetUserCredentials:
+    found = draw(credentials)
+    is_removal = draw(st.booleans())
+    removed = tuple(sorted({1, 2} - {each.mechanism for each in found})) if is_removal else ()
+    flags: tuple[bool | None, ...] = (None, True, False) if found or removed else (True, False)
+    is_superuser = draw(st.sampled_from(flags))
+    secret = bytes([draw(st.integers(1, 3))]) * 32
+    return SetUserCredentials(
+        draw(users),
+        found,
+        removed,
+        is_superuser,
+        secret,
+        draw(st.booleans()),
+        draw(st.sampled_from((None, None, Index(0), Index(9)))),
+    )
+
+
+entries = st.lists(
+    st.builds(
+        AclEntry,
+        st.integers(2, 3),
+        st.integers(3, 4),
+        st.sampled_from(("a", "*")),
+        st.just("User:alice"),
+        st.just("*"),
+        st.integers(2, 3),
+        st.integers(2, 3),
+    ),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda entry: entry.key,
+).map(tuple)
+
+
+@st.composite
+def quota_changes(draw: st.DrawFn) -> AlterClientQuotas:
+    entity = draw(st.sampled_from(((("user", "alice"),), (("user", ""),), (("client-id", "c"), ("user", "alice")))))
+    named = draw(st.sampled_from(((), (("producer_byte_rate", "1"),), (("producer_byte_rate", "2"),))))
+    unset = draw(st.sampled_from(((), ("consumer_byte_rate",)) if named else (("producer_byte_rate",),)))
+    return AlterClientQuotas(entity, named, unset)
+
+
 identities = st.one_of(nodes.map(replica), nodes.map(replica), st.builds(replica, nodes, disks))
 commands: st.SearchStrategy[Command] = st.one_of(
     creations(),
@@ -121,7 +183,14 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(lambda who, *what: UpdateBroker(*who, *what), identities, st.booleans(), optional_versions),
     identities.map(lambda who: RemoveBroker(*who)),
     st.builds(lambda who, *what: AllocateProducerIds(*who, *what), identities, st.integers(1, 2), st.integers(1, 9)),
-    st.builds(SetFeatureLevel, st.integers(1, 2)),
+    st.builds(SetFeatureLevel, st.integers(1, 3)),
+    user_changes(),
+    user_changes(),
+    st.builds(DeleteUser, users, optional_versions),
+    st.builds(CreateAcls, entries),
+    st.builds(CreateAcls, entries),
+    st.builds(DeleteAcls, entries),
+    quota_changes(),
     nodes.map(lambda node: SetMaintenance(NodeId(node), disk_uuid(node), True)),
     st.builds(lambda who, *what: SetMaintenance(*who, *what), identities, st.booleans(), optional_versions),
     cluster_alterations(),
@@ -152,6 +221,9 @@ def set_current_names(command: Command, state: ControllerState) -> Command:
 
 
 def _version(command: Compared, state: ControllerState) -> Index:
+    if isinstance(command, DeleteUser):
+        user = state.users.get(command.name)
+        return Index(0) if user is None else user.version
     if isinstance(command, SetMaintenance):
         row = state.maintenance.get(command.node_id)
         return Index(0) if row is None else row.version

@@ -14,9 +14,9 @@ from raftlog.partitions.controller.machine import (
     CommandRequest,
     ControllerState,
     GroupName,
+    SetFeatureLevel,
     SnapshotReader,
-    broker_rules,
-    snapshot,
+    security_rules,
     snapshot_payloads,
     state,
 )
@@ -26,27 +26,31 @@ from tests.controller.machine.model import Model
 from tests.controller.machine.strategies import commands, set_current_names
 
 ANSWERS_MAX = 6
+ROWS_MAX = 2
+"""Limit of users and of entities with quotas, and the half of that of entries of access control."""
 Step = tuple[Command, int]
+levels = st.integers(1, 3)
 steps = st.lists(st.tuples(commands, st.sampled_from([0] * 9 + [1, 2, 9])), min_size=15, max_size=45)
 """A command, and how many requests ago the one was that is proposed again instead; 0: it is a new one."""
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _short_memory() -> Iterator[None]:
-    """Provide a release that supports one more feature level."""
+    """Provide a release with low limits."""
     with (
         patch.object(state, "ANSWERS_MAX", ANSWERS_MAX),
-        patch.object(broker_rules, "FEATURE_LEVEL_KNOWN", 2),
-        patch.object(snapshot, "FEATURE_LEVEL_KNOWN", 2),
+        patch.object(security_rules, "USERS_MAX", ROWS_MAX),
+        patch.object(security_rules, "ACLS_MAX", 2 * ROWS_MAX),
+        patch.object(security_rules, "QUOTAS_MAX", ROWS_MAX),
     ):
         yield
 
 
-def first_commands(knows_next: bool) -> list[Command]:
-    """Return the first commands of a cluster, of this release or of one that knows one more feature level."""
+def first_commands(level: int) -> list[Command]:
+    """Return the first commands of a cluster whose brokers support this level; above level 1 it is raised."""
     topics = [create("a", 1, (1, 2, 3), (3, 4, 5)), create("b", 2, (4, 5))]
-    brokers = [register(node, levels=(1, 1 + knows_next)) for node in range(1, 6)]
-    return [BOOTSTRAP, *brokers, *topics]
+    brokers = [register(node, levels=(1, level)) for node in range(1, 6)]
+    return [BOOTSTRAP, *brokers, *topics, SetFeatureLevel(level if level == 3 else 1)]
 
 
 def outcome_of(answer: CommandAnswer) -> object:
@@ -65,6 +69,17 @@ def check(controller: ControllerState, model: Model) -> None:
     assert controller.next_producer_id == data["producer_id"]
     assert controller.feature_level == data["level"]
     assert {row.node_id: (row.is_on, row.version) for row in controller.maintenance} == data["maintenance"]
+    assert {
+        row.name: {
+            "credentials": {each.mechanism: each for each in row.credentials},
+            "super": row.is_superuser,
+            "version": row.version,
+        }
+        for row in controller.users
+    } == data["users"]
+    assert {row.entry.key: row.version for row in controller.acls} == data["acls"]
+    assert {row.entity: (dict(row.quotas), row.version) for row in controller.client_quotas} == data["quotas"]
+    assert [row.secret for row in controller.secrets] == [data["secret"]] * bool(data["secret"])
     assert [(dict(row.configs), row.version) for row in controller.settings] in ([data["settings"]], [])
     assert len(controller.settings) == bool(data["settings"][1])
     reluctant = {node for node, row in data["brokers"].items() if row["draining"]}
@@ -104,11 +119,11 @@ def restore_snapshot(controller: ControllerState, piece_bytes: int) -> Controlle
 
 
 @settings(max_examples=200, deadline=None)
-@given(steps, st.integers(0, 9).map(bool), st.booleans())
-def test_every_answer_equals_that_of_the_model(drawn: list[Step], is_started: bool, is_new: bool) -> None:
-    scribe, model = CommandLog(), Model(ANSWERS_MAX)
+@given(steps, st.integers(0, 9).map(bool), levels)
+def test_every_answer_equals_that_of_the_model(drawn: list[Step], is_started: bool, level: int) -> None:
+    scribe, model = CommandLog(), Model(ANSWERS_MAX, ROWS_MAX)
     requests: list[CommandRequest] = []
-    for command, ago in [(command, 0) for command in first_commands(is_new) if is_started] + drawn:
+    for command, ago in [(command, 0) for command in first_commands(level) if is_started] + drawn:
         if ago and len(requests) >= ago:
             request = requests[-ago]
         else:
@@ -123,12 +138,12 @@ def test_every_answer_equals_that_of_the_model(drawn: list[Step], is_started: bo
 
 
 @settings(max_examples=80, deadline=None)
-@given(steps, st.data(), st.booleans())
+@given(steps, st.data(), levels)
 def test_replicas_agree_and_a_snapshot_at_any_point_changes_nothing(
-    drawn: list[Step], data: st.DataObject, is_new: bool
+    drawn: list[Step], data: st.DataObject, level: int
 ) -> None:
     scribe = CommandLog()
-    for command in [*first_commands(is_new), *(command for command, _ in drawn)]:
+    for command in [*first_commands(level), *(command for command, _ in drawn)]:
         scribe.put(scribe.request(set_current_names(command, scribe.state)))
     assert replay(scribe.log).state_hash() == scribe.state.state_hash()
     cut = data.draw(st.integers(0, len(scribe.log)))
@@ -145,11 +160,11 @@ def test_replicas_agree_and_a_snapshot_at_any_point_changes_nothing(
 
 
 @settings(max_examples=80, deadline=None)
-@given(steps, st.booleans())
-def test_the_hash_distinguishes_states(drawn: list[Step], is_new: bool) -> None:
+@given(steps, levels)
+def test_the_hash_distinguishes_states(drawn: list[Step], level: int) -> None:
     scribe = CommandLog()
     seen: dict[bytes, object] = {}
-    for command, _ in [*((command, 0) for command in first_commands(is_new)), *drawn]:
+    for command, _ in [*((command, 0) for command in first_commands(level)), *drawn]:
         scribe.put(CommandRequest(UUID(int=1), scribe.state.applied_index, set_current_names(command, scribe.state)))
         for row in list(scribe.state.answered):
             scribe.state.answered.remove(row.request_id)

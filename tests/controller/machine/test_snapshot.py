@@ -25,7 +25,7 @@ from raftlog.partitions.controller.machine import (
     snapshot_payloads,
 )
 from raftlog.partitions.controller.machine.snapshot import HEADER, _encode_parts
-from raftlog.types import Index, NodeId
+from raftlog.types import FEATURE_LEVEL_KNOWN, Index, NodeId
 from tests.controller.machine.fleet import (
     CommandLog,
     create,
@@ -149,7 +149,7 @@ def test_an_invalid_map_is_refused() -> None:
     changes: list[dict[str, Any]] = [
         {"version": 2},
         {"applied_index": -1},
-        {"feature_level": 3},
+        {"feature_level": FEATURE_LEVEL_KNOWN + 1},
         {"feature_level": 0},
         {"maintenance": []},
         {"next_producer_id": 1},
