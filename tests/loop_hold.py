@@ -1,15 +1,15 @@
-"""Longest time that the event loop worked on one thing while a test waited for others."""
+"""Longest time for which one callback held the event loop during a test."""
 
 import asyncio
 import gc
 import time
 
 HOLD_S_MAX = 0.15
-"""CPU time for which nothing else runs; on a quiet machine it is a tenth of this."""
+"""Bound on the CPU time of one callback; on a quiet machine a tenth of this is used."""
 
 
-class Hold:
-    """The longest time that the loop worked on one thing, in CPU seconds of its thread."""
+class LoopHold:
+    """Context that measures the longest hold of the event loop by one callback, in CPU seconds of its thread."""
 
     def __init__(self):
         self.longest_s = 0.0

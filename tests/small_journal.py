@@ -1,4 +1,4 @@
-"""Settings for brokers that live for one test: a journal is written out as zeros at first, and 32 MiB are many."""
+"""Small journals for brokers that run for one test: each is first written as zeros, and 32 MiB take long."""
 
 from dataclasses import replace
 

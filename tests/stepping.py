@@ -1,4 +1,4 @@
-"""Runs generators that do their work in steps, as `run_in_slices` and compaction do."""
+"""Runners of generators that work in steps, as `run_in_slices` and compaction do."""
 
 from collections.abc import Generator
 from typing import TypeVar
@@ -6,7 +6,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def finished(work: Generator[None, None, T]) -> tuple[T, int]:
+def run_steps(work: Generator[None, None, T]) -> tuple[T, int]:
     """Run the work; return its result and the number of steps."""
     count = 0
     while True:
@@ -19,4 +19,4 @@ def finished(work: Generator[None, None, T]) -> tuple[T, int]:
 
 
 def result_of(work: Generator[None, None, T]) -> T:
-    return finished(work)[0]
+    return run_steps(work)[0]

@@ -1,4 +1,4 @@
-"""Install the tests' system packages: through apt as root, otherwise name the missing ones and stop."""
+"""Installation of the tests' system packages: by apt as root, otherwise a list of missing ones and exit."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ PROGRAMS_OF_ROOT = {"fusermount3": "fuse3", "mkfs.ext4": "e2fsprogs"}
 def main() -> int:
     is_root = os.geteuid() == 0
     programs = PROGRAMS | PROGRAMS_OF_ROOT if is_root else PROGRAMS
-    missing = sorted({package for program, package in programs.items() if not _is_there(program)})
+    missing = sorted({package for program, package in programs.items() if not _is_installed(program)})
     if missing:
         apt = shutil.which("apt-get")
         if apt is None or not is_root:
@@ -42,8 +42,8 @@ def main() -> int:
     return 0
 
 
-def _is_there(program: str) -> bool:
-    """Return whether a program is installed; Java may be in JAVA_HOME, and nowhere else."""
+def _is_installed(program: str) -> bool:
+    """Return whether a program is installed; Java may be only in JAVA_HOME."""
     if program.startswith("/"):
         return os.path.exists(program)
     return shutil.which(program) is not None or (program == "java" and "JAVA_HOME" in os.environ)

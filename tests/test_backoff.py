@@ -1,11 +1,11 @@
-"""Pauses between attempts."""
+"""Pauses between attempts (backoff)."""
 
 from random import Random
 
 from raftlog.backoff import Backoff
 
 
-def test_pauses_double_up_to_a_bound_and_are_short_again_after_a_success() -> None:
+def test_pauses_double_up_to_a_bound_and_reset_after_a_success() -> None:
     backoff = Backoff(0.1, 1.0)
     assert [backoff.next_pause_s() for _ in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
     backoff.reset(0.5)

@@ -1,4 +1,4 @@
-"""Files of the cluster secret: valid ones, refused ones, and that a refusal never shows a key."""
+"""Files of the cluster secret: valid and refused ones; a refusal never shows a key."""
 
 import base64
 import os
@@ -15,7 +15,7 @@ from raftlog.errors import InvalidArgument
 ONE, OTHER = b"\x01" * 32, bytes(range(48))
 
 
-def written(tmp_path: Path, text: str, mode: int = 0o600) -> str:
+def write_secret(tmp_path: Path, text: str, mode: int = 0o600) -> str:
     path = tmp_path / "secret"
     path.write_text(text)
     os.chmod(path, mode)
@@ -23,17 +23,17 @@ def written(tmp_path: Path, text: str, mode: int = 0o600) -> str:
 
 
 def test_keys_are_read_in_hex_and_base64_in_their_order(tmp_path: Path) -> None:
-    path = written(tmp_path, f"# of spring\n{OTHER.hex()}\n\n{base64.b64encode(ONE).decode()}\n")
+    path = write_secret(tmp_path, f"# of spring\n{OTHER.hex()}\n\n{base64.b64encode(ONE).decode()}\n")
     assert read_secret(path) == (ClusterSecret((OTHER, ONE)), "")
 
 
-def test_a_key_that_is_there_twice_counts_once(tmp_path: Path) -> None:
-    assert read_secret(written(tmp_path, f"{ONE.hex()}\n{ONE.hex().upper()}")).secret.keys == (ONE,)
+def test_a_key_listed_twice_counts_once(tmp_path: Path) -> None:
+    assert read_secret(write_secret(tmp_path, f"{ONE.hex()}\n{ONE.hex().upper()}")).secret.keys == (ONE,)
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644])
-def test_a_file_that_others_can_read_is_warned_about(tmp_path: Path, mode: int) -> None:
-    assert "chmod 600" in read_secret(written(tmp_path, ONE.hex(), mode)).warning
+def test_a_file_readable_by_others_is_logged_as_a_warning(tmp_path: Path, mode: int) -> None:
+    assert "chmod 600" in read_secret(write_secret(tmp_path, ONE.hex(), mode)).warning
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_a_file_that_others_can_read_is_warned_about(tmp_path: Path, mode: int) 
         ("x" * 20_000, "more than"),
     ],
 )
-def test_other_files_are_refused(tmp_path: Path, text: str, what: str) -> None:
+def test_invalid_secret_files_are_refused(tmp_path: Path, text: str, what: str) -> None:
     with pytest.raises(InvalidArgument, match=what) as refused:
-        read_secret(written(tmp_path, text))
+        read_secret(write_secret(tmp_path, text))
     assert "secret word" not in str(refused.value)
     assert ONE.hex() not in str(refused.value)
 
 
-def test_a_missing_file_is_named_with_the_command_that_makes_one(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_file_has_the_command_to_create_one(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match=r"nowhere.*raftlog cluster secret create FILE"):
         read_secret(str(tmp_path / "nowhere"))
 

@@ -1,4 +1,4 @@
-"""docs/CONTRIBUTING.md against the tree: each file that it names exists, and each section names some."""
+"""docs/CONTRIBUTING.md compared with the tree: each named file exists, and each section names some."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", DOCUMENT, re.MULTILIN
 FILE = re.compile(r"`((?:[\w.-]+/)+[\w.-]*|[\w.-]+\.(?:py|md|toml|json))`")
 
 
-def test_it_documents_every_kind_of_addition() -> None:
+def test_the_document_covers_every_kind_of_addition() -> None:
     wanted = {
         "A topic setting",
         "A codec",
@@ -27,7 +27,7 @@ def test_it_documents_every_kind_of_addition() -> None:
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_every_file_that_it_names_exists(section: str) -> None:
+def test_every_file_named_in_the_document_exists(section: str) -> None:
     text = SECTIONS[section]
     named = FILE.findall(text)
     assert named, section

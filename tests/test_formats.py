@@ -1,4 +1,4 @@
-"""docs/FORMATS.md against the code: its tables decode real files, and its example is what the code writes.
+"""docs/FORMATS.md compared with the code: its tables decode real files, and its example is the code's output.
 
 The table of error codes in docs/ERRORS.md is held to the code as well.
 """
@@ -52,7 +52,7 @@ def block_after(mark: str) -> str:
 
 
 def listed_bytes(block: str, line: re.Pattern[str]) -> bytes:
-    """Return the bytes of a listing; check that each line is at the position that it states."""
+    """Return the bytes of a listing; check that each line has its stated position."""
     data = b""
     for text in filter(None, block.splitlines()):
         match = line.match(text)
@@ -109,17 +109,17 @@ def test_bytes_are_specified_in_one_document_only() -> None:
     assert [path.name for path in sorted(DOCS.glob("*.md")) if "<!-- layout:" in path.read_text()] == ["FORMATS.md"]
 
 
-def test_the_crc_is_the_one_described() -> None:
+def test_the_crc_is_as_documented() -> None:
     assert "`0xE3069283`" in DOCUMENT
     assert crc32c(b"123456789") == 0xE3069283
 
 
-def test_control_types_are_those_of_the_code() -> None:
+def test_control_types_match_the_code() -> None:
     documented = {int(cells[0], 16): cells[1] for cells in table_after("control types")}
     assert documented == {kind.value: kind.name.lower() for kind in ControlKind}
 
 
-def test_versions_and_sizes_are_those_of_the_code() -> None:
+def test_versions_and_sizes_match_the_code() -> None:
     assert f"| `format` | {FORMAT_VERSION} |" in DOCUMENT
     assert f"| `feature_level` | {FEATURE_LEVEL} |" in DOCUMENT
     assert read_layout("record batch header").size == HEADER_SIZE
@@ -134,7 +134,7 @@ def test_versions_and_sizes_are_those_of_the_code() -> None:
 # the example
 
 
-def test_the_example_holds_no_other_files(example: Path) -> None:
+def test_the_example_has_no_other_files(example: Path) -> None:
     names = {str(path.relative_to(example)) for path in example.rglob("*") if path.is_file()}
     segment = {f"{STEM}.log", f"{STEM}.index", f"{STEM}.timeindex"}
     assert names == segment | {".raftlog/lock", ".raftlog/meta", ".raftlog/checkpoint"}
@@ -142,25 +142,25 @@ def test_the_example_holds_no_other_files(example: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [f"{STEM}.log", f"{STEM}.index", f"{STEM}.timeindex"])
-def test_the_fields_are_the_file(example: Path, name: str) -> None:
+def test_the_documented_fields_match_the_file(example: Path, name: str) -> None:
     assert listed_bytes(block_after(f"fields: {name}"), FIELD_LINE) == stored(example, name)
 
 
-def test_the_checkpoint_is_the_file(example: Path) -> None:
+def test_the_documented_checkpoint_matches_the_file(example: Path) -> None:
     data = stored(example, ".raftlog/checkpoint")
     shown = listed_bytes(block_after("fields: .raftlog/checkpoint"), FIELD_LINE)
     assert len(data) == 2 * SLOT_SIZE
     assert data[:SLOT_SIZE] == shown.ljust(SLOT_SIZE, b"\0")
 
 
-def test_the_meta_file_is_the_file(example: Path) -> None:
+def test_the_documented_meta_file_matches_the_file(example: Path) -> None:
     assert block_after("text: .raftlog/meta") + "\n" == stored(example, ".raftlog/meta").decode()
 
 
 # the tables as decoders
 
 
-def test_the_header_table_reads_batches(example: Path) -> None:
+def test_the_header_table_decodes_batches(example: Path) -> None:
     table = read_layout("record batch header")
     position = 0
     data = stored(example, f"{STEM}.log")
@@ -173,7 +173,7 @@ def test_the_header_table_reads_batches(example: Path) -> None:
     assert position == len(data)
 
 
-def test_the_row_table_reads_the_index(example: Path) -> None:
+def test_the_row_table_decodes_the_index(example: Path) -> None:
     table, log, index = read_layout("index row"), stored(example, f"{STEM}.log"), stored(example, f"{STEM}.index")
     rows = [table.decode(index, at) for at in range(0, len(index), ROW_SIZE)]
     assert [list(row.values()) for row in rows] == [list(row) for row in unpack_rows(index)]
@@ -185,7 +185,7 @@ def test_the_row_table_reads_the_index(example: Path) -> None:
         assert (row["crc"], row["offset"]) == (read_header(header).crc, read_header(header).base_offset)
 
 
-def test_the_time_table_reads_the_time_index(example: Path) -> None:
+def test_the_time_table_decodes_the_time_index(example: Path) -> None:
     data = stored(example, f"{STEM}.timeindex")
     assert read_layout("time index entry").decode(data) == {
         "timestamp": CREATED_MS,
@@ -194,7 +194,7 @@ def test_the_time_table_reads_the_time_index(example: Path) -> None:
     }
 
 
-def test_the_checkpoint_table_reads_both_slots(example: Path) -> None:
+def test_the_checkpoint_table_decodes_both_slots(example: Path) -> None:
     table, data = read_layout("checkpoint slot"), stored(example, ".raftlog/checkpoint")
     slots = [table.decode(data, at) for at in (0, SLOT_SIZE)]
     assert [slot["sequence"] for slot in slots] == [2, 1]
@@ -206,7 +206,7 @@ def test_the_checkpoint_table_reads_both_slots(example: Path) -> None:
     assert newest._asdict().items() <= slots[0].items()
 
 
-def test_the_meta_checksum_is_the_one_described(example: Path) -> None:
+def test_the_meta_checksum_is_as_documented(example: Path) -> None:
     body = json.loads(stored(example, ".raftlog/meta"))
     stated = body.pop("crc32c")
     assert (body["format"], body["feature_level"], body["kind"]) == (FORMAT_VERSION, FEATURE_LEVEL, "log")
@@ -214,7 +214,7 @@ def test_the_meta_checksum_is_the_one_described(example: Path) -> None:
     assert stated == crc32c(f"{{{text}}}".encode())
 
 
-def test_the_roll_tables_read_a_roll_with_everything() -> None:
+def test_the_roll_tables_decode_a_roll_with_all_fields() -> None:
     voters = (RollMember(1, uuid.UUID(int=11)), RollMember(2, uuid.UUID(int=12)))
     roll = Roll(uuid.UUID(GROUP_ID), 7, 3, 40, -1, CREATED_MS, 5, voters, (), voters[:1], (("b", "2"), ("a", "é")))
     payload = encode_roll(roll)
@@ -233,7 +233,7 @@ def test_the_roll_tables_read_a_roll_with_everything() -> None:
     assert decode_roll(payload) == roll._replace(settings=tuple(sorted(roll.settings)))
 
 
-def test_the_gap_table_reads_a_gap_in_its_control_batch() -> None:
+def test_the_gap_table_decodes_a_gap_in_its_control_batch() -> None:
     payload = GAP.pack(GAP_VERSION, 8, 8, 100, 103, 2, REASON_LOST)
     batch = build_control_batch(ControlKind.GAP, payload, 0, next_offset=Offset(100), offsets_spanned=3)
     header = read_header(batch)
@@ -243,7 +243,7 @@ def test_the_gap_table_reads_a_gap_in_its_control_batch() -> None:
     assert list(read_layout("gap").decode(value).values()) == [GAP_VERSION, 8, 8, 100, 103, 2, REASON_LOST]
 
 
-def test_a_control_batch_takes_no_offset_and_its_key_is_the_one_described() -> None:
+def test_a_control_batch_takes_no_offset_and_its_key_is_as_documented() -> None:
     batch = build_control_batch(ControlKind.NO_OP, b"\1", CREATED_MS, next_offset=Offset(9))
     header = read_header(batch)
     assert (header.attributes, header.last_offset_delta, header.next_offset) == (0x20, -1, 9)
@@ -252,7 +252,7 @@ def test_a_control_batch_takes_no_offset_and_its_key_is_the_one_described() -> N
     assert read_layout("control key").decode(batch, key_at) == {"version": 0, "type": ControlKind.NO_OP}
 
 
-def test_settings_of_the_topic_of_groups_are_those_of_the_code() -> None:
+def test_settings_of_the_offsets_topic_match_the_code() -> None:
     section = DOCUMENT.split("## 11. ")[1].split("## 12. ")[0]
     assert f"`{OFFSETS_TOPIC}`" in section
     assert all(f"`{name}`" in section for name in OFFSETS_CONFIG)
@@ -262,7 +262,7 @@ def test_settings_of_the_topic_of_groups_are_those_of_the_code() -> None:
 # other documents with names and numbers that programs rely on
 
 
-async def test_requests_between_brokers_are_those_of_the_code(tmp_path: Path) -> None:
+async def test_requests_between_brokers_match_the_code(tmp_path: Path) -> None:
     broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path)))
     served = set(broker.node._requests._handlers)
     await broker.close()
@@ -272,7 +272,7 @@ async def test_requests_between_brokers_are_those_of_the_code(tmp_path: Path) ->
     assert set(described) == served | {*NAMES}
 
 
-def test_the_error_codes_of_http_are_those_of_the_code() -> None:
+def test_the_error_codes_of_http_match_the_code() -> None:
     items = items_after("error codes", (DOCS / "ERRORS.md").read_text(encoding="utf-8"))
     listed = {tuple(map(int, head.partition(" (")[0].split(" / "))) for head, _ in items}
     named = {value for name, value in vars(codes).items() if name.isupper() and isinstance(value, tuple)}

@@ -1,4 +1,4 @@
-"""Rules for the imports of the package as a whole; layers are contracts in pyproject.toml."""
+"""Rules for imports, names and sizes of modules; layers are contracts in pyproject.toml."""
 
 import ast
 import re
@@ -80,7 +80,7 @@ def test_chains_of_imports_are_short(imports: dict[str, set[str]]) -> None:
     assert max(depth.values()) <= 57, "import a module of a room where its `__init__` imports more than is needed"
 
 
-def test_faces_reach_a_broker_through_its_gate() -> None:
+def test_listeners_reach_a_broker_only_through_its_facade() -> None:
     root = Path(__file__).parents[1]
     inside = {"parts", "node", "metadata"}
     """Public for tests and the simulation."""
@@ -99,7 +99,7 @@ def _is_broker(value: ast.expr) -> bool:
     return name in ("broker", "_broker")
 
 
-def test_the_drawing_has_every_room() -> None:
+def test_the_diagram_has_every_folder() -> None:
     root = Path(__file__).parents[1]
     rooms = (root / "docs" / "ARCHITECTURE.md").read_text().partition("## Packages")[2]
     drawing = rooms.partition("```")[2].partition("```")[0]

@@ -1,4 +1,4 @@
-"""Catalogue of batches that brokers store, since length, CRC and counts fit, and whose records cannot be decoded.
+"""Catalogue of batches with valid length, CRC and counts, which brokers store, and undecodable records.
 
 Each is what a hostile or broken producer can send: lengths, counts, deltas and varints that lie, and compressed records
 that are garbage or open to more than a reader accepts.
@@ -21,7 +21,7 @@ TIMESTAMP_MS = 1_700_000_000_000
 
 
 class Undecodable(NamedTuple):
-    """A batch at base offset 0, how many offsets it spans, and how many of its records can be decoded."""
+    """Batch at base offset 0, its span of offsets, and its count of decodable records."""
 
     name: str
     batch: bytes
@@ -29,7 +29,7 @@ class Undecodable(NamedTuple):
     sound_records: int = 1
 
 
-def until_undecodable(records: Iterable[T]) -> tuple[list[T], UndecodableBatch]:
+def read_until_error(records: Iterable[T]) -> tuple[list[T], UndecodableBatch]:
     """Return the records before the error, and the error."""
     found: list[T] = []
     try:
@@ -62,7 +62,7 @@ def record(
     header_count: int = 0,
     length_error: int = 0,
 ) -> bytes:
-    """Return one record, in which lengths and counts may be others than those of its parts."""
+    """Return one record, whose lengths and counts may contradict its parts."""
     body = (
         b"\x00"
         + varint(0)
@@ -148,8 +148,8 @@ SMALL: tuple[Undecodable, ...] = (
 """Batches that cost next to nothing to read."""
 
 
-def bombs() -> tuple[Undecodable, ...]:
-    """Return batches of less than 400 KB that open to more than 256 MiB; made when they are needed."""
+def make_bombs() -> tuple[Undecodable, ...]:
+    """Return batches of less than 400 KB that decompress to more than 256 MiB, built on demand."""
     zeros = bytes(BOMB_BYTES)
     return (
         _garbage("gzip bomb", gzip.compress(zeros, 9), 1),

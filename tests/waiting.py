@@ -1,16 +1,16 @@
-"""Waiting for what brokers in this process bring about: they run on the test's loop, so it looks again and again."""
+"""Waiting for conditions of brokers in this process: they run on the test's loop, so the condition is polled."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 WITHIN_S: Final = 60.0
-"""Far more than anything takes that happens at all."""
+"""Far more than any awaited condition takes."""
 _LOOK_S: Final = 0.01
 
 
 async def until(condition: Callable[[], object], what: Callable[[], object] = lambda: "") -> None:
-    """Wait until it holds; raises `AssertionError` with `what` is the case instead."""
+    """Wait until the condition is true; raise `AssertionError` with the text of `what` after a timeout."""
     try:
         async with asyncio.timeout(WITHIN_S):
             while not condition():

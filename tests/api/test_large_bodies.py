@@ -13,7 +13,7 @@ from raftlog.api.http.server.problems import HttpProblem
 from raftlog.partitions.routing.partition import CALL_BATCHES_MAX
 from raftlog.records import Compression, build_batch
 from raftlog.topic_config import MIB
-from tests.loop_hold import HOLD_S_MAX, Hold
+from tests.loop_hold import HOLD_S_MAX, LoopHold
 from tests.stepping import result_of
 
 JSON = {"Content-Type": "application/vnd.kafka.json.v2+json"}
@@ -115,7 +115,7 @@ async def test_invalid_input_is_named_and_nothing_is_stored(api, body, word):
 async def test_a_body_with_a_hundred_thousand_records_is_stored(api):
     await api.create_topic(partitions=3)
     body = b'{"records":[' + b",".join(b'{"value":%d,"partition":%d}' % (at, at % 3) for at in range(100_000)) + b"]}"
-    async with Hold() as hold:
+    async with LoopHold() as hold:
         status, said = await send(api, "/topics/t", body)
     assert status == 200
     rows = [(row["partition"], row["offset"], row["error_code"]) for row in said["offsets"]]
@@ -157,7 +157,7 @@ async def test_json_with_very_many_values_does_not_block_the_loop(api, unit, is_
     await api.create_topic()
     many = unit * (8 * MIB // len(unit)) + b"0"
     body = b'{"records":[{"value":[%b]}]}' % many if is_value else b'{"records":[%b]}' % many
-    async with Hold() as hold:
+    async with LoopHold() as hold:
         status, said = await send(api, "/topics/t", body)
     assert (status, said["error_code"]) == ((413, 413) if is_value else (422, 42203)) or b"value" in unit
     assert hold.longest_s < HOLD_S_MAX
@@ -170,7 +170,7 @@ async def test_calls_with_too_many_batches_are_refused(api):
     path, headers = "/topics/t/partitions/0", {"Content-Type": "application/vnd.raftlog.batches"}
     status, said = await send(api, path, batch * (CALL_BATCHES_MAX + 1), headers)
     assert (status, said["error_code"]) == (413, 413)
-    async with Hold() as hold:
+    async with LoopHold() as hold:
         status, said = await send(api, path, batch * CALL_BATCHES_MAX, headers)
     assert (status, said["next_offset"]) == (200, CALL_BATCHES_MAX)
     assert hold.longest_s < HOLD_S_MAX
@@ -184,7 +184,7 @@ async def test_stored_values_that_decompress_to_much_do_not_block_the_loop(api, 
     batch = bytes(build_batch([value, b"[1,", value[:-1]], Compression.GZIP))
     status, _ = await send(api, "/topics/t/partitions/0", batch, {"Content-Type": "application/vnd.raftlog.batches"})
     assert status == 200
-    async with Hold() as hold:
+    async with LoopHold() as hold:
         url = api.url + "/topics/t/partitions/0/records?offset=0&max_bytes=16000000"
         async with api.session.get(url) as response:
             text = await response.read()

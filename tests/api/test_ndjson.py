@@ -14,7 +14,7 @@ from raftlog.api.http.records.ndjson_report import StreamReport
 from raftlog.errors import DeadlineExceeded, NoLeader
 from raftlog.partitions.produce.streams import ProduceStream
 from raftlog.topic_config import MIB
-from tests.loop_hold import HOLD_S_MAX, Hold
+from tests.loop_hold import HOLD_S_MAX, LoopHold
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
@@ -437,7 +437,7 @@ GROWING = b"[" + b"[]," * (LARGE_BYTES // 3) + b"0]"
 async def test_a_large_line_does_not_block_the_loop(api, kind, line):
     await api.create_topic(partitions=2, max_message_bytes=str(2 * LARGE_BYTES))
     path = f"/topics/t?lines={kind}" if kind == "records" else f"/topics/t/partitions/1?lines={kind}"
-    async with Hold() as hold:
+    async with LoopHold() as hold:
         status, answer = await send(api, b"\n" + line % GROWING + b"\n", path)
     assert (status, answer["records"]) == (200, 1), answer
     assert hold.longest_s < HOLD_S_MAX

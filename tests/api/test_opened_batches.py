@@ -14,8 +14,8 @@ from raftlog.records.compression import decompress_in_steps
 from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.topic_config import MIB
 from raftlog.types import Offset
-from tests.loop_hold import HOLD_S_MAX, Hold
-from tests.stepping import finished
+from tests.loop_hold import HOLD_S_MAX, LoopHold
+from tests.stepping import run_steps
 
 BATCHES = {"Content-Type": "application/vnd.raftlog.batches"}
 JSON, BINARY = "application/vnd.kafka.json.v2+json", "application/vnd.kafka.binary.v2+json"
@@ -34,7 +34,7 @@ async def store(api, *records, compression=Compression.ZSTD):
 @pytest.mark.parametrize("size", [0, 1, 70_000, 3 * MIB])
 def test_decompression_in_steps_returns_the_same_batch(compression, size):
     batch = bytes(build_batch([b"x" * size, NewRecord(b"2", b"key", headers=[("h", b"1")])], compression=compression))
-    opened, _ = finished(open_in_steps(batch))
+    opened, _ = run_steps(open_in_steps(batch))
     assert not read_header(opened).compression
     assert read_header(opened).record_count == 2
     assert [(each.offset, each.key, each.value) for each in read_records(opened)] == [
@@ -46,7 +46,7 @@ def test_decompression_in_steps_returns_the_same_batch(compression, size):
 @pytest.mark.parametrize("compression", CODECS)
 def test_a_large_batch_takes_many_steps(compression):
     """Gzip is decompressed with a step per MiB; the other codecs allocate in such steps before their single call."""
-    opened, steps = finished(open_in_steps(bytes(build_batch([bytes(40 * MIB)], compression=compression))))
+    opened, steps = run_steps(open_in_steps(bytes(build_batch([bytes(40 * MIB)], compression=compression))))
     assert len(opened) > 40 * MIB
     assert steps >= 40
 
@@ -55,15 +55,15 @@ def test_a_large_batch_takes_many_steps(compression):
 def test_the_bound_of_decompression_is_exact(compression):
     batch = bytes(build_batch([bytes(MIB), bytes(MIB)], compression=compression))
     opened = bytearray()
-    finished(decompress_in_steps(compression, batch[61:], 64 * MIB, opened))
+    run_steps(decompress_in_steps(compression, batch[61:], 64 * MIB, opened))
     size = len(opened)
-    finished(decompress_in_steps(compression, batch[61:], size, exactly := bytearray()))
+    run_steps(decompress_in_steps(compression, batch[61:], size, exactly := bytearray()))
     assert exactly == opened
     found = bytearray(b"before")
     with pytest.raises(InvalidBatch, match=f"more than {size - 1} bytes"):
-        finished(decompress_in_steps(compression, batch[61:], size - 1, found))
+        run_steps(decompress_in_steps(compression, batch[61:], size - 1, found))
     with pytest.raises(UndecodableBatch, match="more than 1000 bytes"):
-        finished(open_in_steps(batch, 1000))
+        run_steps(open_in_steps(batch, 1000))
 
 
 async def test_large_batches_are_decompressed_one_after_another():
@@ -91,7 +91,7 @@ async def test_large_values_do_not_block_the_loop(api, value, encoding):
     await store(api, NewRecord(value, b"a" * 100_000), b"2")
     for accept in (JSON, BINARY):
         async with api.session.get(api.url + f"{RECORDS}?offset=0&max_bytes=1", headers={"Accept": accept}) as response:
-            async with Hold() as hold:
+            async with LoopHold() as hold:
                 body = await response.read()
             assert response.status == 200
         assert hold.longest_s < HOLD_S_MAX
@@ -111,7 +111,7 @@ async def test_large_values_do_not_block_the_loop(api, value, encoding):
 async def test_skipping_records_before_the_offset_does_not_block_the_loop(api):
     count = 1_500_000
     await store(api, *[b""] * count)
-    async with Hold() as hold:
+    async with LoopHold() as hold:
         status, found = await api.get(f"{RECORDS}?offset={count - 1}")
     assert (status, [each["offset"] for each in found]) == (200, [count - 1])
     assert hold.longest_s < HOLD_S_MAX
@@ -134,7 +134,7 @@ async def test_counting_records_for_a_poll_does_not_block_the_loop():
     count = 1_500_000
     batch = bytes(build_batch([b""] * count, compression=Compression.ZSTD))
     opener = BatchOpener(64 * MIB)
-    async with Hold() as hold:
+    async with LoopHold() as hold:
         taken = await take([batch], Offset(count - 1), 100, opener)
     assert (taken.records, taken.end) == (1, count)
     assert hold.longest_s < HOLD_S_MAX
@@ -143,7 +143,7 @@ async def test_counting_records_for_a_poll_does_not_block_the_loop():
 async def test_a_lookup_by_time_does_not_block_the_loop(api):
     count = 1_500_000
     await store(api, *[NewRecord(b"", None, 1_000)] * count, NewRecord(b"", None, 2_000))
-    async with Hold() as hold:
+    async with LoopHold() as hold:
         status, found = await api.get("/topics/t/partitions/0/offsets?timestamp=2000")
     assert (status, found["offset"], found["timestamp"]) == (200, count, 2_000)
     assert hold.longest_s < HOLD_S_MAX

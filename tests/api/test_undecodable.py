@@ -3,7 +3,7 @@
 import orjson
 
 from raftlog.records import split_batches
-from tests.undecodable import SMALL, TIMESTAMP_MS, bombs
+from tests.undecodable import SMALL, TIMESTAMP_MS, make_bombs
 
 BATCHES = {"Content-Type": "application/vnd.raftlog.batches"}
 JSON = {"Accept": "application/vnd.kafka.json.v2+json"}
@@ -99,7 +99,7 @@ async def test_consumer_instances_return_the_records_before_and_then_the_error_u
 
 async def test_compression_bombs_are_not_decompressed(start_api):
     api = await start_api({"opened_bytes_max": 1 << 20})
-    for number, sent in enumerate(bombs()):
+    for number, sent in enumerate(make_bombs()):
         topic = f"t{number}"
         await store_between_valid_records(api, topic, sent.batch)
         status, error = await api.get(f"{records_path(topic)}?offset=1")

@@ -7,7 +7,7 @@ from raftlog.partitions.controller.machine import GroupName
 from raftlog.partitions.deadline import deadline_in
 from raftlog.types import NodeId
 from tests.brokers.conftest import Brokers, brokers_in
-from tests.operations.conftest import assigned, soon, write
+from tests.operations.conftest import assigned_nodes, soon, write
 from tests.waiting import WITHIN_S, until
 
 
@@ -31,7 +31,7 @@ async def test_a_broker_accepts_leaders_that_joined_while_it_was_down(tmp_path: 
         await brokers.start(4, 5)
         for node in (2, 3):
             await remove_broker(brokers, node, asked=4)
-        assert sorted(assigned(brokers[4], "t")) == [1, 4, 5]
+        assert sorted(assigned_nodes(brokers[4], "t")) == [1, 4, 5]
         await write(brokers[4], "t", b"while it was away")
         async with asyncio.timeout(WITHIN_S):
             await brokers.start(1)

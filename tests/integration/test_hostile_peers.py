@@ -42,11 +42,11 @@ from raftlog.testing.http import ask
 from raftlog.testing.ports import address_of, reserve_port
 from raftlog.types import Index, NodeId, Term
 from tests.integration.cluster_load import create_topic
-from tests.rpc.processes import Raw
+from tests.rpc.processes import RawPeer
 
 LARGEST = 1 << 53
 CONFIG = RpcConfig()
-Connect = Callable[[tuple[str, int]], Awaitable[Raw]]
+Connect = Callable[[tuple[str, int]], Awaitable[RawPeer]]
 
 
 def read_state(cluster: Cluster) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def hostile_frames(me: PeerIdentity, to: PeerIdentity, group_ids: list[bytes], t
     return frames
 
 
-async def attack(cluster: Cluster, connect: Connect, shake: Callable[[Raw, bytes], Awaitable[None]]) -> None:
+async def attack(cluster: Cluster, connect: Connect, shake: Callable[[RawPeer, bytes], Awaitable[None]]) -> None:
     """Run every attack against every broker, in the name of every other broker and of an unknown node."""
     known = claimable_identities(cluster)
     cluster_id = known[1].cluster_id
@@ -127,7 +127,7 @@ async def attack(cluster: Cluster, connect: Connect, shake: Callable[[Raw, bytes
                 with contextlib.suppress(EOFError, ConnectionError):
                     await shake(raw, hello)
                     raw.write(*frame)
-                await raw.ended()
+                await raw.wait_until_closed()
                 await raw.close()
 
 
@@ -156,16 +156,16 @@ def cluster() -> Iterator[Cluster]:
 def test_a_peer_without_the_secret_has_no_effect(cluster: Cluster) -> None:
     before = read_state(cluster)
 
-    async def send_no_proof(raw: Raw, hello: bytes) -> None:
-        await raw.frame()
+    async def send_no_proof(raw: RawPeer, hello: bytes) -> None:
+        await raw.read_frame()
 
-    async def send_empty_proof(raw: Raw, hello: bytes) -> None:
-        await raw.frame()
+    async def send_empty_proof(raw: RawPeer, hello: bytes) -> None:
+        await raw.read_frame()
         raw.write(*encode_proof(Proof(b"")))
 
     async def attack_all() -> None:
         for shake in (send_no_proof, send_empty_proof):
-            await attack(cluster, Raw.connect, shake)
+            await attack(cluster, RawPeer.connect, shake)
 
     asyncio.run(attack_all())
     require_unharmed(cluster, before)
@@ -176,19 +176,19 @@ def test_a_replayed_handshake_has_no_effect(cluster: Cluster, tmp_path: Path) ->
     before = read_state(cluster)
     recorded = asyncio.run(record_handshake(cluster, tmp_path))
 
-    async def replay(raw: Raw, hello: bytes) -> None:
+    async def replay(raw: RawPeer, hello: bytes) -> None:
         raw.write(recorded)
 
     async def attack_all() -> None:
-        await attack(cluster, Raw.connect, replay)
+        await attack(cluster, RawPeer.connect, replay)
         for node in cluster.nodes.values():
             assert node.rpc_bound is not None
             host, _, port = node.rpc_bound.rpartition(":")
-            raw = await Raw.connect((host, int(port)))
+            raw = await RawPeer.connect((host, int(port)))
             raw.write(recorded)
-            assert (await raw.frame()).kind.name == "HELLO"
-            assert (await raw.frame()).kind.name == "REFUSAL"
-            await raw.ended()
+            assert (await raw.read_frame()).kind.name == "HELLO"
+            assert (await raw.read_frame()).kind.name == "REFUSAL"
+            await raw.wait_until_closed()
             await raw.close()
 
     asyncio.run(attack_all())
@@ -282,13 +282,13 @@ def test_a_certificate_of_another_node_is_refused(tmp_path: Path) -> None:
         context = ssl.create_default_context(cafile=files["RAFTLOG_RPC_AUTHORITY"])
         context.load_cert_chain(files["RAFTLOG_RPC_CERTIFICATE"], files["RAFTLOG_RPC_KEY"])
 
-        async def connect(address: tuple[str, int]) -> Raw:
-            return Raw(*await asyncio.open_connection(*address, ssl=context, server_hostname="127.0.0.1"))
+        async def connect(address: tuple[str, int]) -> RawPeer:
+            return RawPeer(*await asyncio.open_connection(*address, ssl=context, server_hostname="127.0.0.1"))
 
-        async def as_it_is(raw: Raw, hello: bytes) -> None:
-            await raw.frame()
+        async def as_it_is(raw: RawPeer, hello: bytes) -> None:
+            await raw.read_frame()
             raw.write(*encode_proof(Proof(b"")))
-            assert (await raw.frame()).kind.name == "REFUSAL"
+            assert (await raw.read_frame()).kind.name == "REFUSAL"
 
         asyncio.run(attack(cluster, connect, as_it_is))
         require_unharmed(cluster, before)

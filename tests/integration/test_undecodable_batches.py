@@ -24,7 +24,7 @@ from raftlog.testing import Cluster
 from raftlog.testing.http import ask
 from raftlog.types import TopicPartition
 from tests.integration.cluster_load import BATCHES, create_topic
-from tests.undecodable import SMALL, bombs
+from tests.undecodable import SMALL, make_bombs
 
 COMPACTION_SECONDS_MAX = 90.0
 TOPIC = "poisoned"
@@ -155,7 +155,7 @@ async def test_a_python_consumer_continues_where_it_seeks(cluster: Cluster, sent
 
 def test_compression_bombs_cost_their_readers_only_an_error(cluster: Cluster) -> None:
     create_topic(cluster.addresses[0], "bombs")
-    for bomb in bombs():
+    for bomb in make_bombs():
         answer = post(cluster.addresses[0], "/topics/bombs/partitions/0", bomb.batch, BATCHES)
         at = answer["offsets"][0]["offset"]
         status, body = ask(cluster.addresses[0], f"/topics/bombs/partitions/0/records?offset={at}", timeout_s=30)

@@ -22,7 +22,7 @@ from raftlog.errors import (
 )
 from raftlog.records import Compression, NewRecord, build_batch, read_header
 from raftlog.topic_config import LogConfig
-from tests.undecodable import SMALL, TIMESTAMP_MS, Undecodable, until_undecodable
+from tests.undecodable import SMALL, TIMESTAMP_MS, Undecodable, read_until_error
 
 
 def values(log: raftlog.Log, *args: int) -> list[bytes | None]:
@@ -35,7 +35,7 @@ def test_an_undecodable_batch_ends_reading_and_the_error_has_the_next_offset(tmp
         log.append([NewRecord(b"before", timestamp=TIMESTAMP_MS - 1)])
         log.append_batches(sent.batch)
         behind = log.append([NewRecord(b"behind", timestamp=TIMESTAMP_MS + 1)])
-        found, error = until_undecodable(log.read(0))
+        found, error = read_until_error(log.read(0))
         assert [record.offset for record in found] == list(range(error.offset))
         assert (error.base_offset, error.next_offset) == (1, behind)
         with pytest.raises(UndecodableBatch):

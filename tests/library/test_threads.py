@@ -32,7 +32,7 @@ NEVER_MS = 3_600_000
 
 
 class Worker(threading.Thread):
-    """A thread whose outcome is waited for, but not for ever."""
+    """Thread for one job; `outcome` returns its result or raises its error."""
 
     def __init__(self, job: Callable[[], Any]) -> None:
         super().__init__(daemon=True)
@@ -44,7 +44,7 @@ class Worker(threading.Thread):
     def run(self) -> None:
         try:
             self._result = self._job()
-        except BaseException as error:  # noqa: BLE001 – it is raised by `outcome`
+        except BaseException as error:  # noqa: BLE001 – `outcome` raises it
             self._error = error
 
     def outcome(self) -> Any:
@@ -56,7 +56,7 @@ class Worker(threading.Thread):
 
 
 class GatedSync:
-    """`os.fdatasync` that stops at a gate: each call announces itself and waits until it may go on."""
+    """`os.fdatasync` that waits at a gate: each call reports its arrival and waits until the test releases it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._entered = threading.Semaphore(0)
@@ -76,7 +76,7 @@ class GatedSync:
     def await_sync(self) -> None:
         assert self._entered.acquire(timeout=WAIT_S), "no sync was made"
 
-    def let_one_go(self, error: BaseException | None = None) -> None:
+    def release_one(self, error: BaseException | None = None) -> None:
         if error:
             self._errors.append(error)
         self._gate.release()
@@ -99,12 +99,12 @@ class AnnouncedLock:
 
 
 @pytest.fixture
-def waiting(monkeypatch: pytest.MonkeyPatch) -> "Waiting":
-    return Waiting(monkeypatch)
+def waiting(monkeypatch: pytest.MonkeyPatch) -> "WaitingThreads":
+    return WaitingThreads(monkeypatch)
 
 
-class Waiting:
-    """The appenders and flushers that wait in a log's queue for another thread to serve them."""
+class WaitingThreads:
+    """Appenders and flushers that wait in a log's queue for another thread to serve them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._arrived = threading.Semaphore(0)
@@ -128,19 +128,19 @@ class Waiting:
 
 
 @contextmanager
-def without_syncs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Switch syncs off: races need many rounds, not durability."""
+def syncs_disabled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Disable syncs: races need many rounds, not durability."""
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", lambda descriptor: None)
         yield
 
 
-def values(log: raftlog.Log) -> list[bytes | None]:
+def read_values(log: raftlog.Log) -> list[bytes | None]:
     return [record.value for record in log.read()]
 
 
-def once(real: Callable[..., Any], error: BaseException) -> Callable[..., Any]:
-    """Return a function that fails at this thread's first call, and then works as before."""
+def fail_once(real: Callable[..., Any], error: BaseException) -> Callable[..., Any]:
+    """Return a function that raises the error at this thread's first call, and calls the real one later."""
     caller: threading.Thread | None = threading.current_thread()
 
     def call(*args: Any, **named: Any) -> Any:
@@ -156,7 +156,7 @@ def once(real: Callable[..., Any], error: BaseException) -> Callable[..., Any]:
 # threads that wait for each other
 
 
-def test_appenders_flush_when_too_much_waits_for_a_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_appenders_flush_when_too_many_bytes_wait_for_a_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_commit, "PENDING_BYTES_MAX", 64 << 10)
     log = raftlog.Log.open(tmp_path / "log", LogConfig(flush_messages=10_000_000, flush_ms=NEVER_MS))
 
@@ -172,7 +172,7 @@ def test_appenders_flush_when_too_much_waits_for_a_sync(tmp_path: Path, monkeypa
 
 
 def test_a_relaxed_append_during_a_sync_is_answered_when_that_sync_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: Waiting
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: WaitingThreads
 ) -> None:
     log = raftlog.Log.open(tmp_path / "log", LogConfig(flush_messages=10, flush_ms=NEVER_MS))
     syncs = GatedSync(monkeypatch)
@@ -180,14 +180,14 @@ def test_a_relaxed_append_during_a_sync_is_answered_when_that_sync_ends(
     syncs.await_sync()
     second = Worker(lambda: log.append([b"b"]))
     waiting.await_one()
-    syncs.let_one_go()
+    syncs.release_one()
     assert (first.outcome(), second.outcome()) == (0, 10)
     syncs.open()
     log.close()
 
 
-def test_an_append_returns_with_its_own_sync_though_others_wait_for_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: Waiting
+def test_an_append_returns_after_its_own_sync_although_others_wait_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: WaitingThreads
 ) -> None:
     log = raftlog.Log.open(tmp_path / "log")
     syncs = GatedSync(monkeypatch)
@@ -195,13 +195,13 @@ def test_an_append_returns_with_its_own_sync_though_others_wait_for_the_next(
     syncs.await_sync()
     second = Worker(lambda: log.append([b"b"]))
     waiting.await_one()
-    syncs.let_one_go()
+    syncs.release_one()
     syncs.await_sync()
     assert first.outcome() == 0
     assert second.is_alive(), "it is answered only when its sync has ended"
     third = Worker(lambda: log.append([b"c"]))
     waiting.await_one()
-    syncs.let_one_go()
+    syncs.release_one()
     syncs.await_sync()
     assert second.outcome() == 1
     syncs.open()
@@ -209,8 +209,8 @@ def test_an_append_returns_with_its_own_sync_though_others_wait_for_the_next(
     log.close()
 
 
-def test_an_append_that_is_answered_returns_though_another_came_at_that_moment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: Waiting
+def test_an_answered_append_returns_although_another_arrives_at_that_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: WaitingThreads
 ) -> None:
     log = raftlog.Log.open(tmp_path / "log")
     syncs = GatedSync(monkeypatch)
@@ -226,7 +226,7 @@ def test_an_append_that_is_answered_returns_though_another_came_at_that_moment(
     monkeypatch.setattr(log._log, "on_progress", on_progress)
     first = Worker(lambda: log.append([b"a"]))
     syncs.await_sync()
-    syncs.let_one_go()
+    syncs.release_one()
     syncs.await_sync()
     assert first.outcome() == 0
     assert second[0].is_alive()
@@ -236,7 +236,7 @@ def test_an_append_that_is_answered_returns_though_another_came_at_that_moment(
 
 
 def test_a_refused_append_does_not_wait_for_the_syncs_of_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: Waiting
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: WaitingThreads
 ) -> None:
     log = raftlog.Log.open(tmp_path / "log", LogConfig(max_message_bytes=64 << 10))
     syncs = GatedSync(monkeypatch)
@@ -246,7 +246,7 @@ def test_a_refused_append_does_not_wait_for_the_syncs_of_others(
     waiting.await_one()
     second = Worker(lambda: log.append([b"b"]))
     waiting.await_one()
-    syncs.let_one_go()
+    syncs.release_one()
     syncs.await_sync()
     assert first.outcome() == 0
     with pytest.raises(RecordTooLarge):
@@ -257,7 +257,7 @@ def test_a_refused_append_does_not_wait_for_the_syncs_of_others(
 
 
 def test_close_ends_while_appenders_are_busy_and_refuses_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: Waiting
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: WaitingThreads
 ) -> None:
     log = raftlog.Log.open(tmp_path / "log")
     answered: list[int] = []
@@ -267,7 +267,7 @@ def test_close_ends_while_appenders_are_busy_and_refuses_them(
             while True:
                 answered.append(log.append([b"v" * 100]))
 
-    with without_syncs(monkeypatch):
+    with syncs_disabled(monkeypatch):
         workers = [Worker(append) for _ in range(8)]
         for _ in range(100):
             waiting.await_one()
@@ -279,7 +279,7 @@ def test_close_ends_while_appenders_are_busy_and_refuses_them(
 
 
 def test_close_answers_all_waiters_before_it_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: Waiting
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: WaitingThreads
 ) -> None:
     log = raftlog.Log.open(tmp_path / "log")
     syncs = GatedSync(monkeypatch)
@@ -316,7 +316,7 @@ def test_a_close_whose_sync_fails_ends_followers(tmp_path: Path, monkeypatch: py
     follower, waits = await_follower(log, monkeypatch)
     assert waits.wait(WAIT_S)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fdatasync", once(os.fdatasync, OSError(errno.EIO, "lost pages")))
+        patch.setattr(os, "fdatasync", fail_once(os.fdatasync, OSError(errno.EIO, "lost pages")))
         with pytest.raises(SyncFailed):
             log.close()
     assert follower.outcome() == [], "what is not durable is not seen"
@@ -349,7 +349,7 @@ def test_follow_ends_when_idle_behind_a_gap_at_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["append", "flush", "write"])
-def test_an_append_that_is_interrupted_amid_a_change_stops_the_log(
+def test_an_append_interrupted_during_a_change_stops_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     log = raftlog.Log.open(tmp_path / "log")
@@ -360,7 +360,7 @@ def test_an_append_that_is_interrupted_amid_a_change_stops_the_log(
         "write": (os, "pwritev"),
     }[place]
     with monkeypatch.context() as patch:
-        patch.setattr(owner, name, once(getattr(owner, name), KeyboardInterrupt()))
+        patch.setattr(owner, name, fail_once(getattr(owner, name), KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             log.append([b"interrupted"])
         with pytest.raises(SyncFailed, match=r"interrupted \(KeyboardInterrupt\).*open it again"):
@@ -368,40 +368,40 @@ def test_an_append_that_is_interrupted_amid_a_change_stops_the_log(
     Worker(log.close).outcome()
     with raftlog.Log.open(tmp_path / "log") as reopened:
         assert reopened.damage is None
-        assert values(reopened) in ([b"before", b"interrupted"], [b"before"])
+        assert read_values(reopened) in ([b"before", b"interrupted"], [b"before"])
         reopened.append([b"after"])
-        assert values(reopened)[-1] == b"after"
+        assert read_values(reopened)[-1] == b"after"
 
 
-def test_a_sync_that_is_interrupted_is_made_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_threads_repeat_an_interrupted_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = raftlog.Log.open(tmp_path / "log")
     log.append([b"before"])
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fdatasync", once(os.fdatasync, KeyboardInterrupt()))
+        patch.setattr(os, "fdatasync", fail_once(os.fdatasync, KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             log.append([b"interrupted"])
         assert Worker(lambda: log.append([b"after"])).outcome() == 2
     Worker(log.close).outcome()
     with raftlog.Log.open(tmp_path / "log") as reopened:
-        assert values(reopened) == [b"before", b"interrupted", b"after"]
+        assert read_values(reopened) == [b"before", b"interrupted", b"after"]
 
 
 class InterruptedAt:
-    """Ctrl-C in this thread at the n-th function of the library.
+    """Context that raises `KeyboardInterrupt` in this thread at the n-th function call of the library.
 
-    Functions that it begins and functions in C that it calls count: there CPython looks at signals."""
+    Entered Python functions and returns from C functions count: CPython handles signals there."""
 
     def __init__(self, count: int) -> None:
         self._left = count
 
     def __enter__(self) -> Self:
-        sys.setprofile(self._look)
+        sys.setprofile(self._count_call)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
 
-    def _look(self, frame: FrameType, event: str, _argument: object) -> None:
+    def _count_call(self, frame: FrameType, event: str, _argument: object) -> None:
         if event in ("call", "c_return") and str(frame.f_globals.get("__name__")).startswith("raftlog."):
             self._left -= 1
             if self._left == 0:
@@ -425,7 +425,7 @@ def test_an_interruption_anywhere_loses_nothing_and_hangs_no_thread(
                 with suppress(OutcomeUnknown):
                     acknowledged[log.append([value])] = value
 
-        with without_syncs(monkeypatch):
+        with syncs_disabled(monkeypatch):
             log = raftlog.Log.open(path, config)
             workers = [Worker(lambda log=log, number=number: work(log, number)) for number in range(2)]  # type: ignore[misc]
             with suppress(KeyboardInterrupt), InterruptedAt(count):
@@ -439,13 +439,13 @@ def test_an_interruption_anywhere_loses_nothing_and_hangs_no_thread(
             Worker(log.close).outcome()
         with raftlog.Log.open(path) as reopened:
             assert reopened.damage is None, count
-            found = values(reopened)
+            found = read_values(reopened)
         assert {offset: found[offset] for offset in acknowledged} == acknowledged, count
     assert stopped, "some were interrupted amid a change"
 
 
 def test_an_interrupted_leader_leaves_no_waiter_unanswered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: Waiting
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: WaitingThreads
 ) -> None:
     log = raftlog.Log.open(tmp_path / "log")
     syncs = GatedSync(monkeypatch)
@@ -455,18 +455,18 @@ def test_an_interrupted_leader_leaves_no_waiter_unanswered(
     for number in range(3):
         others.append(Worker(lambda number=number: log.append([b"%d" % number])))  # type: ignore[misc]
         waiting.await_one()
-    syncs.let_one_go(KeyboardInterrupt())
+    syncs.release_one(KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         leader.outcome()
     syncs.open()
     assert [other.outcome() for other in others] == [1, 2, 3]
     Worker(log.close).outcome()
     with raftlog.Log.open(tmp_path / "log") as reopened:
-        assert values(reopened) == [b"leader", b"0", b"1", b"2"]
+        assert read_values(reopened) == [b"leader", b"0", b"1", b"2"]
 
 
-def test_an_interrupted_appender_that_waits_for_another_delays_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: Waiting
+def test_an_interrupted_waiting_appender_delays_no_other_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: WaitingThreads
 ) -> None:
     log = raftlog.Log.open(tmp_path / "log")
     syncs = GatedSync(monkeypatch)
@@ -482,11 +482,11 @@ def test_an_interrupted_appender_that_waits_for_another_delays_no_other(
     assert (leader.outcome(), other.outcome()) == (0, 1)
     Worker(log.close).outcome()
     with raftlog.Log.open(tmp_path / "log") as reopened:
-        assert values(reopened) == [b"leader", b"other"]
+        assert read_values(reopened) == [b"leader", b"other"]
 
 
 class InterruptingGate:
-    """A lock after whose n-th release Ctrl-C comes: signals are looked at when a call returns, `__exit__` included."""
+    """Lock that raises `KeyboardInterrupt` after its n-th release: CPython handles signals when a call returns."""
 
     def __init__(self, lock: Any, releases: int) -> None:
         self._lock, self._left, self._owner = lock, releases, threading.current_thread()
@@ -503,7 +503,7 @@ class InterruptingGate:
 
 
 @pytest.mark.parametrize("releases", [1, 2, 3, 4])
-def test_an_appender_interrupted_between_two_steps_leads_no_longer(
+def test_an_appender_interrupted_between_two_steps_stops_leading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, releases: int
 ) -> None:
     log = raftlog.Log.open(tmp_path / "log")
@@ -514,20 +514,20 @@ def test_an_appender_interrupted_between_two_steps_leads_no_longer(
     after = Worker(lambda: log.append([b"after"])).outcome()
     Worker(log.close).outcome()
     with raftlog.Log.open(tmp_path / "log") as reopened:
-        assert values(reopened)[after] == b"after"
+        assert read_values(reopened)[after] == b"after"
 
 
 def wait_until(condition: Callable[[], object]) -> None:
     until = time.monotonic() + WAIT_S
     while not condition():
-        assert time.monotonic() < until, "it does not come"
+        assert time.monotonic() < until, "the condition never held"
         time.sleep(0.001)
 
 
-def test_a_leader_appointed_before_the_last_one_is_done_is_served(
+def test_a_leader_appointed_before_its_predecessor_ends_is_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A relaxed policy answers the leading thread amid its round."""
+    """A relaxed policy answers the leading thread during its round."""
     log = raftlog.Log.open(tmp_path / "log", LogConfig(flush_messages=1000, flush_ms=NEVER_MS))
     commit, others = log._commit, list[Worker]()
     append_all = commit._append_all
@@ -548,7 +548,7 @@ def test_a_leader_appointed_before_the_last_one_is_done_is_served(
 
 
 class LateMutex:
-    """Lock at whose second acquisition one thread arrives late, so that others go first."""
+    """Lock that delays one thread at its second acquisition, so that others go first."""
 
     def __init__(self, lock: Any) -> None:
         self._lock = lock
@@ -601,7 +601,7 @@ def test_a_leader_that_is_answered_by_a_truncate_serves_its_queue(
 
 
 class InterruptingMutex:
-    """A lock for which one thread waits in vain, at these of its times: Ctrl-C comes meanwhile."""
+    """Lock that raises `KeyboardInterrupt` at the given acquisitions of one thread."""
 
     def __init__(self, lock: Any, interrupted: set[int]) -> None:
         self._lock, self._interrupted, self._owner = lock, interrupted, threading.current_thread()
@@ -620,12 +620,12 @@ class InterruptingMutex:
 
 @pytest.mark.parametrize("first", range(1, 7))
 @pytest.mark.parametrize("times", [1, 3])
-def test_an_appender_interrupted_again_while_it_leaves_delays_no_other(
+def test_an_appender_interrupted_again_while_it_leaves_delays_no_other_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, times: int
 ) -> None:
     log = raftlog.Log.open(tmp_path / "log")
     interrupted = set(range(first, first + times))
-    with without_syncs(monkeypatch), monkeypatch.context() as patch:
+    with syncs_disabled(monkeypatch), monkeypatch.context() as patch:
         patch.setattr(log._commit, "_mutex", InterruptingMutex(log._commit._mutex, interrupted))
         workers = [Worker(lambda: [log.append([b"others"]) for _ in range(50)]) for _ in range(2)]
         with pytest.raises(KeyboardInterrupt):
@@ -634,7 +634,7 @@ def test_an_appender_interrupted_again_while_it_leaves_delays_no_other(
         assert len(set(offsets)) == 100
     Worker(log.close).outcome()
     with raftlog.Log.open(tmp_path / "log") as reopened:
-        found = values(reopened)
+        found = read_values(reopened)
         assert all(found[offset] == b"others" for offset in offsets)
 
 
@@ -697,7 +697,7 @@ def test_ctrl_c_ends_a_program_that_appends(tmp_path: Path, others: int) -> None
             assert log.end_offset > int(answered)
 
 
-def test_an_append_whose_sync_failed_is_not_answered_by_a_truncate_that_came_in_between(
+def test_a_truncate_does_not_answer_an_append_whose_sync_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = raftlog.Log.open(tmp_path / "log")
@@ -736,7 +736,9 @@ def test_an_append_whose_sync_failed_is_not_answered_by_a_truncate_that_came_in_
     Worker(log.close).outcome()
 
 
-def test_the_keeper_outlives_a_file_that_cannot_be_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_retention_thread_survives_a_file_that_cannot_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(log_module, "RETENTION_INTERVAL_S", 0.01)
     config = LogConfig(segment_bytes=4096, retention_bytes=4096, flush_messages=1000, flush_ms=5)
     failed = threading.Event()
@@ -762,7 +764,7 @@ def test_the_keeper_outlives_a_file_that_cannot_be_deleted(tmp_path: Path, monke
 
 
 def race(log: raftlog.Log, write: Callable[[], object], rounds: int, *reads: Callable[[], object]) -> None:
-    """Write for some rounds while each reader reads again and again, at least once. Raise the first error."""
+    """Write for some rounds while each reader reads repeatedly, at least once; raise the first error."""
     stop = threading.Event()
     begun = threading.Barrier(len(reads) + 1)
 
@@ -786,10 +788,8 @@ def race(log: raftlog.Log, write: Callable[[], object], rounds: int, *reads: Cal
     assert log.damage is None
 
 
-def test_readers_at_the_tail_meet_no_damage_while_it_is_truncated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with without_syncs(monkeypatch), raftlog.Log.open(tmp_path / "log", LogConfig(segment_bytes=8192)) as log:
+def test_readers_at_the_tail_find_no_damage_during_truncation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with syncs_disabled(monkeypatch), raftlog.Log.open(tmp_path / "log", LogConfig(segment_bytes=8192)) as log:
 
         def write() -> None:
             for _ in range(4):
@@ -803,8 +803,8 @@ def test_readers_at_the_tail_meet_no_damage_while_it_is_truncated(
         race(log, write, 100, read, read)
 
 
-def test_verify_calls_a_log_that_grows_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with without_syncs(monkeypatch), raftlog.Log.open(tmp_path / "log", LogConfig(segment_bytes=1 << 18)) as log:
+def test_verify_finds_no_problem_in_a_growing_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with syncs_disabled(monkeypatch), raftlog.Log.open(tmp_path / "log", LogConfig(segment_bytes=1 << 18)) as log:
 
         def verify_it() -> None:
             assert log.verify().problems == []
@@ -813,7 +813,9 @@ def test_verify_calls_a_log_that_grows_sound(tmp_path: Path, monkeypatch: pytest
         assert log.verify().end_offset == log.end_offset
 
 
-def trim_to_the_newest(log: raftlog.Log) -> Callable[[], object]:
+def append_and_trim(log: raftlog.Log) -> Callable[[], object]:
+    """Return a function that appends records and trims the log to the newest four."""
+
     def write() -> None:
         for _ in range(8):
             log.append([b"v" * 900])
@@ -831,17 +833,17 @@ def open_files_below(path: Path) -> list[str]:
 
 
 def test_readers_of_every_kind_race_with_trim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with without_syncs(monkeypatch), raftlog.Log.open(tmp_path / "log", LogConfig(segment_bytes=4096)) as log:
+    with syncs_disabled(monkeypatch), raftlog.Log.open(tmp_path / "log", LogConfig(segment_bytes=4096)) as log:
         reads = (lambda: log.offset_at(timestamp=1), lambda: list(log.read()), log.verify)
-        race(log, trim_to_the_newest(log), 80, *reads)
+        race(log, append_and_trim(log), 80, *reads)
         assert log.verify().is_sound
 
 
-def test_verify_calls_a_log_sound_whose_segments_are_all_replaced_meanwhile(
+def test_verify_finds_no_problem_while_all_segments_are_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with raftlog.Log.open(tmp_path / "log", LogConfig(segment_bytes=4096)) as log:
-        write = trim_to_the_newest(log)
+        write = append_and_trim(log)
         write()
         left = 2
 
@@ -866,15 +868,15 @@ def test_readers_that_race_with_trim_keep_no_deleted_file_open(
         "look up": lambda: log.offset_at(timestamp=1),
         "read": lambda: list(log.read()),
     }[kind]
-    with without_syncs(monkeypatch):
-        race(log, trim_to_the_newest(log), 60, read)
+    with syncs_disabled(monkeypatch):
+        race(log, append_and_trim(log), 60, read)
         assert [name for name in open_files_below(tmp_path) if "deleted" in name] == []
         log.close()
     assert open_files_below(tmp_path) == []
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_verify_keeps_no_file_open_of_a_segment_that_vanishes_while_it_is_opened(
+def test_verify_closes_files_of_a_segment_deleted_while_it_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
     with raftlog.Log.open(tmp_path / "log", LogConfig(segment_bytes=4096)) as log:

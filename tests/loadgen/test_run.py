@@ -1,4 +1,4 @@
-"""Runs in virtual time: requests that count, the beginning of the measurement, and the reported figures."""
+"""Load runs in virtual time: counted requests, the start of the measurement, and the reported figures."""
 
 from collections import Counter
 
@@ -13,30 +13,30 @@ from tests.loadgen.virtual import PLACE, SENT, Script, VirtualWire
 BEGIN = 100.0 + LEAD_S
 
 
-def plan_of(mode: LoadMode = LoadMode.OPEN, **changes: object) -> LoadPlan:
+def make_plan(mode: LoadMode = LoadMode.OPEN, **changes: object) -> LoadPlan:
     fields = {"mode": mode, "seconds": 4.0, "mix": Mix.parse("send"), "rate": 100.0, "clients": 2, "in_flight": 1}
     return LoadPlan(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-def run(plan: LoadPlan, script: Script) -> tuple[Result, VirtualWire]:
+def run_load(plan: LoadPlan, script: Script) -> tuple[Result, VirtualWire]:
     wire = VirtualWire(script)
     return LoadRun(plan, wire, Work(plan, PLACE)).run(), wire
 
 
-def quick(_begun: float, _address: str, _request: bytes) -> tuple[float, int, bytes, str]:
+def answer_quickly(_begun: float, _address: str, _request: bytes) -> tuple[float, int, bytes, str]:
     return 0.001, 200, SENT, ""
 
 
-def standing_still(begun: float, _address: str, _request: bytes) -> tuple[float, int, bytes, str]:
-    """Answer at once, but stall during the second that starts one second after the begin."""
+def stall_for_a_second(begun: float, _address: str, _request: bytes) -> tuple[float, int, bytes, str]:
+    """Answer at once, but stall during the second that starts one second after the begin of the run."""
     stall_ends = BEGIN + 2.0
     waits = stall_ends - begun if BEGIN + 1.0 <= begun < stall_ends else 0.0
     return waits + 0.001, 200, SENT, ""
 
 
-def test_an_open_loop_charges_a_stall_for_everything_that_it_kept_waiting() -> None:
+def test_an_open_loop_counts_a_stall_for_all_delayed_requests() -> None:
     """Two requests were under way in the stall; a hundred were due. No coordinated omission."""
-    result, _ = run(plan_of(), standing_still)
+    result, _ = run_load(make_plan(), stall_for_a_second)
     assert (result.offered, result.succeeded) == (400, 400)
     latencies = result.latencies()
     assert latencies.at_ms(100) == pytest.approx(1000, rel=0.01)
@@ -45,20 +45,20 @@ def test_an_open_loop_charges_a_stall_for_everything_that_it_kept_waiting() -> N
     assert result.longest_gap_s == pytest.approx(1.0, rel=0.02)
 
 
-def test_a_closed_loop_sees_the_same_stall_twice_at_most() -> None:
-    result, _ = run(plan_of(LoadMode.CLOSED), standing_still)
+def test_a_closed_loop_measures_the_same_stall_at_most_twice() -> None:
+    result, _ = run_load(make_plan(LoadMode.CLOSED), stall_for_a_second)
     assert result.latencies().at_ms(100) == pytest.approx(1000, rel=0.01)
     assert result.latencies().at_ms(99) < 5
     assert result.longest_gap_s == pytest.approx(1.0, rel=0.02)
 
 
-def test_a_cluster_that_is_too_slow_does_not_keep_a_run_from_ending() -> None:
-    """A hundred a second are offered, ten are done; what has not begun 2 s after the end has failed."""
+def test_a_run_ends_although_the_cluster_is_too_slow() -> None:
+    """A hundred requests a second are offered, and ten are answered; those not begun 2 s after the end fail."""
 
     def slow(begun: float, address: str, request: bytes) -> tuple[float, int, bytes, str]:
         return 0.1, 200, SENT, ""
 
-    result, wire = run(plan_of(timeout_ms=2_000), slow)
+    result, wire = run_load(make_plan(timeout_ms=2_000), slow)
     assert result.offered == 400
     assert result.succeeded == len(wire.sent) == pytest.approx(60, abs=2)
     assert result.reasons == {"too late to begin": result.unsent}
@@ -66,20 +66,20 @@ def test_a_cluster_that_is_too_slow_does_not_keep_a_run_from_ending() -> None:
     assert result.seconds == pytest.approx(6, abs=0.3)
 
 
-def test_an_open_loop_keeps_its_rate_and_its_moments() -> None:
-    result, wire = run(plan_of(in_flight=4), quick)
+def test_an_open_loop_sends_at_its_rate_and_times() -> None:
+    result, wire = run_load(make_plan(in_flight=4), answer_quickly)
     assert [at - BEGIN for at, *_ in wire.sent] == pytest.approx([number / 100 for number in range(400)], abs=1e-6)
     assert result.operations_per_s == pytest.approx(100, rel=0.01)
     assert result.latencies().at_ms(50) == pytest.approx(1, rel=0.01)
 
 
-def test_no_more_is_under_way_than_allowed() -> None:
+def test_requests_under_way_are_bounded() -> None:
     def slow(begun: float, address: str, request: bytes) -> tuple[float, int, bytes, str]:
         return 0.05, 200, SENT, ""
 
-    result, wire = run(plan_of(seconds=1.0, clients=3, in_flight=2), slow)
+    result, wire = run_load(make_plan(seconds=1.0, clients=3, in_flight=2), slow)
     assert result.succeeded == 100
-    assert wire.under_way_most == 6
+    assert wire.under_way_max == 6
     assert result.seconds == pytest.approx(5.0, rel=0.02), "it ends when all that was offered has"
 
 
@@ -92,7 +92,7 @@ def test_failures_count_with_their_reason(mode: LoadMode) -> None:
     def mixed(begun: float, address: str, request: bytes) -> tuple[float, int, bytes, str]:
         return 0.001, *answers[next(turn) % len(answers)], ""
 
-    result, _ = run(plan_of(mode, seconds=6.0), mixed)
+    result, _ = run_load(make_plan(mode, seconds=6.0), mixed)
     share = result.offered / len(answers)
     assert result.succeeded == pytest.approx(share, abs=1)
     assert result.availability_percent == pytest.approx(100 / 6, abs=1)
@@ -112,7 +112,7 @@ def test_a_closed_loop_does_not_spin_without_a_listener() -> None:
     def away(begun: float, address: str, request: bytes) -> tuple[float, int, bytes, str]:
         return 0.0, NEVER_SENT, b"", ""
 
-    result, wire = run(plan_of(LoadMode.CLOSED, seconds=1.0), away)
+    result, wire = run_load(make_plan(LoadMode.CLOSED, seconds=1.0), away)
     assert result.succeeded == 0
     assert len(wire.sent) <= 2 * 21
 
@@ -121,29 +121,29 @@ def test_a_smart_client_follows_the_leader_that_answers_name() -> None:
     def led_by_c(begun: float, address: str, request: bytes) -> tuple[float, int, bytes, str]:
         return 0.001, 200, SENT, "" if address == "c:3" else "c:3"
 
-    _, wire = run(plan_of(seconds=1.0), led_by_c)
+    _, wire = run_load(make_plan(seconds=1.0), led_by_c)
     addresses = [address for _, _, address, _ in wire.sent]
     assert addresses[0] == "b:2", "as the topic was described"
     assert Counter(addresses[1:]) == {"c:3": 99}
 
 
-def test_a_smart_client_asks_another_broker_when_the_leader_is_away() -> None:
+def test_a_smart_client_sends_to_another_broker_when_the_leader_is_down() -> None:
     def without_b(begun: float, address: str, request: bytes) -> tuple[float, int, bytes, str]:
         return (0.001, LOST, b"", "") if address == "b:2" else (0.001, 200, SENT, "")
 
-    result, wire = run(plan_of(seconds=1.0), without_b)
+    result, wire = run_load(make_plan(seconds=1.0), without_b)
     assert result.succeeded == 99
     assert wire.sent[1][2] != "b:2"
 
 
-def test_any_node_takes_all_in_turn() -> None:
-    result, wire = run(plan_of(targeting=Targeting.ANY, seconds=3.0), quick)
+def test_requests_to_any_node_are_sent_round_robin() -> None:
+    result, wire = run_load(make_plan(targeting=Targeting.ANY, seconds=3.0), answer_quickly)
     assert Counter(address for _, _, address, _ in wire.sent) == {"a:1": 100, "b:2": 100, "c:3": 100}
     assert result.succeeded == 300
 
 
-def test_the_operations_and_what_clients_remember() -> None:
-    """Polls advance, and commits carry the position."""
+def test_polls_advance_and_commits_carry_the_position() -> None:
+    """Polls, commits and lists have the offsets that the client reached."""
     offset = iter(range(0, 1_000_000, 3))
 
     def scripted(begun: float, address: str, request: bytes) -> tuple[float, int, bytes, str]:
@@ -152,7 +152,7 @@ def test_the_operations_and_what_clients_remember() -> None:
             return 0.001, 200, f'[{{"offset":{begin}}},{{"offset":{begin + 2}}}]'.encode(), ""
         return 0.001, 200, SENT, ""
 
-    _, wire = run(plan_of(mix=Mix.parse("poll,commit,list=0.5"), clients=1, seconds=2.0), scripted)
+    _, wire = run_load(make_plan(mix=Mix.parse("poll,commit,list=0.5"), clients=1, seconds=2.0), scripted)
     expected = 0
     for _, _, _, request in wire.sent:
         if b"/records?" in request:
@@ -167,15 +167,15 @@ def test_the_operations_and_what_clients_remember() -> None:
 
 
 def test_values_differ_and_have_their_size() -> None:
-    _, wire = run(plan_of(value_bytes=40), quick)
+    _, wire = run_load(make_plan(value_bytes=40), answer_quickly)
     values = {request.split(b'"value":"')[1].split(b'"')[0] for *_, request in wire.sent}
     assert len(values) == 400
     assert {len(value) for value in values} == {40}
 
 
-def test_mixes() -> None:
-    plan = plan_of(LoadMode.CLOSED, mix=Mix.parse("send=3,list=1,poll=0"), seconds=5.0)
-    result, _ = run(plan, quick)
+def test_a_mix_sets_the_shares_of_operations() -> None:
+    plan = make_plan(LoadMode.CLOSED, mix=Mix.parse("send=3,list=1,poll=0"), seconds=5.0)
+    result, _ = run_load(plan, answer_quickly)
     assert set(result.tallies) == {"send", "list"}
     assert result.tallies["send"].offered / result.offered == pytest.approx(0.75, abs=0.03)
     for wrong in ("", "seen=1", "send=x", "send=-1", "send=0", "send=inf"):
@@ -184,6 +184,6 @@ def test_mixes() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"rate": 0}, {"seconds": -1.0}, {"clients": 0}, {"clients": 100, "in_flight": 100}])
-def test_plans_that_cannot_be(wrong: dict[str, float]) -> None:
+def test_invalid_plans_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidArgument):
-        plan_of(**wrong)
+        make_plan(**wrong)

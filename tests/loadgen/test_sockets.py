@@ -12,7 +12,8 @@ from raftlog.loadgen.wire import LOST, NEVER_SENT, Arrival
 from tests.bench.answering import serve_answers
 
 
-def ended(wire: SocketWire, count: int) -> list[Arrival]:
+def wait_for_arrivals(wire: SocketWire, count: int) -> list[Arrival]:
+    """Wait for `count` arrivals; return them ordered by token."""
     arrivals: list[Arrival] = []
     while len(arrivals) < count:
         arrivals += wire.wait(wire.now() + 10)
@@ -23,7 +24,7 @@ def request(address: str, path: str) -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode()
 
 
-def test_requests_and_answers_over_connections_that_stay() -> None:
+def test_requests_share_persistent_connections() -> None:
     body = "x" * 300_000
 
     def answer(path: str, _body: Any) -> tuple[int, bytes]:
@@ -34,11 +35,11 @@ def test_requests_and_answers_over_connections_that_stay() -> None:
         for round_ in range(3):
             for token in range(5):
                 wire.send(token, 0, address, request(address, f"/{round_}-{token}"))
-            arrivals = ended(wire, 5)
+            arrivals = wait_for_arrivals(wire, 5)
             assert [each.status for each in arrivals] == [200] * 5
             assert [each.body for each in arrivals] == [f"/{round_}-{token}{body}".encode() for token in range(5)]
         wire.send(9, 0, address, request(address, "/no"))
-        assert [each[:3] for each in ended(wire, 1)] == [(9, 404, b"no")]
+        assert [each[:3] for each in wait_for_arrivals(wire, 1)] == [(9, 404, b"no")]
 
 
 def test_requests_without_an_answer_in_time_are_lost_and_the_wire_continues() -> None:
@@ -52,22 +53,22 @@ def test_requests_without_an_answer_in_time_are_lost_and_the_wire_continues() ->
     with serve_answers(answer) as port, SocketWire(0.2) as wire:
         address = f"127.0.0.1:{port}"
         wire.send(1, 0, address, request(address, "/slow"))
-        assert ended(wire, 1)[0].status == LOST
+        assert wait_for_arrivals(wire, 1)[0].status == LOST
         wire.send(2, 0, address, request(address, "/quick"))
-        assert ended(wire, 1)[0].status == 200
+        assert wait_for_arrivals(wire, 1)[0].status == 200
         gate.set()
 
 
-def test_a_request_without_a_receiver_was_never_sent() -> None:
+def test_a_request_without_a_listener_counts_as_never_sent() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{held.getsockname()[1]}"
         with SocketWire(5.0) as wire:
             wire.send(1, 0, address, request(address, "/"))
-            assert ended(wire, 1)[0].status == NEVER_SENT
+            assert wait_for_arrivals(wire, 1)[0].status == NEVER_SENT
 
 
-def test_waiting_ends_at_its_moment() -> None:
+def test_wait_returns_at_its_deadline() -> None:
     with SocketWire(5.0) as wire:
         begin = wire.now()
         assert wire.wait(begin + 0.01) == []
@@ -89,7 +90,7 @@ raftlog_rpc_writes_total{channel="raft"} 5.0
 """
 
 
-def test_message_counts_of_brokers_are_summed_at_the_senders() -> None:
+def test_message_counts_are_sums_of_sent_messages() -> None:
     with serve_answers(lambda path, body: (200, METRICS.encode())) as port:
         found = scrape([f"127.0.0.1:{port}"] * 2)
     assert found.by_kind == {"beat": 14, "answer": 6}

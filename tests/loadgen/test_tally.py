@@ -1,11 +1,11 @@
-"""Percentiles and counts."""
+"""Latency percentiles, counts of reasons, and the longest gap without success."""
 
 import pytest
 
 from raftlog.loadgen.tally import Latencies, Reasons, SuccessGap
 
 
-def test_percentiles_to_three_digits() -> None:
+def test_percentiles_are_exact_to_three_digits() -> None:
     latencies = Latencies()
     for number in range(1, 10_001):
         latencies.add(number / 1_000_000)
@@ -16,7 +16,7 @@ def test_percentiles_to_three_digits() -> None:
     assert found["mean"] == pytest.approx(5.0, rel=0.001)
 
 
-def test_together_they_are_those_of_all() -> None:
+def test_merged_latencies_have_the_percentiles_of_all_samples() -> None:
     one, two = Latencies(), Latencies()
     for _ in range(99):
         one.add(0.001)
@@ -27,7 +27,7 @@ def test_together_they_are_those_of_all() -> None:
     assert one.at_ms(100) == pytest.approx(1000, rel=0.001)
 
 
-def test_out_of_range_offsets_are_not_lost() -> None:
+def test_out_of_range_latencies_are_counted() -> None:
     latencies = Latencies()
     latencies.add(0.0)
     latencies.add(10_000.0)
@@ -35,11 +35,11 @@ def test_out_of_range_offsets_are_not_lost() -> None:
     assert latencies.at_ms(100) == pytest.approx(3_600_000, rel=0.001)
 
 
-def test_without_samples() -> None:
+def test_latencies_without_samples_are_empty() -> None:
     assert Latencies().as_json() == {}
 
 
-def test_the_longest_gap_has_both_ends() -> None:
+def test_the_longest_gap_counts_from_the_start_of_the_run() -> None:
     gap = SuccessGap(10.0)
     for at in (13.0, 14.0):
         gap.note(at)

@@ -1,4 +1,4 @@
-"""A Maelstrom stand-in, as far as tests of a node need it: nodes as processes, and the network between.
+"""Stand-in for Maelstrom in tests: nodes as processes, and the network between them.
 
     async with Network(tmp_path, 3, seed=1) as network:      starts `raftlog maelstrom` and initializes every node
         client = network.client()
@@ -40,7 +40,7 @@ Body = dict[str, Any]
 
 
 class ErrorAnswer(Exception):
-    """A node answered with an error."""
+    """Error that a node answered."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{code}: {text}")
@@ -52,7 +52,7 @@ class ErrorAnswer(Exception):
 
 
 class NodeProcess:
-    """One `raftlog maelstrom`, and its pipes."""
+    """Process of `raftlog maelstrom` with its pipes."""
 
     def __init__(self, name: str, flags: Sequence[str]) -> None:
         self.name = name
@@ -79,13 +79,13 @@ class NodeProcess:
         if not self._stdin.is_closing():
             self._stdin.write(data)
 
-    async def end(self) -> tuple[int, str]:
-        """Close its stdin, and wait: exit code and stderr."""
+    async def close_stdin(self) -> tuple[int, str]:
+        """Close stdin and wait for the exit; return exit code and stderr."""
         self._stdin.close()
-        return await self.ended()
+        return await self.wait()
 
-    async def ended(self) -> tuple[int, str]:
-        """Wait for its end."""
+    async def wait(self) -> tuple[int, str]:
+        """Wait until the process exits; return exit code and stderr."""
         async with asyncio.timeout(WITHIN_S):
             await self._tasks[0]
             words = await self._tasks[1]
@@ -109,10 +109,10 @@ def frames_in(body: Body) -> Iterator[Frame]:
 
 
 def is_of_leader(frame: Frame) -> bool:
-    """Return whether the frame is a turn of Raft messages that has one of a leader."""
+    """Return whether the frame is a turn of Raft messages with one that only a leader sends."""
     if frame.kind is not FrameKind.TURN:
         return False
-    # The first replica that the turn names.
+    # The first replica in the turn.
     sender = ReplicaId(NodeId(int.from_bytes(frame.body[2:10])), UUID(bytes=bytes(frame.body[10:26])))
     envelopes = TurnDecoder().decode(frame.body, frame.payload, sender)
     return any(isinstance(message, Heartbeat | AppendRequest) for _, message in envelopes)
@@ -127,7 +127,7 @@ class Client:
         self.waiting: dict[int, asyncio.Future[Body]] = {}
 
     async def ask(self, node: str, kind: str, timeout_s: float = ASK_TIMEOUT_S, **fields: Any) -> Body:
-        """Return the answer; raise `ErrorAnswer` for an error, and (as Maelstrom does) when none comes in time."""
+        """Return the answer; raise `ErrorAnswer` for an error, or (as Maelstrom does) for a timeout."""
         self._last_id += 1
         asked = self._last_id
         future = self.waiting[asked] = asyncio.get_running_loop().create_future()
@@ -155,7 +155,7 @@ class Client:
 
 
 class Network:
-    """See the module."""
+    """Nodes, clients and the network between them: see the module."""
 
     def __init__(
         self,
@@ -171,14 +171,14 @@ class Network:
         """Between nodes, by type; lost ones too."""
         self.lost = 0
         self.leader = ""
-        """Which node sent the newest message that only a leader sends."""
+        """Sender of the newest message that only a leader sends."""
         self.calls: Counter[str] = Counter()
         """Requests between nodes, by name."""
         self.latency_s, self.loss = latency_s, loss
         self._flags = ("--data-dir", str(directory / "data"), *FAST, *flags)
         self._random = Random(seed)
         self._blocked: set[tuple[str, str]] = set()
-        """Source and destination of what does not pass; never iterated."""
+        """Source and destination of blocked messages; never iterated."""
         self._clients: dict[str, Client] = {}
         self.nodes: dict[str, NodeProcess] = {}
         self._started: list[NodeProcess] = []
@@ -205,7 +205,7 @@ class Network:
     async def _kill(self) -> None:
         for node in self._started:
             node.kill()
-            await node.ended()
+            await node.wait()
 
     async def start(self, name: str) -> None:
         """Start a node and send it its name."""
@@ -215,8 +215,8 @@ class Network:
         await self._setup.ask(name, "init", WITHIN_S, node_id=name, node_ids=self.names)
 
     async def stop(self) -> dict[str, Body]:
-        """End all nodes by the end of their stdin; what each reported last. Each must end well."""
-        ended = await asyncio.gather(*(node.end() for node in self.nodes.values()))
+        """Stop all nodes by closing their stdin; return the last report of each. Each must exit with 0."""
+        ended = await asyncio.gather(*(node.close_stdin() for node in self.nodes.values()))
         reports = {}
         for name, (code, words) in zip(self.nodes, ended, strict=True):
             assert code == 0, f"{name} ended with {code}: {words}"
@@ -241,8 +241,8 @@ class Network:
         """Drop all messages of other nodes to this node; they still receive its messages."""
         self._blocked = {pair for pair in self._pairs() if pair[1] == to}
 
-    def cut_somehow(self, random: Random) -> None:
-        """Cut one node off, halves, halves with a bridge, one node deaf or mute, any directions at all, or nothing."""
+    def cut_at_random(self, random: Random) -> None:
+        """Block links at random: one node, halves, halves with a bridge, a deaf or mute node, any, or none."""
         names = random.sample(self.names, len(self.names))
         half = len(names) // 2
         kind = random.randrange(6)
@@ -293,13 +293,13 @@ class Network:
         if src in self.nodes and dest in self.names:
             self.messages[body["type"]] += 1
             if body["type"] == "raft":
-                self._look_into(src, body)
+                self._count_calls(src, body)
             if (src, dest) in self._blocked or self._random.random() < self.loss:
                 self.lost += 1
                 return
         self._loop.call_later(self._random.uniform(*self.latency_s), self._deliver, src, dest, line, body)
 
-    def _look_into(self, src: str, body: Body) -> None:
+    def _count_calls(self, src: str, body: Body) -> None:
         for frame in frames_in(body):
             if is_of_leader(frame):
                 self.leader = src

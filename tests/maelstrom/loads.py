@@ -19,7 +19,7 @@ GROUP = "maelstrom"
 
 
 class Load:
-    """Some clients of a network, and their history."""
+    """Clients of a network, and their history."""
 
     def __init__(self, network: Network, seed: int, keys: int, pause_s: float = 0.002) -> None:
         self.network, self.random, self.pause_s = network, Random(seed), pause_s
@@ -29,11 +29,11 @@ class Load:
         self.recorder = Recorder(lambda: time.monotonic_ns() - began, self.history.append)
         self.processes = 0
         self.successes = 0
-        """Operations that were answered well."""
+        """Count of successful operations."""
         self._is_over = False
 
     async def run(self, work: Callable[["Worker"], Awaitable[None]], clients: int, meanwhile: Awaitable[None]) -> None:
-        """Let clients work one operation after another until `meanwhile` is over."""
+        """Let each client run operations one after another until `meanwhile` ends."""
         async with asyncio.TaskGroup() as tasks:
             for _ in range(clients):
                 tasks.create_task(self._work(work, Worker(self)))
@@ -50,7 +50,7 @@ class Load:
 
 
 class Worker:
-    """One client."""
+    """Client that draws and sends operations."""
 
     def __init__(self, load: Load) -> None:
         self.load, self.random = load, load.random
@@ -73,7 +73,7 @@ class Worker:
     async def operate(
         self, kind: Kind, asked: Payload, ask: Awaitable[Body], told: Callable[[Body], Payload]
     ) -> Body | ErrorAnswer:
-        """Ask, and record it."""
+        """Send an operation and record its outcome."""
         recorder = self.load.recorder
         invocation = recorder.invoke(self.process, kind, asked)
         try:
@@ -87,8 +87,8 @@ class Worker:
 
     # kafka
 
-    async def kafka(self) -> None:
-        """Send an operation of Maelstrom's on logs."""
+    async def send_kafka_operation(self) -> None:
+        """Send an operation of Maelstrom's `kafka` workload."""
         await self.random.choices((self.send, self.poll, self.list_committed), (5, 4, 2))[0]()
 
     async def send(self) -> None:
@@ -102,12 +102,12 @@ class Worker:
         )
 
     async def poll(self) -> None:
-        """Poll all keys from where it stands, and commit what came, as Maelstrom's clients do."""
+        """Poll all keys from their positions, and commit the fetched offsets, as Maelstrom's clients do."""
         if not self.positions:
             await self.seek()
         asked = dict(self.positions)
         body = await self.operate(
-            POLL, Poll(), self.client.ask(self.node(), "poll", offsets=asked), lambda body: _polled(asked, body)
+            POLL, Poll(), self.client.ask(self.node(), "poll", offsets=asked), lambda body: _poll_from(asked, body)
         )
         if isinstance(body, ErrorAnswer) or not body["msgs"]:
             return
@@ -119,7 +119,7 @@ class Worker:
         )
 
     async def seek(self) -> None:
-        """Read everything from the beginning from now on."""
+        """Set all positions to the beginning."""
         self.positions = dict.fromkeys(self.load.keys, 0)
         invocation = self.load.recorder.invoke(
             self.process, ASSIGN, Assign(tuple((_partition(key), Offset(0)) for key in self.positions))
@@ -136,7 +136,7 @@ class Worker:
         )
 
     async def drain(self) -> None:
-        """Read everything from the beginning, until nothing that was acknowledged is missing."""
+        """Read from the beginning until all acknowledged messages were read."""
         await self.seek()
         ends = dict.fromkeys(self.load.keys, 0)
         for op in self.load.history:
@@ -150,8 +150,8 @@ class Worker:
 
     # lin-kv
 
-    async def registers(self) -> None:
-        """Send an operation of Maelstrom's on registers, of few values so that some comparisons succeed."""
+    async def send_register_operation(self) -> None:
+        """Send an operation of Maelstrom's `lin-kv` workload; few values, so that some comparisons succeed."""
         await self.random.choices((self.read, self.write, self.cas), (5, 4, 3))[0]()
 
     async def read(self) -> None:
@@ -183,7 +183,7 @@ def _partition(key: str) -> TopicPartition:
     return TopicPartition(key, 0)
 
 
-def _polled(asked: dict[str, int], body: Body) -> Poll:
+def _poll_from(asked: dict[str, int], body: Body) -> Poll:
     """Convert a poll's answer; check that every key's messages begin at the requested offset."""
     fetched = []
     for key, messages in body["msgs"].items():
@@ -193,7 +193,7 @@ def _polled(asked: dict[str, int], body: Body) -> Poll:
     return Poll(tuple(fetched))
 
 
-def report_of(reports: dict[str, Body]) -> tuple[int, int]:
-    """Return operations, and messages between nodes, of all nodes together."""
+def sum_reports(reports: dict[str, Body]) -> tuple[int, int]:
+    """Return the operations of all nodes, and the messages between them."""
     total: Any = [(report["operations"], report["messages_between_nodes"]) for report in reports.values()]
     return sum(each[0] for each in total), sum(each[1] for each in total)

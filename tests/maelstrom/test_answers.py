@@ -12,13 +12,13 @@ from tests.maelstrom.driver import Client, ErrorAnswer, Network
 from tests.waiting import WITHIN_S
 
 
-async def _error_of(client: Client, node: str, kind: str, **fields: object) -> ErrorAnswer:
+async def _expect_error(client: Client, node: str, kind: str, **fields: object) -> ErrorAnswer:
     with pytest.raises(ErrorAnswer) as told:
         await client.ask(node, kind, **fields)
     return told.value
 
 
-async def test_isolated_proposals_end_unknown_and_unappended_ones_definitely(
+async def test_isolated_proposals_are_unknown_and_unappended_ones_failed(
     tmp_path: Path,
 ) -> None:
     async with Network(tmp_path, 3, "--groups", "1", "--tick-ms", "40", "--timeout-ms", "1200", seed=8) as network:
@@ -33,18 +33,18 @@ async def test_isolated_proposals_end_unknown_and_unappended_ones_definitely(
                 alive = next(name for name in network.names if name != leader)
                 network.cut([leader])
                 appended, forwarded = await asyncio.gather(
-                    _error_of(client, leader, "write", key="k", value=2),
-                    _error_of(other, alive, "send", key="k", msg=3),
+                    _expect_error(client, leader, "write", key="k", value=2),
+                    _expect_error(other, alive, "send", key="k", msg=3),
                 )
                 codes.add((appended.code, forwarded.code))
         assert codes <= {(0, 0), (11, 0), (0, 11), (11, 11)}
         await other.ask_again(alive, "write", key="k", value=5)
         told = await asyncio.gather(
-            _error_of(client, leader, "write", key="k", value=4),
-            _error_of(client, leader, "commit_offsets", offsets={"k": 0}),
-            _error_of(client, leader, "read", key="k"),
-            _error_of(client, leader, "read"),
-            _error_of(client, leader, "list_committed_offsets", keys=["k"]),
+            _expect_error(client, leader, "write", key="k", value=4),
+            _expect_error(client, leader, "commit_offsets", offsets={"k": 0}),
+            _expect_error(client, leader, "read", key="k"),
+            _expect_error(client, leader, "read"),
+            _expect_error(client, leader, "list_committed_offsets", keys=["k"]),
         )
         assert [each.code for each in told] == [11] * 5, "there is no leader on its side"
         network.heal()
@@ -79,10 +79,10 @@ async def test_requests_that_cannot_be_served_get_a_reason(tmp_path: Path) -> No
             (20, "read", {"key": 1}),
             (20, "cas", {"key": 1, "from": 1, "to": 2}),
         ):
-            told = await _error_of(client, "n1", kind, **fields)
+            told = await _expect_error(client, "n1", kind, **fields)
             assert told.code == code, (kind, fields, told)
         network.nodes["n2"] = network.nodes["n1"]  # what is for another node comes here
-        assert (await _error_of(client, "n2", "echo", echo=1)).code == 1
+        assert (await _expect_error(client, "n2", "echo", echo=1)).code == 1
         del network.nodes["n2"]
         assert not (tmp_path / "n1").exists()
 
@@ -119,7 +119,7 @@ BAD_LINES = (
 )
 
 
-async def test_no_input_ends_a_node(tmp_path: Path) -> None:
+async def test_bad_input_does_not_stop_a_node(tmp_path: Path) -> None:
     async with Network(tmp_path, 2, seed=10) as network:
         client = network.client()
         for line in BAD_LINES:
@@ -138,7 +138,7 @@ async def test_no_input_ends_a_node(tmp_path: Path) -> None:
         assert reports["n1"]["refused"] >= len(BAD_LINES) - 2
 
 
-async def test_a_node_that_was_killed_comes_back_with_its_directory(tmp_path: Path) -> None:
+async def test_a_killed_node_restarts_with_its_directory(tmp_path: Path) -> None:
     async with Network(tmp_path, 3, seed=11) as network:
         client = network.client()
         await client.ask_again("n1", "commit_offsets", offsets={"k0": 3})
@@ -146,7 +146,7 @@ async def test_a_node_that_was_killed_comes_back_with_its_directory(tmp_path: Pa
             assert (await client.ask("n1", "send", key=f"k{number % 4}", msg=number))["offset"] == number // 4
         for node in list(network.nodes.values()):
             node.kill()
-            assert (await node.ended())[0] == -signal.SIGKILL
+            assert (await node.wait())[0] == -signal.SIGKILL
         network.nodes.clear()
         await asyncio.gather(*map(network.start, network.names))
         await client.ask_again("n2", "read")
@@ -165,24 +165,24 @@ async def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None
     network = Network(tmp_path, 2, seed=12)
     async with network:
         client = network.client()
-        told = await _error_of(client, "n1", "send", key="k", msg=1)
+        told = await _expect_error(client, "n1", "send", key="k", msg=1)
         assert "belongs to cluster" in str(told)
-        code, words = await network.nodes.pop("n1").ended()
+        code, words = await network.nodes.pop("n1").wait()
         assert code == 1
         assert "error: the node cannot continue" in words
 
 
-async def test_a_signal_ends_a_node_with_its_report(tmp_path: Path) -> None:
+async def test_a_signal_stops_a_node_after_its_report(tmp_path: Path) -> None:
     async with Network(tmp_path, 1, seed=13) as network:
         await network.client().ask("n1", "send", key="k", msg=1)
         network.nodes["n1"].process.send_signal(signal.SIGTERM)
-        code, words = await network.nodes.pop("n1").ended()
+        code, words = await network.nodes.pop("n1").wait()
         assert code == 0
         assert json.loads(words.splitlines()[-1])["operations_by_workload"] == {"kafka": 1}
 
 
 async def test_forwarded_requests_without_an_answer_stay_unknown(tmp_path: Path) -> None:
-    """The leader takes a commit of offsets and cannot answer; then the other node finds no leader to ask."""
+    """The leader receives a commit of offsets and cannot answer; then the other node finds no leader."""
     async with Network(tmp_path, 3, "--groups", "1", "--tick-ms", "40", "--timeout-ms", "2000", seed=14) as network:
         client = network.client()
         for offset in range(20):
@@ -202,8 +202,8 @@ async def test_forwarded_requests_without_an_answer_stay_unknown(tmp_path: Path)
 
 
 @pytest.mark.slow
-async def test_a_node_that_lacks_much_fetches_it(tmp_path: Path) -> None:
-    """The gap exceeds what a leader sends in appends, so it orders the node to fetch, in questions and answers."""
+async def test_a_node_that_lags_far_fetches_missing_entries(tmp_path: Path) -> None:
+    """The gap exceeds the bytes that a leader sends in appends, so the node fetches them by requests."""
     async with Network(tmp_path, 3, "--groups", "1", "--timeout-ms", "5000", seed=15) as network:
         client = network.client()
         for name in network.names:

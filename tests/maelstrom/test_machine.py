@@ -23,7 +23,7 @@ def _apply(machine: KeyMachine, wanted: KeyCommand) -> CommandOutcome:
 
 
 @given(st.lists(st.tuples(KEYS, VALUES, VALUES, st.booleans())))
-def test_registers_compare_and_set(steps: list[tuple[Any, Any, Any, bool]]) -> None:
+def test_registers_support_compare_and_set(steps: list[tuple[Any, Any, Any, bool]]) -> None:
     machine, twin = KeyMachine(), dict[str, str]()
     for key, expected, value, is_write in steps:
         name, wanted = json.dumps(key), json.dumps(value, sort_keys=True, separators=(",", ":"))
@@ -45,7 +45,7 @@ def test_registers_compare_and_set(steps: list[tuple[Any, Any, Any, bool]]) -> N
 
 
 @given(st.lists(st.tuples(KEYS, st.integers(0, 5))))
-def test_committed_offsets_rise_only(commits: list[tuple[Any, int]]) -> None:
+def test_committed_offsets_only_rise(commits: list[tuple[Any, int]]) -> None:
     machine, twin = KeyMachine(), dict[str, int]()
     for key, offset in commits:
         _apply(machine, command(key, COMMIT, offset))
@@ -65,7 +65,7 @@ def test_offsets_of_a_key_have_no_gaps(keys: list[Any]) -> None:
     assert set(machine.elements) == set(offsets)
 
 
-def test_the_bound_on_nesting_holds_on_every_route() -> None:
+def test_nesting_is_bounded_for_lists_and_objects() -> None:
     assert len(text_of([[]] * NESTED_MAX)) > NESTED_MAX
     for wrap in (lambda inner: [inner], lambda inner: {"a": inner}, lambda inner: [1, {"b": inner}]):
         value: Any = 1

@@ -13,7 +13,7 @@ from raftlog.api.maelstrom.temporary import LEFT_AFTER_S, remove_abandoned, temp
 
 
 @given(st.lists(st.binary(max_size=9).map(lambda data: data.replace(b"x", b"\n")), max_size=20))
-def test_lines_do_not_depend_on_the_pieces(pieces: list[bytes]) -> None:
+def test_lines_do_not_depend_on_the_sizes_of_reads(pieces: list[bytes]) -> None:
     whole: list[bytes] = []
     lines = stdio.Lines(whole.append, lambda size: None)
     for piece in pieces:
@@ -23,7 +23,7 @@ def test_lines_do_not_depend_on_the_pieces(pieces: list[bytes]) -> None:
     assert whole == (text.removesuffix(b"\n").split(b"\n") if text else [])
 
 
-def test_a_line_that_is_too_long_is_dropped_and_the_next_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_line_that_is_too_long_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdio, "LINE_BYTES_MAX", 10)
     whole: list[bytes] = []
     dropped: list[int] = []

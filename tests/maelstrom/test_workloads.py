@@ -1,4 +1,4 @@
-"""Every workload on nodes that are processes, with lost messages and cuts, checked by the answers of the clients."""
+"""Every workload on node processes, with lost messages and cuts; checkers decide by the clients' histories."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,30 +9,30 @@ import pytest
 
 from jepsen.checkers import check_history
 from tests.maelstrom.driver import ErrorAnswer, Network
-from tests.maelstrom.loads import Load, Worker, report_of
+from tests.maelstrom.loads import Load, Worker, sum_reports
 from tests.waiting import until
 
 CLIENTS = 4
 
 
-async def _cut_everybody_once(load: Load, count: int = 8) -> None:
-    """Isolate each node for a while, so each leader too; `count` operations succeed before, meanwhile and after."""
+async def _isolate_each_node(load: Load, count: int = 8) -> None:
+    """Isolate each node for a while, so each leader too; `count` operations succeed before, during and after."""
     network = load.network
-    await _some_succeed(load, count)
+    await _wait_for_successes(load, count)
     for name in network.names:
         network.cut([name])
-        await _some_succeed(load, count)
+        await _wait_for_successes(load, count)
         network.heal()
-        await _some_succeed(load, count)
+        await _wait_for_successes(load, count)
 
 
-async def _some_succeed(load: Load, count: int) -> None:
+async def _wait_for_successes(load: Load, count: int) -> None:
     wanted = load.successes + count
     await until(lambda: load.successes >= wanted, lambda: f"{load.successes} of {wanted}: {load.history[-20:]}")
 
 
 async def _check(load: Load, work: Callable[[Worker], Awaitable[None]]) -> None:
-    if work is Worker.kafka:
+    if work is Worker.send_kafka_operation:
         await Worker(load).drain()
     verdict = check_history(load.history)
     assert verdict.is_clean(), verdict
@@ -42,8 +42,8 @@ async def _check(load: Load, work: Callable[[Worker], Awaitable[None]]) -> None:
 async def test_kafka_under_cuts_and_loss(tmp_path: Path) -> None:
     async with Network(tmp_path, 3, seed=1, loss=0.02) as network:
         load = Load(network, 1, keys=4)
-        await load.run(Worker.kafka, CLIENTS, _cut_everybody_once(load))
-        await _check(load, Worker.kafka)
+        await load.run(Worker.send_kafka_operation, CLIENTS, _isolate_each_node(load))
+        await _check(load, Worker.send_kafka_operation)
         assert all(map(load.count, ("send", "poll", "commit", "committed")))
         assert network.lost > 0
 
@@ -51,17 +51,17 @@ async def test_kafka_under_cuts_and_loss(tmp_path: Path) -> None:
 async def test_registers_under_cuts_and_loss(tmp_path: Path) -> None:
     async with Network(tmp_path, 3, seed=2, loss=0.02) as network:
         load = Load(network, 2, keys=4)
-        await load.run(Worker.registers, CLIENTS, _cut_everybody_once(load))
-        await _check(load, Worker.registers)
+        await load.run(Worker.send_register_operation, CLIENTS, _isolate_each_node(load))
+        await _check(load, Worker.send_register_operation)
         assert all(map(load.count, ("read", "write", "cas")))
         assert load.count("cas", "fail")
         assert network.lost > 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("work", [Worker.kafka, Worker.registers])
+@pytest.mark.parametrize("work", [Worker.send_kafka_operation, Worker.send_register_operation])
 @pytest.mark.parametrize("seed", range(3))
-async def test_many_clients_under_any_cuts(
+async def test_many_clients_under_random_cuts(
     tmp_path: Path, work: Callable[[Worker], Awaitable[None]], seed: int
 ) -> None:
     random = Random(seed)
@@ -76,19 +76,19 @@ async def test_many_clients_under_any_cuts(
     )
     async with network:
         load = Load(network, seed, keys=random.choice((2, 5)))
-        await load.run(work, 20, _cut_somehow(load, random))
+        await load.run(work, 20, _cut_at_random(load, random))
         await _check(load, work)
 
 
-async def _cut_somehow(load: Load, random: Random) -> None:
-    """Cut links in all ways, each for as long as some operations take."""
+async def _cut_at_random(load: Load, random: Random) -> None:
+    """Cut links in random ways, each for the time of some operations."""
     for _ in range(12):
-        load.network.cut_somehow(random)
+        load.network.cut_at_random(random)
         wanted = len(load.history) + random.randrange(20, 120)
         await until(lambda wanted=wanted: len(load.history) >= wanted)
     load.network.heal()
     load.network.loss = 0.0
-    await _some_succeed(load, 20)
+    await _wait_for_successes(load, 20)
 
 
 async def test_a_set_keeps_what_was_acknowledged_and_every_node_reads_it(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ async def test_a_set_keeps_what_was_acknowledged_and_every_node_reads_it(tmp_pat
             except ErrorAnswer as error:
                 errors.add(error.code)
 
-        await load.run(add_and_read, CLIENTS, _cut_everybody_once(load, 3))
+        await load.run(add_and_read, CLIENTS, _isolate_each_node(load, 3))
         assert errors <= {0, 11}
         for name in network.names:
             found = (await network.client().ask_again(name, "read"))["value"]
@@ -139,22 +139,22 @@ async def test_a_broadcast_reaches_every_node(tmp_path: Path, topology: str) -> 
             found = [sorted(answer["messages"]) for answer in answers]
             return all(messages == values for messages in found)
 
-        await until_true(is_everywhere)
+        await wait_until(is_everywhere)
         assert set(network.messages) == {"gossip"}, "groups that were not requested"
         reports = await network.stop()
-        assert report_of(reports) == (
+        assert sum_reports(reports) == (
             sum(report["operations_by_workload"]["broadcast"] for report in reports.values()),
             network.messages.total(),
         )
 
 
-async def until_true(condition: Callable[[], Awaitable[bool]]) -> None:
+async def wait_until(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(60):
         while not await condition():
             await asyncio.sleep(0.05)
 
 
-async def test_one_node_alone_does_all_of_it(tmp_path: Path) -> None:
+async def test_one_node_alone_serves_every_workload(tmp_path: Path) -> None:
     async with Network(tmp_path, 1, seed=7) as network:
         client = network.client()
         nested = {"a": [1, 1.0, True, None, 10**30, "\ud800é"]}
@@ -177,4 +177,4 @@ async def test_one_node_alone_does_all_of_it(tmp_path: Path) -> None:
         await client.ask("n1", "add", element=nested)
         assert (await client.ask("n1", "read"))["value"] == [nested]
         reports = await network.stop()
-        assert report_of(reports) == (16, 0)
+        assert sum_reports(reports) == (16, 0)

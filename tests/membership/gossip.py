@@ -1,4 +1,4 @@
-"""Machines that tests connect by hand: each message is carried or lost as the test wants, and time does not advance."""
+"""SWIM state machines that tests connect by hand: a test delivers or drops each message, and sets the time."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from raftlog.types import NodeId
 
 CONFIG = SwimConfig()
 STILL = replace(CONFIG, period_s=1_000.0, late_s=1e9)
-"""Settings of machines without actions of their own, for tests of their answers to messages."""
+"""Settings of machines that only answer messages."""
 ALIVE, SUSPECT, DEAD, LEFT = MemberState
 
 
@@ -24,7 +24,7 @@ def disk(node: int, number: int = 0) -> bytes:
     return node.to_bytes(8) + number.to_bytes(8)
 
 
-def about(incarnation: int, node: int, description: bytes = b"") -> Announcement:
+def make_about(incarnation: int, node: int, description: bytes = b"") -> Announcement:
     return Announcement(incarnation, address(node), description)
 
 
@@ -38,32 +38,32 @@ def claim(
     on: bytes | None = None,
     age_s: int = 0,
 ) -> Claim:
-    """Return a claim about a node; `told` includes the node's own description, as claims of living nodes always do."""
-    words = about(incarnation, node) if told or state is ALIVE else None
+    """Return a claim about a node; `told` adds its own description, which claims of living nodes always have."""
+    words = make_about(incarnation, node) if told or state is ALIVE else None
     return Claim(NodeId(node), on or disk(node), incarnation, state, NodeId(by), age_s, words)
 
 
 def member(node: int, state: MemberState, incarnation: int) -> GossipMember:
-    return GossipMember(NodeId(node), disk(node), incarnation, state, about(incarnation, node), 0.0)
+    return GossipMember(NodeId(node), disk(node), incarnation, state, make_about(incarnation, node), 0.0)
 
 
-def first(node: int, boot: int = 1) -> int:
+def first_incarnation(node: int, boot: int = 1) -> int:
     return GossipIdentity(NodeId(node), disk(node), address(node), boot).first_incarnation
 
 
 def swim(node: int, *, boot: int = 1, on: bytes | None = None, config: SwimConfig = CONFIG, seed: int = 0) -> Swim:
-    """Return a machine that has started at time 0."""
+    """Return a SWIM state machine that started at time 0."""
     identity = GossipIdentity(NodeId(node), on or disk(node), address(node), boot)
     machine = Swim(identity, b"", config, Random(f"{seed} {node}"))
     machine.start(0.0)
     return machine
 
 
-def knowing(node: int, others: Sequence[int], *, config: SwimConfig = CONFIG, now: float = 0.0) -> Swim:
-    """Return a machine with other members in their first incarnations."""
+def swim_with_members(node: int, others: Sequence[int], *, config: SwimConfig = CONFIG, now: float = 0.0) -> Swim:
+    """Return a SWIM state machine with other members in their first incarnations."""
     machine = swim(node, config=config)
-    machine.converse([claim(other, ALIVE, first(other)) for other in others], sender(others[0]), now)
-    drop(machine)
+    machine.converse([claim(other, ALIVE, first_incarnation(other)) for other in others], sender(others[0]), now)
+    discard_output(machine)
     return machine
 
 
@@ -71,8 +71,8 @@ def sender(node: int) -> Sender:
     return Sender(NodeId(node), address(node))
 
 
-def drop(machine: Swim) -> None:
-    """Take everything, and forget it."""
+def discard_output(machine: Swim) -> None:
+    """Discard everything that the machine wants to send or report."""
     machine.take_sends()
     machine.take_streams()
     machine.take_changes()
@@ -84,16 +84,16 @@ def state_of(machine: Swim, node: int) -> MemberState | None:
     return None if known is None else known.state
 
 
-def sent(machine: Swim, kind: type[Message]) -> list[tuple[int, Message]]:
-    """Take all messages to send; return those of a kind, with the node that each goes to."""
+def take_sent(machine: Swim, kind: type[Message]) -> list[tuple[int, Message]]:
+    """Take all messages to send; return those of a kind, each with its destination."""
     sends: list[OutgoingDatagram] = machine.take_sends()
     return [(send.address.port - 7000, each) for send in sends for each in send.messages if isinstance(each, kind)]
 
 
-class Net:
+class GossipNet:
     """Machines that reach each other at once, except for datagrams and streams that `lost` selects.
 
-    Time goes from one due call to the next."""
+    Time advances from one due call to the next."""
 
     def __init__(self, *nodes: int, config: SwimConfig = CONFIG, together: bool = True) -> None:
         self.now = 0.0
@@ -122,7 +122,7 @@ class Net:
     def run(self, seconds: float) -> None:
         end = self.now + seconds
         while True:
-            self._carry()
+            self._deliver_all()
             running = [machine for node, machine in self.machines.items() if node not in self.stopped]
             due = min((machine.due() for machine in running), default=end)
             if due > end:
@@ -133,7 +133,7 @@ class Net:
                     machine.tick(self.now)
         self.now = end
 
-    def _carry(self) -> None:
+    def _deliver_all(self) -> None:
         busy = True
         while busy:
             busy = False
@@ -145,7 +145,7 @@ class Net:
                     self._deliver(node, send)
                 for stream in machine.take_streams():
                     busy = True
-                    self._talk(node, machine, stream)
+                    self._exchange(node, machine, stream)
                 for change in machine.take_changes():
                     self.changes.append((self.now, node, change.node_id, change.after))
 
@@ -160,7 +160,7 @@ class Net:
         if receiver is not None:
             receiver.receive(send.messages, sender(node), self.now)
 
-    def _talk(self, node: int, machine: Swim, stream: OutgoingStream) -> None:
+    def _exchange(self, node: int, machine: Swim, stream: OutgoingStream) -> None:
         other, messages = self._receiver(node, stream.address), list(stream.messages)
         here, there = sender(node), sender(stream.address.port - 7000)
         while other is not None and messages and not self.lost(there.node_id, node):

@@ -1,4 +1,4 @@
-"""The agent over real sockets of loopback: members join, are lost, and accept no strangers."""
+"""The agent over real sockets of loopback: members join and fail, and strangers are refused."""
 
 import asyncio
 import uuid
@@ -32,7 +32,7 @@ FAST = SwimConfig(
 
 
 class Site:
-    """Agents of one cluster, and the changes that each of them reported."""
+    """Agents of one cluster, and the changes that each reported."""
 
     def __init__(self) -> None:
         self.agents: dict[int, Agent] = {}
@@ -40,7 +40,7 @@ class Site:
         self.changes: dict[int, list[MemberChange]] = {}
         self.changed = asyncio.Event()
 
-    async def begin(
+    async def start_agent(
         self, node: int, *, boot_epoch: int = 1, keys: GossipKeys = KEYS, cluster: uuid.UUID = CLUSTER, port: int = 0
     ) -> Agent:
         wire = self.wires[node] = UdpWire()
@@ -65,8 +65,8 @@ class Site:
         member = self.agents[at].member(NodeId(of))
         return None if member is None else member.state
 
-    async def until(self, is_so: Callable[[], Any]) -> None:
-        """Wait until a received message makes the condition hold."""
+    async def wait_until(self, is_so: Callable[[], Any]) -> None:
+        """Wait until a received message makes the condition true."""
         async with asyncio.timeout(WAIT_S):
             while not is_so():
                 self.changed.clear()
@@ -92,64 +92,64 @@ async def site() -> AsyncIterator[Site]:
         await agent.close()
 
 
-async def three(site: Site) -> None:
+async def start_three(site: Site) -> None:
     for node in (1, 2, 3):
-        await site.begin(node)
-    await site.until(lambda: all(site.all_are(MemberState.ALIVE, of=node) for node in (1, 2, 3)))
+        await site.start_agent(node)
+    await site.wait_until(lambda: all(site.all_are(MemberState.ALIVE, of=node) for node in (1, 2, 3)))
 
 
 async def test_members_find_each_other_and_their_descriptions(site: Site) -> None:
-    await three(site)
+    await start_three(site)
     told = {member.node_id: member.description for member in site.agents[1].members()}
     assert told == {1: b"I am 1", 2: b"I am 2", 3: b"I am 3"}
 
 
 async def test_a_failed_member_is_suspected_then_dead_everywhere(site: Site) -> None:
-    await three(site)
+    await start_three(site)
     await site.kill(3)
-    await site.until(lambda: site.all_are(MemberState.DEAD, of=3))
+    await site.wait_until(lambda: site.all_are(MemberState.DEAD, of=3))
     for node in (1, 2):
         states = [change.after for change in site.changes[node] if change.node_id == 3]
         assert states.index(MemberState.SUSPECT) < states.index(MemberState.DEAD)
 
 
 async def test_a_member_that_announced_its_leave_was_never_suspected(site: Site) -> None:
-    await three(site)
+    await start_three(site)
     agent = site.agents.pop(3)
     agent.leave()
     await agent.close(agents.FAREWELL_S_MAX)
-    await site.until(lambda: site.all_are(MemberState.LEFT, of=3))
+    await site.wait_until(lambda: site.all_are(MemberState.LEFT, of=3))
     assert all(change.after is not MemberState.SUSPECT for node in (1, 2) for change in site.changes[node])
 
 
-async def test_the_next_life_of_a_dead_member_is_alive(site: Site) -> None:
-    await three(site)
+async def test_a_dead_member_is_alive_after_its_restart(site: Site) -> None:
+    await start_three(site)
     await site.kill(3)
-    await site.until(lambda: site.all_are(MemberState.DEAD, of=3))
-    await site.begin(3, boot_epoch=2)
-    await site.until(lambda: site.all_are(MemberState.ALIVE, of=3))
+    await site.wait_until(lambda: site.all_are(MemberState.DEAD, of=3))
+    await site.start_agent(3, boot_epoch=2)
+    await site.wait_until(lambda: site.all_are(MemberState.ALIVE, of=3))
 
 
 async def test_a_new_description_reaches_all(site: Site) -> None:
-    await three(site)
+    await start_three(site)
     site.agents[2].describe(b"I changed")
-    await site.until(lambda: all(site.agents[at].member(NodeId(2)).description == b"I changed" for at in (1, 3)))
+    await site.wait_until(lambda: all(site.agents[at].member(NodeId(2)).description == b"I changed" for at in (1, 3)))
 
 
-async def test_other_clusters_and_other_keys_stay_apart(site: Site) -> None:
-    await three(site)
-    await site.begin(4, cluster=uuid.UUID(int=0xC2))
-    await site.begin(5, keys=GossipKeys((b"k" * 32,)))
+async def test_agents_with_another_cluster_or_key_do_not_join(site: Site) -> None:
+    await start_three(site)
+    await site.start_agent(4, cluster=uuid.UUID(int=0xC2))
+    await site.start_agent(5, keys=GossipKeys((b"k" * 32,)))
     refusals = [site.agents[at].counters for at in (1, 2, 3)]
     for why in ("cluster", "forged"):
-        await site.until(lambda: any(counters().refused[why] for counters in refusals))  # noqa: B023 - at once
+        await site.wait_until(lambda: any(counters().refused[why] for counters in refusals))  # noqa: B023 - at once
     for at in (1, 2, 3):
         assert [member.node_id for member in site.agents[at].members()] == [1, 2, 3]
     assert [member.node_id for member in site.agents[5].members()] == [5]
 
 
 async def test_garbage_and_authentic_nonsense_are_counted_and_change_nothing(site: Site) -> None:
-    agent = await site.begin(1)
+    agent = await site.start_agent(1)
     address = site.wires[1].address
     assert address is not None
     stranger = UdpWire()
@@ -158,7 +158,7 @@ async def test_garbage_and_authentic_nonsense_are_counted_and_change_nothing(sit
     seal = Seal(SenderIdentity(CLUSTER, NodeId(9), disk_of(9), 1), KEYS)
     for datagram in (b"RLG", b"garbage", bytes(3_000), seal.seal(b"nonsense")):
         stranger.send(datagram, address)
-    await site.until(lambda: agent.counters().datagrams_in == 4)
+    await site.wait_until(lambda: agent.counters().datagrams_in == 4)
     refused = {why: count for why, count in agent.counters().refused.items() if count}
     assert refused == {"truncated": 1, "foreign": 1, "oversize": 1, "malformed": 1}
     assert agent.members() == before
@@ -166,7 +166,7 @@ async def test_garbage_and_authentic_nonsense_are_counted_and_change_nothing(sit
 
 
 async def test_garbage_on_a_stream_ends_it_and_is_counted(site: Site) -> None:
-    agent = await site.begin(1)
+    agent = await site.start_agent(1)
     stranger = UdpWire()
     await stranger.start("127.0.0.1", 0)
     stream = await stranger.open(site.wires[1].address)
@@ -178,14 +178,14 @@ async def test_garbage_on_a_stream_ends_it_and_is_counted(site: Site) -> None:
     await stranger.close()
 
 
-async def test_a_flood_is_not_looked_at(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_datagrams_above_the_bound_are_not_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agents, "DATAGRAMS_PER_S_MAX", 0)
-    agent = await site.begin(1)
+    agent = await site.start_agent(1)
     stranger = UdpWire()
     await stranger.start("127.0.0.1", 0)
     for _ in range(3):
         stranger.send(b"garbage", site.wires[1].address)
-    await site.until(lambda: agent.counters().datagrams_in == 3)
+    await site.wait_until(lambda: agent.counters().datagrams_in == 3)
     assert agent.counters().refused["overloaded"] == 3
     assert agent.counters().refused["foreign"] == 0
     await stranger.close()
@@ -193,12 +193,12 @@ async def test_a_flood_is_not_looked_at(site: Site, monkeypatch: pytest.MonkeyPa
 
 async def test_long_lists_of_messages_take_several_frames(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agents, "MESSAGES_PER_FRAME", 1)
-    await three(site)
+    await start_three(site)
     assert sum(agent.counters().streams_in for agent in site.agents.values()) > 0
 
 
 async def test_two_processes_under_one_node_id_are_reported_and_the_first_is_kept(site: Site) -> None:
-    await three(site)
+    await start_three(site)
     conflicts: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     for agent in site.agents.values():
         agent.on_conflict = lambda conflict: conflicts.done() or conflicts.set_result(conflict)

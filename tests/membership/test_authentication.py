@@ -1,4 +1,4 @@
-"""The seal on datagrams: every kind of datagram that is not ours is refused, by name, and changes nothing."""
+"""The seal on datagrams: every kind of foreign or forged datagram is refused with its reason."""
 
 import uuid
 
@@ -30,7 +30,7 @@ def seal_of(
     return Seal(SenderIdentity(cluster, NodeId(node), disk or DISKS[node], life), keys)
 
 
-def refused(receiver: Seal, datagram: bytes) -> RefusedDatagram:
+def refusal_of(receiver: Seal, datagram: bytes) -> RefusedDatagram:
     with pytest.raises(AuthenticationError) as caught:
         receiver.open(datagram, BYTES_MAX)
     return caught.value.reason
@@ -41,7 +41,7 @@ def test_sealed_data_is_opened() -> None:
     assert opened == (1, b"hello")
 
 
-def test_the_layout_is_the_documented_one() -> None:
+def test_the_layout_is_as_documented() -> None:
     datagram = seal_of(1, life=7).seal(b"body")
     assert datagram[:4] == b"RLG\x01"
     assert datagram[4:20] == CLUSTER.bytes
@@ -56,11 +56,11 @@ def test_the_layout_is_the_documented_one() -> None:
 def test_a_forged_tag_is_refused() -> None:
     datagram = bytearray(seal_of(1).seal(b"hello"))
     datagram[-1] ^= 1
-    assert refused(seal_of(2), bytes(datagram)) is RefusedDatagram.FORGED
+    assert refusal_of(seal_of(2), bytes(datagram)) is RefusedDatagram.FORGED
 
 
 def test_another_key_is_refused() -> None:
-    assert refused(seal_of(2), seal_of(1, keys=GossipKeys((b"k" * 32,))).seal(b"")) is RefusedDatagram.FORGED
+    assert refusal_of(seal_of(2), seal_of(1, keys=GossipKeys((b"k" * 32,))).seal(b"")) is RefusedDatagram.FORGED
 
 
 def test_a_changed_byte_anywhere_is_refused() -> None:
@@ -69,55 +69,55 @@ def test_a_changed_byte_anywhere_is_refused() -> None:
     for at in range(len(datagram)):
         changed = bytearray(datagram)
         changed[at] ^= 0x10
-        assert refused(receiver, bytes(changed)) in (
+        assert refusal_of(receiver, bytes(changed)) in (
             RefusedDatagram.FORGED,
             RefusedDatagram.FOREIGN,
             RefusedDatagram.VERSION,
             RefusedDatagram.CLUSTER,
         )
-    assert receiver.open(datagram, BYTES_MAX).body == b"hello", "none of them took its number away"
+    assert receiver.open(datagram, BYTES_MAX).body == b"hello", "no refused datagram uses up its number"
 
 
 def test_every_truncation_is_refused() -> None:
     datagram = seal_of(1).seal(b"hello")
     for length in range(len(datagram)):
-        assert refused(seal_of(2), datagram[:length]) in (RefusedDatagram.TRUNCATED, RefusedDatagram.FORGED)
+        assert refusal_of(seal_of(2), datagram[:length]) in (RefusedDatagram.TRUNCATED, RefusedDatagram.FORGED)
 
 
 def test_an_oversize_datagram_is_refused_before_its_tag_is_computed() -> None:
-    assert refused(seal_of(2), seal_of(1).seal(bytes(BYTES_MAX))) is RefusedDatagram.OVERSIZE
+    assert refusal_of(seal_of(2), seal_of(1).seal(bytes(BYTES_MAX))) is RefusedDatagram.OVERSIZE
 
 
 def test_a_replayed_datagram_is_refused() -> None:
     receiver, datagram = seal_of(2), seal_of(1).seal(b"hello")
     receiver.open(datagram, BYTES_MAX)
-    assert refused(receiver, datagram) is RefusedDatagram.REPLAYED
+    assert refusal_of(receiver, datagram) is RefusedDatagram.REPLAYED
 
 
 def test_another_cluster_is_refused() -> None:
     other = uuid.UUID(int=0xC2)
-    assert refused(seal_of(2), seal_of(1, cluster=other).seal(b"")) is RefusedDatagram.CLUSTER
+    assert refusal_of(seal_of(2), seal_of(1, cluster=other).seal(b"")) is RefusedDatagram.CLUSTER
 
 
 def test_another_version_is_refused() -> None:
     datagram = bytearray(seal_of(1).seal(b""))
     datagram[3] = 2
-    assert refused(seal_of(2), bytes(datagram)) is RefusedDatagram.VERSION
+    assert refusal_of(seal_of(2), bytes(datagram)) is RefusedDatagram.VERSION
 
 
 def test_a_datagram_reflected_to_its_sender_is_refused() -> None:
     seal = seal_of(1)
-    assert refused(seal, seal.seal(b"hello")) is RefusedDatagram.REFLECTED
+    assert refusal_of(seal, seal.seal(b"hello")) is RefusedDatagram.REFLECTED
 
 
-def test_an_old_life_is_refused_after_a_message_of_a_newer_one() -> None:
+def test_an_old_boot_epoch_is_refused_after_a_newer_one() -> None:
     receiver, old = seal_of(2), seal_of(1, life=3).seal(b"old")
     receiver.open(seal_of(1, life=4).seal(b"new"), BYTES_MAX)
-    assert refused(receiver, old) is RefusedDatagram.OLD_LIFE
+    assert refusal_of(receiver, old) is RefusedDatagram.OLD_LIFE
 
 
-def test_messages_of_our_earlier_life_are_refused() -> None:
-    assert refused(seal_of(1, life=4), seal_of(1, life=3).seal(b"")) is RefusedDatagram.OLD_LIFE
+def test_messages_of_our_earlier_boot_epoch_are_refused() -> None:
+    assert refusal_of(seal_of(1, life=4), seal_of(1, life=3).seal(b"")) is RefusedDatagram.OLD_LIFE
 
 
 def test_another_disk_under_our_node_id_is_accepted_for_the_report() -> None:
@@ -125,29 +125,29 @@ def test_another_disk_under_our_node_id_is_accepted_for_the_report() -> None:
     assert opened.node_id == 1
 
 
-def test_keys_are_changed_without_a_pause() -> None:
+def test_keys_can_be_rotated_without_an_interruption() -> None:
     old, new = b"o" * 32, b"n" * 32
     before, adding, moved, after = (GossipKeys(keys) for keys in ((old,), (old, new), (new, old), (new,)))
     for one, other in ((before, adding), (adding, moved), (moved, after)):
         assert seal_of(2, keys=one).open(seal_of(1, keys=other).seal(b"x"), BYTES_MAX)
         assert seal_of(2, keys=other).open(seal_of(1, keys=one).seal(b"x"), BYTES_MAX)
-    assert refused(seal_of(2, keys=before), seal_of(1, keys=after).seal(b"x")) is RefusedDatagram.FORGED
+    assert refusal_of(seal_of(2, keys=before), seal_of(1, keys=after).seal(b"x")) is RefusedDatagram.FORGED
 
 
 @given(st.binary(max_size=BYTES_MAX + 50))
 def test_garbage_is_refused(garbage: bytes) -> None:
-    refused(seal_of(2), garbage)
+    refusal_of(seal_of(2), garbage)
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200))
-def test_garbage_behind_a_true_beginning_is_refused(garbage: bytes, tail: bytes) -> None:
+def test_garbage_after_a_valid_beginning_is_refused(garbage: bytes, tail: bytes) -> None:
     datagram = seal_of(1).seal(b"hello")
-    assert refused(seal_of(2), MAGIC + b"\x01" + CLUSTER.bytes + garbage) in (
+    assert refusal_of(seal_of(2), MAGIC + b"\x01" + CLUSTER.bytes + garbage) in (
         RefusedDatagram.FORGED,
         RefusedDatagram.TRUNCATED,
     )
-    assert not tail or refused(seal_of(2), datagram + tail) in (RefusedDatagram.FORGED, RefusedDatagram.OVERSIZE)
+    assert not tail or refusal_of(seal_of(2), datagram + tail) in (RefusedDatagram.FORGED, RefusedDatagram.OVERSIZE)
 
 
-def test_a_key_does_not_show_itself() -> None:
+def test_the_repr_of_keys_hides_them() -> None:
     assert repr(KEYS) == str(KEYS) == "<1 keys of gossip>"

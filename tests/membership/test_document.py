@@ -20,16 +20,16 @@ CLUSTER_ID = "6f1c2b3a-0d4e-4f50-8a61-7b2c3d4e5f60"
 DISK = bytes.fromhex("00112233445566778899aabbccddeeff")
 
 
-def shown(verdict: Verdict) -> str:
+def verdict_text(verdict: Verdict) -> str:
     return verdict.value if isinstance(verdict, Effect) else verdict.name.lower()
 
 
-def test_the_table_of_states_is_that_of_the_code() -> None:
+def test_the_table_of_states_matches_the_code() -> None:
     expected = [
         [
             "unknown" if known is None else known.name.lower(),
             order.value,
-            *(shown(cells[state]) for state in MemberState),
+            *(verdict_text(cells[state]) for state in MemberState),
         ]
         for known, orders in TRANSITIONS.items()
         for order, cells in orders.items()
@@ -46,7 +46,7 @@ def test_the_table_of_messages_has_every_kind_with_its_fields() -> None:
     assert {kind.__name__ for kind in KINDS} >= {name for name in ("Ping", "Ack", "Nack") if hasattr(messages, name)}
 
 
-def test_the_example_is_what_the_code_writes() -> None:
+def test_the_example_matches_the_encoder() -> None:
     block = DOCUMENT.split("<!-- example -->\n```\n")[1].split("\n```")[0]
     told = bytes.fromhex("".join(re.match(r" *((?:[0-9a-f]{2})+)", line)[1] for line in block.splitlines()))
     ping = Ping(7, NodeId(2), DISK)
@@ -54,7 +54,7 @@ def test_the_example_is_what_the_code_writes() -> None:
     assert told == encode(fingerprint(CLUSTER_ID), [ping, claim])
 
 
-def test_the_seal_is_as_in_the_table() -> None:
+def test_the_seal_matches_the_table() -> None:
     rows = table_after("seal", DOCUMENT)
     layout = Layout([Field(int(at), kind, name.split(":")[0]) for at, kind, name in rows])
     assert layout.size == HEADER_BYTES
@@ -67,16 +67,16 @@ def test_the_seal_is_as_in_the_table() -> None:
     assert sealed[HEADER_BYTES:-TAG_BYTES] == b"messages"
 
 
-def test_the_seal_takes_what_the_machine_leaves_for_it() -> None:
+def test_the_seal_fits_into_the_reserved_bytes() -> None:
     assert SwimConfig().envelope_bytes == HEADER_BYTES + TAG_BYTES
 
 
-def test_the_table_of_settings_has_every_one_with_its_default() -> None:
+def test_the_table_of_settings_has_all_defaults() -> None:
     told = {name.strip("`"): float(default) for name, default in items_after("settings", DOCUMENT)}
     assert told == {field.name: field.default for field in fields(SwimConfig)}
 
 
-def test_the_times_are_those_of_the_settings() -> None:
+def test_the_times_follow_from_the_settings() -> None:
     config = SwimConfig()
     times = f"after {config.suspicion_min_s(3):.1f} s with 3 members, after {config.suspicion_min_s(100)} s with 100"
     assert times in DOCUMENT

@@ -1,4 +1,4 @@
-"""Messages as bytes: what was written is read, and anything else is refused with a reason."""
+"""Messages as bytes: decoding returns the encoded messages, and refuses anything else with a reason."""
 
 import msgpack
 import pytest
@@ -64,12 +64,12 @@ MESSAGES = st.one_of(
 
 
 @given(st.lists(MESSAGES, max_size=4))
-def test_written_records_are_read(messages: list[Message]) -> None:
+def test_encoded_messages_are_decoded(messages: list[Message]) -> None:
     assert decode(encode(OURS, messages), OURS) == messages
 
 
 @given(st.lists(DATAGRAM_MESSAGES, max_size=4))
-def test_a_datagram_takes_no_more_than_was_counted(messages: list[Message]) -> None:
+def test_a_datagram_fits_into_its_computed_bound(messages: list[Message]) -> None:
     assert len(encode(OURS, messages)) <= payload_bytes_max(messages)
 
 
@@ -90,7 +90,7 @@ def test_a_truncated_payload_is_a_format_error(told: Claim, data: st.DataObject)
         decode(payload[: data.draw(st.integers(0, len(payload) - 1))], OURS)
 
 
-def test_a_byte_too_many_is_a_format_error() -> None:
+def test_a_trailing_byte_is_a_format_error() -> None:
     with pytest.raises(FormatError):
         decode(encode(OURS, [Ack(1)]) + b"\x00", OURS)
 
@@ -100,7 +100,7 @@ def test_another_cluster_is_refused() -> None:
         decode(encode(fingerprint("theirs"), [Ack(1)]), OURS)
 
 
-def test_too_much_is_not_even_read() -> None:
+def test_a_frame_past_the_bound_is_refused() -> None:
     with pytest.raises(FormatError, match="at most 262,144"):
         decode(bytes(FRAME_BYTES_MAX + 1), OURS)
 
@@ -162,5 +162,5 @@ def test_a_digest_of_another_shape_is_refused(listed: object) -> None:
         decode(msgpack.packb([OURS, listed]), OURS)
 
 
-def test_every_message_has_a_kind_of_its_own() -> None:
+def test_message_kinds_have_distinct_numbers() -> None:
     assert sorted(KINDS.values()) == list(range(1, 10))

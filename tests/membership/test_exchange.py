@@ -1,4 +1,4 @@
-"""Exchanges of digests: afterwards both sides have the same state; with the same state they send next to nothing."""
+"""Exchanges of digests: both sides end with the same state; equal sides send next to nothing."""
 
 from random import Random
 
@@ -13,7 +13,7 @@ from raftlog.membership.member import Claim, GossipIdentity, MemberState
 from raftlog.membership.messages import Message
 from raftlog.membership.view import MembershipView
 from raftlog.types import NodeId
-from tests.membership.gossip import ALIVE, DEAD, about, address, claim, disk, member
+from tests.membership.gossip import ALIVE, DEAD, address, claim, disk, make_about, member
 
 CLAIMS = st.builds(
     claim,
@@ -24,14 +24,14 @@ CLAIMS = st.builds(
 )
 
 
-def view(me: int, *claims: Claim) -> MembershipView:
+def make_view(me: int, *claims: Claim) -> MembershipView:
     new = MembershipView(GossipIdentity(NodeId(me), disk(me), address(me), 1), b"", SwimConfig(), Random(me))
     for each in claims:
         new.handle_claim(each, 0.0)
     return new
 
 
-def talk(one: MembershipView, other: MembershipView) -> list[list[Message]]:
+def run_exchange(one: MembershipView, other: MembershipView) -> list[list[Message]]:
     """Run one exchange and return its frames."""
     frames = [first_messages(one, 0.0)]
     listener, sender_identity = other, one
@@ -45,9 +45,9 @@ def talk(one: MembershipView, other: MembershipView) -> list[list[Message]]:
 
 
 @given(st.lists(CLAIMS, max_size=30), st.lists(CLAIMS, max_size=30))
-def test_after_an_exchange_both_have_the_same_state(here: list[Claim], there: list[Claim]) -> None:
-    one, other = view(1, *here), view(2, *there)
-    frames = talk(one, other)
+def test_both_sides_have_the_same_state_after_an_exchange(here: list[Claim], there: list[Claim]) -> None:
+    one, other = make_view(1, *here), make_view(2, *there)
+    frames = run_exchange(one, other)
     assert len(frames) <= 5
     assert one.roster.digest.root == other.roster.digest.root
     for known in one.roster:
@@ -58,44 +58,44 @@ def test_after_an_exchange_both_have_the_same_state(here: list[Claim], there: li
 
 def test_members_with_the_same_state_exchange_next_to_nothing() -> None:
     claims = [claim(node, ALIVE, 1) for node in range(10, 500)]
-    one, other = view(1, *claims), view(2, *claims)
-    talk(one, other)
-    frames = talk(one, other)
+    one, other = make_view(1, *claims), make_view(2, *claims)
+    run_exchange(one, other)
+    frames = run_exchange(one, other)
     assert len(frames) == 1
     assert len(encode(fingerprint(""), frames[0])) < 120
 
 
 def test_one_difference_among_many_costs_one_bucket() -> None:
     claims = [claim(node, ALIVE, 1) for node in range(10, 500)]
-    one, other = view(1, *claims), view(2, *claims)
-    talk(one, other)
+    one, other = make_view(1, *claims), make_view(2, *claims)
+    run_exchange(one, other)
     one.handle_claim(claim(77, DEAD, 1), 0.0)
-    frames = talk(one, other)
+    frames = run_exchange(one, other)
     assert other.roster.get(NodeId(77)).state is DEAD
     assert sum(len(encode(fingerprint(""), frame)) for frame in frames) < 1_600
 
 
 def test_descriptions_are_exchanged_apart_from_states() -> None:
-    late = claim(10, DEAD, 5)._replace(about=about(3, 10, b"older words"))
-    newer = claim(10, DEAD, 5)._replace(about=about(4, 10, b"newer words"))
-    one, other = view(1, late), view(2, newer)
-    talk(one, other)
+    late = claim(10, DEAD, 5)._replace(about=make_about(3, 10, b"older words"))
+    newer = claim(10, DEAD, 5)._replace(about=make_about(4, 10, b"newer words"))
+    one, other = make_view(1, late), make_view(2, newer)
+    run_exchange(one, other)
     assert one.roster.get(NodeId(10)).description == b"newer words"
 
 
-def test_a_frame_is_bounded_and_the_rest_comes_with_the_next() -> None:
+def test_a_frame_is_bounded_and_later_exchanges_send_the_rest() -> None:
     words = bytes(400)
-    claims = [claim(node, ALIVE, 1)._replace(about=about(1, node, words)) for node in range(10, 1000)]
-    one, other = view(1), view(2, *claims)
+    claims = [claim(node, ALIVE, 1)._replace(about=make_about(1, node, words)) for node in range(10, 1000)]
+    one, other = make_view(1), make_view(2, *claims)
     counts = []
     for _ in range(4):
-        frames = talk(one, other)
+        frames = run_exchange(one, other)
         assert all(len(encode(fingerprint(""), frame)) < FRAME_BYTES_MAX for frame in frames)
         counts.append(len(one.roster))
     assert counts[0] < counts[1] < counts[2] == counts[3] == 992
 
 
-def test_a_digest_is_that_of_what_is_known_now() -> None:
+def test_a_digest_covers_the_current_members() -> None:
     digest, fresh = Digest(), Digest()
     before, after = member(70, ALIVE, 1), member(70, DEAD, 2)
     digest.replace(None, before)

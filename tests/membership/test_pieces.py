@@ -1,4 +1,4 @@
-"""Suspicion, awareness, what is sent on, and the order of probes: each by itself."""
+"""Suspicion, awareness, broadcasts, and the order of probes: each alone."""
 
 from itertools import pairwise
 from random import Random
@@ -16,14 +16,14 @@ from raftlog.membership.roster import Roster
 from raftlog.membership.rounds import Rounds
 from raftlog.membership.suspicion import Suspicion, timeout_s
 from raftlog.types import NodeId
-from tests.membership.gossip import ALIVE, DEAD, SUSPECT, about, claim, member
+from tests.membership.gossip import ALIVE, DEAD, SUSPECT, claim, make_about, member
 
 
-def test_lifeguard_lha_suspicion_a_suspicion_shrinks_by_the_logarithm_of_its_confirmations() -> None:
+def test_lifeguard_lha_suspicion_shrinks_by_the_logarithm_of_its_confirmations() -> None:
     assert [round(timeout_s(5, 30, each, 3), 2) for each in range(5)] == [30, 17.5, 10.19, 5, 5]
 
 
-def test_lifeguard_lha_suspicion_without_possible_confirmations_it_is_shortest() -> None:
+def test_lifeguard_lha_suspicion_is_shortest_without_possible_confirmations() -> None:
     assert timeout_s(5, 30, 0, 0) == 5
 
 
@@ -35,7 +35,7 @@ def test_the_same_accuser_confirms_nothing() -> None:
     assert suspicion.deadline(5, 30, 3) == 10.0 + timeout_s(5, 30, 1, 3)
 
 
-def test_more_than_the_wanted_confirmations_are_no_news() -> None:
+def test_confirmations_beyond_the_wanted_number_change_nothing() -> None:
     suspicion = Suspicion(NodeId(1), 0.0)
     assert [suspicion.maybe_confirm(NodeId(each), 2) for each in (2, 3, 4)] == [True, True, False]
 
@@ -52,13 +52,13 @@ def test_lifeguard_lha_probe_awareness_stays_in_its_bounds() -> None:
 
 
 @pytest.mark.parametrize(("n", "seconds"), [(1, 2.5), (10, 3.5), (100, 4.5), (1000, 5.5)])
-def test_suspicions_last_with_the_logarithm_of_the_cluster(n: int, seconds: float) -> None:
+def test_suspicion_times_grow_with_the_logarithm_of_the_cluster(n: int, seconds: float) -> None:
     config = SwimConfig()
     assert config.suspicion_min_s(n) == pytest.approx(seconds)
     assert config.suspicion_max_s(n) == pytest.approx(6 * seconds)
 
 
-# what is sent on
+# broadcasts
 
 
 def test_swim_4_1_news_is_sent_a_bounded_number_of_times() -> None:
@@ -68,7 +68,7 @@ def test_swim_4_1_news_is_sent_a_bounded_number_of_times() -> None:
     assert not broadcasts
 
 
-def test_swim_4_1_what_was_sent_least_goes_first() -> None:
+def test_swim_4_1_the_least_sent_news_is_sent_first() -> None:
     broadcasts = Broadcasts(10)
     old, new = claim(1, ALIVE, 1), claim(2, ALIVE, 1)
     broadcasts.add(old)
@@ -86,7 +86,7 @@ def test_newer_news_about_a_member_replaces_older() -> None:
     assert broadcasts.take(1000, 9) == [claim(1, ALIVE, 2)]
 
 
-def test_past_the_bound_the_most_often_sent_is_dropped() -> None:
+def test_past_the_bound_the_most_sent_news_is_dropped() -> None:
     broadcasts = Broadcasts(2)
     for node in (1, 2):
         broadcasts.add(claim(node, ALIVE, 1))
@@ -98,7 +98,7 @@ def test_past_the_bound_the_most_often_sent_is_dropped() -> None:
 
 def test_a_claim_that_does_not_fit_lets_smaller_ones_pass() -> None:
     broadcasts = Broadcasts(10)
-    large = claim(1, ALIVE, 1)._replace(about=about(1, 1, bytes(400)))
+    large = claim(1, ALIVE, 1)._replace(about=make_about(1, 1, bytes(400)))
     small = claim(2, DEAD, 1, told=False)
     broadcasts.add(large)
     broadcasts.add(small)
@@ -106,7 +106,7 @@ def test_a_claim_that_does_not_fit_lets_smaller_ones_pass() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(20, 900)), max_size=40))
-def test_never_more_bytes_than_there_is_room_for(steps: list[tuple[int, int]]) -> None:
+def test_broadcasts_never_exceed_the_room(steps: list[tuple[int, int]]) -> None:
     broadcasts = Broadcasts(4)
     for node, room in steps:
         broadcasts.add(claim(node, SUSPECT, 1, told=node % 2 == 0))
@@ -119,7 +119,7 @@ def test_never_more_bytes_than_there_is_room_for(steps: list[tuple[int, int]]) -
 # order of probes
 
 
-def roster(*others: int) -> Roster:
+def make_roster(*others: int) -> Roster:
     known = Roster(member(1, ALIVE, 1))
     for node in others:
         known.put(member(node, ALIVE, 1))
@@ -127,7 +127,7 @@ def roster(*others: int) -> Roster:
 
 
 def test_swim_4_3_every_member_is_probed_within_two_rounds_less_one_turn() -> None:
-    known = roster(*range(2, 12))
+    known = make_roster(*range(2, 12))
     rounds = Rounds(known, Random(1))
     order = [rounds.next() for _ in range(200)]
     for node in range(2, 12):
@@ -135,16 +135,16 @@ def test_swim_4_3_every_member_is_probed_within_two_rounds_less_one_turn() -> No
         assert max(after - before for before, after in pairwise(turns)) <= 2 * 10 - 1
 
 
-def test_swim_4_3_each_round_has_an_order_of_its_own() -> None:
-    rounds = Rounds(roster(*range(2, 12)), Random(1))
+def test_swim_4_3_each_round_has_a_different_order() -> None:
+    rounds = Rounds(make_roster(*range(2, 12)), Random(1))
     orders = {tuple(rounds.next() for _ in range(10)) for _ in range(5)}
     assert len(orders) == 5
 
 
-def test_swim_4_3_a_joining_member_is_put_somewhere_into_the_round() -> None:
+def test_swim_4_3_a_joining_member_is_inserted_at_random() -> None:
     places = set()
     for seed in range(30):
-        known = roster(*range(2, 6))
+        known = make_roster(*range(2, 6))
         rounds = Rounds(known, Random(seed))
         rounds.next()
         known.put(member(9, ALIVE, 1))
@@ -153,8 +153,8 @@ def test_swim_4_3_a_joining_member_is_put_somewhere_into_the_round() -> None:
     assert places == {0, 1, 2, 3}
 
 
-def test_the_dead_are_passed_by() -> None:
-    known = roster(2, 3)
+def test_dead_members_are_not_probed() -> None:
+    known = make_roster(2, 3)
     rounds = Rounds(known, Random(1))
     known.put(member(2, DEAD, 1))
     assert {rounds.next() for _ in range(6)} == {3}
@@ -162,14 +162,14 @@ def test_the_dead_are_passed_by() -> None:
     assert rounds.next() is None
 
 
-def test_on_the_ring_every_member_is_watched_by_exactly_one() -> None:
+def test_each_member_has_exactly_one_watcher_on_the_ring() -> None:
     nodes = range(1, 20)
-    watched = [ring_of(node, nodes).neighbour() for node in nodes]
+    watched = [make_ring(node, nodes).neighbour() for node in nodes]
     assert sorted(watched, key=str) == sorted(nodes, key=str)
 
 
-def test_a_suspect_hides_no_member_on_the_ring() -> None:
-    known = ring_of(1, range(1, 6))
+def test_the_successor_of_a_suspect_is_watched_too() -> None:
+    known = make_ring(1, range(1, 6))
     first = known.neighbour()
     assert first is not None
     known.put(member(first, SUSPECT, 1))
@@ -181,7 +181,7 @@ def test_a_suspect_hides_no_member_on_the_ring() -> None:
     assert known.neighbour() == first
 
 
-def ring_of(me: int, nodes: range) -> Roster:
+def make_ring(me: int, nodes: range) -> Roster:
     known = Roster(member(me, ALIVE, 1))
     for node in nodes:
         if node != me:
@@ -190,7 +190,7 @@ def ring_of(me: int, nodes: range) -> Roster:
 
 
 def test_the_roster_counts_members_that_are_up_and_alive() -> None:
-    known = roster(2, 3, 4)
+    known = make_roster(2, 3, 4)
     for node, state in ((2, SUSPECT), (3, DEAD), (4, MemberState.LEFT)):
         known.put(member(node, state, 1))
     assert (len(known), known.up, known.alive, list(known.dead)) == (4, 2, 1, [3])

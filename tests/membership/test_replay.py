@@ -1,4 +1,4 @@
-"""The replay window against a set that remembers everything."""
+"""The replay window, compared with a set of all numbers."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,13 +9,13 @@ from raftlog.types import NodeId
 ONE, OTHER = SenderKey(NodeId(1), b"disk one"), SenderKey(NodeId(1), b"disk two")
 
 
-def test_a_number_is_taken_once() -> None:
+def test_a_number_is_accepted_once() -> None:
     guard = ReplayGuard()
     assert guard.note(ONE, 1, 5)
     assert not guard.note(ONE, 1, 5)
 
 
-def test_datagrams_that_overtook_each_other_are_taken() -> None:
+def test_reordered_datagrams_are_accepted() -> None:
     guard = ReplayGuard()
     assert [guard.note(ONE, 1, number) for number in (3, 1, 2, 2, 3, 4)] == [True, True, True, False, False, True]
 
@@ -27,7 +27,7 @@ def test_numbers_older_than_the_window_are_refused() -> None:
     assert not guard.note(ONE, 1, 0)
 
 
-def test_a_jump_beyond_the_window_forgets_what_was_before() -> None:
+def test_a_jump_beyond_the_window_clears_it() -> None:
     guard = ReplayGuard()
     guard.note(ONE, 1, 7)
     assert guard.note(ONE, 1, 1 << 63)
@@ -35,7 +35,7 @@ def test_a_jump_beyond_the_window_forgets_what_was_before() -> None:
     assert guard.note(ONE, 1, (1 << 63) - 1)
 
 
-def test_a_new_life_begins_anew_and_the_old_one_is_over() -> None:
+def test_a_new_boot_epoch_has_a_new_window_and_ends_the_old_one() -> None:
     guard = ReplayGuard()
     guard.note(ONE, 1, 9)
     assert guard.note(ONE, 2, 1)
@@ -43,14 +43,14 @@ def test_a_new_life_begins_anew_and_the_old_one_is_over() -> None:
     assert not guard.is_old_boot_epoch(ONE, 2)
 
 
-def test_another_disk_under_a_node_id_counts_its_starts_on_its_own() -> None:
+def test_each_disk_of_a_node_id_has_its_own_boot_epochs() -> None:
     guard = ReplayGuard()
     guard.note(ONE, 7, 9)
     assert not guard.is_old_boot_epoch(OTHER, 1)
     assert guard.note(OTHER, 1, 9)
 
 
-def test_senders_are_bounded_and_the_one_silent_longest_is_forgotten() -> None:
+def test_senders_are_bounded_and_the_longest_silent_is_removed() -> None:
     guard = ReplayGuard(senders_max=2)
     first, second, third = (SenderKey(NodeId(node), b"disk 123") for node in (1, 2, 3))
     for sender in (first, second, first, third):
@@ -61,7 +61,7 @@ def test_senders_are_bounded_and_the_one_silent_longest_is_forgotten() -> None:
 
 
 @given(st.lists(st.integers(0, 3 * WINDOW), max_size=60), st.integers(0, 1 << 62))
-def test_no_number_is_ever_taken_twice_and_a_fresh_one_within_the_window_always(steps: list[int], base: int) -> None:
+def test_each_number_within_the_window_is_accepted_exactly_once(steps: list[int], base: int) -> None:
     guard, taken, highest = ReplayGuard(), set[int](), -1
     for step in steps:
         number = base + step

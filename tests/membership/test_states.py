@@ -1,4 +1,4 @@
-"""The table of states: every cell by its rule; and the resulting view does not depend on order."""
+"""The table of states: every cell follows its rule; the resulting view does not depend on the order of claims."""
 
 from itertools import product
 from random import Random
@@ -18,7 +18,7 @@ INCARNATION = {Order.OLDER: 4, Order.SAME: 5, Order.NEWER: 6}
 
 
 @pytest.mark.parametrize(("known", "claimed", "when"), list(product(MemberState, MemberState, Order)))
-def test_every_cell(known: MemberState, claimed: MemberState, when: Order) -> None:
+def test_every_cell_of_the_table_follows_its_rule(known: MemberState, claimed: MemberState, when: Order) -> None:
     verdict = verdict_on(member(7, known, 5), claim(7, claimed, INCARNATION[when]))
     if when is Order.OLDER:
         assert verdict is Effect.KEEP
@@ -32,19 +32,21 @@ def test_every_cell(known: MemberState, claimed: MemberState, when: Order) -> No
 
 
 @pytest.mark.parametrize("claimed", list(MemberState))
-def test_of_a_stranger_anything_is_taken(claimed: MemberState) -> None:
+def test_any_claim_about_an_unknown_member_is_accepted(claimed: MemberState) -> None:
     assert verdict_on(None, claim(7, claimed, 1)) is claimed
 
 
-def test_the_table_is_whole() -> None:
+def test_the_table_is_complete() -> None:
     assert set(TRANSITIONS) == {None, *MemberState}
     assert all(set(TRANSITIONS[state]) == set(Order) for state in MemberState)
     assert all(set(cells) == set(MemberState) for orders in TRANSITIONS.values() for cells in orders.values())
 
 
 @pytest.mark.parametrize(("known", "claimed", "when"), list(product(MemberState, MemberState, Order)))
-def test_another_disk_of_the_same_name(known: MemberState, claimed: MemberState, when: Order) -> None:
-    """The holder keeps the name while it is up; what happens to others of that name is nothing to it."""
+def test_another_disk_replaces_the_holder_of_a_node_id_only_when_it_is_down(
+    known: MemberState, claimed: MemberState, when: Order
+) -> None:
+    """The holder keeps the node id while it is up, whatever the state of other disks."""
     verdict = verdict_on(member(7, known, 5), claim(7, claimed, INCARNATION[when], on=disk(7, 1)))
     if known.is_up:
         assert verdict is (Effect.CONFLICT if claimed.is_up else Effect.KEEP)
@@ -58,7 +60,7 @@ def test_between_two_dead_disks_the_greater_uuid_breaks_a_tie() -> None:
     assert compare_incarnations(ours._replace(disk_uuid=disk(7, 2)), theirs) is Order.OLDER
 
 
-# what many claims come to
+# results of many claims
 
 CLAIMS = st.builds(
     claim,
@@ -70,8 +72,8 @@ CLAIMS = st.builds(
 )
 
 
-def view(me: int = 1) -> MembershipView:
-    """Return a view with node 7 from its first message."""
+def make_view(me: int = 1) -> MembershipView:
+    """Return a view that has node 7, alive, from one claim."""
     identity = GossipIdentity(NodeId(me), disk(me), address(me), 1)
     new = MembershipView(identity, b"", SwimConfig(), Random(0))
     new.handle_claim(claim(7, ALIVE, 1), 0.0)
@@ -85,7 +87,7 @@ def state_in(by: MembershipView) -> tuple[int, MemberState, int]:
 
 
 def state_after(claims: list[Claim]) -> tuple[int, MemberState, int]:
-    one = view()
+    one = make_view()
     for each in claims:
         one.handle_claim(each, 0.0)
     return state_in(one)
@@ -99,9 +101,9 @@ def test_swim_4_2_claims_commute_and_repeat_without_effect(claims: list[Claim], 
 
 
 @given(st.lists(CLAIMS, max_size=8), st.lists(CLAIMS, max_size=8), st.lists(CLAIMS, max_size=8))
-def test_it_does_not_matter_in_which_groups_claims_come(one: list[Claim], two: list[Claim], three: list[Claim]) -> None:
+def test_claims_are_associative(one: list[Claim], two: list[Claim], three: list[Claim]) -> None:
     def claim_after(claims: list[Claim]) -> Claim:
-        sender_identity = view(2)
+        sender_identity = make_view(2)
         for each in claims:
             sender_identity.handle_claim(each, 0.0)
         known = sender_identity.roster.get(NodeId(7))
@@ -121,15 +123,15 @@ def test_the_newest_claim_holds(claims: list[Claim]) -> None:
 
 @given(st.lists(CLAIMS, max_size=12))
 def test_a_suspicion_runs_exactly_while_a_member_is_suspected(claims: list[Claim]) -> None:
-    one = view()
+    one = make_view()
     for each in claims:
         one.handle_claim(each, 0.0)
         assert (NodeId(7) in one.suspicions) == (state_in(one)[1] is SUSPECT)
 
 
 @given(st.lists(CLAIMS, max_size=12))
-def test_views_never_get_older(claims: list[Claim]) -> None:
-    one = view()
+def test_incarnations_in_a_view_never_fall(claims: list[Claim]) -> None:
+    one = make_view()
     before = state_in(one)
     for each in claims:
         one.handle_claim(each, 0.0)

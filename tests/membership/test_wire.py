@@ -22,7 +22,7 @@ async def wires() -> AsyncIterator[list[UdpWire]]:
         await wire.close()
 
 
-async def echo(stream: GossipStream) -> None:
+async def serve_echo(stream: GossipStream) -> None:
     while True:
         await stream.send(await stream.receive())
 
@@ -51,8 +51,8 @@ async def test_a_datagram_without_a_receiver_or_of_another_family_raises_nothing
     assert await asyncio.wait_for(heard, 10) == b"next", "the wire goes on"
 
 
-async def test_udp_and_tcp_have_the_same_port_and_frames_come_back(wires: list[UdpWire]) -> None:
-    wires[1].serve = echo
+async def test_udp_and_tcp_share_a_port_and_frames_are_echoed(wires: list[UdpWire]) -> None:
+    wires[1].serve = serve_echo
     stream = await wires[0].open(address_of(wires[1]))
     for frame in (b"", b"one", bytes(FRAME_BYTES_MAX)):
         await stream.send(frame)
@@ -60,8 +60,8 @@ async def test_udp_and_tcp_have_the_same_port_and_frames_come_back(wires: list[U
     stream.close()
 
 
-async def test_a_length_past_the_bound_ends_the_stream_before_it_is_read_for(wires: list[UdpWire]) -> None:
-    wires[1].serve = echo
+async def test_a_length_past_the_bound_ends_the_stream_before_the_frame(wires: list[UdpWire]) -> None:
+    wires[1].serve = serve_echo
     reader, writer = await asyncio.open_connection(*address_of(wires[1]))
     writer.write(struct.pack(">I", FRAME_BYTES_MAX + 1))
     async with asyncio.timeout(WAIT_S):
@@ -76,8 +76,8 @@ async def test_a_stream_that_ends_early_raises(wires: list[UdpWire]) -> None:
     stream.close()
 
 
-async def test_no_more_streams_are_served_than_the_bound(wires: list[UdpWire]) -> None:
-    wires[1].serve = echo
+async def test_served_streams_are_bounded(wires: list[UdpWire]) -> None:
+    wires[1].serve = serve_echo
     streams = [await wires[0].open(address_of(wires[1])) for _ in range(STREAMS_MAX)]
     for stream in streams:
         await stream.send(b"x")
@@ -91,7 +91,7 @@ async def test_no_more_streams_are_served_than_the_bound(wires: list[UdpWire]) -
 
 
 async def test_closing_ends_a_stream_that_is_open(wires: list[UdpWire]) -> None:
-    wires[1].serve = echo
+    wires[1].serve = serve_echo
     stream = await wires[0].open(address_of(wires[1]))
     await stream.send(b"x")
     await stream.receive()
@@ -107,7 +107,7 @@ async def test_a_port_that_is_taken_is_an_error(wires: list[UdpWire]) -> None:
         await third.start(*address_of(wires[0]))
 
 
-async def test_a_host_name_is_looked_up_beside(wires: list[UdpWire]) -> None:
+async def test_a_host_name_is_resolved_in_the_background(wires: list[UdpWire]) -> None:
     one, other = wires
     arrived: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     other.on_datagram = lambda data, sender: arrived.done() or arrived.set_result(data)

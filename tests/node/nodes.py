@@ -1,6 +1,6 @@
 """Nodes of one test process, on loopback and real directories, and the Raft groups that they share.
 
-Waits are for events: every Ready of any node wakes the waiters of conditions."""
+Waits are for events: every Raft ready of a node, and every connection, wakes the waiters."""
 
 import asyncio
 import uuid
@@ -54,8 +54,8 @@ def first_roll(group_id: uuid.UUID, members: Iterable[RollMember]) -> Roll:
     return Roll(group_id, 1, 0, 0, -1, 1_000, 1, tuple(sorted(members)))
 
 
-class Cluster:
-    """Nodes by number; those that are stopped keep their directory and their address."""
+class NodeCluster:
+    """Nodes by number; stopped nodes keep their directory and their address."""
 
     def __init__(self, directory: Path, numbers: Iterable[int] = NODES, **changes: Any) -> None:
         self.directory = directory
@@ -84,8 +84,8 @@ class Cluster:
             await node.start()
             self.addresses[NodeId(number)] = node.transport.address
             self.members[number] = RollMember(number, node.identity.disk_uuid)
-        self.introduce()
-        await self.until(self.is_connected)
+        self.set_peers_of_all()
+        await self.wait_until(self.is_connected)
 
     def is_connected(self) -> bool:
         """Return whether every running node is connected to every other one."""
@@ -96,7 +96,7 @@ class Cluster:
             if peer.node in self.nodes
         )
 
-    def introduce(self, disks: Mapping[NodeId, uuid.UUID] | None = None) -> None:
+    def set_peers_of_all(self, disks: Mapping[NodeId, uuid.UUID] | None = None) -> None:
         for number, node in self.nodes.items():
             others = {other: at for other, at in self.addresses.items() if other != number}
             node.set_peers(others, disks or {})
@@ -105,8 +105,8 @@ class Cluster:
         for number in numbers or tuple(self.nodes):
             await self.nodes.pop(number).stop()
 
-    async def until(self, condition: Callable[[], object]) -> None:
-        """Wait for it; looks again after whatever any node did."""
+    async def wait_until(self, condition: Callable[[], object]) -> None:
+        """Wait until the condition is true; check it after every step of a node."""
         async with asyncio.timeout(WITHIN_S):
             while not condition():
                 self._moved.clear()
@@ -119,29 +119,30 @@ class Cluster:
         return roll
 
     def leader(self, group_id: uuid.UUID = GROUP) -> int:
-        """Return the number of the leader that is ready; 0 for none."""
+        """Return the number of the ready leader; 0 for none."""
         for number, node in self.nodes.items():
             known = node.leader_of(group_id)
             if known is not None and known.is_ready:
                 return number
         return 0
 
-    async def led(self, group_id: uuid.UUID = GROUP) -> Node:
-        await self.until(lambda: self.leader(group_id))
+    async def wait_for_leader(self, group_id: uuid.UUID = GROUP) -> Node:
+        """Wait for a ready leader; return its node."""
+        await self.wait_until(lambda: self.leader(group_id))
         return self.nodes[self.leader(group_id)]
 
     async def write(self, *values: bytes, group_id: uuid.UUID = GROUP) -> list[Committed]:
         """Append a record for each value at the leader."""
-        leader = await self.led(group_id)
+        leader = await self.wait_for_leader(group_id)
         group = leader.group(group_id)
         assert group is not None
         proposed = [group.propose([build_batch([NewRecord(value, None, 1_000)])]) for value in values]
         async with asyncio.timeout(WITHIN_S):
             return await asyncio.gather(*proposed)
 
-    async def converged(self, group_id: uuid.UUID = GROUP) -> list[bytes]:
-        """Wait until all running replicas have delivered the same; what that is."""
-        await self.until(lambda: len({self._end(node, group_id) for node in self.nodes.values()}) == 1)
+    async def wait_for_convergence(self, group_id: uuid.UUID = GROUP) -> list[bytes]:
+        """Wait until all running replicas have applied the same entries; return their values."""
+        await self.wait_until(lambda: len({self._end(node, group_id) for node in self.nodes.values()}) == 1)
         found = [values_of(node, group_id) for node in self.nodes.values()]
         assert all(each == found[0] for each in found)
         return found[0]
@@ -167,13 +168,14 @@ def values_of(node: Node, group_id: uuid.UUID = GROUP) -> list[bytes]:
 
 
 def soon(seconds: float = WITHIN_S) -> Any:
+    """Return a deadline within which a test's request is done."""
     return deadline_in(seconds * 1_000)
 
 
 @asynccontextmanager
-async def running(directory: Path, numbers: Iterable[int] = NODES, **changes: Any) -> AsyncIterator[Cluster]:
-    """Start a cluster; nodes that still run at the end are stopped."""
-    cluster = Cluster(directory, numbers, **changes)
+async def run_cluster(directory: Path, numbers: Iterable[int] = NODES, **changes: Any) -> AsyncIterator[NodeCluster]:
+    """Start a cluster; at the end stop the nodes that still run."""
+    cluster = NodeCluster(directory, numbers, **changes)
     try:
         await cluster.start()
         yield cluster

@@ -1,4 +1,4 @@
-"""Nodes as real processes (`runner`), driven by a test: started, killed, paused, and asked."""
+"""Nodes as real processes (`runner`), which a test starts, kills, pauses and sends commands to."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ _LINE_BYTES_MAX = 1 << 24
 
 
 class NodeProcess:
-    """One process; what it acknowledged is in `acked`, by offset."""
+    """Process of one node; `acked` has the values that it acknowledged, by offset."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -47,7 +47,7 @@ class NodeProcess:
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
             if not line.endswith(b"\n"):
-                return  # it was killed while it wrote
+                return  # the process was killed during the write
             said = json.loads(line)
             if "acked" in said:
                 offset, value = said["acked"]
@@ -59,25 +59,25 @@ class NodeProcess:
 
     async def do(self, **command: Any) -> dict[str, Any]:
         """Send one command and return its answer; an error in the answer fails the test."""
-        answer = await self.ask(**command)
+        answer = await self.request(**command)
         assert "error" not in answer, answer["error"]
         return answer
 
-    async def ask(self, **command: Any) -> dict[str, Any]:
+    async def request(self, **command: Any) -> dict[str, Any]:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(command).encode() + b"\n")
         return await asyncio.wait_for(self._answers.get(), ANSWER_S)
 
-    async def acks(self, count: int) -> None:
-        """Wait until so many more values were acknowledged here."""
+    async def wait_for_acks(self, count: int) -> None:
+        """Wait until this process acknowledged `count` more values."""
         wanted = len(self.acked) + count
         async with asyncio.timeout(ANSWER_S):
             while len(self.acked) < wanted:
                 self._new_ack.clear()
                 await self._new_ack.wait()
 
-    async def refusal(self) -> str:
-        """Wait until all other nodes refused it; return the message of one of them."""
+    async def wait_for_refusal(self) -> str:
+        """Wait until all other nodes refuse this process; return the message of one of them."""
         return str((await self.do(refused=0))["refusals"][0])
 
     def pause(self) -> None:
@@ -87,7 +87,7 @@ class NodeProcess:
         self._process.send_signal(signal.SIGCONT)
 
     async def kill(self) -> None:
-        """Send SIGKILL; read its output up to then."""
+        """Send SIGKILL, and read the remaining output."""
         if self._process.returncode is None:
             self._process.kill()
         await self._process.wait()
@@ -95,7 +95,7 @@ class NodeProcess:
 
 
 class Processes:
-    """Processes 1 to 3, and one group on all of them."""
+    """Processes 1 to 3, and one Raft group on all of them."""
 
     def __init__(self, directory: Path, **options: Any) -> None:
         self.directory = directory
@@ -108,7 +108,7 @@ class Processes:
 
     async def start(self, *numbers: int) -> None:
         await asyncio.gather(*map(self._open, numbers or NODES))
-        await self.introduce()
+        await self.set_peers_of_all()
 
     async def _open(self, number: int) -> None:
         process = NodeProcess(number)
@@ -123,7 +123,7 @@ class Processes:
         self.addresses[number] = opened["address"]
         self.disks.setdefault(number, opened["disk"])
 
-    async def introduce(self) -> None:
+    async def set_peers_of_all(self) -> None:
         for number, process in self.running.items():
             peers = {other: at for other, at in self.addresses.items() if other != number}
             await process.do(peers=peers, disks={other: self.disks[other] for other in peers})
@@ -140,11 +140,11 @@ class Processes:
     async def kill(self, number: int) -> None:
         process = self.running.pop(number)
         await process.kill()
-        self._keep(process)
+        self._collect_acks(process)
 
-    async def next_leader(self, count: int = 1) -> NodeProcess:
-        """Return the first process that acknowledges so many values from now on."""
-        waits = {asyncio.ensure_future(each.acks(count)): each for each in self.running.values()}
+    async def wait_for_next_leader(self, count: int = 1) -> NodeProcess:
+        """Return the first process that acknowledges `count` values from now on."""
+        waits = {asyncio.ensure_future(each.wait_for_acks(count)): each for each in self.running.values()}
         done, left = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in left:
             wait.cancel()
@@ -153,7 +153,7 @@ class Processes:
         return waits[first]
 
     async def finish(self) -> None:
-        """End the load, let all replicas come to the same end, and kill them there."""
+        """Stop the load, wait until all replicas have the same end, and kill the processes."""
         for process in self.running.values():
             await process.do(quiet=0)
         ends = [0, 1]
@@ -163,12 +163,12 @@ class Processes:
         for number in list(self.running):
             await self.kill(number)
 
-    def _keep(self, process: NodeProcess) -> None:
+    def _collect_acks(self, process: NodeProcess) -> None:
         for offset, value in process.acked.items():
             assert self.acked.get(offset, value) == value, f"offset {offset}: {value} and {self.acked[offset]}"
             self.acked[offset] = value
 
-    # what is on the disks afterwards
+    # contents of the disks
 
     def log_of(self, number: int, group: uuid.UUID = GROUP) -> dict[str, bytes]:
         path = self.directory / str(number) / str(group)
@@ -203,8 +203,8 @@ def values_by_offset(log: dict[str, bytes]) -> dict[int, str]:
 
 
 @asynccontextmanager
-async def processes(directory: Path, **options: Any) -> AsyncIterator[Processes]:
-    """Start and connect processes; those that are left at the end are killed."""
+async def run_processes(directory: Path, **options: Any) -> AsyncIterator[Processes]:
+    """Start and connect processes; at the end kill those that still run."""
     cluster = Processes(directory, **options)
     try:
         await cluster.start()

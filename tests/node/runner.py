@@ -33,7 +33,7 @@ _VALUE_BYTES = 100
 
 
 class Runner:
-    """The node of this process, and its load."""
+    """Node of this process, and its load."""
 
     def __init__(self) -> None:
         self.node: Node
@@ -71,7 +71,7 @@ class Runner:
         self._load = [asyncio.create_task(self._write(f"{mine}.{writer}")) for writer in range(load)]
 
     async def _write(self, name: str) -> None:
-        """Write unique values one after another, while this node leads."""
+        """Write unique values one after another while this node leads."""
         number = 0
         while not self.node.ended.done():
             group = await self._until_leading()

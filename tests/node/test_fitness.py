@@ -1,4 +1,4 @@
-"""Rest of a process after a stall, and validity of its fitness at other nodes."""
+"""Rest of a process after a stall, and validity of its reported fitness at other nodes."""
 
 from raftlog.partitions.node.fitness import FULL_S, Fitness
 from raftlog.types import NodeId
@@ -11,7 +11,7 @@ def rest_s(fitness: Fitness, now: float) -> float:
     return fitness.own(now)[0] / 1000
 
 
-def test_a_process_that_stalls_again_soon_rests_longer_and_longer() -> None:
+def test_the_rest_doubles_with_each_early_stall() -> None:
     fitness = Fitness(ME, 1_000)
     now, rests = 100.0, []
     for _ in range(8):
@@ -21,14 +21,14 @@ def test_a_process_that_stalls_again_soon_rests_longer_and_longer() -> None:
     assert rest_s(fitness, now + 1_000) == 1, "it was well for long"
 
 
-def test_a_stall_that_goes_on_is_one() -> None:
+def test_reports_of_one_stall_count_once() -> None:
     fitness = Fitness(ME, 1_000)
     assert [rest_s(fitness, 100.0 + tenth / 10) for tenth in range(0, 20, 5)] == [1, 1, 1, 1]
     assert fitness.is_slow(ME, 102.4)
     assert not fitness.is_slow(ME, 102.6)
 
 
-def test_fitness_without_an_update_is_valid_for_a_while() -> None:
+def test_reported_fitness_expires() -> None:
     fitness = Fitness(ME, 1_000)
     fitness.note_report(OTHER, 300, True, 50.0)
     assert fitness.is_slow(OTHER, 50.2)
@@ -37,7 +37,7 @@ def test_fitness_without_an_update_is_valid_for_a_while() -> None:
     assert fitness.is_fit(OTHER, 50.0 + FULL_S)
 
 
-def test_the_newest_word_counts_and_a_new_life_begins_well() -> None:
+def test_the_newest_report_counts_and_a_new_process_is_fit() -> None:
     fitness = Fitness(ME, 1_000)
     fitness.note_report(OTHER, 10_000, True, 50.0)
     fitness.note_report(OTHER, 10_000, False, 51.0)

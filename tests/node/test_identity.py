@@ -1,4 +1,4 @@
-"""Identity of a process: counted, stored, refused; on the simulated disk, with power losses."""
+"""Identity of a process: boot epochs, durability and refusals; on the simulated disk, with power losses."""
 
 import uuid
 from collections.abc import Iterator, Mapping
@@ -28,14 +28,14 @@ def disk() -> SimulatedDisk:
 _uuids: Iterator[int] = iter(range(1, 1 << 30))
 
 
-def opened(disk: SimulatedDisk, node: int = 1, cluster: str | None = None) -> NodeDirectory:
+def open_directory(disk: SimulatedDisk, node: int = 1, cluster: str | None = None) -> NodeDirectory:
     """Open the directory, and count the start, as after the recovery of the disk."""
     directory = NodeDirectory.open(disk, PATH, NodeId(node), cluster, lambda: uuid.UUID(int=next(_uuids)))
     directory.count_start()
     return directory
 
 
-def sealed_fields(disk: SimulatedDisk) -> Mapping[str, object]:
+def read_sealed_fields(disk: SimulatedDisk) -> Mapping[str, object]:
     found = read_sealed(disk, SEALED, "number")
     assert found is not None
     return found.fields
@@ -47,35 +47,35 @@ def overwrite(disk: SimulatedDisk, path: str, position: int, data: bytes) -> Non
     file.close()
 
 
-def test_every_start_counts_and_the_rest_stays(disk: SimulatedDisk) -> None:
-    first = opened(disk)
+def test_every_start_raises_the_boot_epoch_and_changes_nothing_else(disk: SimulatedDisk) -> None:
+    first = open_directory(disk)
     first.join_cluster("blue")
     first.note_journal()
     first.close()
-    second = opened(disk)
+    second = open_directory(disk)
     assert second.identity == first.identity._replace(boot_epoch=2)
     assert (second.identity.cluster_id, second.identity.has_journal) == ("blue", True)
 
 
-def test_the_count_is_durable_when_the_start_is_counted(disk: SimulatedDisk) -> None:
+def test_the_boot_epoch_is_durable_once_the_start_is_counted(disk: SimulatedDisk) -> None:
     for start in range(1, 20):
-        assert opened(disk).identity.boot_epoch == start
+        assert open_directory(disk).identity.boot_epoch == start
         disk.power_loss()
 
 
 def test_a_start_that_cannot_recover_the_disk_does_not_count(disk: SimulatedDisk) -> None:
-    """A stale copy of a disk that fails to start again and again must not overtake what others remember of it."""
-    opened(disk).close()
+    """A stale copy that repeatedly fails to start must not overtake the boot epoch that other nodes remember."""
+    open_directory(disk).close()
     for _ in range(5):
         directory = NodeDirectory.open(disk, PATH, NodeId(1), None, uuid.uuid4)
         assert directory.identity.boot_epoch == 2
         directory.close()
         disk.power_loss()
-    assert opened(disk).identity.boot_epoch == 2
+    assert open_directory(disk).identity.boot_epoch == 2
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_power_loss_during_any_start_leaves_a_directory_that_can_be_used(seed: int) -> None:
+def test_power_loss_during_any_start_leaves_a_usable_directory(seed: int) -> None:
     disk, random = SimulatedDisk(Random(seed)), Random(seed)
     epoch, disk_uuid = 0, None
     for _ in range(6):
@@ -91,27 +91,27 @@ def test_power_loss_during_any_start_leaves_a_directory_that_can_be_used(seed: i
 
         disk.sync = failing  # type: ignore[method-assign, assignment]
         with suppress(StorageError, OSError):
-            identity = opened(disk).identity
+            identity = open_directory(disk).identity
             assert identity.boot_epoch > epoch
             assert disk_uuid in (None, identity.disk_uuid)
             epoch, disk_uuid = identity.boot_epoch, identity.disk_uuid
         del disk.sync  # type: ignore[method-assign]
         disk.power_loss()
-    identity = opened(disk).identity
+    identity = open_directory(disk).identity
     assert identity.boot_epoch > epoch
     assert disk_uuid in (None, identity.disk_uuid)
 
 
 def test_a_directory_belongs_to_one_process_node_and_cluster(disk: SimulatedDisk) -> None:
-    first = opened(disk, cluster="blue")
+    first = open_directory(disk, cluster="blue")
     with pytest.raises(DirectoryLocked, match="open in another process"):
-        opened(disk)
+        open_directory(disk)
     first.close()
     with pytest.raises(InvalidArgument, match="belongs to node 1, and this is node 2"):
-        opened(disk, node=2)
+        open_directory(disk, node=2)
     with pytest.raises(InvalidArgument, match="belongs to cluster blue, and not to red"):
-        opened(disk, cluster="red")
-    again = opened(disk)
+        open_directory(disk, cluster="red")
+    again = open_directory(disk)
     assert again.identity.boot_epoch == 2, "a refused start was counted"
     with pytest.raises(InvalidArgument, match="belongs to cluster blue"):
         again.join_cluster("red")
@@ -122,14 +122,14 @@ def test_a_directory_of_another_format_is_refused_and_left_alone(disk: Simulated
     make_directory(disk, internal_path(PATH))
     write_meta(disk, PATH, "log", {"group_id": str(uuid.UUID(int=1))})
     with pytest.raises(FormatError, match="directory of a log, not of a node"):
-        opened(disk)
+        open_directory(disk)
     assert disk.list_directory(internal_path(PATH)) == ["meta"]
 
 
 def test_a_foreign_directory_is_refused_and_left_alone(disk: SimulatedDisk) -> None:
     make_directory(disk, f"{PATH}/photos")
     with pytest.raises(FormatError, match=r"is not empty .it holds 'photos'"):
-        opened(disk)
+        open_directory(disk)
     assert disk.list_directory(PATH) == ["photos"]
     make_directory(disk, "/other")
     disk.open("/other/file", create=True).close()
@@ -137,19 +137,19 @@ def test_a_foreign_directory_is_refused_and_left_alone(disk: SimulatedDisk) -> N
         NodeDirectory.open(disk, "/other/file", NodeId(1), None, uuid.uuid4)
 
 
-def test_a_lost_or_damaged_identity_is_never_made_anew(disk: SimulatedDisk) -> None:
-    opened(disk).close()
+def test_a_lost_or_damaged_identity_is_not_replaced(disk: SimulatedDisk) -> None:
+    open_directory(disk).close()
     name = internal_path(PATH, "identity")
     overwrite(disk, name, 30, b"?")
     with pytest.raises(FormatError, match=r"damaged.*as a new member"):
-        opened(disk)
+        open_directory(disk)
     disk.unlink(name)
     with pytest.raises(FormatError, match="is missing, and /data was in use"):
-        opened(disk)
+        open_directory(disk)
 
 
-def test_a_new_disk_keeps_the_count_and_the_old_journal(disk: SimulatedDisk) -> None:
-    directory = opened(disk)
+def test_a_new_disk_uuid_keeps_the_boot_epoch_and_the_old_journal(disk: SimulatedDisk) -> None:
+    directory = open_directory(disk)
     old = directory.identity
     make_directory(disk, internal_path(PATH, "journal", str(old.disk_uuid)))
     directory.note_journal()
@@ -157,14 +157,14 @@ def test_a_new_disk_keeps_the_count_and_the_old_journal(disk: SimulatedDisk) -> 
     make_directory(disk, internal_path(PATH, "journal", str(uuid.UUID(int=999))))
     directory.keep_old_journals()
     directory.close()
-    identity = opened(disk).identity
+    identity = open_directory(disk).identity
     assert (identity.disk_uuid, identity.has_journal, identity.boot_epoch) == (uuid.UUID(int=999), False, 2)
     assert disk.list_directory(internal_path(PATH, "journal")) == [str(uuid.UUID(int=999))]
     assert disk.list_directory(internal_path(PATH, "damaged")) == [f"journal-{old.disk_uuid}"]
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_sealed_file_is_the_old_one_or_the_new_one(seed: int) -> None:
+def test_a_sealed_file_has_the_old_or_the_new_content(seed: int) -> None:
     disk = SimulatedDisk(Random(seed))
     make_directory(disk, PATH)
     write_sealed(disk, SEALED, "number", {"value": 0})
@@ -173,11 +173,11 @@ def test_a_sealed_file_is_the_old_one_or_the_new_one(seed: int) -> None:
     if seed % 2:
         disk.complete_next()
     disk.power_loss()
-    assert sealed_fields(disk) in ({"value": 0}, {"value": 1})
+    assert read_sealed_fields(disk) in ({"value": 0}, {"value": 1})
     submit_sealed(disk, SEALED, "number", {"value": 2}, done.append)
     disk.complete_all()
     disk.power_loss()
-    assert sealed_fields(disk) == {"value": 2}
+    assert read_sealed_fields(disk) == {"value": 2}
     assert done == [None]
 
 
@@ -199,16 +199,16 @@ def test_a_sealed_file_of_another_kind_is_refused(disk: SimulatedDisk) -> None:
 
 
 @pytest.mark.parametrize("has_meta", [True, False], ids=["meta", "meta lost"])
-def test_the_directory_of_an_earlier_format_is_refused_and_stays_as_it_is(
+def test_a_directory_of_an_earlier_format_is_refused_and_left_alone(
     disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch, has_meta: bool
 ) -> None:
     with monkeypatch.context() as earlier:
         earlier.setattr(directory, "FORMAT_VERSION", 1)
         earlier.setattr(sealed_file, "FORMAT_VERSION", 1)
-        opened(disk).close()
+        open_directory(disk).close()
     if not has_meta:
         disk.unlink(internal_path(PATH, "meta"))
     before = disk.snapshot()
     with pytest.raises(FormatError, match=r"format version 1.*reads.* version 2.*empty directory"):
-        opened(disk)
+        open_directory(disk)
     assert {name: data for name, data in disk.snapshot().items() if data} == {n: d for n, d in before.items() if d}

@@ -19,8 +19,8 @@ from tests.node.nodes import settings_of
 ME, OTHER, THIRD = (ReplicaId(NodeId(number), uuid.UUID(int=number)) for number in (1, 2, 3))
 
 
-class Led:
-    """A group led here, as far as `LedGroups` looks at one."""
+class FakeLedGroup:
+    """Fake of a Raft group led here, with the attributes that `LedGroups` uses."""
 
     def __init__(self, number: int = 1, match: int = 100) -> None:
         self.group_id = uuid.UUID(int=number)
@@ -50,7 +50,7 @@ class Led:
         return True
 
 
-def leaders_of(path: Path, *groups: Led, fitness: Fitness | None = None, **changes: Any) -> LedGroups:
+def make_led_groups(path: Path, *groups: FakeLedGroup, fitness: Fitness | None = None, **changes: Any) -> LedGroups:
     settings = settings_of(path, 1, transfer_retry_ms=1_000, settle_ms=1_000, **changes)
     leaders = LedGroups(ME, settings, fitness or Fitness(ME.node_id, 60_000))
     leaders.preferred = lambda group_id: OTHER
@@ -59,9 +59,9 @@ def leaders_of(path: Path, *groups: Led, fitness: Fitness | None = None, **chang
     return leaders
 
 
-def test_only_a_node_that_has_settled_is_given_leaderships(tmp_path: Path) -> None:
-    group = Led()
-    leaders = leaders_of(tmp_path, group)
+def test_only_a_settled_node_receives_leaderships(tmp_path: Path) -> None:
+    group = FakeLedGroup()
+    leaders = make_led_groups(tmp_path, group)
     leaders.tick(0.0)
     leaders.note_connected(OTHER.node_id, 1.0)
     leaders.tick(1.9)
@@ -70,9 +70,9 @@ def test_only_a_node_that_has_settled_is_given_leaderships(tmp_path: Path) -> No
     assert group.asked == [OTHER]
 
 
-def test_a_stopping_or_dead_node_is_given_nothing_until_it_returns(tmp_path: Path) -> None:
-    group = Led()
-    leaders = leaders_of(tmp_path, group)
+def test_a_stopping_or_failed_node_receives_nothing_until_it_returns(tmp_path: Path) -> None:
+    group = FakeLedGroup()
+    leaders = make_led_groups(tmp_path, group)
     leaders.note_connected(OTHER.node_id, 0.0)
     leaders.note_leaving(OTHER.node_id)
     leaders.tick(5.0)
@@ -84,17 +84,17 @@ def test_a_stopping_or_dead_node_is_given_nothing_until_it_returns(tmp_path: Pat
     assert group.asked == [OTHER]
 
 
-def test_a_lagging_broker_is_given_nothing(tmp_path: Path) -> None:
-    near, far = Led(1, match=90), Led(2, match=89)
-    leaders = leaders_of(tmp_path, near, far, transfer_lag_entries_max=10)
+def test_a_lagging_broker_receives_no_leadership(tmp_path: Path) -> None:
+    near, far = FakeLedGroup(1, match=90), FakeLedGroup(2, match=89)
+    leaders = make_led_groups(tmp_path, near, far, transfer_lag_entries_max=10)
     leaders.note_connected(OTHER.node_id, 0.0)
     leaders.tick(5.0)
     assert (near.asked, far.asked) == ([OTHER], [])
 
 
-def test_few_move_at_the_same_time(tmp_path: Path) -> None:
-    groups = [Led(number) for number in range(1, 6)]
-    leaders = leaders_of(tmp_path, *groups, transfers_max=2)
+def test_simultaneous_transfers_are_bounded(tmp_path: Path) -> None:
+    groups = [FakeLedGroup(number) for number in range(1, 6)]
+    leaders = make_led_groups(tmp_path, *groups, transfers_max=2)
     leaders.note_connected(OTHER.node_id, 0.0)
     leaders.tick(5.0)
     assert [len(group.asked) for group in groups] == [1, 1, 0, 0, 0]
@@ -104,9 +104,9 @@ def test_few_move_at_the_same_time(tmp_path: Path) -> None:
     assert [len(group.asked) for group in groups] == [1, 1, 1, 1, 0]
 
 
-def test_a_group_that_is_not_taken_over_rests_longer_and_longer(tmp_path: Path) -> None:
-    group = Led()
-    leaders = leaders_of(tmp_path, group)
+def test_the_pause_doubles_after_each_transfer_without_effect(tmp_path: Path) -> None:
+    group = FakeLedGroup()
+    leaders = make_led_groups(tmp_path, group)
     leaders.note_connected(OTHER.node_id, 0.0)
     asked_at = []
     for tenth in range(10, 400):
@@ -118,9 +118,9 @@ def test_a_group_that_is_not_taken_over_rests_longer_and_longer(tmp_path: Path) 
     assert pauses == [1, 2, 4, 8, 16]
 
 
-def test_a_refusal_costs_nothing_and_is_tried_again(tmp_path: Path) -> None:
-    group = Led()
-    leaders = leaders_of(tmp_path, group)
+def test_a_refused_transfer_is_retried_at_the_next_tick(tmp_path: Path) -> None:
+    group = FakeLedGroup()
+    leaders = make_led_groups(tmp_path, group)
     leaders.note_connected(OTHER.node_id, 0.0)
     group.refusal = Overloaded("not caught up")
     leaders.tick(5.0)
@@ -129,9 +129,9 @@ def test_a_refusal_costs_nothing_and_is_tried_again(tmp_path: Path) -> None:
     assert group.asked == [OTHER]
 
 
-def test_groups_led_where_they_should_be_stay(tmp_path: Path) -> None:
-    group = Led()
-    leaders = leaders_of(tmp_path, group)
+def test_groups_with_their_preferred_leader_stay(tmp_path: Path) -> None:
+    group = FakeLedGroup()
+    leaders = make_led_groups(tmp_path, group)
     leaders.note_connected(OTHER.node_id, 0.0)
     for preferred in (None, ME):
         leaders.preferred = lambda group_id, preferred=preferred: preferred  # type: ignore[misc]
@@ -139,9 +139,9 @@ def test_groups_led_where_they_should_be_stay(tmp_path: Path) -> None:
     assert group.asked == []
 
 
-async def test_at_the_end_the_preferred_or_the_best_target_takes_over(tmp_path: Path) -> None:
-    group = Led()
-    leaders = leaders_of(tmp_path, group)
+async def test_a_stop_hands_over_to_the_preferred_or_best_target(tmp_path: Path) -> None:
+    group = FakeLedGroup()
+    leaders = make_led_groups(tmp_path, group)
     leaders.note_connected(THIRD.node_id, 0.0)
 
     def taken(target: ReplicaId) -> None:
@@ -154,14 +154,14 @@ async def test_at_the_end_the_preferred_or_the_best_target_takes_over(tmp_path: 
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.05])
-async def test_the_end_waits_no_longer_than_it_may(tmp_path: Path, seconds: float) -> None:
-    assert await leaders_of(tmp_path, Led()).hand_over_all(seconds) == 1
+async def test_a_stop_waits_no_longer_than_its_bound(tmp_path: Path, seconds: float) -> None:
+    assert await make_led_groups(tmp_path, FakeLedGroup()).hand_over_all(seconds) == 1
 
 
-def unfit(path: Path, *groups: Led, slow: bool = True) -> tuple[LedGroups, Fitness]:
-    """Return a process with two connected peers that is slow, or whose disk is full."""
+def make_unfit(path: Path, *groups: FakeLedGroup, slow: bool = True) -> tuple[LedGroups, Fitness]:
+    """Return leaders and fitness of a process with two peers that is slow, or whose disk is full."""
     fitness = Fitness(ME.node_id, 60_000)
-    leaders = leaders_of(path, *groups, fitness=fitness)
+    leaders = make_led_groups(path, *groups, fitness=fitness)
     for other in (OTHER, THIRD):
         leaders.note_connected(other.node_id, 0.0)
     if slow:
@@ -173,27 +173,27 @@ def unfit(path: Path, *groups: Led, slow: bool = True) -> tuple[LedGroups, Fitne
 
 
 @pytest.mark.parametrize("slow", [True, False])
-def test_a_process_that_is_not_fit_hands_everything_over_at_once(tmp_path: Path, slow: bool) -> None:
-    groups = [Led(number) for number in range(1, 21)]
-    leaders, _ = unfit(tmp_path, *groups, slow=slow)
+def test_an_unfit_process_hands_over_all_leaderships_at_once(tmp_path: Path, slow: bool) -> None:
+    groups = [FakeLedGroup(number) for number in range(1, 21)]
+    leaders, _ = make_unfit(tmp_path, *groups, slow=slow)
     leaders.preferred = lambda group_id: ME
     leaders.tick(5.0)
     assert all(len(group.asked) == 1 and ME not in group.asked for group in groups)
 
 
-def test_nothing_goes_to_a_process_that_is_not_fit(tmp_path: Path) -> None:
-    group = Led()
-    leaders, fitness = unfit(tmp_path, group, slow=False)
+def test_an_unfit_process_receives_no_leadership(tmp_path: Path) -> None:
+    group = FakeLedGroup()
+    leaders, fitness = make_unfit(tmp_path, group, slow=False)
     fitness.note_report(OTHER.node_id, 10_000, False, 5.0)
     leaders.tick(5.0)
     assert group.asked == [THIRD], "and not the preferred one"
 
 
-def test_a_slow_leader_stays_where_no_majority_is_faster(tmp_path: Path) -> None:
-    """F19: most disks are slow, so no other leader would commit sooner, and votes would be as slow."""
-    group = Led()
-    group.durable = 100  # what the others hold
-    leaders, _ = unfit(tmp_path, group)
+def test_a_slow_leader_stays_when_no_majority_is_faster(tmp_path: Path) -> None:
+    """F19: most disks are slow, so another leader would not commit sooner, and votes would be as slow."""
+    group = FakeLedGroup()
+    group.durable = 100  # the others have these entries too
+    leaders, _ = make_unfit(tmp_path, group)
     leaders.tick(5.0)
     assert group.asked == []
     group.durable = 99
@@ -202,17 +202,17 @@ def test_a_slow_leader_stays_where_no_majority_is_faster(tmp_path: Path) -> None
     assert len(group.asked) == 1
 
 
-def test_observations_of_one_group_hold_for_all(tmp_path: Path) -> None:
-    busy, idle = Led(1), Led(2)
+def test_an_observation_of_one_group_counts_for_all(tmp_path: Path) -> None:
+    busy, idle = FakeLedGroup(1), FakeLedGroup(2)
     idle.durable = 100
-    leaders, _ = unfit(tmp_path, busy, idle)
+    leaders, _ = make_unfit(tmp_path, busy, idle)
     leaders.tick(5.0)
     assert (len(busy.asked), len(idle.asked)) == (1, 1)
 
 
 def test_the_preferred_leader_waits_until_it_is_fit(tmp_path: Path) -> None:
-    group, fitness = Led(), Fitness(ME.node_id, 60_000)
-    leaders = leaders_of(tmp_path, group, fitness=fitness)
+    group, fitness = FakeLedGroup(), Fitness(ME.node_id, 60_000)
+    leaders = make_led_groups(tmp_path, group, fitness=fitness)
     leaders.note_connected(OTHER.node_id, 0.0)
     fitness.note_report(OTHER.node_id, 3_000, False, 4.0)
     leaders.tick(6.9)
@@ -221,9 +221,9 @@ def test_the_preferred_leader_waits_until_it_is_fit(tmp_path: Path) -> None:
     assert group.asked == [OTHER]
 
 
-def test_where_all_are_slow_every_leader_stays(tmp_path: Path) -> None:
-    group = Led()
-    leaders, fitness = unfit(tmp_path, group)
+def test_all_leaders_stay_when_all_processes_are_slow(tmp_path: Path) -> None:
+    group = FakeLedGroup()
+    leaders, fitness = make_unfit(tmp_path, group)
     for other in (OTHER, THIRD):
         fitness.note_report(other.node_id, 10_000, False, 5.0)
     leaders.tick(5.0)
@@ -235,16 +235,16 @@ def test_where_all_are_slow_every_leader_stays(tmp_path: Path) -> None:
 def test_a_slow_leader_without_a_successor_steps_down_and_a_full_one_stays(
     tmp_path: Path, slow: bool, given_up: int
 ) -> None:
-    group = Led()
-    leaders, _ = unfit(tmp_path, group, slow=slow)
+    group = FakeLedGroup()
+    leaders, _ = make_unfit(tmp_path, group, slow=slow)
     leaders.tick(5.0)
     leaders.tick(5.0 + leaders.patience_s)
     assert group.given_up == given_up
 
 
 def test_a_group_is_notified_when_too_few_disks_have_space(tmp_path: Path) -> None:
-    group = Led()
-    leaders, fitness = unfit(tmp_path, group, slow=False)
+    group = FakeLedGroup()
+    leaders, fitness = make_unfit(tmp_path, group, slow=False)
     leaders.count_room(5.0)
     assert not group.is_majority_full
     fitness.note_report(THIRD.node_id, 0, True, 5.0)
@@ -256,9 +256,9 @@ def test_a_group_is_notified_when_too_few_disks_have_space(tmp_path: Path) -> No
     assert not group.is_majority_full
 
 
-def test_a_group_that_reappears_is_checked_anew(tmp_path: Path) -> None:
-    group = Led()
-    leaders, fitness = unfit(tmp_path, group, slow=False)
+def test_a_group_that_reappears_is_checked_again(tmp_path: Path) -> None:
+    group = FakeLedGroup()
+    leaders, fitness = make_unfit(tmp_path, group, slow=False)
     fitness.note_report(THIRD.node_id, 0, True, 5.0)
     leaders.count_room(5.0)
     leaders.note_role(group, Role.FOLLOWER)  # type: ignore[arg-type]
@@ -270,12 +270,12 @@ def test_a_group_that_reappears_is_checked_anew(tmp_path: Path) -> None:
     assert not group.is_majority_full
 
 
-async def test_a_process_that_operators_want_to_lead_nothing_hands_over_what_others_can_lead(tmp_path: Path) -> None:
+async def test_a_process_excluded_from_leading_hands_over_where_possible(tmp_path: Path) -> None:
     fitness = Fitness(ME.node_id, 60_000)
     unwanted = {ME.node_id}
     fitness.is_excluded = unwanted.__contains__
-    groups = [Led(number) for number in range(1, 6)]
-    leaders = leaders_of(tmp_path, *groups, fitness=fitness, transfers_max=2)
+    groups = [FakeLedGroup(number) for number in range(1, 6)]
+    leaders = make_led_groups(tmp_path, *groups, fitness=fitness, transfers_max=2)
     leaders.preferred = lambda group_id: ME
     leaders.note_connected(THIRD.node_id, 0.0)
     leaders.tick(0.1)
@@ -290,9 +290,9 @@ async def test_a_process_that_operators_want_to_lead_nothing_hands_over_what_oth
     assert [group.asked for group in groups] == [[THIRD, OTHER]] * 5
 
 
-def test_nothing_is_given_back_when_operators_do_not_want_that(tmp_path: Path) -> None:
-    group = Led()
-    leaders = leaders_of(tmp_path, group)
+def test_leaderships_are_not_moved_back_when_balancing_is_off(tmp_path: Path) -> None:
+    group = FakeLedGroup()
+    leaders = make_led_groups(tmp_path, group)
     leaders.balances_leaders = lambda: False
     leaders.note_connected(OTHER.node_id, 0.0)
     leaders.tick(9.0)

@@ -6,7 +6,7 @@ from raftlog.types import NodeId
 ONE, OTHER = NodeId(1), NodeId(2)
 
 
-def test_a_process_is_silent_once_its_heartbeats_stop_and_not_before_there_were_any() -> None:
+def test_a_process_is_silent_only_after_its_heartbeats_stop() -> None:
     now = 10.0
     hearing = HeartbeatTimes(lambda: now)
     hearing.note_heartbeat(ONE)

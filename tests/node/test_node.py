@@ -23,44 +23,44 @@ from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.roll import RollMember
 from raftlog.storage.syncs.aio_syncs import AioSyncs
 from raftlog.types import NodeId
-from tests.node.nodes import GROUP, WITHIN_S, first_roll, running, settings_of, soon, values_of
+from tests.node.nodes import GROUP, WITHIN_S, first_roll, run_cluster, settings_of, soon, values_of
 from tests.storage.kernel_events import fail_syncs, hold_events
 
 VALUES = [b"%d" % number for number in range(50)]
 
 
-async def test_a_leader_stops_and_writes_go_on(tmp_path: Path) -> None:
-    async with running(tmp_path) as cluster:
+async def test_writes_continue_after_the_leader_stops(tmp_path: Path) -> None:
+    async with run_cluster(tmp_path) as cluster:
         cluster.create()
         await cluster.write(*VALUES)
         leader = cluster.leader()
         await cluster.stop(leader)
-        await cluster.until(lambda: cluster.leader() not in (0, leader))
+        await cluster.wait_until(lambda: cluster.leader() not in (0, leader))
         await cluster.write(b"more")
         await cluster.start(leader)
-        assert await cluster.converged() == [*VALUES, b"more"]
+        assert await cluster.wait_for_convergence() == [*VALUES, b"more"]
 
 
-async def test_all_stop_and_start_again(tmp_path: Path) -> None:
-    async with running(tmp_path) as cluster:
+async def test_values_survive_a_restart_of_all_nodes(tmp_path: Path) -> None:
+    async with run_cluster(tmp_path) as cluster:
         cluster.create()
         await cluster.write(*VALUES)
         identities = {number: node.identity for number, node in cluster.nodes.items()}
         await cluster.stop()
         await cluster.start()
         await cluster.write(b"more")
-        assert await cluster.converged() == [*VALUES, b"more"]
+        assert await cluster.wait_for_convergence() == [*VALUES, b"more"]
         for number, node in cluster.nodes.items():
             assert node.identity == identities[number]._replace(boot_epoch=2, has_journal=True)
 
 
 async def test_an_orderly_stop_hands_leaderships_over_before_it_ends(tmp_path: Path) -> None:
-    async with running(tmp_path) as cluster:
+    async with run_cluster(tmp_path) as cluster:
         groups = [uuid.UUID(int=100 + number) for number in range(12)]
         for group in groups:
             cluster.create(group)
         for group in groups:
-            await cluster.led(group)
+            await cluster.wait_for_leader(group)
         number, node = max(cluster.nodes.items(), key=lambda each: each[1].leaders.led_count)
         assert node.leaders.led_count >= 4
         terms = {group: node.leader_of(group).term for group in groups if node.leader_of(group).is_here}
@@ -70,8 +70,8 @@ async def test_an_orderly_stop_hands_leaderships_over_before_it_ends(tmp_path: P
             assert max(heir.term for heir in heirs) == term + 1, "an election was needed instead of one hand-over"
 
 
-async def test_groups_go_to_their_preferred_leaders(tmp_path: Path) -> None:
-    async with running(tmp_path) as cluster:
+async def test_leaderships_move_to_preferred_leaders(tmp_path: Path) -> None:
+    async with run_cluster(tmp_path) as cluster:
         groups = [uuid.UUID(int=100 + number) for number in range(12)]
 
         def preferred(group_id: uuid.UUID) -> ReplicaId:
@@ -82,16 +82,16 @@ async def test_groups_go_to_their_preferred_leaders(tmp_path: Path) -> None:
             node.leaders.preferred = preferred
         for group in groups:
             cluster.create(group)
-        await cluster.until(lambda: all(node.leaders.led_count == 4 for node in cluster.nodes.values()))
+        await cluster.wait_until(lambda: all(node.leaders.led_count == 4 for node in cluster.nodes.values()))
         assert all(cluster.nodes[1 + group.int % 3].leader_of(group).is_here for group in groups)
         await cluster.stop(2)
-        await cluster.until(lambda: sum(node.leaders.led_count for node in cluster.nodes.values()) == 12)
+        await cluster.wait_until(lambda: sum(node.leaders.led_count for node in cluster.nodes.values()) == 12)
         await cluster.start(2)
         cluster.nodes[2].leaders.preferred = preferred
-        await cluster.until(lambda: all(node.leaders.led_count == 4 for node in cluster.nodes.values()))
+        await cluster.wait_until(lambda: all(node.leaders.led_count == 4 for node in cluster.nodes.values()))
 
 
-async def test_a_group_of_one_waits_for_a_handshake_when_there_are_peers(tmp_path: Path) -> None:
+async def test_a_sole_voter_with_peers_waits_for_a_handshake(tmp_path: Path) -> None:
     node = await Node.open(settings_of(tmp_path, 1, peers={2: ("127.0.0.1", 1)}))
     try:
         await node.start()
@@ -108,16 +108,16 @@ async def test_a_group_of_one_waits_for_a_handshake_when_there_are_peers(tmp_pat
         await node.stop()
 
 
-async def test_a_lone_node_begins_at_once(tmp_path: Path) -> None:
-    async with running(tmp_path, [1]) as cluster:
+async def test_a_lone_node_leads_at_once(tmp_path: Path) -> None:
+    async with run_cluster(tmp_path, [1]) as cluster:
         cluster.create(members=[1])
         await cluster.write(*VALUES)
         assert values_of(cluster.nodes[1]) == VALUES
         assert [group.core.role for group in cluster.nodes[1].driver.groups.values()] == [Role.LEADER]
 
 
-async def test_requests_and_answers(tmp_path: Path) -> None:
-    async with running(tmp_path) as cluster:
+async def test_requests_are_answered_or_fail(tmp_path: Path) -> None:
+    async with run_cluster(tmp_path) as cluster:
         one, two = cluster.nodes[1], cluster.nodes[2]
 
         async def double(request: Request) -> Answer:
@@ -147,8 +147,8 @@ async def test_requests_and_answers(tmp_path: Path) -> None:
         assert (await one.ask(NodeId(1), "double", {"a": 1}, [b"xy"], soon())).value == [1, {"a": 1}]
 
 
-async def test_possibly_sent_requests_are_not_repeated(tmp_path: Path) -> None:
-    async with running(tmp_path) as cluster:
+async def test_requests_that_may_have_been_sent_are_not_resent(tmp_path: Path) -> None:
+    async with run_cluster(tmp_path) as cluster:
         asked = asyncio.Queue[Request]()
 
         async def never(request: Request) -> Answer:
@@ -168,8 +168,8 @@ async def test_possibly_sent_requests_are_not_repeated(tmp_path: Path) -> None:
         assert asked.empty()
 
 
-async def test_requests_before_the_end_are_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running(tmp_path) as cluster:
+async def test_a_stop_answers_requests_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with run_cluster(tmp_path) as cluster:
         asked, may_answer = asyncio.Event(), asyncio.Event()
         two = cluster.nodes[2]
 
@@ -190,8 +190,8 @@ async def test_requests_before_the_end_are_answered(tmp_path: Path, monkeypatch:
         assert (await pending).value == "done"
 
 
-async def test_the_leader_of_a_group_can_be_waited_for(tmp_path: Path) -> None:
-    async with running(tmp_path) as cluster:
+async def test_a_request_can_wait_for_the_leader_of_a_group(tmp_path: Path) -> None:
+    async with run_cluster(tmp_path) as cluster:
         node = cluster.nodes[1]
         assert node.leader_of(GROUP) is None
         assert await node.wait_for_leader(GROUP, soon()) is None
@@ -206,10 +206,10 @@ async def test_the_leader_of_a_group_can_be_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["aio", "threads"])
-async def test_a_failed_sync_ends_the_node_and_the_others_go_on(
+async def test_a_failed_sync_stops_the_node_and_the_others_continue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    async with running(tmp_path, sync_method=method) as cluster:
+    async with run_cluster(tmp_path, sync_method=method) as cluster:
         cluster.create()
         await cluster.write(*VALUES)
         number = cluster.leader()
@@ -223,7 +223,7 @@ async def test_a_failed_sync_ends_the_node_and_the_others_go_on(
 
         monkeypatch.setattr(os, "fdatasync", failing)
         if method == "aio":
-            fail_syncs(monkeypatch, aio_of(node))
+            fail_syncs(monkeypatch, aio_syncs_of(node))
         group = node.group(GROUP)
         assert group is not None
         with pytest.raises((OutcomeUnknown, RaftlogError)):
@@ -232,45 +232,45 @@ async def test_a_failed_sync_ends_the_node_and_the_others_go_on(
         assert os.strerror(errno.EIO) in str(node.ended.result())
         monkeypatch.undo()
         del cluster.nodes[number]
-        await cluster.until(cluster.leader)
+        await cluster.wait_until(cluster.leader)
         await cluster.write(b"more")
         await node.stop()
         await cluster.start(number)
-        assert (await cluster.converged())[-1] == b"more"
+        assert (await cluster.wait_for_convergence())[-1] == b"more"
 
 
 async def test_a_submitted_sync_that_never_returns_moves_the_leadership(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running(tmp_path, sync_method="aio") as cluster:
+    async with run_cluster(tmp_path, sync_method="aio") as cluster:
         cluster.create()
         await cluster.write(*VALUES)
         number = cluster.leader()
         node = cluster.nodes[number]
-        hold_events(monkeypatch, aio_of(node))
+        hold_events(monkeypatch, aio_syncs_of(node))
         group = node.group(GROUP)
         assert group is not None
         written = group.propose([build_batch([NewRecord(b"slow", None, 1_000)])])
-        await cluster.until(lambda: cluster.leader() not in (0, number))
+        await cluster.wait_until(lambda: cluster.leader() not in (0, number))
         assert node.fitness_exchange.stalls[Stall.DISK] > 0
         await cluster.write(b"more")
         monkeypatch.undo()
-        aio_of(node)._read_events()
+        aio_syncs_of(node)._read_events()
         assert (await written).base_offset == len(VALUES)
-        assert (await cluster.converged())[-2:] == [b"slow", b"more"]
+        assert (await cluster.wait_for_convergence())[-2:] == [b"slow", b"more"]
 
 
-def aio_of(node: Node) -> AioSyncs:
+def aio_syncs_of(node: Node) -> AioSyncs:
     assert isinstance(node.driver.disk, RealDisk)
     assert node.driver.disk._aio is not None
     return node.driver.disk._aio
 
 
-async def test_a_damaged_journal_makes_it_another_disk(tmp_path: Path) -> None:
-    async with running(tmp_path) as cluster:
+async def test_a_node_with_a_damaged_journal_takes_a_new_disk_uuid(tmp_path: Path) -> None:
+    async with run_cluster(tmp_path) as cluster:
         cluster.create()
         await cluster.write(*VALUES)
-        await cluster.converged()
+        await cluster.wait_for_convergence()
         old = cluster.nodes[3].identity
         await cluster.stop(3)
         internal = tmp_path / "3" / ".raftlog"
@@ -296,7 +296,7 @@ async def test_a_damaged_journal_makes_it_another_disk(tmp_path: Path) -> None:
 
 
 async def test_the_state_of_other_disks_survives_a_restart(tmp_path: Path) -> None:
-    async with running(tmp_path) as cluster:
+    async with run_cluster(tmp_path) as cluster:
         cluster.create()
         await cluster.write(*VALUES)
         await cluster.stop(2)
@@ -311,8 +311,8 @@ async def test_the_state_of_other_disks_survives_a_restart(tmp_path: Path) -> No
         await node.stop()
 
 
-async def test_a_start_of_another_one_is_kept_at_once(tmp_path: Path) -> None:
-    async with running(tmp_path, [1, 2], peers_save_ms=600_000, housekeeping_ms=60_000) as cluster:
+async def test_a_start_of_another_node_is_saved_at_once(tmp_path: Path) -> None:
+    async with run_cluster(tmp_path, [1, 2], peers_save_ms=600_000, housekeeping_ms=60_000) as cluster:
         await cluster.stop(2)
         await cluster.start(2)
         node, path = cluster.nodes[1], str(tmp_path / "1" / ".raftlog" / "peers")
@@ -330,8 +330,8 @@ async def test_a_start_of_another_one_is_kept_at_once(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
 
 
-async def test_a_damaged_memory_of_others_is_kept_aside(tmp_path: Path) -> None:
-    async with running(tmp_path) as cluster:
+async def test_a_damaged_peers_file_is_moved_aside(tmp_path: Path) -> None:
+    async with run_cluster(tmp_path) as cluster:
         await cluster.stop(1)
         path = tmp_path / "1" / ".raftlog" / "peers"
         path.write_bytes(path.read_bytes().replace(b"disks", b"risks"))
@@ -339,8 +339,8 @@ async def test_a_damaged_memory_of_others_is_kept_aside(tmp_path: Path) -> None:
         assert (tmp_path / "1" / ".raftlog" / "damaged" / "peers").is_file()
 
 
-async def test_an_address_in_use_is_an_error_and_gives_everything_back(tmp_path: Path) -> None:
-    async with running(tmp_path, [1]) as cluster:
+async def test_an_address_in_use_is_an_error_and_releases_all_resources(tmp_path: Path) -> None:
+    async with run_cluster(tmp_path, [1]) as cluster:
         at = cluster.addresses[NodeId(1)]
         settings = settings_of(tmp_path, 2, rpc_port=at[1])
         node = await Node.open(settings)
@@ -352,7 +352,7 @@ async def test_an_address_in_use_is_an_error_and_gives_everything_back(tmp_path:
         await again.stop()
 
 
-async def test_a_refused_directory_gives_its_lock_back(tmp_path: Path) -> None:
+async def test_a_refused_directory_is_unlocked(tmp_path: Path) -> None:
     node = await Node.open(settings_of(tmp_path, 1))
     await node.stop()
     with pytest.raises(InvalidArgument, match="this is node 2"):

@@ -1,4 +1,4 @@
-"""Three real processes under load, killed, paused, started again: nothing acknowledged is lost."""
+"""Three real processes under load, killed, paused and restarted: no acknowledged value is lost."""
 
 import asyncio
 import json
@@ -8,70 +8,70 @@ from pathlib import Path
 from random import Random
 
 from tests.node.nodes import GROUP
-from tests.node.processes import NodeProcess, processes
+from tests.node.processes import NodeProcess, run_processes
 
 WRITERS = 8
 
 
 async def test_leaders_killed_under_load_lose_nothing_acknowledged(tmp_path: Path) -> None:
-    async with processes(tmp_path) as cluster:
+    async with run_processes(tmp_path) as cluster:
         await cluster.create()
         await cluster.load(WRITERS)
         for _ in range(4):
-            leader = await cluster.next_leader(200)
+            leader = await cluster.wait_for_next_leader(200)
             await cluster.kill(leader.number)
-            await cluster.next_leader(50)
+            await cluster.wait_for_next_leader(50)
             await cluster.start(leader.number)
             await cluster.load(WRITERS, leader.number)
-        await cluster.next_leader(50)
+        await cluster.wait_for_next_leader(50)
         await cluster.finish()
         cluster.check()
         assert len(cluster.acked) >= 4 * 250
 
 
-async def test_all_killed_at_once_come_back_with_everything(tmp_path: Path) -> None:
-    async with processes(tmp_path) as cluster:
+async def test_all_processes_killed_at_once_lose_nothing(tmp_path: Path) -> None:
+    async with run_processes(tmp_path) as cluster:
         await cluster.create()
         for _ in range(2):
             await cluster.load(WRITERS)
-            await cluster.next_leader(200)
+            await cluster.wait_for_next_leader(200)
             await asyncio.gather(*(cluster.kill(number) for number in (1, 2, 3)))
             await cluster.start()
         await cluster.load(WRITERS)
-        await cluster.next_leader(50)
+        await cluster.wait_for_next_leader(50)
         await cluster.finish()
         cluster.check()
 
 
-async def test_a_paused_leader_is_replaced_and_follows_when_it_comes_back(tmp_path: Path) -> None:
-    async with processes(tmp_path) as cluster:
+async def test_a_paused_leader_is_replaced_and_follows_after_it_resumes(tmp_path: Path) -> None:
+    async with run_processes(tmp_path) as cluster:
         await cluster.create()
         await cluster.load(WRITERS)
-        leader = await cluster.next_leader(100)
+        leader = await cluster.wait_for_next_leader(100)
         leader.pause()
         seen = len(leader.acked)
         del cluster.running[leader.number]
-        follower = await cluster.next_leader(100)
+        follower = await cluster.wait_for_next_leader(100)
         leader.resume()
         cluster.running[leader.number] = leader
-        await follower.acks(50)
+        await follower.wait_for_acks(50)
         assert len(leader.acked) - seen < 100, "it went on acknowledging"
         await cluster.finish()
         cluster.check()
 
 
-async def test_an_old_copy_of_a_disk_is_refused_by_the_others(tmp_path: Path) -> None:
+async def test_an_old_copy_of_a_disk_is_refused(tmp_path: Path) -> None:
     data, copy = tmp_path / "data", tmp_path / "copy"
-    async with processes(data, peers_save_ms=100) as cluster:
+    async with run_processes(data, peers_save_ms=100) as cluster:
         await cluster.create()
         await cluster.load(WRITERS)
-        await cluster.next_leader(50)
+        await cluster.wait_for_next_leader(50)
         await cluster.kill(3)
         shutil.copytree(data / "3", copy)
         for _ in range(2):
             await cluster.start(3)
             await cluster.load(WRITERS, 3)  # it may be the next leader
-            await cluster.next_leader(500)
+            await cluster.wait_for_next_leader(500)
             await cluster.kill(3)
         for others_restart in (False, True):  # then they only know from their own disks
             if others_restart:
@@ -87,21 +87,21 @@ async def test_an_old_copy_of_a_disk_is_refused_by_the_others(tmp_path: Path) ->
             await cluster.kill(3)
             identity = json.loads((data / "3" / ".raftlog" / "identity").read_text())
             assert "it is an old copy" in identity["refusal"], "the next start takes another disk uuid"
-            await cluster.next_leader(50)
+            await cluster.wait_for_next_leader(50)
 
 
-async def test_a_wiped_disk_is_a_stranger(tmp_path: Path) -> None:
-    async with processes(tmp_path) as cluster:
+async def test_a_wiped_disk_is_refused(tmp_path: Path) -> None:
+    async with run_processes(tmp_path) as cluster:
         await cluster.create()
         await cluster.load(WRITERS)
-        await cluster.next_leader(50)
+        await cluster.wait_for_next_leader(50)
         await cluster.kill(3)
         cluster.wipe(3)
         await cluster.start(3)
         stranger = cluster.running[3]
-        assert "comes with the disk" in await stranger.refusal()
+        assert "comes with the disk" in await stranger.wait_for_refusal()
         members = [[number, disk] for number, disk in cluster.disks.items()]
-        answer = await stranger.ask(create=[GROUP.int], members=members)
+        answer = await stranger.request(create=[GROUP.int], members=members)
         assert "it can only join" in answer["error"]
         await cluster.kill(2)
         before = len(cluster.running[1].acked)
@@ -109,33 +109,33 @@ async def test_a_wiped_disk_is_a_stranger(tmp_path: Path) -> None:
         assert len(cluster.running[1].acked) - before <= WRITERS
         await cluster.start(2)
         await cluster.load(WRITERS, 2)
-        await cluster.next_leader(50)
+        await cluster.wait_for_next_leader(50)
 
 
-async def test_two_processes_with_one_node_id(tmp_path: Path) -> None:
-    async with processes(tmp_path) as cluster:
+async def test_the_second_process_with_a_node_id_is_refused(tmp_path: Path) -> None:
+    async with run_processes(tmp_path) as cluster:
         await cluster.create()
         twin = NodeProcess(3)
         await twin.spawn()
         peers = {number: cluster.addresses[number] for number in (1, 2)}
-        opened = await twin.ask(open={"directory": str(tmp_path), "node_id": 3, "peers": peers})
+        opened = await twin.request(open={"directory": str(tmp_path), "node_id": 3, "peers": peers})
         assert "DirectoryLocked" in opened["error"]
         await twin.do(open={"directory": str(tmp_path / "twin"), "node_id": 3, "peers": peers})
         await twin.do(peers=peers, disks={number: cluster.disks[number] for number in (1, 2)})
-        assert "node 3" in await twin.refusal()
+        assert "node 3" in await twin.wait_for_refusal()
         await twin.kill()
         await cluster.load(WRITERS)
-        await cluster.next_leader(50)
+        await cluster.wait_for_next_leader(50)
         await cluster.finish()
         cluster.check()
 
 
 async def test_garbage_on_the_rpc_port_has_no_effect(tmp_path: Path) -> None:
     garbage = Random(1)
-    async with processes(tmp_path) as cluster:
+    async with run_processes(tmp_path) as cluster:
         await cluster.create()
         await cluster.load(WRITERS)
-        leader = await cluster.next_leader(50)
+        leader = await cluster.wait_for_next_leader(50)
         for size in (0, 1, 100, 100_000):
             reader, writer = await asyncio.open_connection(*cluster.addresses[leader.number])
             writer.write(garbage.randbytes(size))
@@ -143,7 +143,7 @@ async def test_garbage_on_the_rpc_port_has_no_effect(tmp_path: Path) -> None:
                 writer.write_eof()
                 await asyncio.wait_for(reader.read(), 20)
             writer.close()
-        await leader.acks(50)
+        await leader.wait_for_acks(50)
         assert (await leader.do(status=0))["complaints"] >= 3
         await cluster.finish()
         cluster.check()

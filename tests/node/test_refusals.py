@@ -15,7 +15,7 @@ from raftlog.raft import RaftSettings, ReplicaId
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.rpc.handshake import HandshakeRefusal, Reason
 from raftlog.types import NodeId
-from tests.node.nodes import GROUP, running, settings_of, soon
+from tests.node.nodes import GROUP, run_cluster, settings_of, soon
 
 STALE = (Reason.STALE_BOOT_EPOCH, Reason.STALE_JOURNAL, Reason.COPIED_DISK)
 MISTAKEN = (Reason.CLUSTER_ID, Reason.OWN_NODE_ID, Reason.NODE_ID_TWICE)
@@ -24,7 +24,7 @@ NEVER = DriverConfig(tick_ms=20, raft=RaftSettings(election_ticks_min=1_000_000)
 
 @pytest.mark.parametrize("is_established", [True, False])
 @pytest.mark.parametrize("reason", list(Reason))
-def test_consequences_of_refusals(reason: Reason, is_established: bool) -> None:
+def test_each_refusal_has_its_consequence(reason: Reason, is_established: bool) -> None:
     ours = consequence_of(HandshakeRefusal(reason, "", "blue", True), "blue", is_established)
     strangers = consequence_of(HandshakeRefusal(reason, "", "green", True), "blue", is_established)
     unknown = consequence_of(HandshakeRefusal(reason, "", "blue", False), "blue", is_established)
@@ -41,7 +41,7 @@ def test_consequences_of_refusals(reason: Reason, is_established: bool) -> None:
         assert (ours, strangers, unknown) == (Consequence.NONE,) * 3
 
 
-def test_a_refusal_is_kept_through_power_losses_until_another_disk_uuid_was_taken() -> None:
+def test_a_refusal_survives_power_losses_until_the_disk_uuid_is_replaced() -> None:
     disk = SimulatedDisk(Random(1))
     directory = NodeDirectory.open(disk, "/data", NodeId(1), None, lambda: uuid.UUID(int=1))
     directory.note_refusal("it is an old copy")
@@ -55,7 +55,7 @@ def test_a_refusal_is_kept_through_power_losses_until_another_disk_uuid_was_take
     assert (directory.identity.refusal, directory.identity.disk_uuid) == (None, uuid.UUID(int=3))
 
 
-async def test_a_member_that_its_cluster_refuses_ends_for_good(tmp_path: Path) -> None:
+async def test_a_node_refused_by_its_cluster_stops_for_good(tmp_path: Path) -> None:
     node = await Node.open(settings_of(tmp_path, 1))
     await node.start()
     node.transport.on_refused(HandshakeRefusal(Reason.WRONG_DISK, "confused", "blue", True))
@@ -72,7 +72,7 @@ async def test_a_member_that_its_cluster_refuses_ends_for_good(tmp_path: Path) -
 
 
 async def test_a_sole_voter_leads_at_once_after_its_creation_and_after_a_start(tmp_path: Path) -> None:
-    async with running(tmp_path, [1], driver=NEVER) as cluster:
+    async with run_cluster(tmp_path, [1], driver=NEVER) as cluster:
         cluster.create(members=[1])
         await cluster.write(b"one")
         await cluster.stop()
@@ -81,25 +81,25 @@ async def test_a_sole_voter_leads_at_once_after_its_creation_and_after_a_start(t
 
 
 async def test_the_preferred_leader_of_a_new_group_leads_at_once(tmp_path: Path) -> None:
-    """Also when the others make their replicas after it has asked for the first time."""
-    async with running(tmp_path, driver=NEVER) as cluster:
+    """Other nodes may create their replicas after its first vote request."""
+    async with run_cluster(tmp_path, driver=NEVER) as cluster:
         two = cluster.members[2]
         for node in cluster.nodes.values():
             node.leaders.preferred = lambda group_id: ReplicaId(NodeId(two.node_id), two.disk_uuid)
         cluster.create(members=(2, 1, 3))
-        leader = await cluster.led()
+        leader = await cluster.wait_for_leader()
         assert leader is cluster.nodes[2]
         await cluster.write(b"one")
 
 
-async def test_all_voters_stand_at_the_same_time(tmp_path: Path) -> None:
-    """One vote for each term: there is one leader after any election."""
-    async with running(tmp_path) as cluster:
+async def test_simultaneous_candidates_elect_one_leader(tmp_path: Path) -> None:
+    """A voter votes once a term, so an election has at most one winner."""
+    async with run_cluster(tmp_path) as cluster:
         for number, node in cluster.nodes.items():
             member = cluster.members[number]
             node.leaders.preferred = lambda group_id, me=member: ReplicaId(NodeId(me.node_id), me.disk_uuid)
         cluster.create()
-        await cluster.led()
+        await cluster.wait_for_leader()
         leaders = [await node.wait_for_leader(GROUP, soon()) for node in cluster.nodes.values()]
         await cluster.write(b"one")
         assert all(known is not None and known.leader is not None for known in leaders)

@@ -1,4 +1,4 @@
-"""Time at which the state of other disks is stored; on a simulated disk, whose syncs return on demand."""
+"""Saving of the state of other disks; on a simulated disk, whose syncs return on demand."""
 
 import uuid
 from random import Random
@@ -24,38 +24,38 @@ def disk() -> SimulatedDisk:
     return disk
 
 
-def of_disk(number: int) -> Hello:
-    """Return the handshake of the process on this disk."""
+def hello_of(number: int) -> Hello:
+    """Return the handshake of the process on a disk."""
     identity = PeerIdentity("blue", NodeId(number), uuid.UUID(int=number), 1, 100, f"host-{number}")
     return Hello(PROTOCOL_VERSION, Channel.RAFT, b"life %3d" % number, identity, bytes(NONCE_SIZE))
 
 
-def remembering(disk: SimulatedDisk) -> tuple[PeerMemory, RememberedPeers]:
+def make_remembered_peers(disk: SimulatedDisk) -> tuple[PeerMemory, RememberedPeers]:
     memory = PeerMemory(10)
     return memory, RememberedPeers(disk, DATA, memory, INTERVAL_S, pytest.fail)
 
 
-def kept(disk: SimulatedDisk) -> list[PeerRecord]:
-    memory, remembered = remembering(disk)
+def read_saved(disk: SimulatedDisk) -> list[PeerRecord]:
+    memory, remembered = make_remembered_peers(disk)
     remembered.restore()
     return memory.records()
 
 
-def test_starts_are_saved_as_they_are_met_also_those_that_come_meanwhile(disk: SimulatedDisk) -> None:
-    memory, _ = remembering(disk)
-    memory.note_connected(of_disk(2))
-    memory.note_connected(of_disk(3))
-    assert kept(disk) == []
+def test_starts_are_saved_at_once_also_during_a_save(disk: SimulatedDisk) -> None:
+    memory, _ = make_remembered_peers(disk)
+    memory.note_connected(hello_of(2))
+    memory.note_connected(hello_of(3))
+    assert read_saved(disk) == []
     disk.complete_all()
-    assert kept(disk) == memory.records()
-    assert [each.life for each in kept(disk)] == [b"life   2", b"life   3"]
+    assert read_saved(disk) == memory.records()
+    assert [each.life for each in read_saved(disk)] == [b"life   2", b"life   3"]
 
 
-def test_an_orderly_end_saves_what_was_being_saved(disk: SimulatedDisk) -> None:
-    memory, remembered = remembering(disk)
-    memory.note_connected(of_disk(2))
+def test_a_stop_completes_the_save_under_way(disk: SimulatedDisk) -> None:
+    memory, remembered = make_remembered_peers(disk)
+    memory.note_connected(hello_of(2))
     remembered.save()
     remembered.stop()
     disk.complete_all()
     disk.power_loss()
-    assert kept(disk) == memory.records() != []
+    assert read_saved(disk) == memory.records() != []

@@ -1,4 +1,4 @@
-"""Brokers of one cluster in this process, and what the tests of operators' orders have in common."""
+"""Brokers of one cluster in this process, and helpers of the tests of operators' requests."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,6 +13,7 @@ from tests.brokers.conftest import Brokers, brokers_in
 
 
 def soon() -> Deadline:
+    """Return a deadline 10 s from now."""
     return deadline_in(10_000)
 
 
@@ -21,7 +22,7 @@ async def write(broker: Broker, topic: str, value: bytes, partition: int = 0) ->
     assert [result.error for result in results] == [None]
 
 
-def assigned(broker: Broker, topic: str, partition: int = 0) -> list[int]:
+def assigned_nodes(broker: Broker, topic: str, partition: int = 0) -> list[int]:
     state = broker.metadata.state
     name = GroupName(state.topic(topic).topic_id, partition)
     return [replica.node_id for replica in state.assignment(name).replicas]
@@ -34,12 +35,13 @@ def voters(broker: Broker, topic: str, partition: int = 0) -> set[int]:
     return set() if group is None else {voter.node_id for voter in group.core.configuration.all_members()}
 
 
-def led(broker: Broker) -> int:
+def count_led_groups(broker: Broker) -> int:
     return broker.node.leaders.led_count
 
 
 @pytest.fixture
 async def three(tmp_path: Path) -> AsyncIterator[Brokers]:
+    """Return three brokers of one cluster."""
     async with brokers_in(tmp_path) as brokers:
         await brokers.start()
         yield brokers
@@ -47,6 +49,7 @@ async def three(tmp_path: Path) -> AsyncIterator[Brokers]:
 
 @pytest.fixture
 async def four(tmp_path: Path) -> AsyncIterator[Brokers]:
+    """Return four brokers of one cluster."""
     async with brokers_in(tmp_path, 4) as brokers:
         await brokers.start()
         yield brokers

@@ -13,7 +13,7 @@ from tests.operations.conftest import soon
 from tests.waiting import until, until_async
 
 
-async def test_settings_hold_everywhere_and_defaults_come_back(three: Brokers) -> None:
+async def test_settings_apply_on_all_brokers_and_can_be_reset(three: Brokers) -> None:
     config = await three[1].operations.cluster.cluster_config(deadline=soon())
     assert config.version == 0
     assert list(config.values) == sorted(SETTINGS)
@@ -54,10 +54,10 @@ async def test_a_dry_run_changes_nothing(three: Brokers) -> None:
     assert (await three[1].operations.cluster.cluster_config(deadline=soon())).version == 0
 
 
-async def test_an_upgrade_is_finished_when_all_support_the_level(
+async def test_an_upgrade_can_be_finished_when_all_brokers_support_the_level(
     three: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A newer release supports one more level; brokers that do not support it keep the level where it is."""
+    """A newer release supports one more level; each older broker keeps the level down."""
     now, later = FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_KNOWN + 1
     levels = await three[3].operations.cluster.levels(deadline=soon())
     assert (levels.feature_level, levels.highest_known_by_all, len(levels.brokers)) == (now, now, 3)

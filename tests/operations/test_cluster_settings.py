@@ -1,4 +1,4 @@
-"""Cluster settings as text and as values, and those that an older or newer release wrote."""
+"""Cluster settings as text and as values, and settings written by an older or newer release."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A broker is emptied and removed; if that is impossible, the reason is reported; and the order can be cancelled."""
+"""A broker is emptied and removed, or the reason against it is reported; the request can be cancelled."""
 
 import asyncio
 from contextlib import suppress
@@ -8,34 +8,34 @@ import pytest
 from raftlog.errors import IdentityRefused, InvalidArgument, StorageError, Unavailable, UnknownBroker
 from raftlog.values.brokers import Decommission
 from tests.brokers.conftest import Brokers, brokers_in
-from tests.operations.conftest import assigned, soon, voters, write
+from tests.operations.conftest import assigned_nodes, soon, voters, write
 from tests.waiting import until, until_async
 
 
-async def status(brokers: Brokers, asked: int, node: int) -> Decommission:
+async def decommission_status(brokers: Brokers, asked: int, node: int) -> Decommission:
     return await brokers[asked].operations.brokers.decommission_status(node, deadline=soon())
 
 
-async def test_it_is_emptied_and_removed(four: Brokers) -> None:
+async def test_a_decommissioned_broker_is_emptied_and_removed(four: Brokers) -> None:
     await four[1].create_topic("t", 4, 3, deadline=soon())
     for partition in range(4):
         await write(four[1], "t", b"x", partition)
     with pytest.raises(InvalidArgument, match="is not being decommissioned"):
-        await status(four, 1, 2)
+        await decommission_status(four, 1, 2)
     await four[3].operations.brokers.decommission(2, deadline=soon())
     await four[1].operations.brokers.decommission(2, deadline=soon())
-    told = await status(four, 4, 2)
+    told = await decommission_status(four, 4, 2)
     assert not told.allocation_failures
 
     async def is_finished() -> bool:
-        return (await status(four, 4, 2)).finished
+        return (await decommission_status(four, 4, 2)).finished
 
     await until_async(is_finished)
-    assert all(2 not in assigned(four[1], "t", partition) for partition in range(4))
+    assert all(2 not in assigned_nodes(four[1], "t", partition) for partition in range(4))
     for partition in range(4):
         await write(four[3], "t", b"y", partition)
     await four[1].operations.brokers.decommission(2, deadline=soon())
-    assert await status(four, 1, 2) == Decommission(True, 0, 0)
+    assert await decommission_status(four, 1, 2) == Decommission(True, 0, 0)
     with pytest.raises(UnknownBroker):
         await four[1].operations.brokers.recommission(2, deadline=soon())
     for ask in (four[1].operations.brokers.decommission, four[1].operations.brokers.decommission_status):
@@ -43,7 +43,7 @@ async def test_it_is_emptied_and_removed(four: Brokers) -> None:
             await ask(9, deadline=soon())
 
 
-async def test_a_removed_brokers_process_exits_with_the_reason(four: Brokers) -> None:
+async def test_the_process_of_a_removed_broker_exits_with_the_reason(four: Brokers) -> None:
     await four[1].operations.brokers.decommission(2, deadline=soon())
     await until(four[2].node.ended.done)
     assert isinstance(four[2].node.ended.result(), IdentityRefused)
@@ -56,12 +56,12 @@ async def test_a_removed_brokers_process_exits_with_the_reason(four: Brokers) ->
 
 
 async def test_a_needed_controller_voter_stays_until_others_are_back(three: Brokers) -> None:
-    """Two voters would remain, of which one is down, and the other alone would be no quorum."""
+    """Two voters would remain; one of them is down, and the other alone is no quorum."""
     await three.stop(2)
     await three[1].operations.brokers.decommission(3, deadline=soon())
 
     async def is_waiting() -> bool:
-        return "votes in the controller" in ((await status(three, 1, 3)).reason or "")
+        return "votes in the controller" in ((await decommission_status(three, 1, 3)).reason or "")
 
     await until_async(is_waiting)
     await three[1].create_topic("t", 1, 1, deadline=soon())
@@ -73,7 +73,7 @@ async def test_a_needed_controller_voter_stays_until_others_are_back(three: Brok
 async def test_too_few_hosts_are_reported_at_once(three: Brokers) -> None:
     await three[1].create_topic("t", 2, 3, deadline=soon())
     await three[1].operations.brokers.decommission(3, deadline=soon())
-    told = await status(three, 2, 3)
+    told = await decommission_status(three, 2, 3)
     assert (told.finished, told.replicas_left) == (False, 2)
     assert list(told.allocation_failures) == ["t/0", "t/1"]
     assert told.reason is not None
@@ -85,23 +85,23 @@ async def test_too_few_hosts_are_reported_at_once(three: Brokers) -> None:
     await three[2].operations.brokers.recommission(3, deadline=soon())
     assert not three[2].metadata.state.is_excluded(three[3].node_id)
     with pytest.raises(InvalidArgument, match="is not being decommissioned"):
-        await status(three, 2, 3)
+        await decommission_status(three, 2, 3)
 
 
-async def test_a_broker_that_stays_after_all_keeps_its_replicas(four: Brokers) -> None:
+async def test_a_recommissioned_broker_keeps_its_replicas(four: Brokers) -> None:
     await four[1].create_topic("t", 1, 3, deadline=soon())
-    at = assigned(four[1], "t")
+    at = assigned_nodes(four[1], "t")
     await four[1].operations.cluster.alter_cluster_config({"balancer.mode": "off"}, deadline=soon())
     await four[1].operations.brokers.decommission(at[0], deadline=soon())
-    await until(lambda: at[0] not in assigned(four[1], "t"))
+    await until(lambda: at[0] not in assigned_nodes(four[1], "t"))
     await four[1].operations.brokers.recommission(at[0], deadline=soon())
-    now = set(assigned(four[1], "t"))
+    now = set(assigned_nodes(four[1], "t"))
     await until(lambda: all(voters(four[node], "t") == now for node in now))
     await write(four[1], "t", b"x")
     assert at[0] in {broker.node_id for broker in four[1].metadata.state.all_brokers()}
 
 
-async def test_the_last_one_stays(tmp_path) -> None:
+async def test_the_last_broker_cannot_be_decommissioned(tmp_path) -> None:
     async with brokers_in(tmp_path, 2) as brokers:
         await brokers.start()
         await brokers[1].operations.brokers.decommission(2, deadline=soon())
@@ -109,8 +109,8 @@ async def test_the_last_one_stays(tmp_path) -> None:
             await brokers[1].operations.brokers.decommission(1, deadline=soon())
 
 
-async def test_the_controllers_leader_dies_meanwhile(four: Brokers) -> None:
-    """The next leader continues; an order that was given to the old one is executed once."""
+async def test_a_decommission_survives_a_failure_of_the_controllers_leader(four: Brokers) -> None:
+    """The next leader continues; a request sent to the old leader is executed once."""
     await four[1].create_topic("t", 4, 2, deadline=soon())
     leader = four[1].controller_id
     assert leader is not None
@@ -118,20 +118,20 @@ async def test_the_controllers_leader_dies_meanwhile(four: Brokers) -> None:
     for partition in range(4):
         await write(four[asked], "t", b"x", partition)
     order = asyncio.create_task(four[asked].operations.brokers.decommission(goes, deadline=soon()))
-    four[leader].node.fail(StorageError("it dies here"))
+    four[leader].node.fail(StorageError("planned failure"))
     await order
     await four.stop(leader)
     await four.start(leader)  # with two replicas a partition needs both
 
     async def is_finished() -> bool:
         with suppress(Unavailable):
-            return (await status(four, asked, goes)).finished
+            return (await decommission_status(four, asked, goes)).finished
         return False
 
     await until_async(is_finished)
     await until_async(lambda: _is_healthy(four, asked))
     for partition in range(4):
-        assert goes not in assigned(four[asked], "t", partition)
+        assert goes not in assigned_nodes(four[asked], "t", partition)
         found = await four[asked].offsets("t", partition, linearizable=True, deadline=soon())
         assert found.end == 1
 

@@ -1,4 +1,4 @@
-"""Whether replicas that have to go have a place elsewhere."""
+"""Whether replicas of draining brokers have a place on other brokers."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def drain(scribe: CommandLog, *nodes: int) -> None:
         scribe.apply(UpdateBroker(NodeId(node), disk_uuid(node), True))
 
 
-def failures(scribe: CommandLog, node: int) -> list[str]:
+def failures_of(scribe: CommandLog, node: int) -> list[str]:
     return allocation_failures(scribe.state, scribe.state.groups_of(replica(node))).names
 
 
@@ -27,20 +27,20 @@ def failures(scribe: CommandLog, node: int) -> list[str]:
         (4, (1, 4), ["t/0", "t/1"]),
     ],
 )
-def test_as_many_hosts_as_replicas_have_to_be_left(brokers: int, draining: tuple[int, ...], failed: list[str]) -> None:
+def test_as_many_hosts_as_replicas_must_remain(brokers: int, draining: tuple[int, ...], failed: list[str]) -> None:
     scribe = make_cluster(brokers)
     scribe.apply(create("t", 1, (1, 2, 3), (2, 3, 1)))
     drain(scribe, *draining)
-    assert failures(scribe, 1) == failed
+    assert failures_of(scribe, 1) == failed
 
 
-def test_a_broker_in_maintenance_keeps_what_it_has_and_is_no_place_for_more() -> None:
+def test_a_broker_in_maintenance_keeps_its_replicas_and_gets_no_more() -> None:
     scribe = make_cluster(4)
     scribe.apply(create("t", 1, (1, 2, 3)))
     scribe.apply(create("u", 2, (1, 2, 4)))
     scribe.apply(SetMaintenance(NodeId(4), disk_uuid(4), True))
     drain(scribe, 1)
-    assert failures(scribe, 1) == ["t/0"], "u stays on 4, and goes from 1 to 3"
+    assert failures_of(scribe, 1) == ["t/0"], "u stays on 4, and goes from 1 to 3"
 
 
 def test_the_error_names_the_missing_part_and_the_next_step() -> None:
@@ -54,6 +54,6 @@ def test_the_error_names_the_missing_part_and_the_next_step() -> None:
         "1 partitions have no place for a replica (t/0 needs 3 hosts, and 2 are left): start"
     )
     scribe.apply(register(4, host="host-2"))
-    assert failures(scribe, 1) == ["t/0"], "another broker on a host that has one already is no place"
+    assert failures_of(scribe, 1) == ["t/0"], "another broker on a host that has one already is no place"
     scribe.apply(register(5, host="elsewhere"))
-    assert failures(scribe, 1) == []
+    assert failures_of(scribe, 1) == []

@@ -1,4 +1,4 @@
-"""Brokers alone on a simulated disk whose syncs come back by themselves, or when the test lets them."""
+"""Single brokers on a simulated disk whose syncs complete in the next turn, or when the test releases them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -15,7 +15,7 @@ from raftlog.runtime.rpc.tcp_transport import TcpTransport
 
 
 class PumpedDisk(SimulatedDisk):
-    """Completes every submitted sync in the next turn of the loop, unless `is_held`."""
+    """Disk that completes every submitted sync in the next turn of the loop, unless `is_held`."""
 
     is_held = False
 
@@ -25,7 +25,7 @@ class PumpedDisk(SimulatedDisk):
             asyncio.get_running_loop().call_soon(self.complete_next)
 
     def let_go(self):
-        """Complete what was held back, and hold nothing from now on."""
+        """Complete the held syncs, and hold none from now on."""
         self.is_held = False
         self.complete_all()
 
@@ -60,5 +60,5 @@ async def open_broker(disk) -> AsyncIterator[Callable[..., Awaitable[Broker]]]:
     yield open_
     disk.let_go()
     for broker, epoch in opened:
-        if not broker.node.ended.done() and epoch == disk.epoch:  # the process of an earlier epoch is dead
+        if not broker.node.ended.done() and epoch == disk.epoch:  # the process of an earlier epoch was stopped
             await broker.close()

@@ -1,4 +1,4 @@
-"""The façade: topics and records through crashes, foreign directories and damage."""
+"""The façade: topics and records after crashes, foreign directories and damage."""
 
 import asyncio
 
@@ -31,6 +31,7 @@ from raftlog.types import Offset, TopicPartition
 
 
 def soon():
+    """Return a deadline 10 s from now."""
     return deadline_in(10_000)
 
 
@@ -62,7 +63,7 @@ async def test_each_record_has_its_own_outcome(open_broker):
     ]
 
 
-async def test_topics_and_records_are_there_after_a_crash(disk, open_broker):
+async def test_topics_and_records_survive_a_crash(disk, open_broker):
     broker = await open_broker()
     await broker.create_topic("t", 2, config={"retention.ms": "-1"}, deadline=soon())
     await broker.produce_records("t", 1, [NewRecord(b"kept")], deadline=soon())
@@ -95,7 +96,7 @@ async def test_a_deleted_topic_does_not_exist_and_its_name_is_free(disk, open_br
     assert disk.list_directory("/data/.raftlog/trash") == []
 
 
-async def test_settings_can_be_altered_and_taken_back(open_broker):
+async def test_settings_can_be_altered_and_reset(open_broker):
     broker = await open_broker()
     await broker.create_topic("t", 1, deadline=soon())
     await broker.alter_topic_config("t", {"max.message.bytes": "1024"}, deadline=soon())
@@ -108,7 +109,7 @@ async def test_settings_can_be_altered_and_taken_back(open_broker):
         await broker.alter_topic_config("t", {"max.bytes": "1"}, deadline=soon())
 
 
-async def test_the_next_record_meets_settings_that_were_altered(open_broker):
+async def test_altered_settings_apply_to_the_next_record(open_broker):
     broker = await open_broker()
     await broker.create_topic("t", config={"max.message.bytes": "1024"}, deadline=soon())
 
@@ -127,13 +128,13 @@ async def test_the_next_record_meets_settings_that_were_altered(open_broker):
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "a b", "ü", "x" * 250, "__internal", "a\n"])
-async def test_names_that_cannot_be_topics(open_broker, name):
+async def test_invalid_topic_names_are_refused(open_broker, name):
     broker = await open_broker()
     with pytest.raises(InvalidTopic):
         await broker.create_topic(name, 1, deadline=soon())
 
 
-async def test_orders_that_need_more_brokers_are_refused(open_broker):
+async def test_requests_that_need_more_brokers_are_refused(open_broker):
     broker = await open_broker()
     for arguments in ((1, 2), (0, 1), (10_001, 1)):
         with pytest.raises(InvalidArgument):
@@ -145,7 +146,7 @@ async def test_orders_that_need_more_brokers_are_refused(open_broker):
         await broker.create_topic("t", 1, deadline=soon())
 
 
-async def test_two_creations_of_one_name_at_once_make_one_topic(open_broker):
+async def test_simultaneous_creations_of_one_name_create_one_topic(open_broker):
     broker = await open_broker()
     results = await asyncio.gather(
         *[broker.create_topic("t", 2, deadline=soon()) for _ in range(3)], return_exceptions=True
@@ -153,7 +154,7 @@ async def test_two_creations_of_one_name_at_once_make_one_topic(open_broker):
     assert sorted(type(result).__name__ for result in results) == ["TopicExists", "TopicExists", "TopicState"]
 
 
-async def test_validate_only_makes_nothing(disk, open_broker):
+async def test_validate_only_creates_nothing(disk, open_broker):
     broker = await open_broker()
     described = await broker.create_topic("t", 3, deadline=soon(), validate_only=True)
     assert len(described.partitions) == 3
@@ -172,7 +173,7 @@ async def test_unknown_directories_are_moved_aside(disk, open_broker):
     assert disk.list_directory("/data") == [".raftlog", "t"]
 
 
-async def test_a_missing_partition_is_named_and_takes_nothing(disk, open_broker):
+async def test_a_missing_partition_is_reported_and_accepts_no_records(disk, open_broker):
     broker = await open_broker()
     await broker.create_topic("t", 2, deadline=soon())
     await broker.produce_records("t", 0, [NewRecord(b"lost")], deadline=soon())
@@ -187,7 +188,7 @@ async def test_a_missing_partition_is_named_and_takes_nothing(disk, open_broker)
     assert again.is_ready
 
 
-async def test_directories_that_changed_places_are_recognised_by_their_ids(disk, open_broker):
+async def test_exchanged_directories_are_recognised_by_their_ids(disk, open_broker):
     broker = await open_broker()
     await broker.create_topic("t", 2, deadline=soon())
     await broker.produce_records("t", 0, [NewRecord(b"zero")], deadline=soon())
@@ -199,7 +200,7 @@ async def test_directories_that_changed_places_are_recognised_by_their_ids(disk,
     assert await values_of(again, "t", 1) == []
 
 
-async def test_a_damaged_partition_is_read_and_not_written(disk, open_broker):
+async def test_a_damaged_partition_can_be_read_and_not_written(disk, open_broker):
     broker = await open_broker()
     await broker.create_topic("t", 1, deadline=soon())
     for n in range(3):
@@ -234,7 +235,7 @@ async def test_a_foreign_directory_is_left_alone(disk, open_broker):
     assert disk.list_directory("/data") == ["photos"]
 
 
-async def test_a_topic_that_was_not_finished_is_not_there_after_a_crash(disk, open_broker):
+async def test_a_topic_creation_cut_off_by_a_crash_leaves_all_or_nothing(disk, open_broker):
     broker = await open_broker()
     disk.is_held = True
     creation = asyncio.ensure_future(broker.create_topic("t", 2, deadline=soon()))
@@ -271,7 +272,7 @@ async def test_retention_deletes_old_segments_and_names_the_first_offset(open_br
     assert (caught.value.first, caught.value.end) == (beginning, end)
 
 
-async def test_commits_name_topics_that_exist(open_broker):
+async def test_commits_for_missing_topics_are_refused(open_broker):
     broker = await open_broker()
     await broker.create_topic("t", 1, deadline=soon())
     with pytest.raises(UnknownTopic):
@@ -282,7 +283,7 @@ async def test_commits_name_topics_that_exist(open_broker):
         await broker.groups.commit("g", {TopicPartition("t", 0): OffsetCommit(Offset(-1))}, deadline=soon())
 
 
-async def test_a_topic_for_which_there_is_no_room_begins_when_there_is(disk, open_broker):
+async def test_a_topic_without_disk_space_starts_when_there_is_space(disk, open_broker):
     broker = await open_broker()
     disk.capacity_bytes = sum(map(len, disk.snapshot().values())) + 2_000
     await broker.create_topic("t", 50, deadline=deadline_in(300))
@@ -293,7 +294,7 @@ async def test_a_topic_for_which_there_is_no_room_begins_when_there_is(disk, ope
     assert result.offset == 0
 
 
-async def test_a_data_directory_that_cannot_be_made_is_an_error_that_names_it(tmp_path):
+async def test_an_error_names_a_data_directory_that_cannot_be_created(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StorageError, match="cannot use the data directory"):
         await Broker.open(BrokerSettings(data_dir=str(tmp_path / "file" / "data")))

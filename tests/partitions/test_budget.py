@@ -33,7 +33,7 @@ async def test_a_request_above_the_limit_is_admitted_alone():
     assert not budget.maybe_take(1)
 
 
-async def test_the_deadline_ends_the_wait_and_the_next_in_line_is_served():
+async def test_the_deadline_ends_a_wait_and_the_next_waiter_is_served():
     budget = Budget(10, "b")
     await budget.take(5, NEVER)
     too_big = asyncio.create_task(budget.take(6, deadline_in(1)))
@@ -45,7 +45,7 @@ async def test_the_deadline_ends_the_wait_and_the_next_in_line_is_served():
     assert budget.used == 10
 
 
-async def test_a_caller_that_goes_away_leaves_the_line():
+async def test_a_cancelled_waiter_leaves_the_queue():
     budget = Budget(10, "b")
     await budget.take(10, NEVER)
     gone = asyncio.create_task(budget.take(10, NEVER))
@@ -57,7 +57,7 @@ async def test_a_caller_that_goes_away_leaves_the_line():
     assert budget.used == 1
 
 
-async def test_a_caller_that_goes_away_when_it_is_served_gives_back():
+async def test_a_waiter_cancelled_when_served_returns_its_bytes():
     budget = Budget(10, "b")
     await budget.take(10, NEVER)
     gone = asyncio.create_task(budget.take(10, NEVER))

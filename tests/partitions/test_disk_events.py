@@ -1,4 +1,4 @@
-"""A disk that fills up and has space again is reported once each way."""
+"""A full disk is reported once, and once when it has space again."""
 
 import asyncio
 import logging
@@ -6,7 +6,7 @@ import logging
 from tests.partitions.conftest import PumpedDisk
 
 
-async def test_a_disk_without_room(disk: PumpedDisk, open_broker, caplog):
+async def test_a_full_disk_is_logged_once_each_way(disk: PumpedDisk, open_broker, caplog):
     caplog.set_level(logging.INFO, "raftlog")
     broker = await open_broker(storage_min_free_bytes=1_000_000)
     used = sum(len(inode.content) for _, inode in disk._files())

@@ -1,4 +1,4 @@
-"""Producer ids of a broker that was just started."""
+"""Producer ids of a broker that has just started."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from raftlog.errors import IdentityRefused, Unavailable
 from raftlog.partitions.deadline import deadline_in
 
 
-async def test_a_broker_with_an_unregistered_start_waits_or_can_be_retried(open_broker):
+async def test_allocation_waits_until_the_start_is_registered_or_can_be_retried(open_broker):
     broker = await open_broker()
     broker.metadata.is_ready = False
     waiting = asyncio.ensure_future(broker.producers.allocate(deadline_in(30_000)))
@@ -26,7 +26,7 @@ async def test_a_broker_with_an_unregistered_start_waits_or_can_be_retried(open_
         await broker.producers.allocate(deadline_in(5_000))
 
 
-async def test_no_id_is_given_twice_when_blocks_end(open_broker):
+async def test_ids_are_unique_when_blocks_end(open_broker):
     broker = await open_broker()
     blocks = iter((1_000, 5_000, 3_000))
 
@@ -38,7 +38,7 @@ async def test_no_id_is_given_twice_when_blocks_end(open_broker):
     assert given == [*range(1_000, 2_000), *range(5_000, 6_000), 3_000]
 
 
-async def test_a_fresh_id_lies_above_all_that_were_given_before_the_call(open_broker):
+async def test_a_fresh_id_is_above_all_ids_allocated_before_the_call(open_broker):
     broker = await open_broker()
     blocks = iter((1_000, 5_000, 9_000))
 

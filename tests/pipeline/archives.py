@@ -1,4 +1,4 @@
-"""Fixtures of archive tests: a log in memory, waves without Spark, failing files, contents of an archive."""
+"""Helpers of archive tests: a log in memory, waves without Spark, failing files, contents of an archive."""
 
 import os
 import threading
@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 
 def row_of(place: TopicPartition, offset: int) -> dict[str, Any]:
-    """Return a timestamp: days alternate, and some records have none."""
+    """Return the record at an offset as a row: days alternate, and some records have no timestamp."""
     return {
         "topic": place.topic,
         "partition": place.partition,
@@ -49,7 +49,7 @@ def rows_between(place: TopicPartition, start: int, end: int, at_once: int = 4) 
 
 
 class MemorySource:
-    """Logs as numbers: where each begins and ends. A split has `split_rows` offsets."""
+    """Source of logs that are only bounds of offsets; a split has `split_rows` offsets."""
 
     def __init__(self, *, split_rows: int = 8, may_lag: bool = False, **ends: int) -> None:
         self.may_lag = may_lag
@@ -71,16 +71,18 @@ class MemorySource:
         return [ArchiveSplit(place, *pair, partial(rows_between, place, *pair)) for pair in pairs]
 
 
-def one_by_one(
+def run_one_by_one(
     what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]
 ) -> Iterator[tuple[Sequence[S], list[R]]]:
-    """Run each split as a wave of its own, in this very process."""
+    """Run each split as a wave of its own in this process."""
     for split in splits:
         yield [split], list(work(split))
 
 
-def twice(what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]) -> Iterator[tuple[Sequence[S], list[R]]]:
-    """Yield waves of two splits, each of which is worked on twice, as with a retry; the first time for nothing."""
+def run_twice(
+    what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]
+) -> Iterator[tuple[Sequence[S], list[R]]]:
+    """Yield waves of two splits, each of which runs twice, as for a retry; the first results are dropped."""
     for first in range(0, len(splits), 2):
         wave = splits[first : first + 2]
         for split in wave:
@@ -90,12 +92,12 @@ def twice(what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]) -> I
 
 def archive_to(files: Files, source: MemorySource, **changes: Any) -> ArchiveReport:
     options = {"compression": "zstd", "fail_on_data_loss": True} | changes
-    return archive_in_waves(options.pop("waves", one_by_one), source, files, TopicChoice(), **options)
+    return archive_in_waves(options.pop("waves", run_one_by_one), source, files, TopicChoice(), **options)
 
 
 def compact(files: Files, *, target_bytes: int = 1 << 20, grace_seconds: float = 0) -> CompactionReport:
     return compact_in_waves(
-        one_by_one, files, target_bytes=target_bytes, compression="zstd", grace_seconds=grace_seconds
+        run_one_by_one, files, target_bytes=target_bytes, compression="zstd", grace_seconds=grace_seconds
     )
 
 
@@ -123,7 +125,7 @@ def require_each_once(files: Files, state: ArchiveState, place: TopicPartition =
 
 
 def require_complete(path: str, end: int) -> None:
-    """Check an archive: covered to the end, each record once, and no files that it does not name."""
+    """Check an archive: covered to the end, each record once, and no unlisted files."""
     files = LocalFiles(path)
     found = read_newest(files)
     assert found.newest.covered[PLACE][1:] == (0, end)
@@ -133,7 +135,7 @@ def require_complete(path: str, end: int) -> None:
 
 
 def parquet_files(path: str) -> list[str]:
-    """Return the files that a reader unaware of archives would take."""
+    """Return the Parquet files outside of the internal directories."""
     found = []
     for directory, _, names in os.walk(path):
         relative = os.path.relpath(directory, path)
@@ -142,12 +144,12 @@ def parquet_files(path: str) -> list[str]:
     return sorted(found)
 
 
-class Killed(BaseException):
-    """The process ended here."""
+class ProcessKilled(BaseException):
+    """Simulated kill of the process."""
 
 
 class KilledFiles(LocalFiles):
-    """The process ends when so many changes of the file system were made, at the next one."""
+    """Files whose process is killed at the change of the file system after `changes` of them."""
 
     def __init__(self, root: str, changes: int) -> None:
         super().__init__(root)
@@ -155,20 +157,20 @@ class KilledFiles(LocalFiles):
 
     def __getattribute__(self, name: str) -> Any:
         found = super().__getattribute__(name)
-        return self._counted(found) if name in _CHANGES else found
+        return self._count_change(found) if name in _CHANGES else found
 
-    def _counted(self, change: Callable[..., Any]) -> Callable[..., Any]:
+    def _count_change(self, change: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*arguments: Any) -> Any:
             self._left -= 1
             if self._left < 0:
-                raise Killed
+                raise ProcessKilled
             return change(*arguments)
 
         return counted
 
 
 class Turns:
-    """Threads of which one runs at a time; the next one is drawn whenever all of them wait."""
+    """Turns of threads: one runs at a time, and the next is drawn when all others wait."""
 
     def __init__(self, seed: int, count: int) -> None:
         self._chance, self._alive = Random(seed), count
@@ -196,7 +198,7 @@ class Turns:
 
 
 class SharedFiles(LocalFiles):
-    """No locks, and each call waits for its turn."""
+    """Files without locks, of which each call waits for its turn."""
 
     def __init__(self, root: str, turns: Turns, me: int) -> None:
         super().__init__(root)

@@ -1,4 +1,4 @@
-"""Brokers in this process for tests that are not asynchronous.
+"""Brokers in this process for synchronous tests.
 
 They run on a loop in a thread of their own, serve HTTP on loopback, and are controlled by ordinary calls."""
 
@@ -23,8 +23,8 @@ T = TypeVar("T")
 DRIVER = DriverConfig(tick_ms=20, raft=RaftSettings(election_ticks_min=9, quiesce_after_ticks=28))
 
 
-class BrokersHere:
-    """By node id; `http` has their addresses."""
+class LocalBrokers:
+    """Brokers by node id that run in a thread; `http` has their addresses."""
 
     def __init__(self, directory: Path, count: int, **settings: Any) -> None:
         self._directory, self._more = directory, {"driver": DRIVER} | settings
@@ -69,7 +69,7 @@ class BrokersHere:
         )
 
     def stop(self, number: int) -> None:
-        """Stop a broker for good: its connections are cut, and its leaderships go to others."""
+        """Stop a broker for good: its connections are closed, and its leaderships move to others."""
         self.run(self._stop(number))
 
     async def _stop(self, number: int) -> None:
@@ -86,7 +86,7 @@ class BrokersHere:
         for each in self._held:
             each.close()
 
-    # what tests want of them
+    # requests of tests
 
     def call(self, name: str, *args: Any, **options: Any) -> Any:
         """Call a method of `BrokerClient`."""
@@ -97,7 +97,7 @@ class BrokersHere:
 
         return self.run(called())
 
-    def topic(self, name: str, partitions: int = 1, **config: str) -> None:
+    def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
         self.call("create_topic", name, partitions, config={key.replace("_", "."): config[key] for key in config})
 
     def produce(self, topic: str, partition: int, records: Sequence[NewRecord | bytes], per_batch: int = 100) -> None:
@@ -107,9 +107,9 @@ class BrokersHere:
 
 
 @contextmanager
-def brokers_here(directory: Path, count: int = 1, **settings: Any) -> Iterator[BrokersHere]:
-    """Run `count` brokers; `settings` are those of `BrokerSettings`."""
-    brokers = BrokersHere(directory, count, **settings)
+def run_brokers(directory: Path, count: int = 1, **settings: Any) -> Iterator[LocalBrokers]:
+    """Run `count` brokers; `settings` are fields of `BrokerSettings`."""
+    brokers = LocalBrokers(directory, count, **settings)
     try:
         brokers.start()
         yield brokers

@@ -1,4 +1,4 @@
-"""Spark's tests are not even imported unless they are asked for: pyspark takes a second of every worker's time."""
+"""Spark's tests are imported only on request: the import of pyspark takes a second in each worker."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Contents of a topic, read by the client, record by record."""
+"""Contents of a topic, read by the client record by record."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,6 +23,6 @@ async def stored_records(bootstrap: Sequence[str], topic: str) -> dict[int, list
 
 
 async def stored_numbers(bootstrap: Sequence[str], topic: str) -> Counter[int]:
-    """Return how many records have each number as their value."""
+    """Return the count of records for each number as their value."""
     found = await stored_records(bootstrap, topic)
     return Counter(int(record.value or b"") for records in found.values() for record in records)

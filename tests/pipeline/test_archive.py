@@ -30,29 +30,29 @@ from raftlog.types import TopicPartition
 from tests.layouts import DOCS
 from tests.pipeline.archives import (
     PLACE,
-    Killed,
     KilledFiles,
     MemorySource,
+    ProcessKilled,
     SharedFiles,
     Turns,
     archive_to,
     compact,
-    one_by_one,
     parquet_files,
     require_complete,
     require_each_once,
-    twice,
+    run_one_by_one,
+    run_twice,
 )
 
 
 @pytest.fixture(autouse=True)
-def without_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip syncs: no test here loses power, and hundreds of runs would wait for the disk."""
+def disable_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Disable syncs: these tests have no power loss, and hundreds of runs would wait for the disk."""
     monkeypatch.setattr(archive_files, "_sync", lambda path: None)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
-def test_an_archive_holds_each_record_once_and_grows(tmp_path: Path) -> None:
+def test_an_archive_has_each_record_once_and_grows(tmp_path: Path) -> None:
     path = str(tmp_path / "lake")
     files = LocalFiles(path)
     report = archive_to(files, MemorySource(orders=20))
@@ -61,16 +61,16 @@ def test_an_archive_holds_each_record_once_and_grows(tmp_path: Path) -> None:
     require_complete(path, 20)
     again = archive_to(files, MemorySource(orders=20))
     assert (again.rows, again.files, again.partitions) == (0, 0, ())
-    archive_to(files, MemorySource(orders=33), waves=twice)
+    archive_to(files, MemorySource(orders=33), waves=run_twice)
     require_complete(path, 33)
 
 
-def test_a_run_that_is_cut_off_anywhere_is_finished_by_the_next(tmp_path: Path) -> None:
+def test_the_next_run_finishes_an_interrupted_run(tmp_path: Path) -> None:
     for step in count():
         path = str(tmp_path / str(step))
         try:
             archive_to(KilledFiles(path, step), MemorySource(orders=4, split_rows=2))
-        except Killed:
+        except ProcessKilled:
             require_readable(LocalFiles(path))
             archive_to(LocalFiles(path), MemorySource(orders=5))
             require_complete(path, 5)
@@ -79,13 +79,13 @@ def test_a_run_that_is_cut_off_anywhere_is_finished_by_the_next(tmp_path: Path) 
     assert step > 20, "every change of the file system was a place to be cut off at"
 
 
-def test_a_compaction_that_is_cut_off_anywhere_is_finished_by_the_next_run(tmp_path: Path) -> None:
+def test_the_next_run_finishes_an_interrupted_compaction(tmp_path: Path) -> None:
     for step in count():
         path = str(tmp_path / str(step))
         archive_again(LocalFiles(path))
         try:
             compact(KilledFiles(path, step))
-        except Killed:
+        except ProcessKilled:
             state = read_settled(LocalFiles(path))
             assert state.covered[PLACE].end == 8
             require_each_once(LocalFiles(path), state)
@@ -97,13 +97,13 @@ def test_a_compaction_that_is_cut_off_anywhere_is_finished_by_the_next_run(tmp_p
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_runs_that_are_cut_off_one_after_another(tmp_path: Path, seed: int) -> None:
-    """Also in the middle of finishing what the one before left."""
+def test_repeatedly_interrupted_runs_lose_nothing(tmp_path: Path, seed: int) -> None:
+    """A run may also be interrupted while it finishes the work of the previous one."""
     path, chance, end = str(tmp_path / "lake"), Random(seed), 0
     for _ in range(8):
         end += chance.randrange(3)
         files = KilledFiles(path, chance.randrange(25))
-        with suppress(Killed, NotAnArchive):
+        with suppress(ProcessKilled, NotAnArchive):
             if chance.random() < 0.4:
                 compact(files, grace_seconds=chance.choice([0, 3600]))
             else:
@@ -128,7 +128,7 @@ def require_readable(files: Files) -> None:
         require_each_once(files, state)
 
 
-def test_small_files_become_one_and_large_ones_stay() -> None:
+def test_small_files_are_merged_and_large_files_stay() -> None:
     def file(first: int, size: int, day: str = "2026-01-01") -> ArchivedFile:
         return ArchivedFile("t", 0, day, first, first + 9, 10, size)
 
@@ -149,7 +149,7 @@ def test_compaction_keeps_rows_and_releases_files(tmp_path: Path) -> None:
     assert compact(LocalFiles(path)).files_before == 0
 
 
-def test_with_a_grace_replaced_files_stay_until_a_run_after_it(tmp_path: Path) -> None:
+def test_replaced_files_stay_during_the_grace_time(tmp_path: Path) -> None:
     path = str(tmp_path)
     archive_to(LocalFiles(path), MemorySource(orders=40))
     before = parquet_files(path)
@@ -165,27 +165,27 @@ def test_with_a_grace_replaced_files_stay_until_a_run_after_it(tmp_path: Path) -
 # who writes
 
 
-def test_a_second_run_on_a_local_archive_is_refused_while_the_first_is_at_work(tmp_path: Path) -> None:
+def test_a_second_run_on_a_local_archive_is_refused_during_the_first(tmp_path: Path) -> None:
     with open_writer(LocalFiles(str(tmp_path)), may_create=True), pytest.raises(ArchiveTaken, match="wait until"):
         archive_to(LocalFiles(str(tmp_path)), MemorySource(orders=5))
     archive_to(LocalFiles(str(tmp_path)), MemorySource(orders=5))
 
 
-def test_without_locks_the_run_that_began_first_cannot_commit(tmp_path: Path) -> None:
-    """The later one deletes what the first has staged, so that this must never become part of the archive."""
+def test_without_locks_the_earlier_run_cannot_commit(tmp_path: Path) -> None:
+    """The later run deletes the staged files of the earlier one, which must never enter the archive."""
     path = str(tmp_path)
 
     def remote() -> Files:
         return Files(fs.LocalFileSystem(), path, f"file://{path}")
 
-    def overtaken(what: str, splits: Any, work: Any) -> Any:
-        for number, wave in enumerate(one_by_one(what, splits, work)):
+    def run_overtaken(what: str, splits: Any, work: Any) -> Any:
+        for number, wave in enumerate(run_one_by_one(what, splits, work)):
             if number == 1:
                 archive_to(remote(), MemorySource(orders=30))
             yield wave
 
     with pytest.raises(ArchiveTaken, match="has claimed"):
-        archive_to(remote(), MemorySource(orders=48), waves=overtaken)
+        archive_to(remote(), MemorySource(orders=48), waves=run_overtaken)
     require_complete(path, 30)
     compact(remote())
     require_complete(path, 30)
@@ -245,7 +245,7 @@ def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["mine.parquet"]
 
 
-def test_nothing_is_begun_where_only_an_archive_will_do(tmp_path: Path) -> None:
+def test_operations_on_an_archive_create_nothing_elsewhere(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(NotAnArchive):
             compact(LocalFiles(str(path)))
@@ -254,7 +254,7 @@ def test_nothing_is_begun_where_only_an_archive_will_do(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_foreign_file_in_the_place_of_a_new_one_stops_the_run_before_its_commit(tmp_path: Path) -> None:
+def test_a_foreign_file_at_a_new_path_stops_the_run_before_its_commit(tmp_path: Path) -> None:
     files = LocalFiles(str(tmp_path))
     archive_to(files, MemorySource(orders=8))
     taken = tmp_path / "topic=orders/partition=0/date=1970-01-01" / f"{12:020d}-{15:020d}.parquet"
@@ -267,7 +267,7 @@ def test_a_foreign_file_in_the_place_of_a_new_one_stops_the_run_before_its_commi
     require_complete(str(tmp_path), 16)
 
 
-def test_a_topic_that_was_made_anew_is_another_log(tmp_path: Path) -> None:
+def test_a_recreated_topic_is_another_log(tmp_path: Path) -> None:
     files, source = LocalFiles(str(tmp_path)), MemorySource(orders=8)
     archive_to(files, source)
     source.ids[PLACE] = "another id"
@@ -289,14 +289,14 @@ def test_deleted_records_are_an_error_or_reported(tmp_path: Path) -> None:
     assert read_settled(files).covered[PLACE] == Coverage("id of orders", 0, 16)
 
 
-def test_an_archive_begins_where_the_log_does(tmp_path: Path) -> None:
+def test_an_archive_starts_at_the_log_start_offset(tmp_path: Path) -> None:
     files, source = LocalFiles(str(tmp_path)), MemorySource(orders=8)
     source.bounds[PLACE] = (3, 8)
     assert archive_to(files, source).lost == ()
     assert read_settled(files).covered[PLACE] == Coverage("id of orders", 3, 8)
 
 
-def test_a_backup_may_end_before_the_archive_and_a_cluster_may_not() -> None:
+def test_a_backup_may_lag_behind_the_archive_and_a_cluster_may_not() -> None:
     covered = {PLACE: Coverage("id of orders", 0, 9)}
     logs = MemorySource(orders=8).logs(TopicChoice(), fail_on_data_loss=True)
     plan = plan_archive(logs, covered, may_lag=True, fail_on_data_loss=True)
@@ -341,7 +341,7 @@ def test_a_flipped_bit_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [lambda path: path.unlink(), lambda path: path.write_bytes(b"{}")])
-def test_a_snapshot_can_be_done_without_and_a_commit_cannot(tmp_path: Path, spoil: Any) -> None:
+def test_snapshots_are_optional_and_commits_are_required(tmp_path: Path, spoil: Any) -> None:
     files = LocalFiles(str(tmp_path))
     for end in range(1, SNAPSHOT_EVERY + 2):
         archive_to(files, MemorySource(orders=end))
@@ -358,7 +358,7 @@ def test_a_snapshot_can_be_done_without_and_a_commit_cannot(tmp_path: Path, spoi
         read_settled(files)
 
 
-def test_reading_an_archive_costs_a_snapshot_and_what_came_after_it(tmp_path: Path) -> None:
+def test_an_archive_is_read_from_the_newest_snapshot_and_later_commits(tmp_path: Path) -> None:
     files = LocalFiles(str(tmp_path))
     for end in range(1, SNAPSHOT_EVERY + 2):
         archive_to(files, MemorySource(orders=end))
@@ -381,7 +381,7 @@ def test_a_commit_is_decoded_as_it_was_encoded() -> None:
         decode_commit("name", content[:-1])
 
 
-def test_uris(tmp_path: Path) -> None:
+def test_archive_uris_are_normalized_or_refused(tmp_path: Path) -> None:
     assert files_at(f"file://{tmp_path}").uri == f"file://{tmp_path}"
     assert files_at(os.path.relpath(tmp_path)).uri == f"file://{tmp_path}"
     assert files_at("file:/a/b").uri == "file:///a/b"
@@ -390,7 +390,7 @@ def test_uris(tmp_path: Path) -> None:
             files_at(refused)
 
 
-def test_the_commit_in_the_document() -> None:
+def test_the_commit_in_the_document_is_valid() -> None:
     text = (DOCS / "FORMATS.md").read_text().split("<!-- archive commit -->\n```\n")[1].split("\n```")[0]
     commit = decode_commit("the document", text.encode())
     assert encode_commit(commit) == text.encode()

@@ -1,4 +1,4 @@
-"""Manifests with a right checksum that raftlog would not write: an error with their name, nothing read or deleted."""
+"""Manifests with a valid checksum and wrong content: an error with their name; nothing is read or deleted."""
 
 import json
 import os
@@ -118,33 +118,33 @@ SNAPSHOT: tuple[tuple[str, Any], ...] = (
 
 
 @pytest.fixture(autouse=True)
-def without_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+def disable_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive_files, "_sync", lambda path: None)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return an archive with a snapshot, and a file beside it."""
+    """Return a directory with an archive that has a snapshot, and a file beside it."""
     path = tmp_path_factory.mktemp("room")
     for end in range(1, SNAPSHOT_EVERY + 2):
         archive_to(LocalFiles(str(path / "lake")), MemorySource(orders=end))
-    (path / OUTSIDE).write_bytes(b"of somebody else")
+    (path / OUTSIDE).write_bytes(b"of another owner")
     return path
 
 
-def everything(path: Path) -> dict[str, bytes]:
+def read_all_files(path: Path) -> dict[str, bytes]:
     return {str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()}
 
 
-def named(room: Path, value: Any, run: str) -> Any:
-    """Insert the absolute path of the file outside, and the commit's own run, at their marks."""
+def fill_marks(room: Path, value: Any, run: str) -> Any:
+    """Replace the marks by the absolute path of the file outside, and by the commit's own run."""
     written = json.dumps(value).replace("{outside}", str(room / OUTSIDE))
     return json.loads(written.replace(STAGED, STAGED.replace(UUID, run, 1)))
 
 
 def require_refused(room: Path, name: str) -> None:
-    files, before = LocalFiles(str(room / "lake")), everything(room)
+    files, before = LocalFiles(str(room / "lake")), read_all_files(room)
     uses: tuple[Callable[[], object], ...] = (
         lambda: read_settled(files),
         lambda: read_newest(files),
@@ -154,15 +154,15 @@ def require_refused(room: Path, name: str) -> None:
     for use in uses:
         with pytest.raises(ArchiveDamaged, match=name):
             use()
-        assert everything(room) == before
+        assert read_all_files(room) == before
 
 
-def forged(room: Path, name: str, field: str, value: Any) -> Callable[[], None]:
-    """Put the value into the file, with a right checksum; returns what puts the old content back."""
+def forge(room: Path, name: str, field: str, value: Any) -> Callable[[], None]:
+    """Write the value into the file, with a valid checksum; return a function that restores the old content."""
     path = room / "lake" / name
     there = path.read_bytes() if path.exists() else None
     fields = {each: member for each, member in json.loads(there or b"{}").items() if each != "checksum"}
-    path.write_bytes(seal({**fields, field: named(room, value, fields.get("run", UUID))}))
+    path.write_bytes(seal({**fields, field: fill_marks(room, value, fields.get("run", UUID))}))
 
     def restore() -> None:
         assert there is not None
@@ -171,19 +171,19 @@ def forged(room: Path, name: str, field: str, value: Any) -> Callable[[], None]:
     return restore
 
 
-def test_a_file_as_raftlog_writes_it_is_taken(master: Path) -> None:
-    """The tests below rely on this: their files are refused only for their own defect."""
+def test_a_valid_file_is_accepted(master: Path) -> None:
+    """The other tests rely on this: their files are refused only for their own defect."""
     newest = read_newest(LocalFiles(str(master / "lake"))).newest.number
-    restore = forged(master, path_of_number("_raftlog/commits", newest), "added", [[STAGED, *FILE]])
+    restore = forge(master, path_of_number("_raftlog/commits", newest), "added", [[STAGED, *FILE]])
     assert read_newest(LocalFiles(str(master / "lake"))).newest.files[path_of(*FILE[:5])] == tuple(FILE)
     restore()
 
 
-def test_no_member_of_a_commit_leads_out_of_the_archive(master: Path) -> None:
+def test_no_field_of_a_commit_leads_out_of_the_archive(master: Path) -> None:
     newest = read_newest(LocalFiles(str(master / "lake"))).newest.number
     name = path_of_number("_raftlog/commits", newest)
     for field, value in COMMIT:
-        restore = forged(master, name, field, value)
+        restore = forge(master, name, field, value)
         try:
             require_refused(master, f"{newest:020d}.json")
         except BaseException as error:
@@ -194,10 +194,10 @@ def test_no_member_of_a_commit_leads_out_of_the_archive(master: Path) -> None:
     read_settled(LocalFiles(str(master / "lake")))
 
 
-def test_no_member_of_a_snapshot_leads_out_of_the_archive(master: Path) -> None:
+def test_no_field_of_a_snapshot_leads_out_of_the_archive(master: Path) -> None:
     name = sorted(os.listdir(master / "lake/_raftlog/snapshots"))[-1]
     for field, value in SNAPSHOT:
-        restore = forged(master, f"_raftlog/snapshots/{name}", field, value)
+        restore = forge(master, f"_raftlog/snapshots/{name}", field, value)
         try:
             require_refused(master, name)
         except BaseException as error:
@@ -211,7 +211,7 @@ def test_no_member_of_a_snapshot_leads_out_of_the_archive(master: Path) -> None:
 def test_a_file_is_in_use_or_replaced_and_never_both(master: Path) -> None:
     name = sorted(os.listdir(master / "lake/_raftlog/snapshots"))[-1]
     live = json.loads((master / "lake/_raftlog/snapshots" / name).read_bytes())["files"][0]
-    restore = forged(master, f"_raftlog/snapshots/{name}", "dropped", {path_of(*live[:5]): 0})
+    restore = forge(master, f"_raftlog/snapshots/{name}", "dropped", {path_of(*live[:5]): 0})
     require_refused(master, name)
     restore()
 
@@ -224,16 +224,16 @@ def test_nothing_is_deleted_or_moved_through_a_symbolic_link_out_of_the_archive(
     assert read_settled(files).dropped, "files are to be deleted by the next run"
     (lake / "topic=orders").rename(elsewhere)
     (lake / "topic=orders").symlink_to(elsewhere)
-    before = everything(elsewhere)
+    before = read_all_files(elsewhere)
     with pytest.raises(ArchiveDamaged, match=r"a symbolic link leads out of the archive, to .*elsewhere"):
         compact(files)
-    assert everything(elsewhere) == before
+    assert read_all_files(elsewhere) == before
     with pytest.raises(ArchiveDamaged, match="symbolic link"):
         files.move(next(iter(read_settled(files).dropped)), "topic=orders/moved.parquet")
-    assert everything(elsewhere) == before
+    assert read_all_files(elsewhere) == before
 
 
-def test_a_link_in_the_staging_directory_is_deleted_and_not_what_it_leads_to(tmp_path: Path) -> None:
+def test_a_link_in_the_staging_directory_is_deleted_and_not_its_target(tmp_path: Path) -> None:
     lake, elsewhere = tmp_path / "lake", tmp_path / "elsewhere"
     files = LocalFiles(str(lake))
     archive_to(files, MemorySource(orders=2))

@@ -1,4 +1,4 @@
-"""Rows as Parquet files: what was written by day comes back by offset, whatever the days are, however little fits."""
+"""Rows as Parquet files: written by day and read by offset, with few open files and small buffers."""
 
 import errno
 import os
@@ -40,7 +40,9 @@ def batches_of(rows: list[tuple[int, int | None, bytes]], at_once: int) -> list[
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=ROWS, at_once=st.integers(1, 20), open_files=st.integers(1, 3), start=st.integers(0, 50))
-def test_rows_come_back_in_order(tmp_path_factory: Any, rows: Any, at_once: int, open_files: int, start: int) -> None:
+def test_rows_are_read_in_the_order_of_offsets(
+    tmp_path_factory: Any, rows: Any, at_once: int, open_files: int, start: int
+) -> None:
     files = LocalFiles(str(tmp_path_factory.mktemp("archive")))
     files.make_directory("staging")
     batches = batches_of(rows, at_once)
@@ -75,7 +77,7 @@ def require_apart(archived: list[Any]) -> None:
         assert before.day != after.day or before.last < after.first
 
 
-def test_days() -> None:
+def test_days_are_named_by_date() -> None:
     assert [day_of(None), day_of(0), day_of(20_454), day_of(DAYS_MAX)] == [
         NO_DATE,
         "1970-01-01",
@@ -97,6 +99,8 @@ def test_a_day_ends_at_midnight_in_utc(tmp_path: Path) -> None:
 
 
 class FullDisk(LocalFiles):
+    """Files on a full disk."""
+
     def open_output(self, name: str) -> pa.NativeFile:
         return pa.OSFile("/dev/full", "wb")
 
@@ -105,7 +109,7 @@ class FullDisk(LocalFiles):
 def test_a_full_disk_is_reported_with_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_before_it_is_full: int
 ) -> None:
-    """In the middle of rows, or at their end."""
+    """The disk is full during the rows, or at their end."""
     monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", rows_before_it_is_full)
     writing = DayFiles(FullDisk(str(tmp_path)), "staging", PLACE, "none", file_bytes_max=1 << 30)
 

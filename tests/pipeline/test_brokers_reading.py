@@ -1,4 +1,4 @@
-"""Topics read through real brokers of this process, without Spark: what is planned, and what comes of it."""
+"""Topics read through real brokers of this process, without Spark: the planned splits, and their records."""
 
 import logging
 import pickle
@@ -19,13 +19,13 @@ from raftlog.pipeline.brokers.split import BrokerSplit
 from raftlog.pipeline.errors import DataLost
 from raftlog.pipeline.options import TopicChoice
 from raftlog.records import NewRecord
-from tests.pipeline.brokers_here import DRIVER, BrokersHere, brokers_here
+from tests.pipeline.brokers_here import DRIVER, LocalBrokers, run_brokers
 from tests.undecodable import SMALL
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokersHere]:
-    with brokers_here(tmp_path_factory.mktemp("broker")) as one:
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBrokers]:
+    with run_brokers(tmp_path_factory.mktemp("broker")) as one:
         yield one
 
 
@@ -35,17 +35,17 @@ def topic(request: pytest.FixtureRequest) -> str:
     return "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
 
 
-def path_of_number(first: int, end: int) -> list[NewRecord]:
+def numbered_records(first: int, end: int) -> list[NewRecord]:
     return [NewRecord(b"%d" % number, timestamp=1000 * number) for number in range(first, end)]
 
 
-def reader(brokers: BrokersHere, topic: str, **options: Any) -> BatchReader:
+def make_reader(brokers: LocalBrokers, topic: str, **options: Any) -> BatchReader:
     given = {"bootstrap": brokers.bootstrap, "topics": topic, "requestTimeoutMs": "10000"}
     return BatchReader(batch_settings(given | {name: str(value) for name, value in options.items()}))
 
 
-def splits_of(brokers: BrokersHere, topic: str, **options: Any) -> list[BrokerSplit]:
-    planned = reader(brokers, topic, **options).partitions()
+def splits_of(brokers: LocalBrokers, topic: str, **options: Any) -> list[BrokerSplit]:
+    planned = make_reader(brokers, topic, **options).partitions()
     splits = [pickle.loads(pickle.dumps(split)) for split in planned]
     assert splits == planned
     return splits
@@ -56,14 +56,14 @@ def rows_of(splits: list[BrokerSplit]) -> list[tuple[int, int, bytes]]:
     return [(row["partition"], row["offset"], row["value"]) for row in rows]
 
 
-def offsets(splits: list[BrokerSplit]) -> list[tuple[int, int, int]]:
+def offsets_of(splits: list[BrokerSplit]) -> list[tuple[int, int, int]]:
     return [(split.partition, split.start, split.end) for split in splits]
 
 
-def test_everything_is_read_once_whatever_the_chunks_and_splits(brokers: BrokersHere, topic: str) -> None:
-    brokers.topic(topic, 2)
-    brokers.produce(topic, 0, path_of_number(0, 1000), per_batch=37)
-    brokers.produce(topic, 1, path_of_number(0, 10))
+def test_all_records_are_read_once_for_any_chunks_and_splits(brokers: LocalBrokers, topic: str) -> None:
+    brokers.create_topic(topic, 2)
+    brokers.produce(topic, 0, numbered_records(0, 1000), per_batch=37)
+    brokers.produce(topic, 1, numbered_records(0, 10))
     expected = [(0, number, b"%d" % number) for number in range(1000)]
     expected += [(1, number, b"%d" % number) for number in range(10)]
     assert rows_of(splits_of(brokers, topic)) == expected
@@ -72,21 +72,21 @@ def test_everything_is_read_once_whatever_the_chunks_and_splits(brokers: Brokers
     assert rows_of(splits) == expected
 
 
-def test_records_after_planning_are_not_read(brokers: BrokersHere, topic: str) -> None:
-    brokers.topic(topic)
-    brokers.produce(topic, 0, path_of_number(0, 10))
+def test_records_after_planning_are_not_read(brokers: LocalBrokers, topic: str) -> None:
+    brokers.create_topic(topic)
+    brokers.produce(topic, 0, numbered_records(0, 10))
     splits = splits_of(brokers, topic)
-    brokers.produce(topic, 0, path_of_number(10, 20))
+    brokers.produce(topic, 0, numbered_records(10, 20))
     assert len(rows_of(splits)) == 10
 
 
-def test_bounds_by_offset_and_by_time(brokers: BrokersHere, topic: str) -> None:
-    brokers.topic(topic, 3)
+def test_bounds_by_offset_and_by_time(brokers: LocalBrokers, topic: str) -> None:
+    brokers.create_topic(topic, 3)
     for partition in (0, 1):
-        brokers.produce(topic, partition, path_of_number(0, 100), per_batch=10)
+        brokers.produce(topic, partition, numbered_records(0, 100), per_batch=10)
 
     def plan_splits(**options: Any) -> list[tuple[int, int, int]]:
-        return offsets(splits_of(brokers, topic, **options))
+        return offsets_of(splits_of(brokers, topic, **options))
 
     assert plan_splits(startingOffsets=f'{{"{topic}": {{"0": 23, "1": -1}}}}') == [(0, 23, 100)]
     assert plan_splits(endingOffsets=f'{{"{topic}": {{"0": 23, "1": -2}}}}') == [(0, 0, 23)]
@@ -111,18 +111,18 @@ def test_bounds_by_offset_and_by_time(brokers: BrokersHere, topic: str) -> None:
         ({"startingOfsets": "latest"}, "did you mean startingOffsets"),
     ],
 )
-def test_bounds_that_cannot_be(brokers: BrokersHere, options: dict[str, str], words: str) -> None:
+def test_invalid_bounds_are_refused(brokers: LocalBrokers, options: dict[str, str], words: str) -> None:
     if "bounds" not in brokers.call("topics"):
-        brokers.topic("bounds")
-        brokers.produce("bounds", 0, path_of_number(0, 10))
+        brokers.create_topic("bounds")
+        brokers.produce("bounds", 0, numbered_records(0, 10))
     options = {name: value.replace("TOPIC", "bounds") for name, value in options.items()}
     with pytest.raises(InvalidArgument, match=words.replace("TOPIC", "bounds")):
-        reader(brokers, "bounds", **options).partitions()
+        make_reader(brokers, "bounds", **options).partitions()
 
 
-def test_topics_that_are_not_there(brokers: BrokersHere, topic: str) -> None:
+def test_missing_topics_are_reported(brokers: LocalBrokers, topic: str) -> None:
     with pytest.raises(UnknownTopic, match=topic):
-        reader(brokers, topic).partitions()
+        make_reader(brokers, topic).partitions()
     with pytest.raises(InvalidArgument, match=r"no topics that match nothing-\.\*; internal"):
         BatchReader(batch_settings({"bootstrap": brokers.bootstrap, "topicsPattern": "nothing-.*"})).partitions()
     with pytest.raises(Unavailable, match="refused"):
@@ -131,9 +131,9 @@ def test_topics_that_are_not_there(brokers: BrokersHere, topic: str) -> None:
         ).partitions()
 
 
-def test_topics_by_pattern_without_internal_ones(brokers: BrokersHere, topic: str) -> None:
+def test_a_pattern_matches_no_internal_topics(brokers: LocalBrokers, topic: str) -> None:
     for name in (f"{topic}-a", f"{topic}-b", f"x{topic}-a"):
-        brokers.topic(name)
+        brokers.create_topic(name)
     there = list_partitions(brokers.bootstrap.split(","), TopicChoice(pattern=f"{topic}-.*|__.*"))
     assert [(log.topic, log.partition, log.start, log.end) for log in there.logs] == [
         (f"{topic}-a", 0, 0, 0),
@@ -142,28 +142,28 @@ def test_topics_by_pattern_without_internal_ones(brokers: BrokersHere, topic: st
     assert there.addresses == tuple(brokers.http.values())
 
 
-def trimmed(brokers: BrokersHere, topic: str) -> None:
-    brokers.topic(topic)
-    brokers.produce(topic, 0, path_of_number(0, 100), per_batch=10)
+def create_trimmed_topic(brokers: LocalBrokers, topic: str) -> None:
+    brokers.create_topic(topic)
+    brokers.produce(topic, 0, numbered_records(0, 100), per_batch=10)
     brokers.call("delete_records", topic, 0, 40)
 
 
-def test_a_start_below_the_beginning_is_data_lost(brokers: BrokersHere, topic: str, caplog) -> None:
-    trimmed(brokers, topic)
+def test_a_start_below_the_beginning_is_data_lost(brokers: LocalBrokers, topic: str, caplog) -> None:
+    create_trimmed_topic(brokers, topic)
     asked = {"startingOffsets": f'{{"{topic}": {{"0": 7}}}}'}
     with pytest.raises(DataLost, match=f"{topic}/0: records from offset 7 to 40 .* startingOffsets"):
-        reader(brokers, topic, **asked).partitions()
+        make_reader(brokers, topic, **asked).partitions()
     with caplog.at_level(logging.WARNING, "raftlog.pipeline"):
-        assert offsets(splits_of(brokers, topic, failOnDataLoss="false", **asked)) == [(0, 40, 100)]
+        assert offsets_of(splits_of(brokers, topic, failOnDataLoss="false", **asked)) == [(0, 40, 100)]
     assert "offset 7 to 40" in caplog.text
-    assert offsets(splits_of(brokers, topic)) == [(0, 40, 100)]
+    assert offsets_of(splits_of(brokers, topic)) == [(0, 40, 100)]
     with pytest.raises(DataLost, match="below offset 40 were deleted, and endingOffsets ends at 5"):
-        reader(brokers, topic, endingOffsets=f'{{"{topic}": {{"0": 5}}}}').partitions()
+        make_reader(brokers, topic, endingOffsets=f'{{"{topic}": {{"0": 5}}}}').partitions()
 
 
-def test_records_that_go_before_they_are_read_are_data_lost(brokers: BrokersHere, topic: str, caplog) -> None:
-    brokers.topic(topic)
-    brokers.produce(topic, 0, path_of_number(0, 100), per_batch=10)
+def test_records_deleted_before_they_are_read_are_data_lost(brokers: LocalBrokers, topic: str, caplog) -> None:
+    brokers.create_topic(topic)
+    brokers.produce(topic, 0, numbered_records(0, 100), per_batch=10)
     [split] = splits_of(brokers, topic, startingOffsets=f'{{"{topic}": {{"0": 5}}}}', fetchMaxBytes=1)
     brokers.call("delete_records", topic, 0, 40)
     with pytest.raises(DataLost, match=f"{topic}/0: records from offset 5 to 40 .* deleted before they were read"):
@@ -177,43 +177,43 @@ def test_records_that_go_before_they_are_read_are_data_lost(brokers: BrokersHere
 
 
 @pytest.mark.parametrize("records", [0, 50, 200])
-def test_a_topic_that_is_made_anew_is_data_lost(brokers: BrokersHere, topic: str, records: int) -> None:
-    brokers.topic(topic)
-    brokers.produce(topic, 0, path_of_number(0, 100), per_batch=10)
+def test_a_recreated_topic_is_data_lost(brokers: LocalBrokers, topic: str, records: int) -> None:
+    brokers.create_topic(topic)
+    brokers.produce(topic, 0, numbered_records(0, 100), per_batch=10)
     [split] = splits_of(brokers, topic, startingOffsets=f'{{"{topic}": {{"0": 30}}}}')
     brokers.call("delete_topic", topic)
     with pytest.raises(DataLost, match=r"offset 30 to 100 .* the topic was deleted;"):
         rows_of([split])
-    brokers.topic(topic)
-    brokers.produce(topic, 0, path_of_number(0, records))
+    brokers.create_topic(topic)
+    brokers.produce(topic, 0, numbered_records(0, records))
     with pytest.raises(DataLost, match=r"offset 30 to 100 .*(created anew|log ends at offset 0)"):
         rows_of([split])
     assert rows_of([replace(split, fail_on_data_loss=False)]) == []
 
 
-def test_a_log_that_does_not_reach_the_end_is_waited_for_and_then_an_error(brokers: BrokersHere, topic: str) -> None:
-    brokers.topic(topic)
-    brokers.produce(topic, 0, path_of_number(0, 10))
+def test_a_read_waits_for_its_end_offset_and_then_fails(brokers: LocalBrokers, topic: str) -> None:
+    brokers.create_topic(topic)
+    brokers.produce(topic, 0, numbered_records(0, 10))
     [split] = splits_of(brokers, topic)
     with pytest.raises(
         Unavailable,
         match=f"(?s){topic}/0: the leader has only offsets below 10, and 20 was read before.*no success within 0.3 s",
     ):
         rows_of([replace(split, end=20, request_timeout_ms=300)])
-    brokers.produce(topic, 0, path_of_number(10, 20))
+    brokers.produce(topic, 0, numbered_records(10, 20))
     assert len(rows_of([replace(split, end=20, request_timeout_ms=300)])) == 20
 
 
-def test_a_hint_that_leads_nowhere_costs_nothing(brokers: BrokersHere, topic: str) -> None:
-    brokers.topic(topic)
-    brokers.produce(topic, 0, path_of_number(0, 10))
+def test_a_wrong_leader_hint_is_harmless(brokers: LocalBrokers, topic: str) -> None:
+    brokers.create_topic(topic)
+    brokers.produce(topic, 0, numbered_records(0, 10))
     [split] = splits_of(brokers, topic)
     assert len(rows_of([replace(split, leader="127.0.0.1:1", bootstrap=("127.0.0.1:1", *split.bootstrap))])) == 10
 
 
-def test_a_reader_that_is_left_ends_its_fetching(brokers: BrokersHere, topic: str) -> None:
-    brokers.topic(topic)
-    brokers.produce(topic, 0, path_of_number(0, 100_000), per_batch=5000)
+def test_a_closed_reader_stops_fetching(brokers: LocalBrokers, topic: str) -> None:
+    brokers.create_topic(topic)
+    brokers.produce(topic, 0, numbered_records(0, 100_000), per_batch=5000)
     before = threading.active_count()
     rows = reading.read_split(splits_of(brokers, topic, fetchMaxBytes=1000)[0])
     assert next(rows).num_rows > 0
@@ -222,10 +222,10 @@ def test_a_reader_that_is_left_ends_its_fetching(brokers: BrokersHere, topic: st
     assert threading.active_count() == before
 
 
-def test_leaders_that_go_while_they_are_read_from(tmp_path: Path) -> None:
-    with brokers_here(tmp_path, 3) as three:
-        three.topic("t")
-        three.produce("t", 0, path_of_number(0, 60_000), per_batch=2000)
+def test_reads_continue_when_leaders_stop(tmp_path: Path) -> None:
+    with run_brokers(tmp_path, 3) as three:
+        three.create_topic("t")
+        three.produce("t", 0, numbered_records(0, 60_000), per_batch=2000)
         [split] = splits_of(three, "t", fetchMaxBytes="64k")
         rows = reading.read_split(split)
         found = next(rows).column("offset").to_pylist()
@@ -235,29 +235,29 @@ def test_leaders_that_go_while_they_are_read_from(tmp_path: Path) -> None:
         assert found == list(range(60_000))
 
 
-def test_holes_of_compaction_are_passed_over(tmp_path: Path) -> None:
+def test_gaps_of_compaction_are_skipped(tmp_path: Path) -> None:
     driver = replace(DRIVER, checkpoint_interval_ms=100)  # compaction waits for one
-    with brokers_here(tmp_path, retention_interval_s=0.05, driver=driver) as one:
+    with run_brokers(tmp_path, retention_interval_s=0.05, driver=driver) as one:
         compacted = {"cleanup_policy": "compact", "segment_bytes": "4096", "min_cleanable_dirty_ratio": "0"}
-        one.topic("t", max_compaction_lag_ms="100", **compacted)
+        one.create_topic("t", max_compaction_lag_ms="100", **compacted)
         one.produce("t", 0, [NewRecord(b"old", b"k", 1)] * 500, per_batch=50)
         one.produce("t", 0, [NewRecord(b"last", b"k", 1)])
         [split] = splits_of(one, "t")
-        assert offsets([split]) == [(0, 0, 501)]
+        assert offsets_of([split]) == [(0, 0, 501)]
         while len(rows := rows_of([split])) > 1:
             assert rows[-1] == (0, 500, b"last")
         assert rows == [(0, 500, b"last")]
         assert rows_of([replace(split, end=500)]) == []
 
 
-def test_an_undecodable_batch_is_skipped_only_if_configured(brokers: BrokersHere, topic: str) -> None:
-    brokers.topic(topic)
-    brokers.produce(topic, 0, path_of_number(0, 1))
+def test_an_undecodable_batch_is_skipped_only_if_configured(brokers: LocalBrokers, topic: str) -> None:
+    brokers.create_topic(topic)
+    brokers.produce(topic, 0, numbered_records(0, 1))
     brokers.call("produce_batches", topic, 0, SMALL[0].batch)
-    brokers.produce(topic, 0, path_of_number(2, 3))
+    brokers.produce(topic, 0, numbered_records(2, 3))
     with pytest.raises(UndecodableBatch, match=f"{topic}/0: the records from offset 1 on .* at offset 2"):
         rows_of(splits_of(brokers, topic))
     with pytest.warns(UserWarning, match="left out"):
         assert rows_of(splits_of(brokers, topic, onUndecodable="skip")) == [(0, 0, b"0"), (0, 2, b"2")]
     with pytest.raises(InvalidArgument, match="onUndecodable is one of fail, skip"):
-        reader(brokers, topic, onUndecodable="ignore")
+        make_reader(brokers, topic, onUndecodable="ignore")

@@ -1,4 +1,4 @@
-"""`raftlog pipeline …` without Spark: what its flags become, how reports are printed, and what it exits with.
+"""`raftlog pipeline …` without Spark: arguments of the jobs, printed reports, and exit codes.
 
 The jobs are stood in for; `tests/pipeline/spark/test_cli.py` and the walk-through run them.
 """
@@ -23,6 +23,8 @@ BOOTSTRAP = "127.0.0.1:1"
 
 
 class Report(NamedTuple):
+    """Report of a fake job."""
+
     found: dict[str, object]
     is_sound: bool = True
 
@@ -30,14 +32,16 @@ class Report(NamedTuple):
         return self.found
 
 
-class Done(NamedTuple):
+class CommandResult(NamedTuple):
+    """Exit code and output of a command."""
+
     code: int
     out: str
     err: str
 
 
-class Jobs:
-    """Takes the place of the jobs, and notes how they were called."""
+class FakeJobs:
+    """Fake of the jobs that records their calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
@@ -62,8 +66,8 @@ class Jobs:
 
 
 @pytest.fixture
-def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
-    jobs = Jobs()
+def jobs(monkeypatch: pytest.MonkeyPatch) -> FakeJobs:
+    jobs = FakeJobs()
     monkeypatch.setattr(pipeline, "local_session", jobs.session, raising=False)
     for name in ("archive", "compact_archive", "replay", "verify"):
         monkeypatch.setattr(pipeline, name, jobs.job(name), raising=False)
@@ -71,23 +75,23 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    def run_here(*args: str) -> Done:
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., CommandResult]:
+    def run_here(*args: str) -> CommandResult:
         monkeypatch.setattr(sys, "argv", ["raftlog", "pipeline", *args])
         with pytest.raises(SystemExit) as ended:
             main()
-        return Done(int(ended.value.code or 0), *capsys.readouterr())
+        return CommandResult(int(ended.value.code or 0), *capsys.readouterr())
 
     monkeypatch.setenv("RAFTLOG_BOOTSTRAP", BOOTSTRAP)
     return run_here
 
 
 def test_archive_reads_brokers_unless_data_directories_are_given(
-    jobs: Jobs, run: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    jobs: FakeJobs, run: Callable[..., CommandResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline, "Brokers", lambda bootstrap, **how: ("brokers", bootstrap, how), raising=False)
     monkeypatch.setattr(pipeline, "Segments", lambda paths, **how: ("segments", *paths, how), raising=False)
-    assert run("archive", "/lake", "a", "b", "--compression", "gzip", "--json") == Done(0, '{"rows":3}\n', "")
+    assert run("archive", "/lake", "a", "b", "--compression", "gzip", "--json") == CommandResult(0, '{"rows":3}\n', "")
     options = {"topics": ["a", "b"], "topics_pattern": None, "compression": "gzip", "fail_on_data_loss": True}
     assert jobs.calls.pop() == ("archive", (("brokers", BOOTSTRAP, {"skip_undecodable": False}), "/lake"), options)
     more = ("--accept-loss", "--skip-undecodable", "--data-dir", str(tmp_path))
@@ -99,8 +103,8 @@ def test_archive_reads_brokers_unless_data_directories_are_given(
     assert jobs.stopped == 2
 
 
-def test_without_a_terminal_a_step_that_lasts_is_a_line(
-    jobs: Jobs, run: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_a_terminal_each_long_step_prints_a_line(
+    jobs: FakeJobs, run: Callable[..., CommandResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline_job, "STEP_PRINTED_AFTER_S", 0.01)
     made = pipeline.local_session
@@ -113,8 +117,8 @@ def test_without_a_terminal_a_step_that_lasts_is_a_line(
     assert run("verify", str(tmp_path), "--json").err.splitlines()[0] == "starting Spark"
 
 
-def test_sessions_get_master_and_settings(
-    jobs: Jobs, run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+def test_sessions_receive_master_and_settings(
+    jobs: FakeJobs, run: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run("compact", "/lake", "--target-bytes", "7", "--grace-seconds", "1.5")
     assert jobs.sessions.pop() == ("raftlog pipeline compact", "local[*]", {})
@@ -124,7 +128,7 @@ def test_sessions_get_master_and_settings(
     assert jobs.sessions.pop() == ("raftlog pipeline compact", "local[3]", {"spark.driver.memory": "2g", "a": "b=c"})
 
 
-def test_replay_hands_all_of_it_over(jobs: Jobs, run: Callable[..., Done]) -> None:
+def test_replay_passes_all_options_to_its_job(jobs: FakeJobs, run: Callable[..., CommandResult]) -> None:
     given = ("--to", "a=b", "--to", "c=d", "--spread", "--where", "offset > 3", "--records-per-second", "9")
     assert run("replay", "/lake", "a", "c", *given, "--name", "n", "--again").code == 0
     assert jobs.calls.pop() == (
@@ -145,7 +149,7 @@ def test_replay_hands_all_of_it_over(jobs: Jobs, run: Callable[..., Done]) -> No
         assert run("replay", "/lake", *wrong).code == 2
 
 
-def test_damage_exits_1_and_is_described(jobs: Jobs, run: Callable[..., Done], tmp_path: Path) -> None:
+def test_damage_exits_with_1_and_is_printed(jobs: FakeJobs, run: Callable[..., CommandResult], tmp_path: Path) -> None:
     jobs.report = Report({"is_sound": True, "partitions": [{"topic": "t", "records": 12345}], "problems": []})
     done = run("verify", str(tmp_path))
     assert done.code == 0
@@ -163,7 +167,7 @@ def test_damage_exits_1_and_is_described(jobs: Jobs, run: Callable[..., Done], t
     assert (done.code, json.loads(done.out)["is_sound"]) == (1, False)
 
 
-def test_info_packs_what_executors_import(run: Callable[..., Done], tmp_path: Path) -> None:
+def test_info_packs_the_modules_that_executors_import(run: Callable[..., CommandResult], tmp_path: Path) -> None:
     done = run("info", "--py-files", str(tmp_path / "raftlog.zip"), "--json")
     assert done.code == 0
     assert json.loads(done.out)["missing"] == []
@@ -176,5 +180,5 @@ def test_info_packs_what_executors_import(run: Callable[..., Done], tmp_path: Pa
     assert (tmp_path / "again.zip").read_bytes() == first
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_exists() -> None:
     assert [name for name in pipeline.__all__ if getattr(pipeline, name, None) is None] == []

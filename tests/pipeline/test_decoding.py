@@ -1,4 +1,4 @@
-"""Stored batches opened into columns, against the records that were put in."""
+"""Stored batches decoded into columns, compared with the appended records."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -25,26 +25,28 @@ from raftlog.records import (
 )
 from raftlog.records.header import TIMESTAMP_TYPE_BIT, header_bytes
 from raftlog.types import Offset, Term
-from tests.undecodable import SMALL, Undecodable, until_undecodable
+from tests.undecodable import SMALL, Undecodable, read_until_error
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Stored = tuple[BatchHeader, bytes]
 
 
-def stored(records: Sequence[NewRecord], offset: int, compression: Compression = Compression.NONE) -> Stored:
+def make_stored_batch(records: Sequence[NewRecord], offset: int, compression: Compression = Compression.NONE) -> Stored:
     batch = build_batch(list(records), compression, now_ms=0)
     stamp(batch, Offset(offset), Term(1))
     return read_header(batch), bytes(batch)
 
 
-def chained(groups: Sequence[Sequence[NewRecord]], compression: Compression = Compression.NONE) -> Iterator[Stored]:
+def chain_batches(
+    groups: Sequence[Sequence[NewRecord]], compression: Compression = Compression.NONE
+) -> Iterator[Stored]:
     offset = 0
     for records in groups:
-        yield stored(records, offset, compression)
+        yield make_stored_batch(records, offset, compression)
         offset += len(records)
 
 
-def expected_row(offset: int, record: NewRecord) -> dict[str, object]:
+def make_expected_row(offset: int, record: NewRecord) -> dict[str, object]:
     assert record.timestamp is not None
     return {
         "topic": "t",
@@ -81,19 +83,19 @@ def test_rows_are_the_records_between_the_bounds(groups, compression, bounds, ro
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(decoding, "ROWS_MAX", rows_max)
         patched.setattr(decoding, "BYTES_MAX", bytes_max)
-        found = list(rows_of("t", 3, chained(groups, compression), start, end))
+        found = list(rows_of("t", 3, chain_batches(groups, compression), start, end))
     for batch in found:
         assert batch.schema.equals(ARROW_SCHEMA)
         batch.validate(full=True)
         size = sum(len(row["key"] or b"") + len(row["value"] or b"") for row in batch.to_pylist())
         assert 0 < batch.num_rows <= rows_max
         assert size <= bytes_max or batch.num_rows == 1
-    everything = [expected_row(offset, record) for offset, record in enumerate(chain(*groups))]
+    everything = [make_expected_row(offset, record) for offset, record in enumerate(chain(*groups))]
     assert [row for batch in found for row in batch.to_pylist()] == everything[start : max(start, end)]
 
 
-def test_small_batches_are_put_together() -> None:
-    found = list(rows_of("t", 0, chained([[NewRecord(b"v", timestamp=0)]] * 500), 0, 500))
+def test_small_batches_are_joined() -> None:
+    found = list(rows_of("t", 0, chain_batches([[NewRecord(b"v", timestamp=0)]] * 500), 0, 500))
     assert [batch.num_rows for batch in found] == [500]
 
 
@@ -101,7 +103,7 @@ def test_small_batches_are_put_together() -> None:
 def test_a_large_batch_is_divided(compression: Compression) -> None:
     half = decoding.BYTES_MAX // 2
     records = [NewRecord(bytes(half), timestamp=0)] * 3 + [NewRecord(bytes(3 * half), timestamp=0)]
-    found = list(rows_of("t", 0, [stored(records, 0, compression)], 0, 4))
+    found = list(rows_of("t", 0, [make_stored_batch(records, 0, compression)], 0, 4))
     assert [batch.num_rows for batch in found] == [2, 1, 1]
     assert [len(value) for batch in found for value in batch.column("value").to_pylist()] == [half] * 3 + [3 * half]
 
@@ -115,20 +117,20 @@ def test_many_records_of_one_batch_are_divided() -> None:
     assert [offset for batch in found for offset in batch.column("offset").to_pylist()] == list(range(count))
 
 
-def test_control_batches_and_holes_give_nothing() -> None:
+def test_control_batches_and_gaps_yield_no_rows() -> None:
     gap = build_control_batch(ControlKind.GAP, b"", 0, next_offset=Offset(2), offsets_spanned=5)
     header = read_header(gap)
     batches = [
-        stored([NewRecord(b"a", timestamp=0)] * 2, 0),
+        make_stored_batch([NewRecord(b"a", timestamp=0)] * 2, 0),
         (header, bytes(gap)),
-        stored([NewRecord(b"b", timestamp=0)], 7),
+        make_stored_batch([NewRecord(b"b", timestamp=0)], 7),
     ]
     assert header.next_offset == 7
     [found] = rows_of("t", 0, batches, 0, 8)
     assert found.column("offset").to_pylist() == [0, 1, 7]
 
 
-def test_a_record_without_a_time_or_with_one_out_of_reach_has_null() -> None:
+def test_a_missing_or_out_of_range_timestamp_is_null() -> None:
     greatest = decoding.TIMESTAMP_MS_MAX
     batch = build_columns([b""] * 4, [None] * 4, [5, -1, greatest, greatest + 1], [[]] * 4)
     [found] = rows_of("t", 0, [(read_header(batch), bytes(batch))], 0, 4)
@@ -136,8 +138,8 @@ def test_a_record_without_a_time_or_with_one_out_of_reach_has_null() -> None:
     assert microseconds == [5_000, None, greatest * 1000, None]
 
 
-def test_the_time_of_appending_is_the_batch_s() -> None:
-    header, batch = stored([NewRecord(b"a", timestamp=3), NewRecord(b"b", timestamp=9)], 0)
+def test_the_log_append_time_is_that_of_the_batch() -> None:
+    header, batch = make_stored_batch([NewRecord(b"a", timestamp=3), NewRecord(b"b", timestamp=9)], 0)
     appended = header._replace(attributes=header.attributes | TIMESTAMP_TYPE_BIT)
     batches = [
         (header, batch),
@@ -148,8 +150,8 @@ def test_the_time_of_appending_is_the_batch_s() -> None:
     assert found.column("timestamp").cast("int64").to_pylist() == [3000, 9000, 9000, 9000]
 
 
-def test_records_that_do_not_hold_together_are_an_error() -> None:
-    header, batch = stored([NewRecord(b"abc", timestamp=0)], 0)
+def test_inconsistent_record_lengths_are_an_error() -> None:
+    header, batch = make_stored_batch([NewRecord(b"abc", timestamp=0)], 0)
     broken = bytearray(batch)
     broken[61] += 2  # the record's length
     with pytest.raises(InvalidBatch, match=r"t/0: .* offset 0"):
@@ -157,16 +159,16 @@ def test_records_that_do_not_hold_together_are_an_error() -> None:
 
 
 @pytest.mark.parametrize("sent", SMALL, ids=[each.name for each in SMALL])
-def test_an_undecodable_batch_stops_the_rows_unless_it_is_to_be_skipped(sent: Undecodable) -> None:
+def test_an_undecodable_batch_is_an_error_unless_it_is_skipped(sent: Undecodable) -> None:
     batch = bytearray(sent.batch)
     stamp(batch, Offset(3), Term(1))
     behind = 3 + sent.span
     batches = [
-        stored([NewRecord(b"a", timestamp=0)] * 3, 0),
+        make_stored_batch([NewRecord(b"a", timestamp=0)] * 3, 0),
         (read_header(batch), bytes(batch)),
-        stored([NewRecord(b"b", timestamp=0)], behind),
+        make_stored_batch([NewRecord(b"b", timestamp=0)], behind),
     ]
-    found, error = until_undecodable(rows_of("t", 4, batches, 0, behind + 1))
+    found, error = read_until_error(rows_of("t", 4, batches, 0, behind + 1))
     before = [offset for rows in found for offset in rows.column("offset").to_pylist()]
     assert before == list(range(error.offset))
     assert (error.place, error.base_offset, error.next_offset) == (("t", 4), 3, behind)
@@ -175,5 +177,5 @@ def test_an_undecodable_batch_stops_the_rows_unless_it_is_to_be_skipped(sent: Un
     assert len(told) == 1
     assert [offset for rows in found for offset in rows.column("offset").to_pylist()] == [*before, behind]
     assert list(rows_of("t", 4, batches, 0, error.offset)), "what lies behind the bounds is no error"
-    found, _ = until_undecodable(rows_of("t", 4, batches, behind - 1, behind + 1))
+    found, _ = read_until_error(rows_of("t", 4, batches, behind - 1, behind + 1))
     assert found == []

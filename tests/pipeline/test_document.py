@@ -28,7 +28,7 @@ def section(title: str) -> str:
 
 
 @pytest.mark.parametrize("title", SECTIONS)
-def test_every_option_has_an_item_and_there_are_no_others(title: str) -> None:
+def test_the_lists_have_exactly_the_options_of_the_code(title: str) -> None:
     heads = [head.partition(" (")[0] for head, _ in items_after("options", section(title))]
     assert {name for head in heads for name in re.findall(r"`(\w+)`", head)} == SECTIONS[title]
 
@@ -39,7 +39,7 @@ def test_every_error_is_explained() -> None:
     assert {name for name in named if f"`{name}`" not in told} == set()
 
 
-def test_every_verb_and_flag_that_it_names_is_there() -> None:
+def test_every_documented_verb_and_flag_exists() -> None:
     context = click.Context(command)
     pipeline = command.get_command(context, "pipeline")
     assert isinstance(pipeline, click.Group)

@@ -18,31 +18,31 @@ from raftlog.pipeline.options import (
 KNOWN = ("bootstrap", "topics", "topicsPattern", "minPartitions", "fetchMaxBytes", "failOnDataLoss")
 
 
-def options(**given: str) -> Options:
+def make_options(**given: str) -> Options:
     return Options("raftlog", given, KNOWN)
 
 
-def test_names_are_read_in_any_case() -> None:
-    assert options(BOOTSTRAP=" h:1 ").text("bootstrap") == "h:1"
-    assert options(minpartitions="4").read("minPartitions", number(1, 10)) == 4
+def test_option_names_ignore_case() -> None:
+    assert make_options(BOOTSTRAP=" h:1 ").text("bootstrap") == "h:1"
+    assert make_options(minpartitions="4").read("minPartitions", number(1, 10)) == 4
 
 
-def test_fields_are_those_that_were_given_or_are_needed() -> None:
+def test_fields_are_given_options_and_required_ones() -> None:
     table = {
         "bootstrap": SourceOption("bootstrap", SKIPS, is_needed=True),
         "minPartitions": SourceOption("splits", number(1, 10)),
         "failOnDataLoss": SourceOption("fails", FLAG),
     }
-    assert options(bootstrap="skip", minpartitions="4").fields(table) == {"bootstrap": True, "splits": 4}
+    assert make_options(bootstrap="skip", minpartitions="4").fields(table) == {"bootstrap": True, "splits": 4}
     with pytest.raises(InvalidArgument, match="needs the option bootstrap"):
-        options(minPartitions="4").fields(table)
+        make_options(minPartitions="4").fields(table)
 
 
-def test_an_unknown_one_is_refused_with_the_nearest() -> None:
+def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(InvalidArgument, match="no option topicpattern; did you mean topicsPattern"):
-        options(topicpattern=".*")
+        make_options(topicpattern=".*")
     with pytest.raises(InvalidArgument, match="it has bootstrap, fail"):
-        options(zzz="1")
+        make_options(zzz="1")
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_an_unknown_one_is_refused_with_the_nearest() -> None:
         ("kafka.bootstrap.servers", "bootstrap"),
     ],
 )
-def test_the_names_of_spark_s_source_for_kafka_are_understood_in_the_error(name: str, ours: str) -> None:
+def test_the_error_for_a_kafka_option_names_ours(name: str, ours: str) -> None:
     with pytest.raises(InvalidArgument, match=f"no option {name.lower()}; did you mean {ours}\\?"):
-        options(**{name: "x"})
+        make_options(**{name: "x"})
     with pytest.raises(InvalidArgument, match="it has path"):
         Options("raftlog-files", {name: "x"}, ("path",))
 
@@ -70,37 +70,37 @@ def test_options_added_by_spark_and_a_source_are_accepted() -> None:
 @pytest.mark.parametrize("text", ["", "x", "0", "11", "1.5", "1e3", "9" * 5000, "²"])
 def test_numbers_have_bounds(text: str) -> None:
     with pytest.raises(InvalidArgument, match="minPartitions"):
-        options(minPartitions=text).read("minPartitions", number(1, 10))
+        make_options(minPartitions=text).read("minPartitions", number(1, 10))
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("4096", 4096), ("8k", 8192), ("8 MiB", 8 << 20), ("1g", 1 << 30), ("2KB", 2048)]
 )
 def test_sizes_have_units(text: str, expected: int) -> None:
-    assert options(fetchMaxBytes=text).read("fetchMaxBytes", size(1, 1 << 30)) == expected
+    assert make_options(fetchMaxBytes=text).read("fetchMaxBytes", size(1, 1 << 30)) == expected
 
 
 @pytest.mark.parametrize("text", ["8t", "-1", "k", "2g", "1.5m"])
-def test_sizes_that_are_none(text: str) -> None:
+def test_invalid_sizes_are_refused(text: str) -> None:
     with pytest.raises(InvalidArgument, match="fetchMaxBytes"):
-        options(fetchMaxBytes=text).read("fetchMaxBytes", size(1, 1 << 30))
+        make_options(fetchMaxBytes=text).read("fetchMaxBytes", size(1, 1 << 30))
 
 
-def test_flags_and_choices() -> None:
-    assert options(failOnDataLoss="False").read("failOnDataLoss", FLAG) is False
+def test_flags_and_choices_accept_only_their_values() -> None:
+    assert make_options(failOnDataLoss="False").read("failOnDataLoss", FLAG) is False
     with pytest.raises(InvalidArgument, match="true or false"):
-        options(failOnDataLoss="yes").read("failOnDataLoss", FLAG)
-    assert options(topics="SKIP").read("topics", SKIPS) is True
+        make_options(failOnDataLoss="yes").read("failOnDataLoss", FLAG)
+    assert make_options(topics="SKIP").read("topics", SKIPS) is True
     with pytest.raises(InvalidArgument, match="fail, skip"):
-        options(topics="other").read("topics", SKIPS)
+        make_options(topics="other").read("topics", SKIPS)
 
 
-def test_topics_are_named_or_match() -> None:
+def test_topics_are_chosen_by_name_or_pattern() -> None:
     there = ["a", "ab", "b"]
-    assert topic_choice(options(topics="b, a")).select(there) == ["a", "b"]
-    assert topic_choice(options(topicsPattern="a|b")).select(there) == ["a", "b"]
+    assert topic_choice(make_options(topics="b, a")).select(there) == ["a", "b"]
+    assert topic_choice(make_options(topicsPattern="a|b")).select(there) == ["a", "b"]
     assert TopicChoice().select(there) == there
-    assert topic_choice(options(), is_needed=False) == TopicChoice()
+    assert topic_choice(make_options(), is_needed=False) == TopicChoice()
 
 
 @pytest.mark.parametrize(
@@ -116,6 +116,6 @@ def test_topics_are_named_or_match() -> None:
         ({"topics": " "}, "needs the option topics"),
     ],
 )
-def test_topics_that_are_none(given: dict[str, str], words: str) -> None:
+def test_invalid_choices_of_topics_are_refused(given: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
-        topic_choice(options(**given))
+        topic_choice(make_options(**given))

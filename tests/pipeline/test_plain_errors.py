@@ -1,4 +1,4 @@
-"""The stack is hidden for errors of raftlog in a worker of Spark, and for nothing else."""
+"""The stack is hidden only for errors of raftlog in a worker of Spark."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -11,6 +11,8 @@ from raftlog.pipeline.plain_errors import hide_stack_traces
 
 @hide_stack_traces
 class Source:
+    """Data source with the three kinds of methods that can raise."""
+
     def plans(self, error: Exception | None) -> int:
         if error is not None:
             raise error
@@ -43,7 +45,7 @@ CALLS: list[Callable[[Exception | None], object]] = [
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_an_error_of_ours_in_a_worker(call: Callable[[Exception | None], object]) -> None:
+def test_the_stack_of_a_raftlog_error_in_a_worker_is_hidden(call: Callable[[Exception | None], object]) -> None:
     assert call(None) in (1, [1])
     with pytest.raises(KeyError):
         call(KeyError("a defect"))
@@ -53,7 +55,7 @@ def test_an_error_of_ours_in_a_worker(call: Callable[[Exception | None], object]
     assert is_hidden()
 
 
-def test_other_processes_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_processes_show_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_PYTHON_RUNTIME")
     with pytest.raises(UnknownTopic):
         Source().plans(UnknownTopic("there is no topic 'x'"))

@@ -1,4 +1,4 @@
-"""Start and end positions of reads, as given by options."""
+"""Start and end positions of reads, set by options."""
 
 import pytest
 
@@ -19,39 +19,39 @@ from raftlog.pipeline.positions import (
 KNOWN = (*option_names("starting"), *option_names("ending"))
 
 
-def starting(**given: str) -> OffsetPositions:
+def start_positions(**given: str) -> OffsetPositions:
     return starting_positions(Options("raftlog", given, KNOWN))
 
 
-def ending(**given: str) -> OffsetPositions:
+def end_positions(**given: str) -> OffsetPositions:
     return ending_positions(Options("raftlog", given, KNOWN))
 
 
-def offset(number: int) -> OffsetPosition:
+def offset_position(number: int) -> OffsetPosition:
     return OffsetPosition(PositionKind.OFFSET, number)
 
 
-def test_words_and_defaults() -> None:
-    assert starting().at("t", 0) == EARLIEST
-    assert ending().at("t", 0) == LATEST
-    assert starting(startingOffsets="LATEST").at("t", 0) == LATEST
-    assert ending(endingOffsets="earliest").at("t", 0) == EARLIEST
+def test_positions_by_word_and_default() -> None:
+    assert start_positions().at("t", 0) == EARLIEST
+    assert end_positions().at("t", 0) == LATEST
+    assert start_positions(startingOffsets="LATEST").at("t", 0) == LATEST
+    assert end_positions(endingOffsets="earliest").at("t", 0) == EARLIEST
     assert starting_positions(Options("s", {}, ()), LATEST).at("t", 0) == LATEST
 
 
-def test_offsets_by_partition_and_what_is_not_named() -> None:
+def test_partitions_without_an_offset_have_the_default() -> None:
     text = '{"t": {"0": 23, "1": -2, "2": -1}}'
-    found = starting(startingOffsets=text)
-    assert [found.at("t", number) for number in range(4)] == [offset(23), EARLIEST, LATEST, EARLIEST]
-    found = ending(endingOffsets=text)
+    found = start_positions(startingOffsets=text)
+    assert [found.at("t", number) for number in range(4)] == [offset_position(23), EARLIEST, LATEST, EARLIEST]
+    found = end_positions(endingOffsets=text)
     assert [found.at("t", 3), found.at("u", 0)] == [LATEST, LATEST]
 
 
-def test_times() -> None:
+def test_positions_by_time() -> None:
     at = OffsetPosition(PositionKind.TIMESTAMP, 1_700_000_000_000)
-    assert starting(startingTimestamp="1700000000000").at("t", 7) == at
-    assert ending(endingTimestamp="2023-11-14T22:13:20Z").at("t", 7) == at
-    found = starting(startingOffsetsByTimestamp='{"t": {"1": 1700000000000, "2": "2023-11-14T23:13:20+01:00"}}')
+    assert start_positions(startingTimestamp="1700000000000").at("t", 7) == at
+    assert end_positions(endingTimestamp="2023-11-14T22:13:20Z").at("t", 7) == at
+    found = start_positions(startingOffsetsByTimestamp='{"t": {"1": 1700000000000, "2": "2023-11-14T23:13:20+01:00"}}')
     assert [found.at("t", number) for number in range(3)] == [EARLIEST, at, at]
     assert milliseconds("1970-01-01T00:00:00.0000001Z", "o") == 0  # below what Python reads
     assert milliseconds("1970-01-01T00:00:00.000001Z", "o") == 1
@@ -72,28 +72,28 @@ def test_times() -> None:
         '{"t": {"²": 1}}',
     ],
 )
-def test_offsets_that_are_none(text: str) -> None:
+def test_invalid_offsets_are_refused(text: str) -> None:
     with pytest.raises(InvalidArgument, match="startingOffsets"):
-        starting(startingOffsets=text)
+        start_positions(startingOffsets=text)
 
 
 @pytest.mark.parametrize(
     "text", ["yesterday", "-1", "2026-11-22", "2026-11-22T00:00:00", "1969-01-01T00:00:00Z", "9" * 20]
 )
-def test_times_that_are_none(text: str) -> None:
+def test_invalid_times_are_refused(text: str) -> None:
     with pytest.raises(InvalidArgument, match="startingTimestamp has"):
-        starting(startingTimestamp=text)
+        start_positions(startingTimestamp=text)
     with pytest.raises(InvalidArgument, match="endingOffsetsByTimestamp has"):
-        ending(endingOffsetsByTimestamp=f'{{"t": {{"0": "{text}"}}}}')
+        end_positions(endingOffsetsByTimestamp=f'{{"t": {{"0": "{text}"}}}}')
 
 
-def test_one_form_at_a_time() -> None:
+def test_offsets_and_times_exclude_each_other() -> None:
     with pytest.raises(InvalidArgument, match="startingOffsets and startingTimestamp exclude"):
-        starting(startingOffsets="earliest", startingTimestamp="1")
+        start_positions(startingOffsets="earliest", startingTimestamp="1")
 
 
-def test_named_partitions_are_read() -> None:
-    found = starting(startingOffsets='{"t": {"1": 5}}')
+def test_positions_of_partitions_that_are_not_read_are_refused() -> None:
+    found = start_positions(startingOffsets='{"t": {"1": 5}}')
     found.check({"t": 2, "u": 1})
     with pytest.raises(InvalidArgument, match="partition 1 of topic t, which has 1"):
         found.check({"t": 1})

@@ -22,12 +22,12 @@ from raftlog.pipeline.replays.rounds import (
     steps_of,
 )
 from raftlog.types import TopicPartition
-from tests.pipeline.brokers_here import brokers_here
+from tests.pipeline.brokers_here import run_brokers
 
 
 @given(st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=3), min_size=1, max_size=4), st.integers(1, 9))
 def test_each_offset_is_in_one_step_of_one_round(growths: list[list[int]], size: int) -> None:
-    """`growths`: by how much each partition grew before each round; partitions come, too."""
+    """`growths` has the growth of each partition before each round; partitions are added, too."""
     seen: dict[int, list[int]] = {}
     before: dict[TopicPartition, Coverage] | None = None
     covered: dict[TopicPartition, Coverage] = {TopicPartition("other", 0): Coverage("id", 0, 99)}
@@ -75,10 +75,10 @@ def test_resume_positions_of_a_replay() -> None:
         current_round(state, ReplayProgress(Round("archive", 8, 10), 1), 0, 10)
 
 
-def test_of_two_that_write_a_step_down_the_first_ones_word_stands(tmp_path: Path) -> None:
-    with brokers_here(tmp_path) as brokers:
-        brokers.topic("orders")
-        brokers.topic("others")
+def test_of_two_writers_of_a_step_the_second_is_refused(tmp_path: Path) -> None:
+    with run_brokers(tmp_path) as brokers:
+        brokers.create_topic("orders")
+        brokers.create_topic("others")
 
         async def use_record() -> None:
             async with BrokerClient(brokers.bootstrap.split(",")) as client:
@@ -97,11 +97,11 @@ def test_of_two_that_write_a_step_down_the_first_ones_word_stands(tmp_path: Path
                 with pytest.raises(InvalidArgument, match="another name"):
                     await ReplayRecord("write", "orders", "otherwise").read(client)
 
-        async def spoiled() -> None:
+        async def read_spoiled_record() -> None:
             async with BrokerClient(brokers.bootstrap.split(",")) as client:
                 await client.groups.commit("raftlog-replay.mine", {TopicPartition("orders", 0): 5})
                 with pytest.raises(WriteForgotten, match=r"raftlog-replay\.mine"):
                     await ReplayRecord("mine", "orders", "how").read(client)
 
         brokers.run(use_record())
-        brokers.run(spoiled())
+        brokers.run(read_spoiled_record())

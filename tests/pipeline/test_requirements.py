@@ -1,4 +1,4 @@
-"""Missing Java or packages are reported with install instructions; raftlog without the extra never imports Spark."""
+"""Missing Java or packages are reported with install instructions; Spark is imported only by its extra."""
 
 import subprocess
 import sys
@@ -20,7 +20,8 @@ sys.modules["pyspark"] = sys.modules["pyarrow"] = sys.modules["py4j"] = None
 """
 
 
-def java_that_prints(directory: Path, text: str) -> Path:
+def make_java(directory: Path, text: str) -> Path:
+    """Create a `java` that prints this text as its version; return the Java home."""
     java = directory / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\necho '{text}' >&2\n")
@@ -37,13 +38,13 @@ def java_that_prints(directory: Path, text: str) -> Path:
         ("no version at all", None),
     ],
 )
-def test_the_version_is_read_as_java_prints_it(told: str, major: int | None) -> None:
+def test_the_major_version_is_parsed_from_javas_output(told: str, major: int | None) -> None:
     assert major_version(told) == major
 
 
-def test_java_is_that_of_java_home_before_that_of_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = java_that_prints(tmp_path / "home", 'openjdk version "21.0.1"')
-    path = java_that_prints(tmp_path / "path", 'openjdk version "17.0.1"')
+def test_java_home_takes_precedence_over_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = make_java(tmp_path / "home", 'openjdk version "21.0.1"')
+    path = make_java(tmp_path / "path", 'openjdk version "17.0.1"')
     monkeypatch.setenv("PATH", f"{path}/bin:/bin")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     assert check_java() == 17
@@ -54,8 +55,8 @@ def test_java_is_that_of_java_home_before_that_of_the_path(tmp_path: Path, monke
         find_java()
 
 
-def test_a_java_that_spark_cannot_use_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(java_that_prints(tmp_path / "old", 'openjdk version "11.0.2" 2019-01-15')))
+def test_an_unsupported_java_is_reported_with_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(make_java(tmp_path / "old", 'openjdk version "11.0.2" 2019-01-15')))
     with pytest.raises(MissingRequirement, match="java is Java 11, too old for Spark: install Java 17 or 21"):
         check_java()
     monkeypatch.delenv("JAVA_HOME")
@@ -64,7 +65,7 @@ def test_a_java_that_spark_cannot_use_is_named(tmp_path: Path, monkeypatch: pyte
         check_java()
 
 
-def test_packages_that_are_missing_or_too_old_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_and_outdated_packages_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     check_packages()
     versions = {"pyspark": "4.1.2", "pyarrow": "26.0.1"}
     monkeypatch.setattr(requirements, "version", versions.__getitem__)
@@ -73,10 +74,10 @@ def test_packages_that_are_missing_or_too_old_are_named(monkeypatch: pytest.Monk
     versions["pyspark"] = "4.10.0"
     check_packages()
 
-    def none(name: str) -> str:
+    def raise_not_found(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(requirements, "version", none)
+    monkeypatch.setattr(requirements, "version", raise_not_found)
     with pytest.raises(MissingRequirement, match=r"pip install '\.\[pipeline\]'"):
         check_packages()
 
@@ -98,7 +99,7 @@ def test_without_the_extra_the_command_names_the_package(tmp_path: Path) -> None
     )
 
 
-def test_neither_the_verbs_nor_the_package_import_spark_before_it_is_used() -> None:
+def test_spark_is_imported_only_when_it_is_used() -> None:
     code = (
         "import sys, importlib, raftlog.pipeline\nfrom raftlog.cli.pipeline.verbs import VERBS\n"
         "for verb in VERBS.values(): importlib.import_module(verb.module)\n"

@@ -1,4 +1,4 @@
-"""Data directories of three real brokers: read while they run, after `kill -9`, after a clean stop, and as copies."""
+"""Data directories of three real brokers: read during operation, after `kill -9`, after a stop, and as copies."""
 
 import asyncio
 import shutil
@@ -29,7 +29,7 @@ async def produce(bootstrap: list[str], first: int, count: int) -> None:
                 await producer.send("orders", b"%d %d" % (partition, number), partition=partition)
 
 
-def values(paths: list[Path]) -> Found:
+def read_values(paths: list[Path]) -> Found:
     found: Found = {}
     for split in plan_segments(list(map(str, paths)), split_bytes=20_000):
         for batch in read_segment_split(split):
@@ -37,7 +37,7 @@ def values(paths: list[Path]) -> Found:
     return found
 
 
-def path_of_number(count: int) -> Found:
+def numbered_values(count: int) -> Found:
     return {partition: [b"%d %d" % (partition, number) for number in range(count)] for partition in range(PARTITIONS)}
 
 
@@ -49,9 +49,9 @@ def flip(file: Path, position: int) -> None:
         opened.write(bytes([byte ^ 1]))
 
 
-def assert_beginning(found: Found, count: int) -> None:
+def require_prefix(found: Found, count: int) -> None:
     for partition, kept in found.items():
-        assert kept == path_of_number(count)[partition][: len(kept)]
+        assert kept == numbered_values(count)[partition][: len(kept)]
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]
         assert status == 201, answer
         asyncio.run(produce(cluster.addresses, 0, RECORDS // 3))
         paths = [node.data_dir for node in cluster.nodes.values()]
-        assert_beginning(values(paths), RECORDS // 3)  # they run
+        require_prefix(read_values(paths), RECORDS // 3)  # they run
         asyncio.run(produce(cluster.addresses, RECORDS // 3, RECORDS // 3))
         cluster.nodes[1].kill()
         asyncio.run(produce(cluster.addresses[1:], 2 * RECORDS // 3, RECORDS // 3))
@@ -77,8 +77,8 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]
     shutil.rmtree(directory)
 
 
-def test_all_that_was_acknowledged_is_read_after_a_clean_stop(directories: list[Path]) -> None:
-    assert values(directories) == path_of_number(RECORDS)
+def test_all_acknowledged_records_are_read_after_a_clean_stop(directories: list[Path]) -> None:
+    assert read_values(directories) == numbered_values(RECORDS)
     chosen = logs_in(list(map(str, directories)))
     assert [(each.topic, each.partition, each.start, each.end) for each in chosen] == [
         ("orders", partition, 0, RECORDS) for partition in range(PARTITIONS)
@@ -86,9 +86,9 @@ def test_all_that_was_acknowledged_is_read_after_a_clean_stop(directories: list[
     assert all(directories[0] not in Path(each.replica.path).parents for each in chosen)
 
 
-def test_a_killed_broker_alone_is_read_up_to_what_it_knew_as_committed(directories: list[Path]) -> None:
-    found = values(directories[:1])
-    assert_beginning(found, 2 * RECORDS // 3)
+def test_a_killed_broker_alone_is_read_up_to_its_commit_index(directories: list[Path]) -> None:
+    found = read_values(directories[:1])
+    require_prefix(found, 2 * RECORDS // 3)
     assert all(len(kept) >= RECORDS // 3 for kept in found.values())
 
 
@@ -106,8 +106,8 @@ def test_every_replica_is_found(directories: list[Path]) -> None:
     assert controller.problems == ()
 
 
-def newest_block(directory: Path) -> tuple[Path, int]:
-    """Return the file and position of the block that was written last."""
+def newest_journal_block(directory: Path) -> tuple[Path, int]:
+    """Return file and position of the journal block that was written last."""
     found = []
     for file in (directory / ".raftlog" / "journal").glob("*/*.journal"):
         data = file.read_bytes()
@@ -118,19 +118,21 @@ def newest_block(directory: Path) -> tuple[Path, int]:
 
 
 def test_the_error_for_a_damaged_journal_names_the_next_step(directories: list[Path]) -> None:
-    file, position = newest_block(directories[0])
+    file, position = newest_journal_block(directories[0])
     flip(file, position + 100)
     with pytest.raises(StorageError, match=r"journal: the journal is damaged .*Read the directories of the other"):
-        values(directories[:1])
+        read_values(directories[:1])
     flip(file, position + 100)
-    assert values(directories[:1])
+    assert read_values(directories[:1])
 
 
-def test_a_copy_without_a_journal_is_read_up_to_its_last_sound_entries(directories: list[Path], tmp_path: Path) -> None:
+def test_a_copy_without_a_journal_is_read_up_to_its_last_intact_entries(
+    directories: list[Path], tmp_path: Path
+) -> None:
     leave_out = shutil.ignore_patterns("journal")
     shutil.copytree(directories[1], tmp_path / "copy", ignore=leave_out)
     with pytest.warns(UserWarning, match="copy has no journal"):
-        assert values([tmp_path / "copy"]) == path_of_number(RECORDS)
+        assert read_values([tmp_path / "copy"]) == numbered_values(RECORDS)
     shutil.copytree(directories[2] / "orders", tmp_path / "backup" / "orders")
-    assert values([tmp_path / "backup"]) == path_of_number(RECORDS)
-    assert values([tmp_path / "backup" / "orders" / "1"]) == {1: path_of_number(RECORDS)[1]}
+    assert read_values([tmp_path / "backup"]) == numbered_values(RECORDS)
+    assert read_values([tmp_path / "backup" / "orders" / "1"]) == {1: numbered_values(RECORDS)[1]}

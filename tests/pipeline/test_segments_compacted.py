@@ -1,4 +1,4 @@
-"""Compacted partitions read from their files: the newest record of each key, and gaps only where they may be."""
+"""Compacted partitions read from their files: the newest record of each key, and gaps only below the mark."""
 
 from collections.abc import Sequence
 from random import Random
@@ -19,7 +19,7 @@ from raftlog.storage.disk import Disk
 from raftlog.storage.gap import REASON_COMPACTED, Gap, build_gap_batch
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.storage.verify import open_with_index
-from tests.runtime.compacted_world import CONFIG, is_compacted, mark, read, write
+from tests.runtime.compacted_world import CONFIG, commit_mark, is_compacted, read_committed, write
 from tests.runtime.drivers import World
 from tests.storage.compacting import GROUP, PATH, Kept, KeyedLog
 
@@ -43,11 +43,11 @@ def compacted_log(seed: int, segment_bytes: int) -> KeyedLog:
     return keyed
 
 
-def extent(keyed: KeyedLog) -> LogExtent:
+def extent_of_log(keyed: KeyedLog) -> LogExtent:
     return extent_of(keyed.disk, FoundReplica("t", 0, PATH, GROUP))
 
 
-def records(disk: Disk, splits: Sequence[SegmentSplit]) -> list[Kept]:
+def read_records_of(disk: Disk, splits: Sequence[SegmentSplit]) -> list[Kept]:
     return [
         (each.offset, each.key, each.value, each.timestamp)
         for split in splits
@@ -67,20 +67,20 @@ def test_compacted_segments_are_read(segment_bytes: int, has_index: bool) -> Non
             for name in keyed.disk.list_directory(PATH):
                 if name.endswith("index"):
                     keyed.disk.unlink(f"{PATH}/{name}")
-        there = extent(keyed)
-        expected = keyed.expected()
+        there = extent_of_log(keyed)
+        expected = keyed.expected_records()
         assert (there.problems, there.start, there.end) == ((), 0, len(keyed.records))
         assert there.last_index == keyed.log.last_index
         for split_bytes in (1, 700, 1 << 20):
             splits = splits_of(there, 0, there.end, split_bytes=split_bytes, disk=keyed.disk)
-            assert records(keyed.disk, splits) == expected
+            assert read_records_of(keyed.disk, splits) == expected
         for _ in range(5):
             start, end = sorted(random.randrange(there.end + 1) for _ in range(2))
             splits = splits_of(there, start, end, split_bytes=300, disk=keyed.disk)
-            assert records(keyed.disk, splits) == [each for each in expected if start <= each[0] < end]
+            assert read_records_of(keyed.disk, splits) == [each for each in expected if start <= each[0] < end]
 
 
-def test_rows_behind_the_last_wanted_entry_are_left_alone() -> None:
+def test_index_rows_after_the_last_wanted_entry_are_not_read() -> None:
     keyed = compacted_log(3, 900)
     for segment in keyed.log.segments:
         for stop in range(segment.base_index, segment.next_index):
@@ -92,7 +92,7 @@ def test_rows_behind_the_last_wanted_entry_are_left_alone() -> None:
             opened.close()
 
 
-def test_rotten_rows_do_not_lead_beyond_the_last_wanted_entry() -> None:
+def test_damaged_index_rows_do_not_lead_beyond_the_last_wanted_entry() -> None:
     keyed, random = compacted_log(3, 1 << 20), Random(7)
     segment = keyed.log.segments[0]
     assert segment.is_compacted
@@ -114,40 +114,40 @@ def test_a_gap_above_the_mark_is_damage() -> None:
     gap = build_gap_batch(Gap(3, 3, 1, 5, keyed.term, REASON_COMPACTED))
     keyed.log.append_stamped(gap, read_header(gap))
     keyed.settle()
-    there = extent(keyed)
+    there = extent_of_log(keyed)
     with pytest.raises(CorruptBatch, match="it is a gap up to offset 5, and compaction ran only below -1"):
-        records(keyed.disk, splits_of(there, 0, there.end, disk=keyed.disk))
+        read_records_of(keyed.disk, splits_of(there, 0, there.end, disk=keyed.disk))
 
 
-def test_a_compaction_after_the_planning_is_no_damage() -> None:
+def test_a_compaction_after_planning_is_no_damage() -> None:
     keyed = KeyedLog()
     for number in range(4):
         for _ in range(4):
             keyed.append([(b"%d" % each, b"v%d" % number * 9) for each in range(4)])
         keyed.roll()
     keyed.settle()
-    there = extent(keyed)
+    there = extent_of_log(keyed)
     splits = splits_of(there, 0, there.end, split_bytes=500, disk=keyed.disk)
     keyed.compact(CompactionBounds(1 << 20, 1000))
     for split in splits[:-1]:
         with pytest.raises(SegmentGone, match=r"was (compacted|removed) since the reading was planned"):
-            records(keyed.disk, [split])
+            read_records_of(keyed.disk, [split])
 
 
-def test_no_flipped_bit_gives_other_records() -> None:
+def test_no_flipped_bit_changes_records_silently() -> None:
     keyed, random = compacted_log(2, 900), Random(5)
-    expected = keyed.expected()
+    expected = keyed.expected_records()
     names = [name for name in keyed.disk.list_directory(PATH) if name.endswith((".log", ".index"))]
     found = {"damage": 0, "same": 0}
     for _ in range(80):
         name = f"{PATH}/{random.choice(names)}"
         position, bit = random.randrange(len(keyed.disk.snapshot()[name])), random.randrange(8)
         keyed.disk.flip_bit(name, position, bit)
-        there = extent(keyed)
+        there = extent_of_log(keyed)
         try:
             if there.problems:
                 raise there.problems[0]
-            kept = records(keyed.disk, splits_of(there, 0, there.end, split_bytes=700, disk=keyed.disk))
+            kept = read_records_of(keyed.disk, splits_of(there, 0, there.end, split_bytes=700, disk=keyed.disk))
             assert kept == expected, f"{name} at {position}, bit {bit}"
             found["same"] += 1
         except CorruptBatch:
@@ -158,21 +158,21 @@ def test_no_flipped_bit_gives_other_records() -> None:
 
 
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power lost"])
-def test_a_compacted_replica_with_its_journal(power: bool) -> None:
+def test_a_compacted_replica_is_read_with_its_journal(power: bool) -> None:
     with World(config=CONFIG) as world:
         leader = world.leader()
         write(world, leader, 60)
-        marked = mark(world, leader)
+        marked = commit_mark(world, leader)
         world.run_until(lambda: is_compacted(world, leader, marked))
         write(world, leader, 10, tag=b"later ")
         world.run(3)
-        consumed = read(world, leader)
+        consumed = read_committed(world, leader)
         world.crash(leader, power=power)
         disk = world.disks[leader - 1]
         [replica] = replicas_of(disk, "/data", world.ids[leader - 1].disk_uuid)
         there = extent_of(disk, FoundReplica("t", 0, replica.path, GROUP, None, replica.folded, replica.fold))
         assert there.problems == ()
-        kept = records(disk, splits_of(there, there.start, there.end, split_bytes=900, disk=disk))
+        kept = read_records_of(disk, splits_of(there, there.start, there.end, split_bytes=900, disk=disk))
         assert [(offset, key, value) for offset, key, value, _ in kept] == [
             each for each in consumed if each[0] < there.end
         ]

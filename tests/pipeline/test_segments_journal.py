@@ -1,4 +1,4 @@
-"""Committed data read from files of processes that were stopped, killed, or lost their power.
+"""Committed data read from files of processes that stopped, were killed, or lost their power.
 
 Disks and network are simulated, drivers and journals are the real ones. The reference is the slow reader, which folds
 the journal and walks every file (`runtime.log.offline`), and the entries committed while the processes ran."""
@@ -22,17 +22,18 @@ from tests.runtime.drivers import GROUP, World
 Kept = tuple[int, bytes | None]
 
 
-def offline(world: World, number: int) -> OfflineReplica:
+def offline_replica(world: World, number: int) -> OfflineReplica:
     [replica] = replicas_of(world.disks[number - 1], "/data", world.ids[number - 1].disk_uuid)
     return replica
 
 
-def found(world: World, number: int) -> FoundReplica:
-    replica, owner = offline(world, number), DataDirectory("/data", world.ids[number - 1].disk_uuid)
+def find_replica(world: World, number: int) -> FoundReplica:
+    replica, owner = offline_replica(world, number), DataDirectory("/data", world.ids[number - 1].disk_uuid)
     return FoundReplica("t", 0, replica.path, replica.group_id, owner, replica.folded, replica.fold)
 
 
-def truth(disk: Disk, replica: OfflineReplica) -> list[Kept]:
+def committed_records(disk: Disk, replica: OfflineReplica) -> list[Kept]:
+    """Return the committed data records of a replica that is not running."""
     last, kept = replica.find_committed_index(disk), []
     for entry in replica.entries(disk):
         if entry.reason is not None:
@@ -42,7 +43,7 @@ def truth(disk: Disk, replica: OfflineReplica) -> list[Kept]:
     return [each for each in kept if each[0] >= replica.log_start_offset]
 
 
-def consumed(world: World, number: int) -> dict[int, bytes | None]:
+def read_committed(world: World, number: int) -> dict[int, bytes | None]:
     """Return the records that a running replica serves to consumers."""
     group = world.group(number)
     offset: int = group.log_start_offset
@@ -59,7 +60,7 @@ def trim(world: World, leader: int, offset: int) -> None:
     world.run_until(future.done)  # type: ignore[attr-defined]
 
 
-def records(
+def read_extent(
     disk: Disk,
     extent: LogExtent,
     split_bytes: int = 6000,
@@ -84,8 +85,8 @@ def records(
 
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power lost"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_replica_is_read_up_to_what_its_journal_has_as_committed(seed: int, power: bool) -> None:
-    """Small and large appends, rolls, trims, checkpoints, and an end at any moment."""
+def test_a_replica_is_read_up_to_the_commit_index_of_its_journal(seed: int, power: bool) -> None:
+    """Appends of any size, rolls, trims, checkpoints, and an end at any moment."""
     random = Random(seed)
     with World() as world:
         for _ in range(3):
@@ -100,25 +101,25 @@ def test_a_replica_is_read_up_to_what_its_journal_has_as_committed(seed: int, po
                 offset = random.randrange(group.log_start_offset, group.high_watermark + 1)
                 trim(world, leader, offset)
                 world.run(random.random())
-            committed = consumed(world, leader)
+            committed = read_committed(world, leader)
             number = random.randrange(1, 4)
             world.crash(number, power=power)
-            disk, replica = world.disks[number - 1], found(world, number)
+            disk, replica = world.disks[number - 1], find_replica(world, number)
             extent = extent_of(disk, replica)
             assert extent.problems == ()
-            kept = records(disk, extent)
-            assert kept == truth(disk, offline(world, number))
+            kept = read_extent(disk, extent)
+            assert kept == committed_records(disk, offline_replica(world, number))
             assert all(committed.get(offset, value) == value for offset, value in kept)
-            assert kept == records(disk, extent_of(disk, replica, CarriedBudget(0)))
+            assert kept == read_extent(disk, extent_of(disk, replica, CarriedBudget(0)))
             if extent.start < extent.end:
                 middle = random.randrange(extent.start, extent.end)
-                assert records(disk, extent, 1, middle) == [each for each in kept if each[0] >= middle]
+                assert read_extent(disk, extent, 1, middle) == [each for each in kept if each[0] >= middle]
             world.start(number)
             world.leader()
 
 
-def crashed(world: World, *, power: bool = False) -> int:
-    """Kill a node with several files, the newest entries behind its last checkpoint; return its number."""
+def crash_node(world: World, *, power: bool = False) -> int:
+    """Crash a node with several files and the newest entries after its last checkpoint; return its number."""
     leader = world.leader()
     world.fill(leader, 40, size=400)
     world.run(3)
@@ -130,23 +131,23 @@ def crashed(world: World, *, power: bool = False) -> int:
     return leader
 
 
-def harmed(world: World, number: int) -> list[Kept] | CorruptBatch:
+def read_or_damage(world: World, number: int) -> list[Kept] | CorruptBatch:
     disk = world.disks[number - 1]
-    extent = extent_of(disk, found(world, number))
+    extent = extent_of(disk, find_replica(world, number))
     try:
         if extent.problems:
             raise extent.problems[0]
-        return records(disk, extent)
+        return read_extent(disk, extent)
     except CorruptBatch as error:
         return error
 
 
-def test_no_flipped_bit_gives_other_records() -> None:
+def test_no_flipped_bit_changes_records_silently() -> None:
     random = Random(6)
     with World() as world:
-        number = crashed(world)
-        disk, path = world.disks[number - 1], found(world, number).path
-        expected = truth(disk, offline(world, number))
+        number = crash_node(world)
+        disk, path = world.disks[number - 1], find_replica(world, number).path
+        expected = committed_records(disk, offline_replica(world, number))
         names = [f"{path}/{name}" for name in disk.list_directory(path) if name.endswith((".log", ".index"))]
         seen = {"damage": 0, "same": 0}
         for _ in range(60):
@@ -156,7 +157,7 @@ def test_no_flipped_bit_gives_other_records() -> None:
                 continue
             position, bit = random.randrange(size), random.randrange(8)
             disk.flip_bit(name, position, bit)
-            kept = harmed(world, number)
+            kept = read_or_damage(world, number)
             assert isinstance(kept, CorruptBatch) or kept == expected, f"{name} at {position}, bit {bit}"
             seen["damage" if isinstance(kept, CorruptBatch) else "same"] += 1
             disk.flip_bit(name, position, bit)
@@ -164,11 +165,11 @@ def test_no_flipped_bit_gives_other_records() -> None:
 
 
 def test_missing_committed_entries_are_detected() -> None:
-    """But for those that the journal has: these are read from it."""
+    """Entries that are still in the journal are read from it instead."""
     with World() as world:
-        number = crashed(world)
-        disk, path = world.disks[number - 1], found(world, number).path
-        expected = truth(disk, offline(world, number))
+        number = crash_node(world)
+        disk, path = world.disks[number - 1], find_replica(world, number).path
+        expected = committed_records(disk, offline_replica(world, number))
         names = [f"{path}/{name}" for name in disk.list_directory(path) if name.endswith(".log")]
         assert len(names) > 3
         outcomes = []
@@ -180,12 +181,12 @@ def test_missing_committed_entries_are_detected() -> None:
                     disk.unlink(name)
                 else:
                     file.truncate(size)
-                kept = harmed(world, number)
+                kept = read_or_damage(world, number)
                 outcomes.append(isinstance(kept, CorruptBatch))
                 assert isinstance(kept, CorruptBatch) or kept == expected, f"{name} cut to {size}"
-                extent = extent_of(disk, found(world, number))
+                extent = extent_of(disk, find_replica(world, number))
                 left_out = list(extent.problems)
-                left = records(disk, extent, on_damage=left_out.append)
+                left = read_extent(disk, extent, on_damage=left_out.append)
                 assert left == [each for each in expected if each in left]
                 assert len(left) == len(expected) or left_out, f"{name} cut to {size}"
                 if size is None:
@@ -193,27 +194,27 @@ def test_missing_committed_entries_are_detected() -> None:
                 file.write(0, [whole])
         assert any(outcomes)
         assert not all(outcomes)
-        assert harmed(world, number) == expected
+        assert read_or_damage(world, number) == expected
 
 
-def test_a_last_file_that_ends_between_two_batches_is_missed() -> None:
+def test_a_last_file_cut_between_two_batches_is_detected() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 30, size=400)
         world.run(5)
         world.crash(leader)
-        disk, extent = world.disks[leader - 1], extent_of(world.disks[leader - 1], found(world, leader))
+        disk, extent = world.disks[leader - 1], extent_of(world.disks[leader - 1], find_replica(world, leader))
         last = extent.pieces[-1]
         assert not last.is_journaled
         *_, (_, batch) = batches_of(splits_of(extent, extent.end - 1, extent.end, disk=disk)[0], disk=disk)
         file = disk.open(f"{extent.replica.path}/{last.base:020d}.log")
         file.truncate(last.last.position - len(batch))
-        kept = harmed(world, leader)
+        kept = read_or_damage(world, leader)
         assert isinstance(kept, CorruptBatch)
         assert kept.why == f"entry {extent.last_index} is missing, and {extent.last_index} is committed"
 
 
-def test_a_file_that_a_cut_left_behind_counts_for_nothing() -> None:
+def test_a_file_left_behind_by_a_cut_is_ignored() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 30, size=400)
@@ -221,10 +222,10 @@ def test_a_file_that_a_cut_left_behind_counts_for_nothing() -> None:
         trim(world, leader, offset)
         world.run(5)
         world.crash(leader)
-        disk, path = world.disks[leader - 1], found(world, leader).path
-        expected = truth(disk, offline(world, leader))
+        disk, path = world.disks[leader - 1], find_replica(world, leader).path
+        expected = committed_records(disk, offline_replica(world, leader))
         assert (expected[0][0], f"{offset:020d}.log" in disk.list_directory(path)) == (offset, False)
         roll = encode_roll(Roll(GROUP, 1_000_000, 1, 0, -1, 1000))
         file = disk.open(f"{path}/{offset:020d}.log", create=True)
         file.write(0, [build_control_batch(ControlKind.ROLL, roll, 1000, next_offset=Offset(offset))])
-        assert harmed(world, leader) == expected
+        assert read_or_damage(world, leader) == expected

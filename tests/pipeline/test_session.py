@@ -1,4 +1,4 @@
-"""Options that start a session, and messages of a failed start; no Spark is started here."""
+"""Options that start a session, and messages of a failed start, without Spark."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ Traceback (most recent call last):
 """
 
 
-def test_settings_of_the_caller_win_and_java_options_add_up() -> None:
+def test_settings_of_the_caller_take_precedence_and_java_options_are_joined() -> None:
     chosen = settings({"spark.ui.enabled": "true", "spark.driver.extraJavaOptions": "-XX:+UseSerialGC"}, True)
     assert chosen["spark.ui.enabled"] == "true"
     assert chosen["spark.driver.bindAddress"] == "127.0.0.1"
@@ -72,7 +72,7 @@ def test_a_failed_start_of_spark_is_reported_in_one_line(monkeypatch: pytest.Mon
         ("KeyboardInterrupt", "KeyboardInterrupt"),
     ],
 )
-def test_the_reason_is_what_the_worker_raised(raised: str, reason: str) -> None:
+def test_the_reason_is_the_error_raised_by_the_worker(raised: str, reason: str) -> None:
     assert reason_of(WORKER.format(raised=raised)) == reason
 
 
@@ -90,7 +90,7 @@ def test_the_last_of_several_exceptions_is_the_reason() -> None:
         "Job aborted: org.apache.spark.api.python.PythonException: {}\tat org.apache.spark.X\n\tat y",
     ],
 )
-def test_an_error_of_ours_without_its_stack_is_the_reason(told: str) -> None:
+def test_the_reason_is_a_raftlog_error_without_its_stack(told: str) -> None:
     assert reason_of(told.format("raftlog.errors.UnknownTopic: there is no topic 'x'; create it\n")) == (
         "there is no topic 'x'; create it"
     )
@@ -104,13 +104,13 @@ def test_java_errors_are_reported_without_the_stack_and_bounded() -> None:
     assert len(reason_of(WORKER.format(raised="raftlog.errors.UnknownTopic: " + "x" * 10_000))) == CHARACTERS_MAX
 
 
-def test_raised_errors_are_not_logged_as_well(capsys: pytest.CaptureFixture[str]) -> None:
+def test_raised_errors_are_not_logged_too(capsys: pytest.CaptureFixture[str]) -> None:
     silence_query_loggers()
     PySparkLogger.getLogger("SQLQueryContextLogger").exception("no such column", errorClass="UNRESOLVED_COLUMN")
     assert capsys.readouterr() == ("", "")
 
 
-def test_errors_that_are_not_sparks_pass() -> None:
+def test_errors_not_of_spark_are_not_converted() -> None:
     with pytest.raises(PipelineFailed, match="no topic"), convert_spark_errors("reading"):
         raise PipelineFailed("no topic")
     with pytest.raises(KeyError), convert_spark_errors("reading"):

@@ -28,13 +28,15 @@ STEPS_MAX = 3_000
 
 
 class Stored(NamedTuple):
+    """Stored batch with its base offset and contents."""
+
     send: SendBatch
     base_offset: int
     contents: list[Content]
 
 
 class Partition:
-    """A leader with one log, which may forget."""
+    """Leader with one log, which may expire its producers."""
 
     def __init__(self) -> None:
         self.batches: list[Stored] = []
@@ -69,6 +71,8 @@ class Partition:
 
 
 class Attempt:
+    """Attempt of a task to write its rows, in an order of its own."""
+
     def __init__(self, rng: random.Random, contents: list[Content], *, must_scan: bool) -> None:
         self._rows = rng.sample(contents, len(contents)) if rng.random() < 0.7 else contents
         self._at = 0
@@ -84,7 +88,7 @@ class Attempt:
         is_last = self._at >= len(self._rows)
         do = self.lane.next(flush=is_last)
         if isinstance(do, Scan):
-            # A leader that is new may not know yet how much is committed.
+            # A new leader may still have a lower high watermark.
             end = max(do.start, partition.end if rng.random() < 0.8 else partition.old_end)
             self.lane.on_scanned(partition.scan(IDENTITY, do.start, end), Offset(end))
         elif isinstance(do, SendBatch):
@@ -112,11 +116,11 @@ def deliver_late(partition: Partition, send: SendBatch) -> None:
     try:
         partition.append(send)
     except (DuplicateSequence, OutOfOrderSequence, UnknownProducer):
-        return  # the answer has no waiter any more
+        return  # nothing waits for the answer
 
 
-def forget(partition: Partition, attempts: list[Attempt], late: list[SendBatch]) -> None:
-    """Advance by a day: nothing is in flight any more, and attempts without a write look again (see `sender`)."""
+def expire_producers(partition: Partition, attempts: list[Attempt], late: list[SendBatch]) -> None:
+    """Advance by a day: no request is in flight, and attempts without a write scan again (see `sender`)."""
     late.clear()
     partition.known.clear()
     partition.old_end = partition.end
@@ -146,7 +150,7 @@ def run_schedule(seed: int) -> None:
             attempts[rng.randrange(len(attempts))] = Attempt(rng, contents, must_scan=forgets < 2)
         if forgets and rng.random() < 0.02:
             forgets -= 1
-            forget(partition, attempts, late)
+            expire_producers(partition, attempts, late)
         assert partition.contents <= wanted, "the log holds a row more often than the input"
         if attempt.is_done:
             assert partition.contents == wanted, "an attempt ended before every row was there"
@@ -163,56 +167,56 @@ def test_every_row_is_stored_once_in_every_schedule() -> None:
             raise AssertionError(f"seed {seed}: {error}") from error
 
 
-def rows(*values: bytes) -> Rows:
+def make_rows(*values: bytes) -> Rows:
     return Rows.of((1, None, value, []) for value in values)
 
 
-def found(sequence: int, *values: bytes, generation: int = 0, span: int | None = None) -> FoundBatch:
+def make_found_batch(sequence: int, *values: bytes, generation: int = 0, span: int | None = None) -> FoundBatch:
     digests = b"".join(digest((1, None, value, [])) for value in values)
     return FoundBatch(generation, sequence, len(values) if span is None else span, digests)
 
 
-def lane(**settings: bool) -> SinkLane:
+def make_lane(**settings: bool) -> SinkLane:
     return SinkLane(PLACE, IDENTITY, Offset(0), 10_000, **settings)
 
 
-def test_a_duplicate_answer_is_not_taken_for_ones_own() -> None:
+def test_a_duplicate_answer_is_no_proof_of_our_own_rows() -> None:
     """Another attempt may have sent other rows under the same sequences."""
-    writer = lane()
-    writer.add(rows(b"a", b"b"))
+    writer = make_lane()
+    writer.add(make_rows(b"a", b"b"))
     first = writer.next(flush=True)
     assert isinstance(first, SendBatch)
     writer.on_sent(Produced(Offset(0), Offset(2), True))
     assert writer.next(flush=True) == Scan(Offset(0))
-    assert writer.on_scanned([found(0, b"b", b"c")], Offset(2))
+    assert writer.on_scanned([make_found_batch(0, b"b", b"c")], Offset(2))
     second = writer.next(flush=True)
     assert isinstance(second, SendBatch)
     assert (second.rows.values, second.sequence) == ([b"a"], 2)
     assert len(writer.held) == 1
-    writer.add(rows(b"c"))
+    writer.add(make_rows(b"c"))
     assert (len(writer.held), writer.rows_done) == (0, 2)
 
 
 def test_deleted_records_are_not_skipped() -> None:
-    writer = lane(must_scan=True)
+    writer = make_lane(must_scan=True)
     with pytest.raises(WriteForgotten, match=r"orders/0: .*acceptMissingRecord"):
-        writer.on_scanned([found(5, b"a")], Offset(9))
+        writer.on_scanned([make_found_batch(5, b"a")], Offset(9))
     with pytest.raises(WriteForgotten, match="deleted or compacted since"):
-        lane(must_scan=True).on_scanned([found(0, b"a", span=3)], Offset(9))
+        make_lane(must_scan=True).on_scanned([make_found_batch(0, b"a", span=3)], Offset(9))
     with pytest.raises(WriteForgotten, match="a second time"):
-        lane(must_scan=True).on_scanned([found(0, b"a"), found(0, b"a")], Offset(9))
-    writer = lane(must_scan=True, accepts_missing=True)
-    writer.on_scanned([found(5, b"a")], Offset(9))
-    writer.add(rows(b"a", b"b"))
-    assert writer.next(flush=True) == SendBatch(rows(b"b"), IDENTITY.producer_id(), IDENTITY.producer_epoch, 6)
+        make_lane(must_scan=True).on_scanned([make_found_batch(0, b"a"), make_found_batch(0, b"a")], Offset(9))
+    writer = make_lane(must_scan=True, accepts_missing=True)
+    writer.on_scanned([make_found_batch(5, b"a")], Offset(9))
+    writer.add(make_rows(b"a", b"b"))
+    assert writer.next(flush=True) == SendBatch(make_rows(b"b"), IDENTITY.producer_id(), IDENTITY.producer_epoch, 6)
 
 
-def test_a_partition_that_forgot_is_written_under_the_next_generation() -> None:
-    writer = lane()
-    writer.add(rows(b"a"))
+def test_a_partition_without_the_producer_is_written_under_the_next_generation() -> None:
+    writer = make_lane()
+    writer.add(make_rows(b"a"))
     writer.next(flush=True)
     writer.on_sent(Produced(Offset(0), Offset(1)))
-    writer.add(rows(b"b"))
+    writer.add(make_rows(b"b"))
     writer.next(flush=True)
     writer.on_refused(UnknownProducer("forgotten"))
     assert writer.next(flush=True) == Scan(Offset(1))
@@ -224,7 +228,7 @@ def test_a_partition_that_forgot_is_written_under_the_next_generation() -> None:
 
 def test_batches_are_cut_by_size() -> None:
     writer = SinkLane(PLACE, IDENTITY, Offset(0), 300)
-    writer.add(rows(*[bytes([number]) * 64 for number in range(7)], b"x" * 1_000, b"y"))
+    writer.add(make_rows(*[bytes([number]) * 64 for number in range(7)], b"x" * 1_000, b"y"))
     cuts = []
     while isinstance(do := writer.next(flush=True), SendBatch):
         cuts.append([len(value or b"") for value in do.rows.values])
@@ -233,7 +237,7 @@ def test_batches_are_cut_by_size() -> None:
     assert writer.waiting_bytes == 0
 
 
-def test_held_digests_are_a_multiset_in_any_order() -> None:
+def test_unmatched_records_are_a_multiset() -> None:
     rng = random.Random(1)
     for _ in range(200):
         digests = [bytes([rng.randint(0, 5)]) * 16 for _ in range(12)]
@@ -265,7 +269,7 @@ def test_digests_distinguish_contents() -> None:
     assert len({digest(content) for content in contents}) == len(contents)
 
 
-def test_an_identity_is_one_of_its_own() -> None:
+def test_producer_ids_of_identities_are_distinct() -> None:
     ids = {
         WriteIdentity(name, partition, epoch).producer_id(generation)
         for name in ("a", "b")

@@ -1,4 +1,4 @@
-"""Options and columns of a write, and where rows go: decided before anything is written."""
+"""Options, columns and partitions of a write: checked and chosen before the first write."""
 
 import pickle
 
@@ -43,7 +43,7 @@ SOURCE = (
 PLACE = {"bootstrap": "127.0.0.1:8082", "topic": "orders"}
 
 
-def test_rows_of_a_source_or_an_archive_can_be_written_as_they_are() -> None:
+def test_rows_of_a_source_or_an_archive_can_be_written_unchanged() -> None:
     assert columns_of(SOURCE, "copy") == Columns(value=6, key=5, headers=7, timestamp=3, topic=None, partition=1)
     assert columns_of(SOURCE, None).topic == 0
     assert columns_of(StructType().add("VALUE", StringType()).add("timestamp", LongType()), "t").timestamp == 1
@@ -101,7 +101,7 @@ def test_options_that_make_no_sense_are_refused(given: dict[str, str], said: str
         sink_settings({**PLACE, **given}, is_stream=False)
 
 
-def test_a_log_is_appended_to_and_streams_have_separate_names() -> None:
+def test_writes_only_append_and_streams_have_their_own_ids() -> None:
     value = StructType().add("value", StringType())
     with pytest.raises(InvalidArgument, match="nothing in it is replaced"):
         batch_writer(PLACE, value, True)
@@ -111,7 +111,7 @@ def test_a_log_is_appended_to_and_streams_have_separate_names() -> None:
         assert type(pickle.loads(pickle.dumps(writer))) is type(writer)
 
 
-def test_rows_are_taken_a_bounded_number_at_a_time() -> None:
+def test_rows_are_processed_in_bounded_slices() -> None:
     count = 2 * SLICE_ROWS_MAX + 1
     small = pa.record_batch({"value": pa.array([b""] * count)})
     assert [len(some.rows) for some in Columns(value=0).slices(small)] == [SLICE_ROWS_MAX, SLICE_ROWS_MAX, 1]
@@ -119,7 +119,7 @@ def test_rows_are_taken_a_bounded_number_at_a_time() -> None:
     assert [len(some.rows) for some in Columns(value=0).slices(large)] == [1, 1, 1]
 
 
-def test_absent_values_are_not_empty_ones() -> None:
+def test_absent_values_differ_from_empty_ones() -> None:
     batch = pa.record_batch(
         {
             "value": pa.array([None, ""], pa.large_string()),
@@ -137,23 +137,23 @@ def test_absent_values_are_not_empty_ones() -> None:
         list(Columns(value=0, headers=1).slices(nameless))
 
 
-def test_a_row_goes_to_the_same_partition_whatever_comes_before_it() -> None:
+def test_the_partition_of_a_row_does_not_depend_on_earlier_rows() -> None:
     keys = [b"key-%d" % number for number in range(50)]
     contents = [(number, key if number % 2 else None, b"v", []) for number, key in enumerate(keys)]
-    forward = placed(Rows.of(contents))
-    assert forward == placed(Rows.of(reversed(contents)))
+    forward = partitions_of(Rows.of(contents))
+    assert forward == partitions_of(Rows.of(reversed(contents)))
     kafka = Partitioner(PARTITIONERS["murmur2"], 5)
     assert all(forward[content[0]] == kafka.choose(content[1]) for content in contents if content[1] is not None)
     without_key = [forward[content[0]] for content in contents if content[1] is None]
     assert len(set(without_key)) == 5, "rows without a key are spread"
 
 
-def placed(rows: Rows) -> dict[int, int]:
+def partitions_of(rows: Rows) -> dict[int, int]:
     found = RowPartitioner("murmur2").group_by_partition("t", Slice(rows), 5)
     return {timestamp: place.partition for place, some in found.items() for timestamp in some.timestamps}
 
 
-def test_rows_name_topics_and_partitions() -> None:
+def test_columns_can_name_topic_and_partition() -> None:
     rows = Rows.of((number, b"k", b"", []) for number in range(4))
     some = Slice(rows, ["a", "b", "a", "b"], [2, None, 0, 7])
     by_name = group_by_topic(some, None)

@@ -1,4 +1,4 @@
-"""Tasks that write to a real broker: attempts that fail, that run twice at the same time, that are repeated."""
+"""Tasks that write to a real broker: attempts that fail, overlap, or are repeated."""
 
 import asyncio
 import random
@@ -67,7 +67,7 @@ async def client(address: str) -> AsyncIterator[BrokerClient]:
 
 @pytest.fixture
 def settings(address: str, client: BrokerClient) -> SinkSettings:
-    """Return small batches, so that there are many."""
+    """Return settings with small batches, so that there are many."""
     return SinkSettings((address,), topic="orders", batch_bytes=4_000, delivery_timeout_ms=20_000)
 
 
@@ -96,8 +96,8 @@ async def finish(client: BrokerClient, epoch: int, outcome: AttemptOutcome) -> N
 ONCE = Counter(range(COUNT))
 
 
-def dying(batches: Iterator[pa.RecordBatch], after: int, settings: SinkSettings) -> Iterator[pa.RecordBatch]:
-    """Raise an error after so many batches, once some rows are stored."""
+def fail_after(batches: Iterator[pa.RecordBatch], after: int, settings: SinkSettings) -> Iterator[pa.RecordBatch]:
+    """Yield `after` batches; then raise an error once some rows are stored."""
     for number, batch in enumerate(batches):
         if number == after:
             deadline_s = time.monotonic() + WITHIN_S
@@ -160,12 +160,10 @@ async def test_rows_of_a_partition_keep_their_order(client: BrokerClient, settin
         assert numbers == sorted(numbers) != []
 
 
-async def test_a_task_that_died_half_way_is_repeated_in_another_order(
-    client: BrokerClient, settings: SinkSettings
-) -> None:
+async def test_a_failed_task_can_be_repeated_in_another_order(client: BrokerClient, settings: SinkSettings) -> None:
     for after in (3, 5):
         with pytest.raises(RuntimeError, match="executor failed"):
-            await write(dying(batches_of(range(COUNT)), after, settings), settings)
+            await write(fail_after(batches_of(range(COUNT)), after, settings), settings)
     begun = await stored_numbers(settings.bootstrap, "orders")
     assert 0 < begun.total() < COUNT
     outcome = await write(batches_of(random.Random(1).sample(range(COUNT), COUNT)), settings, run="after a restart")
@@ -185,12 +183,12 @@ async def test_two_attempts_at_the_same_time_write_each_row_once(client: BrokerC
     assert await stored_numbers(settings.bootstrap, "orders") == ONCE
 
 
-async def test_answers_that_are_lost_change_nothing(
+async def test_lost_answers_change_nothing(
     client: BrokerClient, settings: SinkSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng, produce = random.Random(3), BrokerClient.produce_batches
 
-    async def losing(self: BrokerClient, *args: Any, **settings: Any) -> Any:
+    async def produce_with_losses(self: BrokerClient, *args: Any, **settings: Any) -> Any:
         fate = rng.random()
         if fate < 0.1:
             raise OutcomeUnknown("the connection broke")
@@ -199,12 +197,12 @@ async def test_answers_that_are_lost_change_nothing(
             raise OutcomeUnknown("the connection broke")
         return answer
 
-    monkeypatch.setattr(BrokerClient, "produce_batches", losing)
+    monkeypatch.setattr(BrokerClient, "produce_batches", produce_with_losses)
     await write(batches_of(range(1_000)), settings)
     assert await stored_numbers(settings.bootstrap, "orders") == Counter(range(1_000))
 
 
-async def test_an_epoch_that_is_done_is_not_written_again(client: BrokerClient, settings: SinkSettings) -> None:
+async def test_a_committed_epoch_is_not_written_again(client: BrokerClient, settings: SinkSettings) -> None:
     rows = list(range(100))
     first = await write(batches_of(rows), settings)
     await finish(client, 0, first)
@@ -218,7 +216,7 @@ async def test_an_epoch_that_is_done_is_not_written_again(client: BrokerClient, 
     assert (await write(batches_of(rows), settings, WriteIdentity("q", 0, 3))).rows == 100
 
 
-async def test_epochs_without_rows_and_topics_are_done(client: BrokerClient, settings: SinkSettings) -> None:
+async def test_epochs_without_rows_and_topics_can_be_committed(client: BrokerClient, settings: SinkSettings) -> None:
     """A stream with a filter, whose rows name their topics, has such epochs."""
     for epoch in range(2):
         await Recorder(client, "q").finish(epoch, {}, set())
@@ -228,7 +226,7 @@ async def test_epochs_without_rows_and_topics_are_done(client: BrokerClient, set
 
 
 async def test_an_attempt_of_an_older_epoch_is_fenced(client: BrokerClient, settings: SinkSettings) -> None:
-    """The driver has abandoned such an attempt, as an epoch begins when the one before is done."""
+    """The driver has abandoned such an attempt, since an epoch begins after the previous one is committed."""
 
     def next_epoch_meanwhile() -> Iterator[pa.RecordBatch]:
         yield from batches_of(range(1_000))
@@ -239,7 +237,9 @@ async def test_an_attempt_of_an_older_epoch_is_fenced(client: BrokerClient, sett
         await write(next_epoch_meanwhile(), settings)
 
 
-async def test_without_a_record_nothing_is_guessed(client: BrokerClient, settings: SinkSettings) -> None:
+async def test_a_missing_commit_record_is_an_error_unless_accepted(
+    client: BrokerClient, settings: SinkSettings
+) -> None:
     with pytest.raises(WriteForgotten, match="acceptMissingRecord=true"):
         await write(batches_of(range(10)), settings, WriteIdentity("q", 0, 7))
     accepting = SinkSettings(settings.bootstrap, topic="orders", accepts_missing_record=True)
@@ -249,56 +249,56 @@ async def test_without_a_record_nothing_is_guessed(client: BrokerClient, setting
         await write(batches_of(range(10)), settings, WriteIdentity("theirs", 0, 0))
 
 
-async def test_a_write_that_the_partitions_forgot_goes_on_once(client: BrokerClient, settings: SinkSettings) -> None:
+async def test_a_write_continues_once_after_its_producer_expired(client: BrokerClient, settings: SinkSettings) -> None:
     with pytest.raises(RuntimeError, match="executor failed"):
-        await write(dying(batches_of(range(COUNT)), 5, settings), settings)
+        await write(fail_after(batches_of(range(COUNT)), 5, settings), settings)
     begun = await stored_numbers(settings.bootstrap, "orders")
     assert begun
     await client.alter_topic_config("orders", {"producer.id.expiration.ms": "1"})
-    await forgotten(client, FIRST)
+    await wait_until_expired(client, FIRST)
     await client.alter_topic_config("orders", {"producer.id.expiration.ms": "86400000"})
     await write(batches_of(reversed(range(COUNT))), settings, run="a day later")
     assert await stored_numbers(settings.bootstrap, "orders") == ONCE
 
 
-async def test_an_attempt_that_slept_for_a_day_looks_before_it_begins(
+async def test_an_attempt_delayed_for_a_day_scans_before_it_writes(
     client: BrokerClient, settings: SinkSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another attempt has written everything meanwhile, and the partitions have forgotten the producer."""
+    """Meanwhile another attempt wrote all rows, and the partitions expired the producer."""
     monkeypatch.setattr("raftlog.pipeline.sink.attempt._LEASE_S_MIN", 0.01)
     await client.alter_topic_config("orders", {"producer.id.expiration.ms": "100"})
 
-    def sleeping() -> Iterator[pa.RecordBatch]:
+    def yield_after_the_other_attempt() -> Iterator[pa.RecordBatch]:
         yield from batches_of(range(30))  # not enough for a batch
         write_rows(batches_of(range(COUNT)), KEYED, settings, FIRST, "run")
-        asyncio.run(all_forgotten())
+        asyncio.run(expire_everywhere())
         yield from batches_of(range(30, COUNT))
 
-    async def all_forgotten() -> None:
+    async def expire_everywhere() -> None:
         async with BrokerClient(settings.bootstrap) as other:
-            await forgotten(other, FIRST)
+            await wait_until_expired(other, FIRST)
 
-    await write(sleeping(), settings)
+    await write(yield_after_the_other_attempt(), settings)
     assert await stored_numbers(settings.bootstrap, "orders") == ONCE
 
 
-async def test_rows_that_come_slowly_do_not_wait_for_full_batches(
+async def test_slow_rows_do_not_wait_for_full_batches(
     client: BrokerClient, settings: SinkSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("raftlog.pipeline.sink.attempt._FLUSH_S", 0.01)
     slow = SinkSettings(settings.bootstrap, topic="orders", records_per_second=2_000)
 
-    def watched() -> Iterator[pa.RecordBatch]:
+    def yield_until_stored() -> Iterator[pa.RecordBatch]:
         for number in range(400):
             yield from batches_of([number])
             if asyncio.run(stored_numbers(settings.bootstrap, "orders")):
                 return
         raise AssertionError("nothing was sent before the end")
 
-    await write(watched(), slow)
+    await write(yield_until_stored(), slow)
 
 
-async def trimmed(client: BrokerClient) -> None:
+async def trim_all(client: BrokerClient) -> None:
     for partition in range(PARTITIONS):
         await client.delete_records("orders", partition, (await client.offsets("orders", partition)).end)
 
@@ -306,9 +306,9 @@ async def trimmed(client: BrokerClient) -> None:
 async def test_rows_that_were_trimmed_between_attempts_are_reported(
     client: BrokerClient, settings: SinkSettings
 ) -> None:
-    """The second attempt has the same batches, which the partitions recognise as duplicates, and others."""
+    """The second attempt repeats the same batches, which are duplicates for the partitions, and adds others."""
     await write(batches_of(range(COUNT)), settings)
-    await trimmed(client)
+    await trim_all(client)
     for again in (range(COUNT), reversed(range(COUNT))):
         with pytest.raises(WriteForgotten, match="deleted or compacted since"):
             await write(batches_of(again), settings, run="again")
@@ -328,41 +328,39 @@ async def stored_after_trim(client: BrokerClient) -> Counter[int]:
     return found
 
 
-async def test_rows_that_were_trimmed_and_forgotten_are_reported(
+async def test_rows_that_were_trimmed_and_expired_are_reported(
     client: BrokerClient, settings: SinkSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("raftlog.pipeline.sink.attempt._LEASE_S_MIN", 0.01)
     await client.alter_topic_config("orders", {"producer.id.expiration.ms": "50"})
     await write(batches_of(range(10)), settings)
-    await trimmed(client)
-    await forgotten(client, FIRST)
+    await trim_all(client)
+    await wait_until_expired(client, FIRST)
     with pytest.raises(WriteForgotten, match="below the beginning of the log"):
         await write(batches_of(range(10)), settings, run="again")
 
 
-async def test_a_topic_that_was_recreated_under_an_epoch_is_reported(
-    client: BrokerClient, settings: SinkSettings
-) -> None:
+async def test_a_topic_recreated_during_an_epoch_is_reported(client: BrokerClient, settings: SinkSettings) -> None:
     """The recorded state was deleted with the topic, and an attempt continued to write into the new one."""
 
-    def anew_meanwhile() -> Iterator[pa.RecordBatch]:
+    def yield_with_recreation() -> Iterator[pa.RecordBatch]:
         yield from batches_of(range(10))  # not enough for a batch
-        asyncio.run(anew())
+        asyncio.run(recreate_topic())
         yield from batches_of(range(10, 30))
 
-    async def anew() -> None:
+    async def recreate_topic() -> None:
         async with BrokerClient(settings.bootstrap) as other:
             await other.delete_topic("orders")
             await other.create_topic("orders", partitions=PARTITIONS)
 
-    await write(anew_meanwhile(), settings)
+    await write(yield_with_recreation(), settings)
     with pytest.raises(WriteForgotten, match="at offsets below"):
         await write(batches_of(range(30)), settings, run="again")
     assert await stored_numbers(settings.bootstrap, "orders") == Counter(range(30))
 
 
 async def test_a_write_id_names_one_write(client: BrokerClient, settings: SinkSettings) -> None:
-    """A reused id would write nothing to another topic."""
+    """A write id used again would write nothing to another topic."""
     await client.create_topic("other", partitions=1)
     named = replace(settings, write_id="q")
     await finish(client, 0, await write(batches_of(range(10)), named))
@@ -383,8 +381,8 @@ async def test_a_repeated_finished_write_is_reported(
         assert bool(told) == bool(caplog.text)
 
 
-async def forgotten(client: BrokerClient, identity: WriteIdentity) -> None:
-    """Wait until no partition has the producer: one that has it refuses a sequence that jumps as out of order."""
+async def wait_until_expired(client: BrokerClient, identity: WriteIdentity) -> None:
+    """Wait until no partition has the producer: a partition that has it refuses a jump of the sequence."""
     jump = build_columns(
         [b"x"], [None], [1], [[]], producer_id=identity.producer_id(), producer_epoch=0, base_sequence=1_000_000
     )
@@ -401,7 +399,7 @@ async def forgotten(client: BrokerClient, identity: WriteIdentity) -> None:
 
 async def test_changed_rows_are_reported(client: BrokerClient, settings: SinkSettings) -> None:
     with pytest.raises(RuntimeError, match="executor failed"):
-        await write(dying(batches_of(range(COUNT)), 5, settings), settings)
+        await write(fail_after(batches_of(range(COUNT)), 5, settings), settings)
     stored = await stored_numbers(settings.bootstrap, "orders")
     missing = min(stored)
     with pytest.raises(InputChanged, match=r"orders/\d: .* 1 records .* at offsets \d+\)"):
@@ -424,12 +422,12 @@ async def test_write_errors_are_reported(client: BrokerClient, settings: SinkSet
         await write([early], settings, columns=Columns(value=0, timestamp=1))
 
 
-async def test_partitions_that_are_added_meanwhile_do_not_move_rows(
+async def test_partitions_added_during_an_epoch_do_not_move_rows(
     client: BrokerClient, settings: SinkSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The number of partitions is recorded when the epoch begins."""
     with pytest.raises(RuntimeError, match="executor failed"):
-        await write(dying(batches_of(range(COUNT)), 5, settings), settings)
+        await write(fail_after(batches_of(range(COUNT)), 5, settings), settings)
     described = await client.describe_topic("orders")
     more = msgspec.structs.replace(described, replicas=([*described.replicas] * 5)[:5])
 

@@ -1,4 +1,4 @@
-"""An archive against its log: what is missing, doubled, changed or foreign is named with its offset."""
+"""An archive compared with its log: missing, doubled, changed and foreign rows are reported with their offset."""
 
 import shutil
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from raftlog.pipeline.segments.replicas import real_disk
 from raftlog.pipeline.verification import VerifyReport
 from raftlog.records import NewRecord
 from raftlog.storage.repair import repair_log
-from tests.pipeline.verifying import archive_of, flip, verified
+from tests.pipeline.verifying import archive_of, flip, run_verify
 from tests.undecodable import SMALL
 
 CONFIG = LogConfig(segment_bytes=1 << 14)
@@ -28,7 +28,7 @@ END = 600
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a log and its archive; days alternate, so that its files overlap."""
+    """Return a directory with a log and its archive; days alternate, so that the archive's files overlap."""
     path = tmp_path_factory.mktemp("archived")
     random = Random(1)
     with Log.open(path / "orders" / "0", CONFIG) as log:
@@ -45,18 +45,18 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def both(master: Path, tmp_path: Path) -> Path:
+def log_and_archive(master: Path, tmp_path: Path) -> Path:
     shutil.copytree(master, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
-def compared(both: Path) -> VerifyReport:
-    return verified(both / "orders", archive=str(both / "archive"))
+def verify_both(log_and_archive: Path) -> VerifyReport:
+    return run_verify(log_and_archive / "orders", archive=str(log_and_archive / "archive"))
 
 
-def rewrite(both: Path, offset: int, change: Callable[[pa.Table, pa.Array], pa.Table]) -> None:
-    """Write the archive's file with that offset anew; `change` gets its rows, and which of them has that offset."""
-    for file in sorted((both / "archive").rglob("*.parquet")):
+def rewrite(log_and_archive: Path, offset: int, change: Callable[[pa.Table, pa.Array], pa.Table]) -> None:
+    """Rewrite the archive's file with that offset; `change` gets its rows, and a mask of the row."""
+    for file in sorted((log_and_archive / "archive").rglob("*.parquet")):
         table = pq.ParquetFile(file).read()
         is_it = pc.equal(table.column("offset"), offset)
         if pc.any(is_it).as_py():
@@ -65,8 +65,8 @@ def rewrite(both: Path, offset: int, change: Callable[[pa.Table, pa.Array], pa.T
     raise AssertionError(f"no file has offset {offset}")
 
 
-def test_archived_records_are_in_the_archive_unchanged(both: Path) -> None:
-    report = compared(both)
+def test_archived_records_are_in_the_archive_unchanged(log_and_archive: Path) -> None:
+    report = verify_both(log_and_archive)
     [archived] = report.archive
     assert report.problems == ()
     assert archived == ("orders", 0, 0, END, END, 0, 0, 0, 0)
@@ -74,19 +74,19 @@ def test_archived_records_are_in_the_archive_unchanged(both: Path) -> None:
 
 
 def log_problems(report: VerifyReport) -> list[str]:
-    """Return all problems but the archive's own one: its file has another size."""
+    """Return all problems except for the changed size of the archive's file."""
     assert not report.is_sound
     assert len(report.problems) == report.problem_count
     return sorted(problem for problem in report.problems if "bytes that were archived" not in problem)
 
 
-def missing(table: pa.Table, is_it: pa.Array) -> pa.Table:
-    """Return the rows, one of them twice and one missing, so that their number is right."""
+def replace_by_duplicate(table: pa.Table, is_it: pa.Array) -> pa.Table:
+    """Return the rows without that row and with another one twice, so that their number stays."""
     kept = table.filter(pc.invert(is_it))
     return pa.concat_tables([kept.slice(0, 1), kept])
 
 
-def changed(column: str, value: object) -> Callable[[pa.Table, pa.Array], pa.Table]:
+def set_value(column: str, value: object) -> Callable[[pa.Table, pa.Array], pa.Table]:
     def change(table: pa.Table, is_it: pa.Array) -> pa.Table:
         rows = table.to_pylist()
         for row, this in zip(rows, is_it.to_pylist(), strict=True):
@@ -96,9 +96,9 @@ def changed(column: str, value: object) -> Callable[[pa.Table, pa.Array], pa.Tab
     return change
 
 
-def test_a_row_that_is_missing_and_one_that_is_doubled(both: Path) -> None:
-    rewrite(both, 301, missing)
-    report = compared(both)
+def test_a_missing_row_and_a_doubled_row_are_reported(log_and_archive: Path) -> None:
+    rewrite(log_and_archive, 301, replace_by_duplicate)
+    report = verify_both(log_and_archive)
     [archived] = report.archive
     assert (archived.missing, archived.doubled, archived.different, archived.unknown) == (1, 1, 0, 0)
     assert log_problems(report) == [
@@ -110,34 +110,34 @@ def test_a_row_that_is_missing_and_one_that_is_doubled(both: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "value"), [("key", b"x"), ("value", None), ("headers", None), ("timestamp", None), ("timestampType", 1)]
 )
-def test_a_row_that_was_changed(both: Path, column: str, value: object) -> None:
-    rewrite(both, 325, changed(column, value))
-    report = compared(both)
+def test_a_changed_row_is_reported(log_and_archive: Path, column: str, value: object) -> None:
+    rewrite(log_and_archive, 325, set_value(column, value))
+    report = verify_both(log_and_archive)
     assert log_problems(report) == ["orders/0: 1 records are not the same in log and archive: offset 325"]
     assert report.archive[0].different == 1
 
 
-def test_a_row_that_the_log_does_not_have(both: Path) -> None:
-    """Its log lost the end, and has other records there: it is not the log that was archived."""
-    [file] = sorted((both / "orders" / "0").glob("*.log"))[-1:]
+def test_a_row_that_is_not_in_the_log_is_reported(log_and_archive: Path) -> None:
+    """The log lost its end and has other records there: it is not the archived log."""
+    [file] = sorted((log_and_archive / "orders" / "0").glob("*.log"))[-1:]
     for each in (file, file.with_suffix(".index"), file.with_suffix(".timeindex")):
         each.unlink()
-    (both / "orders" / "0" / ".raftlog" / "checkpoint").unlink()
-    with Log.open(both / "orders" / "0", CONFIG) as log:
+    (log_and_archive / "orders" / "0" / ".raftlog" / "checkpoint").unlink()
+    with Log.open(log_and_archive / "orders" / "0", CONFIG) as log:
         begin = log.end_offset
         log.append([b"other"] * (END - begin))
-    report = compared(both)
+    report = verify_both(log_and_archive)
     assert report.archive[0].different == END - begin > 0
     assert report.problem_count == END - begin
     assert len(report.problems) < 5
 
 
-def test_rows_that_the_log_has_lost(both: Path) -> None:
-    """At its end, where a gap stands for them now."""
-    path = both / "orders" / "0"
+def test_rows_that_the_log_lost_are_reported(log_and_archive: Path) -> None:
+    """The rows are at the log's end, where a gap replaces them."""
+    path = log_and_archive / "orders" / "0"
     flip(sorted(path.glob("*.log"))[-1], -10)
     repair_log(real_disk(), str(path), accept_loss=True)
-    report = compared(both)
+    report = verify_both(log_and_archive)
     [archived] = report.archive
     assert (archived.end, archived.records, archived.unknown) == (END, END - 20, 20)
     [problem] = report.problems
@@ -146,43 +146,43 @@ def test_rows_that_the_log_has_lost(both: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["schema", "rows", "missing"])
-def test_a_file_that_is_not_as_it_was_archived(both: Path, kind: str) -> None:
-    [file, *_] = sorted((both / "archive").rglob("*.parquet"))
+def test_a_changed_file_of_the_archive_is_reported(log_and_archive: Path, kind: str) -> None:
+    [file, *_] = sorted((log_and_archive / "archive").rglob("*.parquet"))
     if kind == "schema":
-        rewrite(both, 0, lambda table, _: table.drop_columns(["headers"]))
+        rewrite(log_and_archive, 0, lambda table, _: table.drop_columns(["headers"]))
     elif kind == "rows":
-        rewrite(both, 0, lambda table, _: table.slice(1))
+        rewrite(log_and_archive, 0, lambda table, _: table.slice(1))
     else:
         file.unlink()
-    report = compared(both)
+    report = verify_both(log_and_archive)
     assert not report.is_sound
     assert any(file.name in problem and "cannot be read as it was archived" in problem for problem in report.problems)
 
 
-def test_damage_of_the_log_is_reported_and_the_rest_is_compared(both: Path) -> None:
-    [first, *_] = sorted((both / "orders" / "0").glob("*.log"))
+def test_damage_of_the_log_is_reported_and_the_other_rows_are_compared(log_and_archive: Path) -> None:
+    [first, *_] = sorted((log_and_archive / "orders" / "0").glob("*.log"))
     flip(first, 2000)
-    report = compared(both)
+    report = verify_both(log_and_archive)
     assert not report.is_sound
     assert all(str(first) in problem for problem in report.problems), report.problems
     assert report.archive[0].records > END / 2
 
 
-def test_an_archive_of_another_log_and_none(both: Path, tmp_path: Path) -> None:
-    shutil.rmtree(both / "orders")
-    with Log.open(both / "orders" / "0") as log:
+def test_an_archive_of_another_log_is_reported(log_and_archive: Path, tmp_path: Path) -> None:
+    shutil.rmtree(log_and_archive / "orders")
+    with Log.open(log_and_archive / "orders" / "0") as log:
         log.append([b"anew"])
-    [problem] = compared(both).problems
+    [problem] = verify_both(log_and_archive).problems
     assert "another log" in problem
-    assert read_settled(files_at(str(both / "archive"))).covered["orders", 0].log_id in problem  # type: ignore[index]
-    shutil.move(both / "orders", both / "payments")
-    [problem] = verified(both / "payments", archive=str(both / "archive")).problems
+    assert read_settled(files_at(str(log_and_archive / "archive"))).covered["orders", 0].log_id in problem  # type: ignore[index]
+    shutil.move(log_and_archive / "orders", log_and_archive / "payments")
+    [problem] = run_verify(log_and_archive / "payments", archive=str(log_and_archive / "archive")).problems
     assert "has none of the topics whose logs are there (payments)" in problem
     with pytest.raises(NotAnArchive):
-        verified(both / "payments", archive=str(both / "payments"))
+        run_verify(log_and_archive / "payments", archive=str(log_and_archive / "payments"))
 
 
-def test_an_archive_without_the_records_that_cannot_be_decoded_is_sound(tmp_path: Path) -> None:
+def test_an_archive_without_undecodable_records_is_intact(tmp_path: Path) -> None:
     with Log.open(tmp_path / "orders" / "0", CONFIG) as log:
         log.append([NewRecord(b"before", timestamp=5)])
         log.append_batches(SMALL[0].batch)
@@ -190,15 +190,15 @@ def test_an_archive_without_the_records_that_cannot_be_decoded_is_sound(tmp_path
     with pytest.warns(UserWarning, match="left out"):
         archive_of(tmp_path / "orders", tmp_path / "archive", skip_undecodable=True)
     with pytest.warns(UserWarning, match="left out"):
-        report = compared(tmp_path)
+        report = verify_both(tmp_path)
     assert report.is_sound
     assert [verdict.records for verdict in report.archive] == [2]
 
 
-def test_a_log_that_ends_before_the_archive_is_reported_as_behind(both: Path) -> None:
-    with Log.open(both / "orders" / "0", CONFIG) as log:
+def test_a_log_that_ends_before_the_archive_is_reported_as_behind(log_and_archive: Path) -> None:
+    with Log.open(log_and_archive / "orders" / "0", CONFIG) as log:
         log.truncate(500)
-    report = compared(both)
+    report = verify_both(log_and_archive)
     assert report.is_sound, "a copy may be older than the archive"
     [note] = report.notes
     assert "orders/0 is behind" in note

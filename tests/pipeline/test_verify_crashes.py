@@ -1,4 +1,4 @@
-"""Damaged replicas of processes that were stopped, killed or lost their power.
+"""Damaged replicas of processes that stopped, were killed or lost their power.
 
 The verdict is that of `raftlog log verify --compare`. Disks and network are simulated; drivers and journals are
 the real ones."""
@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
-from tests.pipeline.verifying import SPLIT_BYTES, dump, expected, flip, require_same_verdict, verified
+from tests.pipeline.verifying import SPLIT_BYTES, dump, flip, require_same_verdict, run_log_verify, run_verify
 from tests.runtime.drivers import World
 
 
-def busy(world: World, random: Random) -> None:
-    """Make appends, rolls, checkpoints, trims and elections; stop at any moment."""
+def run_load(world: World, random: Random) -> None:
+    """Run appends, rolls, checkpoints, trims and elections; stop at any moment."""
     leader = world.leader()
     for _ in range(random.randrange(5, 60)):
         size = random.choice((10, 300, 300, 5000))
@@ -57,21 +57,21 @@ def damage(directory: Path, random: Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_directories_after_crashes_are_sound(seed: int, tmp_path: Path) -> None:
+def test_directories_after_crashes_have_no_problem(seed: int, tmp_path: Path) -> None:
     random = Random(seed)
     with World() as world:
         for _ in range(2):
-            busy(world, random)
+            run_load(world, random)
             world.crash(world.leader(), power=random.random() < 0.3)
             for number in (1, 2, 3):
                 if number not in world.drivers:
                     world.start(number)
-        busy(world, random)
+        run_load(world, random)
         stop_all(world, random, power=0)
         directories = dump(world, tmp_path)
-    told = verified(*directories)
+    told = run_verify(*directories)
     assert told.problems == ()
-    assert expected(*directories).is_sound
+    assert run_log_verify(*directories).is_sound
     [partition] = told.partitions
     assert (partition.replicas, partition.is_compared) == (3, True)
 
@@ -80,17 +80,17 @@ def test_directories_after_crashes_are_sound(seed: int, tmp_path: Path) -> None:
 def test_damage_is_reported_as_by_log_verify(seed: int, tmp_path: Path) -> None:
     random = Random(seed)
     with World() as world:
-        busy(world, random)
+        run_load(world, random)
         stop_all(world, random)
         dump(world, tmp_path)
     for _ in range(random.randrange(1, 3)):
         damage(tmp_path, random)
-    told = verified(tmp_path, split_bytes=random.choice((SPLIT_BYTES, 1 << 20)))
-    require_same_verdict(told, expected(tmp_path))
+    told = run_verify(tmp_path, split_bytes=random.choice((SPLIT_BYTES, 1 << 20)))
+    require_same_verdict(told, run_log_verify(tmp_path))
 
 
-def test_files_that_one_replica_lacks(tmp_path: Path) -> None:
-    """Data before the last checkpoint has to be in the files: the journal has their start and end."""
+def test_files_missing_on_one_replica_are_reported(tmp_path: Path) -> None:
+    """Data before the last checkpoint must be in the files; the journal has their start and end."""
     with World() as world:
         world.fill(world.leader(), 60)
         world.run(2.5)
@@ -103,11 +103,11 @@ def test_files_that_one_replica_lacks(tmp_path: Path) -> None:
         file = sorted(replica.glob("*.log"))[number]
         for each in (file, file.with_suffix(".index")):
             each.unlink()
-        told, wanted = verified(directory), expected(directory)
+        told, wanted = run_verify(directory), run_log_verify(directory)
         require_same_verdict(told, wanted)
         assert bool(wanted.differing) == (number != 0)
         assert any(said in problem and str(replica) in problem for problem in told.problems), told.problems
     for file in replica.glob("0*"):
         file.unlink()
-    [problem] = verified(*(directory / each for each in "123")).problems
+    [problem] = run_verify(*(directory / each for each in "123")).problems
     assert problem.startswith(f"{replica}: its journal has")

@@ -1,4 +1,4 @@
-"""Whole clusters verified: compacted replicas, brokers at work and stopped, and an archive against their logs."""
+"""Whole clusters verified: compacted replicas, running and stopped brokers, and an archive against their logs."""
 
 import shutil
 import time
@@ -8,15 +8,15 @@ from pathlib import Path
 from raftlog.records import NewRecord, read_header
 from raftlog.records.header import batch_crc
 from raftlog.storage.gap import GAP, GAP_VERSION, gap_in
-from tests.pipeline.brokers_here import brokers_here
-from tests.pipeline.verifying import archive_of, dump, expected, flip, verified
-from tests.runtime.compacted_world import CONFIG, is_compacted, mark, write
+from tests.pipeline.brokers_here import run_brokers
+from tests.pipeline.verifying import archive_of, dump, flip, run_log_verify, run_verify
+from tests.runtime.compacted_world import CONFIG, commit_mark, is_compacted, write
 from tests.runtime.drivers import World
 from tests.waiting import WITHIN_S
 
 
-def test_replicas_of_which_some_are_compacted(tmp_path: Path) -> None:
-    """Below the mark the newest record of each key counts, above it every byte."""
+def test_compacted_and_uncompacted_replicas_are_equal(tmp_path: Path) -> None:
+    """Below the compaction mark the newest record of each key is compared, above it every byte."""
     with World(config=CONFIG) as world:
         leader = world.leader()
         write(world, leader, 120)
@@ -24,7 +24,7 @@ def test_replicas_of_which_some_are_compacted(tmp_path: Path) -> None:
         [other] = {1, 2, 3} - {leader, slow}
         world.run(2.2)  # checkpoints are behind it, so the files count
         world.crash(slow)
-        to = mark(world, leader)
+        to = commit_mark(world, leader)
         for number in world.drivers:
             world.run_until(lambda number=number: is_compacted(world, number, to))  # type: ignore[misc]
         write(world, leader, 10, tag=b"later ")
@@ -32,36 +32,36 @@ def test_replicas_of_which_some_are_compacted(tmp_path: Path) -> None:
         for number in list(world.drivers):
             world.crash(number)
         directories = dump(world, tmp_path)
-    report = verified(*directories)
-    assert (report.problems, expected(*directories).is_sound) == ((), True)
+    report = run_verify(*directories)
+    assert (report.problems, run_log_verify(*directories).is_sound) == ((), True)
     files = [sorted(each.rglob("*.log")) for each in directories]
     sizes = [sum(file.stat().st_size for file in each) for each in files]
     assert min(sizes) < sizes[slow - 1] / 2
     archive_of(directories[slow - 1], tmp_path / "archive")
-    report = verified(directories[leader - 1], archive=str(tmp_path / "archive"))
+    report = run_verify(directories[leader - 1], archive=str(tmp_path / "archive"))
     assert report.problems == ()
     assert sum(each.records for each in report.archive) < 40  # of 120 in the archive
     [newest] = [file for file, newer in pairwise(files[slow - 1]) if int(newer.stem) == to]
     alter_last_record(newest)
-    report = verified(*directories)
+    report = run_verify(*directories)
     [problem] = report.problems
     assert f"the newest record of a key differs at offset {to - 1}" in problem
-    assert expected(*directories) == (set(), 1)
+    assert run_log_verify(*directories) == (set(), 1)
     alter_gap(files[other - 1][0])
-    report, wanted = verified(*directories), expected(*directories)
+    report, wanted = run_verify(*directories), run_log_verify(*directories)
     assert wanted.problems < set(report.problems)
     assert "it is a gap from entry" in "".join(wanted.problems)
     flip(files[leader - 1][0], 300)
-    report, wanted = verified(*directories), expected(*directories)
+    report, wanted = run_verify(*directories), run_log_verify(*directories)
     assert wanted.problems < set(report.problems)
 
 
-def copy_with(end_offset: int, data: Path, copy: Path) -> None:
+def copy_with_end_offset(end_offset: int, data: Path, copy: Path) -> None:
     """Copy the directories of running brokers until all replicas of `orders/0` in the copy have this end offset."""
     deadline = time.monotonic() + WITHIN_S
     while True:
         shutil.copytree(data, copy)
-        ends = [each.end_offset for each in verified(copy, topics=["orders"]).partitions if each.partition == 0]
+        ends = [each.end_offset for each in run_verify(copy, topics=["orders"]).partitions if each.partition == 0]
         if ends == [end_offset]:
             return
         assert time.monotonic() < deadline, ends
@@ -94,26 +94,26 @@ def alter_gap(file: Path) -> None:
     file.with_suffix(".index").unlink()
 
 
-def test_brokers_at_work_and_stopped_and_their_archive(tmp_path: Path) -> None:
-    with brokers_here(tmp_path / "data", 3) as brokers:
-        brokers.topic("orders", 2, segment_bytes="100000")
+def test_running_and_stopped_brokers_match_their_archive(tmp_path: Path) -> None:
+    with run_brokers(tmp_path / "data", 3) as brokers:
+        brokers.create_topic("orders", 2, segment_bytes="100000")
         records = [
             NewRecord(b"%d " % number * 20, b"%d" % (number % 50), 86_400_000 * (number % 2)) for number in range(3000)
         ]
         brokers.produce("orders", 0, records)
         brokers.produce("orders", 1, records[:500])
         brokers.call("delete_records", "orders", 1, 200)
-        copy_with(3000, tmp_path / "data", tmp_path / "copy")
+        copy_with_end_offset(3000, tmp_path / "data", tmp_path / "copy")
     for directory in ("copy", "data"):
-        report = verified(tmp_path / directory)
+        report = run_verify(tmp_path / directory)
         assert report.problems == ()
         names = {(each.topic, each.partition): each for each in report.partitions}
         assert {("__controller", 0), ("orders", 0), ("orders", 1)} <= set(names)
         assert all(each.replicas == 3 for each in report.partitions)
         assert (names["orders", 0].end_offset, names["orders", 0].is_compared) == (3000, True)
-        assert expected(tmp_path / directory).is_sound
+        assert run_log_verify(tmp_path / directory).is_sound
     archive_of(tmp_path / "copy", tmp_path / "archive")
-    report = verified(tmp_path / "data", topics=["orders"], archive=str(tmp_path / "archive"))
+    report = run_verify(tmp_path / "data", topics=["orders"], archive=str(tmp_path / "archive"))
     assert report.problems == ()
     compared = [(each.partition, each.start, each.end, each.records) for each in report.archive]
     assert compared == [(0, 0, 3000, 3000), (1, 200, 500, 300)]

@@ -20,7 +20,7 @@ from raftlog.runtime.node_identity import IDENTITY
 from raftlog.storage.directory import internal_path
 from raftlog.storage.log_directories import find_log_directories
 from raftlog.storage.verify import verify_log
-from tests.pipeline.archives import one_by_one
+from tests.pipeline.archives import run_one_by_one
 from tests.runtime.drivers import World
 
 S = TypeVar("S")
@@ -29,16 +29,18 @@ SPLIT_BYTES = 4096
 
 
 def run_here(what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]], /) -> list[R]:
-    """Run work as Spark would: splits and results are passed between processes."""
+    """Run work as Spark does: splits and results are pickled, as between processes."""
     results = [list(work(split)) for split in pickle.loads(pickle.dumps(splits))]
     return [result for each in results for result in pickle.loads(pickle.dumps(each))]
 
 
-def verified(*paths: Path, split_bytes: int = SPLIT_BYTES, **options: Any) -> VerifyReport:
+def run_verify(*paths: Path, split_bytes: int = SPLIT_BYTES, **options: Any) -> VerifyReport:
     return verify_by(run_here, [str(path) for path in paths], split_bytes=split_bytes, **options)
 
 
 class Expected(NamedTuple):
+    """Verdict of `raftlog log verify --compare`."""
+
     problems: set[str]
     differing: int
 
@@ -47,8 +49,8 @@ class Expected(NamedTuple):
         return not self.problems and not self.differing
 
 
-def expected(*paths: Path) -> Expected:
-    """Return the verdict of `raftlog log verify --compare`."""
+def run_log_verify(*paths: Path) -> Expected:
+    """Return the verdict of `raftlog log verify --compare` on these directories."""
     disk = real_disk()
     logs = [log for path in paths for log in find_log_directories(str(path))]
     problems = {str(problem) for log in logs for problem in verify_log(disk, log).problems}
@@ -60,7 +62,7 @@ def expected(*paths: Path) -> Expected:
 
 
 def dump(world: World, directory: Path) -> list[Path]:
-    """Write the disks of simulated processes as data directories."""
+    """Write the disks of simulated processes to data directories."""
     found = []
     for number, disk in enumerate(world.disks, 1):
         data_dir = directory / str(number)
@@ -91,7 +93,7 @@ def archive_of(logs: Path, path: Path, *, skip_undecodable: bool = False) -> Non
     """Archive all logs of a directory without Spark."""
     source = Segments([str(logs)], skip_undecodable=skip_undecodable)
     files = files_at(str(path))
-    archive_in_waves(one_by_one, source, files, TopicChoice(), compression="zstd", fail_on_data_loss=True)
+    archive_in_waves(run_one_by_one, source, files, TopicChoice(), compression="zstd", fail_on_data_loss=True)
 
 
 def flip(file: Path, position: int, bit: int = 4) -> None:

@@ -17,7 +17,8 @@ SECONDS_MAX = 600
 
 
 @pytest.fixture(scope="module")
-def unasserting() -> Iterator[ForkServer]:
+def server_without_assertions() -> Iterator[ForkServer]:
+    """Fork server that runs Python without assertions."""
     server = ForkServer(["jepsen.planted.registry", "jepsen.simulation.campaign"], "-O")
     yield server
     server.close()
@@ -26,21 +27,21 @@ def unasserting() -> Iterator[ForkServer]:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in RARE else []) for name in BUGS]
 )
-def test_a_planted_bug_is_found(name: str, unasserting: ForkServer) -> None:
+def test_a_planted_bug_is_detected(name: str, server_without_assertions: ForkServer) -> None:
     bug = BUGS[name]
-    # From the seed that is known to find it: other seeds are tried only when the product has changed since.
+    # The kept seed is tried first; others only if a change of the product has moved the draws.
     hunt = (name, str(bug.found_within), str(SEEDS_MAX))
-    done = unasserting.run("jepsen.planted.hunt", hunt, b"", os.environ, SECONDS_MAX)
+    done = server_without_assertions.run("jepsen.planted.hunt", hunt, b"", os.environ, SECONDS_MAX)
     assert done.returncode == 0, done.stderr.decode()
     found = json.loads(done.stdout)
     assert found["property"] in bug.properties, found
 
 
-def test_each_is_found_within_two_hundred_seeds() -> None:
+def test_each_bug_has_a_seed_within_the_bound() -> None:
     assert len(BUGS) >= 16
     assert all(1 <= bug.found_within <= SEEDS_MAX for bug in BUGS.values())
 
 
-def test_a_bug_without_its_place_in_the_product_is_an_error() -> None:
+def test_a_bug_at_a_missing_function_is_an_error() -> None:
     with pytest.raises(AttributeError):
         replace_method(pytest, "no_such_function", None)

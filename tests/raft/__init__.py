@@ -1,1 +1,1 @@
-"""Tests of the Raft core, and what they share: a cluster in one process (`cluster`), what must hold (`invariants`)."""
+"""Tests of the Raft core, with a cluster in one process (`cluster`) and checks of its invariants (`invariants`)."""

@@ -1,4 +1,4 @@
-"""A cluster in one process: cores, logs in memory, disks that lose what was not synced, a network in the test's hand.
+"""Cluster in one process: cores, logs in memory, disks that lose unsynced data, a network under test control.
 
 Nothing happens by itself but what a Ready wants done. Messages wait in `network` until they are delivered or dropped;
 syncs wait too, unless `syncs_at_once`. Invariants are checked all the time.
@@ -40,10 +40,10 @@ class Disk:
         self.hard_state = HardState(Term(0), None)
         self.committed_hint = Index(0)
         self.base = first
-        """The configuration that held at the log's boundary."""
+        """The configuration at the log's boundary."""
         self.pending: deque[Ready] = deque()
         self.lost: EntryId | None = None
-        """Id of a damaged last entry; every start finds it again until it is repaired."""
+        """Id of a damaged last entry; every start detects it until it is repaired."""
 
     def damage_last(self) -> EntryId:
         """Damage the bytes of the last entry; its id is stored apart from them."""
@@ -67,7 +67,7 @@ class Disk:
 
 
 class Node:
-    """One replica with its driver."""
+    """Replica with its driver."""
 
     def __init__(self, cluster: "Cluster", me: ReplicaId, first: Configuration, settings: RaftSettings) -> None:
         self.cluster, self.me, self.settings = cluster, me, settings
@@ -106,7 +106,7 @@ class Node:
         self.work()
 
     def crash(self, kept: int = 0) -> None:
-        """Stop; of what was not synced the first `kept` Readys survive."""
+        """Stop the node; the first `kept` unsynced Readys survive."""
         disk = self.disk
         for ready in list(disk.pending)[:kept]:
             self._make_durable(ready)
@@ -114,14 +114,14 @@ class Node:
         self.is_up = False
 
     def work(self) -> None:
-        """Do everything that Readys want done, as a driver does."""
+        """Handle all Readys, as a driver does."""
         while self.is_up and (ready := self.core.ready()) is not None:
-            self._take(ready)
+            self._handle(ready)
             if self.cluster.syncs_at_once:
                 self.sync(works=False)
 
     def sync(self, count: int | None = None, *, works: bool = True) -> None:
-        """Complete the sync of the oldest `count` Readys (None: of all)."""
+        """Complete the sync of the oldest `count` Readys (None: all)."""
         last = 0
         for _ in range(len(self.held) if count is None else min(count, len(self.held))):
             ready = self.held.popleft()
@@ -135,7 +135,7 @@ class Node:
             self.work()
 
     def trim(self, index: Index) -> None:
-        """Give up entries that are durable and applied."""
+        """Trim the log up to an index that is durable and applied."""
         assert index <= min(self.core.status().applied_index, self.disk.log.last_index)
         for known in self.disk.configurations():
             if known.index <= index:
@@ -144,7 +144,7 @@ class Node:
         self.log.trim_to(index)
 
     def maybe_install(self) -> bool:
-        """Fetch the files of the leader that offered them, if they are still of use."""
+        """Install the offered files of the leader, or fetch entries if files are not needed."""
         offer, self.offer = self.offer, None
         if offer is None or not self.is_up or not self.cluster.nodes[offer.sender].is_up:
             return False
@@ -171,7 +171,7 @@ class Node:
         return True
 
     def _fetch(self, source: RaftCore, offer: InstallOffer) -> bool:
-        """Ask the leader for one append after the other, until it has no more; whether there was any."""
+        """Fetch appends from the leader one by one until there are no more; return whether there were any."""
         after, committed = self.core.last_id, self.core.committed_index
         count = 0
         while True:
@@ -187,7 +187,7 @@ class Node:
             after = EntryId(supplied.entries[-1].index, supplied.entries[-1].term)
             count += 1
 
-    def _take(self, ready: Ready) -> None:
+    def _handle(self, ready: Ready) -> None:
         invariants = self.cluster.invariants
         assert ready.must_sync == (ready.hard_state is not None or ready.cut_to is not None or bool(ready.entries))
         if ready.cut_to is not None:
@@ -233,7 +233,7 @@ class Node:
 
 
 class Cluster:
-    """The nodes, the messages on their way, and what is checked."""
+    """Nodes, messages in flight, and the checked invariants."""
 
     def __init__(
         self,
@@ -295,13 +295,13 @@ class Cluster:
         return message
 
     def take(self, kind: type, to: int | None = None) -> list[Any]:
-        """Take these messages off the network."""
+        """Remove the messages of a kind from the network, and return them."""
         wanted = [m for m in self.network if type(m) is kind and (to is None or m.to == replica_id(to))]
         self.network = [m for m in self.network if not any(m is other for other in wanted)]
         return wanted
 
     def settle(self, limit: int = 100_000) -> None:
-        """Deliver everything, in order, until nothing is on its way and nothing waits for a sync."""
+        """Deliver all messages in order and complete all syncs, until there are none."""
         for _ in range(limit):
             if self.network:
                 self.deliver()
@@ -327,7 +327,7 @@ class Cluster:
             self[number].work()
 
     def elect(self, number: int) -> Node:
-        """Make this node the leader, with time passing until the others are ready for it."""
+        """Make this node the leader; ticks pass until the others vote for it."""
         for _ in range(200):
             if self.core(number).role is Role.LEADER and self.core(number).has_own_term_commit:
                 return self[number]
@@ -358,10 +358,10 @@ class Cluster:
         self[number].work()
         return outcome
 
-    def processes(
+    def set_heartbeats(
         self, *, alive: bool, nodes: Iterable[int] | None = None, seen_by: Iterable[int] | None = None
     ) -> None:
-        """Begin or end the heartbeats between processes."""
+        """Start or stop the heartbeats between processes."""
         everybody = [me.node_id for me in self.nodes]
         for observer in seen_by or everybody:
             for number in nodes or everybody:

@@ -1,4 +1,4 @@
-"""Short texts for people: messages, entries, replicas. Transcripts and failures are written with these."""
+"""Short texts for messages, entries and replicas, used in transcripts and failures."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Invariants of every execution (thesis 3.2, figure 3.2), checked during the run from outside of the cores."""
+"""Invariants of every execution (thesis 3.2, figure 3.2), checked during the run outside of the cores."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +10,7 @@ from raftlog.types import Index, Term
 
 
 class Invariants:
-    """Facts seen so far, over all replicas and all their lives."""
+    """Facts observed so far, over all replicas and their restarts."""
 
     def __init__(self) -> None:
         self.leaders: dict[Term, ReplicaId] = {}
@@ -29,7 +29,7 @@ class Invariants:
                 assert log.term_at(index) == entry_term, f"leader completeness: entry {index} of {leader}"
 
     def append(self, entries: Iterable[Entry], previous_term: Term) -> None:
-        """Log matching: an index and a term name one entry, and (by induction) one prefix."""
+        """Check log matching: index and term identify one entry, and (by induction) one prefix."""
         for entry in entries:
             name = EntryId(entry.index, entry.term)
             fact = self._entries.setdefault(name, (previous_term, entry.payload))
@@ -42,7 +42,7 @@ class Invariants:
         assert fact == (entry.term, entry.payload), f"state machine safety: {fact} and {entry}"
 
     def vote(self, voter: ReplicaId, term: Term, vote: ReplicaId | None) -> None:
-        """Check for one vote per term, over all lives of a voter; called with the durable vote."""
+        """Check for one vote per term, over all restarts of a voter; called with the durable vote."""
         before = self.votes.get((voter, term))
         assert before is None or before == vote, f"{voter} voted for {before} and {vote} in term {term}"
         self.votes[voter, term] = vote

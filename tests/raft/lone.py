@@ -1,4 +1,4 @@
-"""Starting points that many tests share.
+"""Shared setups: a follower without other replicas, and a cluster that replicates.
 
 A core by itself whose driver makes everything durable at once, and a leader with two followers that keep up."""
 
@@ -31,7 +31,7 @@ def refusal_reason(outcome: Accepted | RefusedProposal | None) -> RefusalReason 
 
 
 class LoneFollower:
-    """Core 2 of three (or `members`), with a log of these terms, whose driver makes everything durable at once."""
+    """Core 2 of three (or `members`) with a log of these terms; its driver makes all changes durable at once."""
 
     def __init__(
         self, *terms: int, committed: int = 0, term: int | None = None, members: Sequence[int] = (1, 2, 3)
@@ -40,7 +40,7 @@ class LoneFollower:
         hard_state = HardState(Term(max(terms, default=0) if term is None else term), None)
         restart = Restart(hard_state, (configuration(list(members)),), Index(committed))
         self.core = RaftCore(TWO, RaftSettings(), Random(0), self.log, restart)
-        self.said: list[object] = []
+        self.sent: list[object] = []
         self.readys: list[Ready] = []
         self.work()
 
@@ -50,24 +50,25 @@ class LoneFollower:
             if ready.cut_to is not None:
                 self.log.cut_to(ready.cut_to)
             self.log.append(ready.entries)
-            self.said += [*ready.messages_now, *ready.messages_once_durable]
+            self.sent += [*ready.messages_now, *ready.messages_once_durable]
             self.core.advance(durable=ready.number, applied=ready.apply.last if ready.apply else None)
 
     def append(self, term: int, previous: EntryId, *terms: int, committed: int = 0, sequence: int = 1) -> None:
         """Send entries of these terms from the leader of `term`."""
         entries = tuple(entry(previous.index + at, of) for at, of in enumerate(terms, 1))
-        self.said.clear()
+        self.sent.clear()
         self.core.step(AppendRequest(ONE, TWO, Term(term), sequence, previous, entries, Index(committed)))
         self.work()
 
     def terms(self) -> list[int]:
         return [each.term for each in self.log.entries_from_start()]
 
-    def answer(self) -> AppendResponse:
-        return next(said for said in reversed(self.said) if isinstance(said, AppendResponse))
+    def last_answer(self) -> AppendResponse:
+        return next(said for said in reversed(self.sent) if isinstance(said, AppendResponse))
 
 
-def replicating(**settings: int) -> Cluster:
+def make_replicating_cluster(**settings: int) -> Cluster:
+    """Return a cluster of three led by node 1, with three entries committed."""
     cluster = Cluster([1, 2, 3], settings=RaftSettings(**settings))  # type: ignore[arg-type]
     cluster.elect(1)
     cluster.tick(4)

@@ -1,4 +1,4 @@
-"""Raft's rules as a naive executable model: it takes a trace line by line and refuses lines that break the rules.
+"""Raft's rules as a naive executable model: it reads a trace line by line and refuses illegal steps.
 
 The thesis's figure 3.1, with durability as a separate state (unsynced entries do not count and are not announced),
 joint consensus, and files in place of appends. It ignores how a core works: no progress, windows, timers, probes or
@@ -14,11 +14,11 @@ from tests.raft.trace import Line
 
 
 class TraceRefused(Exception):
-    """A line of the trace is not a step that Raft may take."""
+    """Error for a line of the trace that is not a legal step of Raft."""
 
 
 class Model:
-    """All replicas, all messages that were ever sent, and what is committed."""
+    """All replicas, all messages ever sent, and the committed entries."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, ModelNode] = {}
@@ -96,7 +96,7 @@ class Model:
         ready = [message for number, message in node.waiting if number <= node.synced]
         node.waiting = [(number, message) for number, message in node.waiting if number > node.synced]
         for message in ready:
-            self._leave(node, json.loads(message), line)
+            self._release(node, json.loads(message), line)
 
     # elections
 
@@ -207,7 +207,7 @@ class Model:
         node.role = "follower"
 
     def _follow_commit(self, node: ModelNode, line: Line) -> None:
-        """Check that a follower commits only entries that are known to agree with the leader's log."""
+        """Check that a follower commits only entries that agree with the leader's log."""
         most = min(line["message"]["committed"], node.verified)
         self._require(node.commit <= line["commit"] <= max(node.commit, most), line, f"commit may rise to {most}")
         self._commit(node, line)
@@ -278,7 +278,7 @@ class Model:
         self._post(node, line)
 
     def _check_claim(self, node: ModelNode, message: Line, line: Line) -> None:
-        """Check an acknowledgement: its entries agree with the leader's log, and those declared durable are durable."""
+        """Check an acknowledgement: its entries agree with the leader's log, and its durable entries are durable."""
         verified = message["verified"]
         self._require(message["durable"] <= verified, line, "more is durable than agrees")
         if verified <= node.commit:
@@ -295,11 +295,11 @@ class Model:
         if message["term"] == node.term and _is_vote(message):
             self._require(node.vote == message["to"], line, f"the vote is {node.vote}'s")
         if awaits is None or awaits <= node.synced:
-            self._leave(node, message, line)
+            self._release(node, message, line)
         else:
             node.waiting.append((awaits, _key(message)))
 
-    def _leave(self, node: ModelNode, message: Line, line: Line) -> None:
+    def _release(self, node: ModelNode, message: Line, line: Line) -> None:
         """Release a message to the network: its contents must be durable by now."""
         term, vote = node.durable_hard_state
         self._require(term >= message["term"], line, f"term {message['term']} is told, and {term} is durable")
@@ -312,7 +312,7 @@ class Model:
     # always
 
     def _check_log(self, node: ModelNode, line: Line) -> None:
-        """Log matching: an entry names all that is before it. Terms never fall along a log."""
+        """Check log matching: an entry identifies its prefix; and terms never fall along a log."""
         for at in range(len(node.terms) - 1, 0, -1):
             index, term, before = node.boundary + at, node.terms[at], node.terms[at - 1]
             self._require(before <= term, line, f"the term falls at {index}")

@@ -38,7 +38,7 @@ class ModelNode:
 
     @property
     def durable(self) -> int:
-        """The longest first part of the log that is synced."""
+        """Index of the last entry of the longest synced prefix."""
         count = next((at for at, number in enumerate(self.numbers) if number > self.synced), len(self.numbers))
         return self.boundary + count - 1
 

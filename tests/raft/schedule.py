@@ -1,4 +1,4 @@
-"""Random schedules: everything that can happen to a cluster of cores, drawn from one seed; then peace, and convergence.
+"""Random schedules: events and faults of a cluster of cores drawn from one seed, then convergence without faults.
 
 python -m tests.raft.schedule FIRST_SEED COUNT [STEPS]      runs more of them, and prints the seed of a failure
 """
@@ -19,7 +19,7 @@ _CONVERGENCE_TICKS = 400
 
 
 class Schedule:
-    """One run."""
+    """One run of a cluster under random events."""
 
     def __init__(self, seed: int, record: Callable[[Line], None] | None = None) -> None:
         self.random = random = Random(seed)
@@ -69,7 +69,7 @@ class Schedule:
             self.transfer: random.choice([0, 0.5]),
             self.step_down: random.choice([0, 0.1]),
             self.rest: 0.5 if self.cluster.settings.quiesce_after_ticks else 0,
-            self.hear_process: random.choice([1, 20]),
+            self.note_process: random.choice([1, 20]),
         }
 
     def run(self, steps: int) -> None:
@@ -103,27 +103,27 @@ class Schedule:
             self.cluster.network.append(self.random.choice(self.cluster.network))
 
     def tick(self) -> None:
-        """Tick, and leave out a tick of one node now and then, since clocks differ."""
+        """Tick; sometimes leave out a tick of one node, since clocks differ."""
         for node in self.cluster.nodes.values():
             if node.is_up and self.random.random() < 0.8:
                 node.core.tick()
                 node.work()
 
     def elapse(self) -> None:
-        """Advance the clocks of all nodes, each at its own rate, while no message arrives."""
+        """Advance the clocks of all nodes, each at its own rate, without deliveries."""
         for node in self.cluster.nodes.values():
             for _ in range(self.random.randint(0, 8) if node.is_up else 0):
                 node.core.tick()
                 node.work()
 
     def campaign(self) -> None:
-        node = self._someone()
+        node = self._pick_node()
         if node:
             node.core.campaign()
             node.work()
 
     def sync(self) -> None:
-        node = self._someone()
+        node = self._pick_node()
         if node and node.held:
             node.sync(self.random.randint(1, len(node.held)))
 
@@ -133,14 +133,14 @@ class Schedule:
                 node.sync()
 
     def propose(self) -> None:
-        node = self._someone(leads=True)
+        node = self._pick_node(leads=True)
         if node:
             count = self.random.randint(1, 4)
             self.values += count
             self.cluster.propose(node.me.node_id, *range(self.values - count, self.values), size_bytes=10)
 
     def read(self) -> None:
-        node = self._someone(leads=self.random.random() < 0.5)
+        node = self._pick_node(leads=self.random.random() < 0.5)
         if node:
             self.values += 1
             floor = max(other.core.committed_index for other in self.cluster.nodes.values())
@@ -156,7 +156,7 @@ class Schedule:
         self.cluster.isolate()
 
     def cut_leader(self) -> None:
-        """Cut off the leader, which continues to take proposals, until the others elect another."""
+        """Isolate the leader, which continues to accept proposals, until the others elect another."""
         leader = self.cluster.leader()
         if leader:
             self.cluster.isolate(leader.me.node_id)
@@ -166,7 +166,7 @@ class Schedule:
             self.elapse()
 
     def crash(self) -> None:
-        node = self._someone()
+        node = self._pick_node()
         if node:
             node.crash(self.random.randint(0, len(node.disk.pending)))
 
@@ -176,7 +176,7 @@ class Schedule:
             self.random.choice(down).start()
 
     def damage(self) -> None:
-        """Damage the last, durable entry of a stopped node: the id stays and the bytes are lost."""
+        """Damage the last, durable entry of a stopped node: its id stays and its bytes are lost."""
         down = [node for node in self.cluster.nodes.values() if not node.is_up]
         if not down or self.cluster.damaged:
             return
@@ -188,19 +188,19 @@ class Schedule:
             node.start()
 
     def trim(self) -> None:
-        node = self._someone()
+        node = self._pick_node()
         if node:
             highest = min(node.core.status().applied_index, node.disk.log.last_index)
             if highest > node.log.boundary.index:
                 node.trim(Index(self.random.randint(node.log.boundary.index, highest)))
 
     def install(self) -> None:
-        node = self._someone()
+        node = self._pick_node()
         if node:
             node.maybe_install()
 
     def change(self) -> None:
-        node = self._someone(leads=True)
+        node = self._pick_node(leads=True)
         if not node:
             return
         for number in self.spare:
@@ -214,19 +214,19 @@ class Schedule:
         node.work()
 
     def transfer(self) -> None:
-        node = self._someone(leads=True)
+        node = self._pick_node(leads=True)
         if node:
             node.core.transfer_leadership(self.random.choice(list(self.cluster.nodes)))
             node.work()
 
     def step_down(self) -> None:
-        node = self._someone(leads=True)
+        node = self._pick_node(leads=True)
         if node:
             node.core.step_down("told to")
             node.work()
 
-    def hear_process(self) -> None:
-        node, other = self._someone(), self.random.choice(list(self.cluster.nodes))
+    def note_process(self) -> None:
+        node, other = self._pick_node(), self.random.choice(list(self.cluster.nodes))
         if node and node.me != other:
             node.core.note_process(other.node_id, self.random.random() < 0.8)
             node.work()
@@ -234,7 +234,7 @@ class Schedule:
     def rest(self) -> None:
         """Run without faults, so that the Raft group may quiesce."""
         self.cluster.isolate()
-        self.cluster.processes(alive=True)
+        self.cluster.set_heartbeats(alive=True)
         self.cluster.tick(12)
         self.sleeps += sum(node.is_up and node.core.is_quiesced for node in self.cluster.nodes.values())
 
@@ -251,14 +251,14 @@ class Schedule:
             node.reads.clear()
 
     def converge(self) -> None:
-        """Heal everything: a leader comes, takes a write, and all members apply the same."""
+        """End all faults; check that a leader is elected, accepts a write, and all members apply the same."""
         cluster = self.cluster
         cluster.isolate()
         for node in cluster.nodes.values():
             if not node.is_up:
                 node.start()
             node.core.lift_quarantine()
-        cluster.processes(alive=True)
+        cluster.set_heartbeats(alive=True)
         self.values += 1
         accepted = None
         for _ in range(_CONVERGENCE_TICKS):
@@ -282,7 +282,7 @@ class Schedule:
             node.core.status().applied_index == last.index and node.core.status().last == last for node in members
         )
 
-    def _someone(self, *, leads: bool = False) -> Node | None:
+    def _pick_node(self, *, leads: bool = False) -> Node | None:
         up = [
             node for node in self.cluster.nodes.values() if node.is_up and (not leads or node.core.role is Role.LEADER)
         ]

@@ -23,15 +23,15 @@ from raftlog.raft.settings import RaftSettings
 from raftlog.raft.supply import SupplyRefusal, SupplyRequest
 from raftlog.types import Index, Term
 from tests.raft.cluster import Cluster, configuration
-from tests.raft.lone import ONE, THREE, TWO, LoneFollower, entry, entry_id, refusal_reason, replicating
+from tests.raft.lone import ONE, THREE, TWO, LoneFollower, entry, entry_id, make_replicating_cluster, refusal_reason
 
 
-def test_bounds_of_appends_in_flight() -> None:
-    cluster = replicating(in_flight_entries_max=10, in_flight_bytes_max=1000, entries_per_message_max=4)
+def test_appends_in_flight_are_bounded() -> None:
+    cluster = make_replicating_cluster(in_flight_entries_max=10, in_flight_bytes_max=1000, entries_per_message_max=4)
     cluster.propose(1, *range(100))
     sent = cluster.take(AppendRequest, to=2)
     assert [len(append.entries) for append in sent] == [4, 4, 2]
-    cluster = replicating(in_flight_bytes_max=1000, message_bytes_max=300)
+    cluster = make_replicating_cluster(in_flight_bytes_max=1000, message_bytes_max=300)
     cluster.propose(1, *range(100), size_bytes=100)
     sent = cluster.take(AppendRequest, to=2)
     assert [len(append.entries) for append in sent] == [3, 3, 3, 1]
@@ -42,9 +42,9 @@ def test_bounds_of_appends_in_flight() -> None:
     assert cluster.data(2)[-1] == "large", "an entry above every bound still travels, alone"
 
 
-def test_r48_a_replica_that_lacks_much_gets_offers_until_little_is_left() -> None:
-    """The leader neither reads nor holds what a far follower lacks; once per round trip it offers it to be fetched."""
-    cluster = replicating(fetch_bytes_min=1000)
+def test_r48_a_replica_that_lags_far_gets_offers_until_it_is_close() -> None:
+    """The leader neither reads nor holds the missing entries; once a round trip it offers them to be fetched."""
+    cluster = make_replicating_cluster(fetch_bytes_min=1000)
     cluster[3].crash()
     cluster.propose(1, *range(30), size_bytes=100)
     cluster.settle()
@@ -68,8 +68,8 @@ def test_r48_a_replica_that_lacks_much_gets_offers_until_little_is_left() -> Non
         assert bool(cluster.take(AppendRequest, to=3)) == is_near
 
 
-def test_entries_that_a_leader_supplies_to_fetchers() -> None:
-    cluster = replicating()
+def test_a_leader_supplies_entries_to_fetchers() -> None:
+    cluster = make_replicating_cluster()
     cluster.propose(1, *"abcdef")
     cluster.settle()
     cluster[1].trim(Index(3))
@@ -90,7 +90,7 @@ def test_entries_that_a_leader_supplies_to_fetchers() -> None:
     assert supply(1, 2, last) is supply(2, 1, last) is SupplyRefusal.NOT_LEADING
 
 
-def test_bounds_of_proposals_that_a_leader_accepts() -> None:
+def test_a_leader_bounds_the_accepted_proposals() -> None:
     cluster = Cluster([1, 2, 3], settings=RaftSettings(uncommitted_entries_max=10, pending_reads_max=2))
     cluster.elect(1)
     assert isinstance(cluster.propose(1, *range(10)), Accepted)
@@ -112,8 +112,8 @@ def test_bounds_of_proposals_that_a_leader_accepts() -> None:
         assert isinstance(cluster.propose(1, "z", size_bytes=60), Accepted), "what is committed does not count"
 
 
-def test_bounds_of_confirmed_reads_that_wait_for_a_slow_state_machine() -> None:
-    """Their round is over, so the leader's count of pending reads is free again; they are counted all the same."""
+def test_confirmed_reads_that_wait_for_a_slow_state_machine_are_bounded() -> None:
+    """Their round has ended, so they are no pending reads of the leader, but they still count."""
     log = MemoryLog()
     restart = Restart(HardState(Term(0), None), (configuration([1]),))
     core = RaftCore(ONE, RaftSettings(pending_reads_max=2), Random(0), log, restart)
@@ -137,7 +137,7 @@ def test_bounds_of_confirmed_reads_that_wait_for_a_slow_state_machine() -> None:
     assert core.read_index(4) is None
 
 
-def test_terms_end_at_the_largest_that_the_format_can_hold() -> None:
+def test_terms_beyond_the_format_are_refused() -> None:
     follower = LoneFollower(1)
     with pytest.raises(TermRefused):
         follower.core.step(VoteRequest(ONE, TWO, Term(TERM_MAX + 1), 1, entry_id(9, 1)))
@@ -171,16 +171,16 @@ def test_a_malformed_message_is_refused(previous: EntryId, terms: list[tuple[int
     assert follower.terms() == [1]
 
 
-def test_nothing_committed_is_ever_cut() -> None:
-    """A leader that contradicts a committed entry breaks Raft's promise: that is reported, not obeyed."""
+def test_committed_entries_are_never_cut() -> None:
+    """A leader that contradicts a committed entry breaks Raft: this is reported, and the entry stays."""
     follower = LoneFollower(1, 1, committed=2)
     with pytest.raises(Contradiction, match="is committed with term 1"):
         follower.append(3, entry_id(1, 1), 3)
     assert follower.terms() == [1, 1]
 
 
-def test_a_late_member_returns_to_having_no_peers() -> None:
-    """A replica that began with an empty log, restarted, and was cut below the first configuration that it had."""
+def test_a_cut_below_the_first_configuration_removes_all_peers() -> None:
+    """A replica starts with an empty log, restarts, and its log is cut below its first configuration."""
     log = MemoryLog([entry(1, 1)])
     added = configuration([1, 3])._replace(index=Index(2))
     log.append([Entry(Index(2), Term(1), EntryKind.CONFIGURATION, 0, None, added)])
@@ -190,7 +190,7 @@ def test_a_late_member_returns_to_having_no_peers() -> None:
 
 
 def test_a_candidate_of_the_last_term_steps_down() -> None:
-    """Alone, for no other replica would answer in such a term; its own vote does not become durable."""
+    """The candidate is the only voter, as no other would answer in that term; its own vote does not become durable."""
     follower = LoneFollower(term=TERM_MAX - 1, members=(2,))
     follower.core.campaign()
     follower.core.ready()
@@ -202,7 +202,7 @@ def test_a_candidate_of_the_last_term_steps_down() -> None:
 
 @pytest.mark.parametrize("request_is", ["read", "propose"])
 def test_inputs_before_a_tick_are_in_its_ready(request_is: str) -> None:
-    """A tick of a quiet leader has a fast path to its Ready, which must not be taken when there is more to send."""
+    """The fast path of an idle leader's tick must not be taken when there are messages to send."""
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     core = cluster.core(1)
@@ -218,7 +218,7 @@ def test_inputs_before_a_tick_are_in_its_ready(request_is: str) -> None:
     assert sent == [Heartbeat, Heartbeat if request_is == "read" else AppendRequest], "one of them is the tick's own"
 
 
-def test_an_older_boundary_than_that_of_the_own_log_is_of_no_use() -> None:
+def test_files_with_an_older_boundary_are_not_installed() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     cluster.propose(1, *"abc")
@@ -227,7 +227,7 @@ def test_an_older_boundary_than_that_of_the_own_log_is_of_no_use() -> None:
     assert not cluster.core(2).needs_install(entry_id(2, 1))
 
 
-def test_bounds_of_reads_that_a_follower_forwards() -> None:
+def test_reads_forwarded_by_a_follower_are_bounded() -> None:
     cluster = Cluster([1, 2, 3], settings=RaftSettings(pending_reads_max=2))
     cluster.elect(1)
     reads = [cluster.core(2).read_index(request) for request in range(3)]
@@ -237,7 +237,7 @@ def test_bounds_of_reads_that_a_follower_forwards() -> None:
     assert cluster.core(2).read_index(3) is None
 
 
-def test_an_old_leader_gets_the_later_term_in_any_answer() -> None:
+def test_an_old_leader_receives_the_later_term_in_any_answer() -> None:
     follower = LoneFollower(term=5)
     old: list[Message] = [
         AppendRequest(ONE, TWO, Term(3), 7, entry_id(0, 0), (), Index(0)),
@@ -245,9 +245,9 @@ def test_an_old_leader_gets_the_later_term_in_any_answer() -> None:
         Heartbeat(ONE, TWO, Term(3), 7, Index(0)),
     ]
     for message in old:
-        follower.said.clear()
+        follower.sent.clear()
         follower.core.step(message)
         follower.work()
-        (answer,) = follower.said
+        (answer,) = follower.sent
         assert isinstance(answer, (AppendResponse, HeartbeatResponse))
         assert (answer.to, answer.term, answer.sequence) == (ONE, 5, 7)

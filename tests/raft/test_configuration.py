@@ -1,4 +1,4 @@
-"""Configurations: what a change leads to, which changes make no sense, and the history against a naive twin."""
+"""Configurations: results of changes, invalid changes, and the history compared with a naive twin."""
 
 import pytest
 from hypothesis import given
@@ -38,19 +38,19 @@ def test_a_change_of_voters_is_joint_and_one_of_learners_is_not() -> None:
         ((_A, _A._replace(disk_uuid=_B.disk_uuid)), ()),
     ],
 )
-def test_members_that_form_no_configuration(voters: tuple, learners: tuple) -> None:
+def test_invalid_configurations_are_refused(voters: tuple, learners: tuple) -> None:
     assert change_error(ConfigurationChange(voters, learners, Index(0)))
 
 
-def test_a_new_disk_of_a_node_may_learn_before_it_takes_the_old_ones_place() -> None:
-    """R33: a wiped disk is a new member: first learner beside the old identity, then voter in its place."""
+def test_a_new_disk_of_a_node_may_learn_before_it_replaces_the_old_one() -> None:
+    """R33: a wiped disk is a new member: first a learner beside the old one, then a voter in its place."""
     wiped = _A._replace(disk_uuid=_D.disk_uuid)
     assert change_error(ConfigurationChange((_A, _B, _C), (wiped,), Index(0))) is None
     assert change_error(ConfigurationChange((wiped, _B, _C), (), Index(0))) is None
 
 
 class _Twin:
-    """All configurations ever, as (index, configuration), and the rule spelled out."""
+    """All configurations so far by index, and the rule as plain code."""
 
     def __init__(self) -> None:
         self.log: dict[int, Configuration] = {}
@@ -60,7 +60,7 @@ class _Twin:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["append", "cut", "commit"]), st.integers(0, 5)), max_size=60))
-def test_history_against_a_naive_twin(steps: list[tuple[str, int]]) -> None:
+def test_history_equals_a_naive_twin(steps: list[tuple[str, int]]) -> None:
     history, twin = ConfigurationHistory(()), _Twin()
     last = committed = 0
     for what, amount in steps:
@@ -90,7 +90,7 @@ _numbers = st.sets(st.integers(1, 5), min_size=1)
 
 @given(st.lists(st.tuples(_numbers, st.sets(st.integers(1, 5))), min_size=1, max_size=6))
 def test_a_change_ends_in_the_requested_configuration(changes: list[tuple[set[int], set[int]]]) -> None:
-    """Any sequence of changes, each finished before the next: the group ends with those members, and still writes."""
+    """Each sequence of completed changes ends with the last members, and the group accepts writes."""
     cluster = Cluster([1, 2, 3], [4, 5])
     leader = cluster.elect(1)
     for voters, candidates in changes:
@@ -115,7 +115,7 @@ def test_a_change_ends_in_the_requested_configuration(changes: list[tuple[set[in
         assert all(cluster[number].core.committed_index >= accepted.last_index for number in voters | learners)
 
 
-def test_refusals_of_changes() -> None:
+def test_changes_are_refused_with_a_reason() -> None:
     cluster = Cluster([1, 2, 3])
     assert _reason_of(cluster.change(1, [1, 2])) is RefusalReason.NOT_LEADER
     cluster.elect(1)

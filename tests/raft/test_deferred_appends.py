@@ -174,7 +174,7 @@ class TestBetterCandidate:
         follower = LoneFollower(1, 1)
         self.pre_vote(follower, (1, 1))
         assert follower.core.role is Role.PRE_CANDIDATE
-        assert [each.is_granted for each in follower.said if isinstance(each, PreVoteResponse)] == [False]
+        assert [each.is_granted for each in follower.sent if isinstance(each, PreVoteResponse)] == [False]
 
     @pytest.mark.parametrize("last", [(2, 1), (3, 1)])
     def test_a_follower_that_holds_no_more_does_not(self, last: tuple[int, int]) -> None:

@@ -1,4 +1,4 @@
-"""One flapping voter never unseats a healthy leader, quiesced or not (F22, R41); requests at followers do not either.
+"""One flapping voter never deposes a healthy leader, quiesced or not (F22, R41), nor do requests at followers.
 
 Three or five nodes with equal clocks and messages that take up to two ticks. One follower's links fail and
 recover at random: all of them, or only the one to the leader. Processes detect each other's absence after some
@@ -18,8 +18,8 @@ from tests.raft.cluster import Cluster, replica_id
 _LATENCY_TICKS = 2
 
 
-class _Flapping:
-    """A healthy leader, node 1, and node 2, which flaps."""
+class _FlappingCluster:
+    """Cluster with a healthy leader, node 1, and node 2, whose links flap."""
 
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
@@ -29,7 +29,7 @@ class _Flapping:
         )
         self.members = list(self.cluster.nodes)
         self.flapper = replica_id(2)
-        self.cluster.processes(alive=True)
+        self.cluster.set_heartbeats(alive=True)
         self.cluster.elect(1)
         self.term = self.cluster.core(1).term
         self.absent_after = {pair: random.randint(3, 6) for pair in self._pairs()}
@@ -41,9 +41,9 @@ class _Flapping:
 
     def run(self, ticks: int) -> None:
         for now in range(ticks):
-            self._flap(now, heals=now > ticks - 60)
-            self._request(now, quiet=now > ticks - 60)
-            self._processes()
+            self._change_links(now, heals=now > ticks - 60)
+            self._send_request(now, quiet=now > ticks - 60)
+            self._update_heartbeats()
             self._tick(now)
             leader = self.cluster.core(1)
             assert (leader.role, leader.term) == (Role.LEADER, self.term), self.cluster.events[-8:]
@@ -53,7 +53,7 @@ class _Flapping:
     def _pairs(self) -> list[tuple[ReplicaId, ReplicaId]]:
         return [(one, other) for one in self.members for other in self.members if one != other]
 
-    def _flap(self, now: int, *, heals: bool) -> None:
+    def _change_links(self, now: int, *, heals: bool) -> None:
         if heals:
             self.cut = frozenset()
         elif now >= self.cut_until:
@@ -61,7 +61,7 @@ class _Flapping:
             others = self.random.choice([[], self.members[:1], [one for one in self.members if one != self.flapper]])
             self.cut = frozenset(link for other in others for link in ((self.flapper, other), (other, self.flapper)))
 
-    def _request(self, now: int, *, quiet: bool) -> None:
+    def _send_request(self, now: int, *, quiet: bool) -> None:
         if quiet or self.random.random() > 0.05:
             return
         node = self.cluster.nodes[self.random.choice(self.members)]
@@ -71,7 +71,7 @@ class _Flapping:
             node.core.propose([Proposal(now, 1)])
         node.work()
 
-    def _processes(self) -> None:
+    def _update_heartbeats(self) -> None:
         for pair in self._pairs():
             observer, other = pair
             was_alive = self.unheard[pair] < self.absent_after[pair]
@@ -102,5 +102,5 @@ class _Flapping:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_flapping_member_never_unseats_a_healthy_leader(seed: int) -> None:
-    _Flapping(seed).run(600)
+def test_a_flapping_member_never_deposes_a_healthy_leader(seed: int) -> None:
+    _FlappingCluster(seed).run(600)

@@ -1,4 +1,4 @@
-"""Arbitrary messages of another replica are refused or accepted; they never break an invariant of the core itself.
+"""Arbitrary messages of another replica are refused or accepted, and never break an invariant of the core.
 
 A lying voter can make a Raft group lose acknowledged entries (Raft assumes that there is none), so only the
 process's own invariants are checked here. Messages of replicas outside of the Raft group must have no effect."""
@@ -89,7 +89,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
 actions = st.one_of(messages, st.sampled_from(["tick", "campaign", "propose", "read", "grant"]))
 
 
-def act(replica: LoneFollower, action: Any) -> None:
+def run_action(replica: LoneFollower, action: Any) -> None:
     core = replica.core
     if action == "tick":
         core.tick()
@@ -100,15 +100,15 @@ def act(replica: LoneFollower, action: Any) -> None:
     elif action == "read":
         core.read_index("r")
     elif action == "grant":
-        grant(replica)
+        grant_votes(replica)
     else:
         core.step(action._replace(term=core.term) if action.term == _OWN else action)
     replica.work()
 
 
-def grant(replica: LoneFollower) -> None:
-    """Answer what the replica asked of node 1 last, as a voter does that agrees."""
-    for said in list(replica.said):
+def grant_votes(replica: LoneFollower) -> None:
+    """Answer the replica's last requests for votes to node 1, and grant them."""
+    for said in list(replica.sent):
         if isinstance(said, PreVoteRequest) and said.to == ONE:
             replica.core.step(PreVoteResponse(ONE, TWO, said.term, said.sequence, said.campaign_term, True))
         elif isinstance(said, VoteRequest) and said.to == ONE:
@@ -121,7 +121,7 @@ def test_no_message_breaks_an_invariant(log: list[int], data: st.DataObject, tak
     replica = LoneFollower(*log, committed=data.draw(st.integers(0, len(log))))
     for action in taken:
         try:
-            act(replica, action)
+            run_action(replica, action)
         except RefusedMessage:
             return  # the driver stops a replica that a member contradicts; before that nothing is broken
 
@@ -133,12 +133,12 @@ def test_a_leader_survives_any_message(log: list[int], received: list[Message]) 
     replica.core.campaign()
     replica.work()
     for _ in range(2):
-        grant(replica)
+        grant_votes(replica)
         replica.work()
     assert replica.core.role is Role.LEADER
     for message in received:
         try:
-            act(replica, message)
+            run_action(replica, message)
         except RefusedMessage:
             return
 
@@ -146,7 +146,7 @@ def test_a_leader_survives_any_message(log: list[int], received: list[Message]) 
 # two leaders
 
 
-def test_a_second_leader_is_a_contradiction_that_holds_both_messages() -> None:
+def test_the_error_for_a_second_leader_has_both_messages() -> None:
     replica = LoneFollower(1)
     first = Heartbeat(ONE, TWO, Term(2), 1, Index(0))
     replica.core.step(first)
@@ -159,12 +159,12 @@ def test_a_second_leader_is_a_contradiction_that_holds_both_messages() -> None:
 
 
 @pytest.mark.parametrize("kind", [Heartbeat, TimeoutNow, InstallOffer])
-def test_a_leader_that_gets_a_message_of_another_leader_in_its_term(kind: type) -> None:
+def test_a_message_of_another_leader_of_the_term_is_refused(kind: type) -> None:
     replica = LoneFollower(1)
     replica.core.campaign()
     replica.work()
     for _ in range(2):
-        grant(replica)
+        grant_votes(replica)
         replica.work()
     term = replica.core.term
     message: Message = {
@@ -178,7 +178,7 @@ def test_a_leader_that_gets_a_message_of_another_leader_in_its_term(kind: type) 
     assert replica.core.role is Role.LEADER
 
 
-def test_a_leader_that_changes_sent_entries() -> None:
+def test_changed_entries_of_the_same_leader_are_refused() -> None:
     replica = LoneFollower(1)
     replica.append(2, entry_id(1, 1), 2, 2)
     with pytest.raises(Contradiction, match="entry 2 of a leader differs"):
@@ -190,7 +190,7 @@ def test_a_leader_that_changes_sent_entries() -> None:
 
 
 def test_a_term_near_the_last_one_is_refused() -> None:
-    """A replica in the last term can never campaign again, so no message may raise a lower term to it."""
+    """A replica in the last term can never campaign again, so no message may raise its term that far."""
     replica = LoneFollower(1)
     hostile: list[Message] = [
         VoteRequest(ONE, TWO, Term(TERM_MAX), 1, entry_id(9, 9), True),
@@ -205,7 +205,7 @@ def test_a_term_near_the_last_one_is_refused() -> None:
 
 
 def test_a_raft_group_near_the_last_term_continues() -> None:
-    """One message can bring a term to the bound; it must not end the elections behind it."""
+    """One message can raise a term to the bound; elections must still be possible after it."""
     replica = LoneFollower(term=TERM_TAKEN_MAX)
     replica.core.step(VoteRequest(ONE, TWO, Term(TERM_TAKEN_MAX + 1), 1, entry_id(9, 9), True))
     assert replica.core.term == TERM_TAKEN_MAX + 1
@@ -222,7 +222,7 @@ def test_followers_cannot_acknowledge_entries_that_the_leader_lacks(kind: type) 
     replica.core.campaign()
     replica.work()
     for _ in range(2):
-        grant(replica)
+        grant_votes(replica)
         replica.work()
     last, term = replica.core.last_id.index, replica.core.term
     beyond = Index(last + 5)
@@ -232,5 +232,5 @@ def test_followers_cannot_acknowledge_entries_that_the_leader_lacks(kind: type) 
             HeartbeatResponse: HeartbeatResponse(follower, TWO, term, 1, last, beyond),
             InstallResponse: InstallResponse(follower, TWO, term, 1, EntryId(beyond, term), True, beyond),
         }[kind]
-        act(replica, message)
+        run_action(replica, message)
     assert replica.core.committed_index < last, "nothing was acknowledged that exists"

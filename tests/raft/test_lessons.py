@@ -1,12 +1,12 @@
-"""The Raft bugs that others made first, R1–R49 of the project's fault list, each by a test with its number in its name.
+"""Known bugs of Raft implementations, R1–R49 of the project's fault list, each with a test that has its number.
 
 Here are R1–R25, in `test_lessons_members` R26–R46. The others are tested where they can happen, or cannot happen:
 
 R5, R43: the core learns of durability only through `advance`; that it means synced bytes is shown in
     tests/integration/test_syscalls.py::test_every_answer_leaves_after_the_sync_of_its_record
     tests/runtime/test_journal.py::test_nothing_is_written_or_durable_before_the_flush_and_its_sync
-    tests/runtime/test_journal_crashes.py::test_a_crash_at_any_step
-R17: tests/raft/test_log.py::test_the_tail_reads_like_one_list
+    tests/runtime/test_journal_crashes.py::test_a_crash_at_any_step_loses_nothing_durable
+R17: tests/raft/test_log.py::test_the_tail_equals_a_list
     tests/storage/test_replica_log.py::test_a_cut_keeps_lower_entries_and_appends_continue_there
 R23: nothing is stored of what is applied; a restart applies from where the state machine says (R25)
 R24: the core is deterministic, and replicas are compared byte by byte:
@@ -16,16 +16,16 @@ R30: which members a group gets is the controller's choice; the core goes from a
     joint one: tests/raft/test_configuration.py::test_a_change_ends_in_the_requested_configuration
 R39: there are no leases, and no clock but ticks; a read always needs a quorum's answers (R37, R38, R40)
 R42: tests/storage/test_recovery.py::test_a_failed_sync_is_never_retried
-    tests/runtime/test_journal.py::test_a_failed_sync_ends_the_journal_and_is_never_tried_again
-R44: tests/runtime/test_journal_valid_range.py::test_any_subset_of_an_unfinished_write_is_torn_and_takes_nothing_with_it
+    tests/runtime/test_journal.py::test_a_failed_sync_ends_the_journal_and_is_never_retried
+R44: tests/runtime/test_journal_valid_range.py::test_any_subset_of_an_unfinished_write_is_torn
     tests/raft/test_log.py::test_the_sync_of_cut_bytes_does_not_cover_later_ones
 R45: tests/runtime/test_journal_valid_range.py::test_damage_to_any_synced_block_is_reported
     tests/storage/test_recovery.py::test_a_flipped_bit_in_the_last_batch_is_damage_because_its_row_proves_the_sync
 R47: tests/storage/test_recovery.py::test_a_damaged_meta_file_without_an_entry_is_refused_and_nothing_is_changed
-R48: tests/raft/test_bounds.py::test_bounds_of_appends_in_flight
-    tests/raft/test_bounds.py::test_r48_a_replica_that_lacks_much_gets_offers_until_little_is_left
-    tests/runtime/test_log_fetch.py::test_unsynced_bytes_are_bounded
-R49: tests/runtime/test_journal_valid_range.py::test_a_block_in_the_wrong_place_is_named
+R48: tests/raft/test_bounds.py::test_appends_in_flight_are_bounded
+    tests/raft/test_bounds.py::test_r48_a_replica_that_lags_far_gets_offers_until_it_is_close
+    tests/runtime/test_log_fetch.py::test_unsynced_bytes_of_a_transfer_are_bounded
+R49: tests/runtime/test_journal_valid_range.py::test_a_block_in_the_wrong_place_is_reported
     tests/storage/test_adversity.py::test_a_damaged_length_is_never_trusted
 """
 
@@ -50,11 +50,11 @@ from raftlog.raft.ready import Accepted, HardState, RefusalReason, RefusedPropos
 from raftlog.raft.settings import RaftSettings
 from raftlog.types import Index, Term
 from tests.raft.cluster import Cluster, configuration
-from tests.raft.lone import FOUR, ONE, THREE, TWO, LoneFollower, entry, entry_id, progress_of, replicating
+from tests.raft.lone import FOUR, ONE, THREE, TWO, LoneFollower, entry, entry_id, make_replicating_cluster, progress_of
 
 
-def test_every_lesson_is_somewhere() -> None:
-    """In the name of a test of this room, or with a reason above; and the tests that are named there exist."""
+def test_every_lesson_has_a_test_or_a_reason() -> None:
+    """Tests have its number in their name; tests listed above instead must exist."""
     assert __doc__ is not None
     root = Path(__file__).parents[2]
     names = [
@@ -73,7 +73,7 @@ def test_every_lesson_is_somewhere() -> None:
 
 
 def test_r1_r2_nothing_of_a_new_term_is_sent_before_it_is_durable() -> None:
-    """Also of appends: the answer of a follower that meets a new term carries that term."""
+    """Answers to appends count too: they carry the new term."""
     core = RaftCore(
         TWO, RaftSettings(), Random(0), MemoryLog(), Restart(HardState(Term(0), None), (configuration([1, 2, 3]),))
     )
@@ -95,7 +95,7 @@ def test_r3_the_term_never_falls_below_the_log() -> None:
     assert follower.readys[0].hard_state == HardState(Term(5), None)
 
 
-def test_r4_the_commit_index_is_a_hint_and_ends_with_the_log() -> None:
+def test_r4_the_stored_commit_index_is_bounded_by_the_log() -> None:
     assert LoneFollower(1, 1, committed=7).core.committed_index == 2
 
 
@@ -164,7 +164,7 @@ def test_r9_a_doubled_vote_counts_once() -> None:
 # log replication
 
 
-def test_r10_r11_old_entries_are_committed_with_the_first_own_one_and_not_before() -> None:
+def test_r10_r11_old_entries_are_committed_only_with_the_first_entry_of_the_own_term() -> None:
     """The scenario `own_term_commit` is thesis figure 3.7; here old and new entries are committed in one step."""
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
@@ -184,12 +184,12 @@ def test_r12_a_late_shorter_append_cuts_nothing() -> None:
     follower.append(2, entry_id(1, 1), 2, 2, 2, 2, sequence=2)
     follower.append(2, entry_id(1, 1), 2, 2, sequence=1)
     assert follower.terms() == [1, 2, 2, 2, 2]
-    assert follower.answer().durable == 5
+    assert follower.last_answer().durable == 5
     follower.append(2, entry_id(1, 1), sequence=1)
     assert follower.terms() == [1, 2, 2, 2, 2]
 
 
-def test_r13_a_conflict_takes_everything_after_it_along() -> None:
+def test_r13_a_conflict_cuts_all_later_entries() -> None:
     follower = LoneFollower(1, 1, 1, 1, 1)
     follower.append(2, entry_id(2, 1), 2)
     assert follower.terms() == [1, 1, 2]
@@ -209,18 +209,18 @@ def test_r15_a_gap_is_refused() -> None:
     follower = LoneFollower(1)
     follower.append(1, entry_id(3, 1), 1)
     assert follower.terms() == [1]
-    assert not follower.answer().is_accepted
-    assert follower.answer().hint == entry_id(1, 1)
+    assert not follower.last_answer().is_accepted
+    assert follower.last_answer().hint == entry_id(1, 1)
 
 
 def test_r15_a_predecessor_of_another_term_is_refused_with_a_hint_of_a_whole_term() -> None:
     follower = LoneFollower(1, 2, 2, 4, 4, 4)
     follower.append(5, entry_id(6, 3), 5)
-    assert follower.answer().hint == entry_id(3, 2)
+    assert follower.last_answer().hint == entry_id(3, 2)
 
 
-def test_r16_late_refusals_and_answers_move_nothing_back() -> None:
-    cluster = replicating()
+def test_r16_late_refusals_and_answers_do_not_lower_progress() -> None:
+    cluster = make_replicating_cluster()
     before = progress_of(cluster, TWO)
     assert before == ("replicate", 4, 5)
     for sequence in (0, 1, 2):
@@ -232,8 +232,8 @@ def test_r16_late_refusals_and_answers_move_nothing_back() -> None:
     assert progress_of(cluster, TWO) == before
 
 
-def test_r16_a_refusal_that_an_acknowledgement_overtook_moves_nothing_back() -> None:
-    cluster = replicating()
+def test_r16_a_refusal_overtaken_by_an_acknowledgement_does_not_lower_progress() -> None:
+    cluster = make_replicating_cluster()
     cluster.propose(1, "d")
     (append,) = cluster.take(AppendRequest, to=2)
     cluster.core(2).step(append)
@@ -247,7 +247,7 @@ def test_r16_a_refusal_that_an_acknowledgement_overtook_moves_nothing_back() -> 
 
 
 def test_r16_many_refusals_of_one_loss_are_answered_by_one_probe() -> None:
-    cluster = replicating()
+    cluster = make_replicating_cluster()
     cluster.propose(1, "lost")
     cluster.take(AppendRequest, to=2)
     for payload in "xyz":
@@ -263,16 +263,16 @@ def test_r16_many_refusals_of_one_loss_are_answered_by_one_probe() -> None:
     assert [append.is_probe for append in cluster.take(AppendRequest, to=2)] == [True]
 
 
-def test_r16_a_lost_append_is_found_out_by_the_next_heartbeat() -> None:
-    cluster = replicating()
+def test_r16_a_lost_append_is_detected_by_the_next_heartbeat() -> None:
+    cluster = make_replicating_cluster()
     cluster.propose(1, "lost")
     cluster.network.clear()
     cluster.tick(4)
     assert cluster.data(2) == cluster.data(3) == ["a", "b", "c", "lost"]
 
 
-def test_r16_a_lost_answer_is_made_up_for_by_the_next_heartbeat() -> None:
-    cluster = replicating()
+def test_r16_a_lost_answer_is_replaced_by_the_next_heartbeats_answer() -> None:
+    cluster = make_replicating_cluster()
     cluster.cut = lambda message: isinstance(message, AppendResponse)
     cluster.propose(1, "d")
     cluster.settle()
@@ -281,9 +281,9 @@ def test_r16_a_lost_answer_is_made_up_for_by_the_next_heartbeat() -> None:
     assert cluster.core(1).committed_index == 5
 
 
-def test_r16_lost_appends_are_found_out_whatever_the_round_trip_takes() -> None:
-    """F26: here it takes longer than the time between heartbeats, so none is answered before the next one is sent."""
-    cluster = replicating(heartbeat_ticks=1, in_flight_entries_max=4)
+def test_r16_lost_appends_are_detected_at_any_round_trip_time() -> None:
+    """F26: the round trip exceeds the heartbeat interval, so each heartbeat is sent before the last answer."""
+    cluster = make_replicating_cluster(heartbeat_ticks=1, in_flight_entries_max=4)
     late: deque[list[Message]] = deque([[] for _ in range(5)])
     cluster.propose(1, *range(20))
     assert len(cluster.take(AppendRequest)) == 2
@@ -301,8 +301,8 @@ def test_r16_lost_appends_are_found_out_whatever_the_round_trip_takes() -> None:
 
 
 def test_r16_heartbeats_of_reads_do_not_hide_a_lost_append() -> None:
-    """Each round of reads is a heartbeat too, and the next one is under way before the answer to the last is here."""
-    cluster = replicating(heartbeat_ticks=1)
+    """Each round of reads is a heartbeat too, and starts before the answer to the previous one arrives."""
+    cluster = make_replicating_cluster(heartbeat_ticks=1)
     cluster.propose(1, "lost")
     cluster.network.clear()
     before: list[Message] = []
@@ -329,8 +329,8 @@ def test_r18_learners_do_not_count() -> None:
     assert progress_of(cluster, FOUR)[1] == 2
 
 
-def test_r19_a_lost_leadership_is_no_failure() -> None:
-    """An accepted entry can still be committed by the next leader, as here."""
+def test_r19_a_lost_leadership_is_no_failure_of_its_entries() -> None:
+    """The next leader can still commit an accepted entry, as in this test."""
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     accepted = cluster.propose(1, "a")

@@ -1,4 +1,4 @@
-"""The lessons R20–R25 of the fault list: files in place of appends, boundaries, restarts. `test_lessons` lists all."""
+"""Lessons R20–R25 of the fault list: installed files, boundaries, restarts. `test_lessons` lists all lessons."""
 
 from random import Random
 
@@ -19,11 +19,11 @@ from raftlog.raft.ready import HardState, Installed, Restart
 from raftlog.raft.settings import RaftSettings
 from raftlog.types import Index, Term
 from tests.raft.cluster import Cluster, Node, configuration
-from tests.raft.lone import ONE, THREE, TWO, LoneFollower, entry, entry_id, progress_of, replicating
+from tests.raft.lone import ONE, THREE, TWO, LoneFollower, entry, entry_id, make_replicating_cluster, progress_of
 
 
-def _behind() -> Cluster:
-    cluster = replicating()
+def _cluster_with_lagging_follower() -> Cluster:
+    cluster = make_replicating_cluster()
     cluster[3].crash()
     cluster.propose(1, *"defgh")
     cluster.settle()
@@ -31,7 +31,7 @@ def _behind() -> Cluster:
 
 
 def test_r20_files_replace_a_log_unless_it_has_the_boundary() -> None:
-    cluster = _behind()
+    cluster = _cluster_with_lagging_follower()
     cluster[1].trim(Index(7))
     cluster[3].start()
     cluster.tick(6)
@@ -60,7 +60,7 @@ def test_r20_an_offer_within_the_log_is_answered_once_the_boundary_is_durable() 
 
 
 def test_r21_the_boundary_keeps_its_term_and_a_trim_never_breaks_replication() -> None:
-    cluster = replicating()
+    cluster = make_replicating_cluster()
     cluster.propose(1, "d")
     cluster.network.clear()
     cluster[1].trim(Index(4))
@@ -70,8 +70,8 @@ def test_r21_the_boundary_keeps_its_term_and_a_trim_never_breaks_replication() -
     assert cluster[2].log.boundary.index == 0
 
 
-def test_r22_a_follower_behind_the_start_of_the_log_gets_there() -> None:
-    cluster = _behind()
+def test_r22_a_follower_behind_the_start_of_the_log_catches_up() -> None:
+    cluster = _cluster_with_lagging_follower()
     cluster[1].trim(Index(9))
     cluster[2].trim(Index(5))
     cluster[3].start()
@@ -82,8 +82,8 @@ def test_r22_a_follower_behind_the_start_of_the_log_gets_there() -> None:
     assert progress_of(cluster, THREE) == ("replicate", 10, 11)
 
 
-def test_r25_every_committed_index_is_a_legal_point_to_resume_from() -> None:
-    cluster = replicating()
+def test_r25_a_restart_can_resume_from_any_committed_index() -> None:
+    cluster = make_replicating_cluster()
     log = cluster[2].log
     for applied in range(log.last_index + 1):
         restart = Restart(cluster[2].disk.hard_state, cluster[2].disk.configurations(), Index(4), Index(applied))
@@ -94,7 +94,7 @@ def test_r25_every_committed_index_is_a_legal_point_to_resume_from() -> None:
 
 
 def _install(core: RaftCore, log: MemoryLog, boundary: EntryId, *terms: int, applied: int | None = None) -> None:
-    """Replace the log by files that begin behind `boundary`, with entries of these terms."""
+    """Replace the log by files that begin after `boundary`, with entries of these terms."""
     assert core.needs_install(boundary)
     while core.ready() is not None:
         pass
@@ -108,7 +108,7 @@ def test_r22_reads_that_wait_for_installed_entries_are_answered() -> None:
     follower.append(1, entry_id(1, 1))
     assert follower.core.read_index("r") is None
     follower.work()
-    (asked,) = (said for said in follower.said if isinstance(said, ReadIndexRequest))
+    (asked,) = (said for said in follower.sent if isinstance(said, ReadIndexRequest))
     follower.core.step(ReadIndexResponse(ONE, TWO, Term(1), asked.sequence, Index(7)))
     follower.work()
     assert not any(ready.reads for ready in follower.readys)
@@ -126,8 +126,8 @@ def test_r22_an_installed_log_takes_the_place_of_a_lost_entry() -> None:
     assert follower.core.campaign()
 
 
-def test_r22_files_of_a_later_term_bring_their_term_but_not_its_leader() -> None:
-    """Their source went on to a later term while they were fetched. It is persisted; the old leader leads no more."""
+def test_r22_files_of_a_later_term_set_the_term_but_no_leader() -> None:
+    """The source reached a later term during the fetch: the term is persisted, and the old leader is deposed."""
     follower = LoneFollower(1)
     follower.append(1, entry_id(1, 1))
     assert follower.core.leader == ONE
@@ -161,7 +161,7 @@ def test_r22_a_state_machine_behind_the_boundary_gets_only_entries_in_the_log() 
 
 
 def _answer_heartbeat_as_three(cluster: Cluster, leader: Node, held: int = 0) -> None:
-    """Acknowledge so many entries in the name of node 3, durable and in agreement."""
+    """Acknowledge `held` entries in the name of node 3, as durable and in agreement."""
     cluster.tick_one(leader.me.node_id, 3)
     heartbeat = cluster.take(Heartbeat, to=3)[-1]
     last = Index(held)
@@ -169,7 +169,7 @@ def _answer_heartbeat_as_three(cluster: Cluster, leader: Node, held: int = 0) ->
     leader.work()
 
 
-def _next_leader(cluster: Cluster, leader: Node) -> Node:
+def _elect_next_leader(cluster: Cluster, leader: Node) -> Node:
     leader.core.step_down("told to")
     leader.work()
     cluster.tick(40)
@@ -179,7 +179,7 @@ def _next_leader(cluster: Cluster, leader: Node) -> Node:
 
 
 def test_r21_one_offer_at_a_time() -> None:
-    cluster = _behind()
+    cluster = _cluster_with_lagging_follower()
     cluster[1].trim(Index(9))
     _answer_heartbeat_as_three(cluster, cluster[1])
     assert progress_of(cluster, THREE)[0] == "catch-up"
@@ -192,7 +192,7 @@ def test_r21_one_offer_at_a_time() -> None:
 
 
 def test_r21_after_an_install_appends_continue_at_the_end_of_the_files() -> None:
-    cluster = _behind()
+    cluster = _cluster_with_lagging_follower()
     cluster[1].trim(Index(6))
     _answer_heartbeat_as_three(cluster, cluster[1])
     (offer,) = cluster.take(InstallOffer, to=3)
@@ -201,9 +201,9 @@ def test_r21_after_an_install_appends_continue_at_the_end_of_the_files() -> None
     assert [append.previous.index for append in cluster.take(AppendRequest, to=3)] == [8]
 
 
-def test_r21_the_first_entry_that_is_left_needs_the_boundary_before_it() -> None:
+def test_r21_an_append_of_the_first_entry_needs_the_boundary_before_it() -> None:
     for boundary, is_offered in ((5, True), (4, False)):
-        cluster = _behind()
+        cluster = _cluster_with_lagging_follower()
         cluster[1].trim(Index(boundary))
         _answer_heartbeat_as_three(cluster, cluster[1], 4)
         assert bool(cluster.take(InstallOffer, to=3)) == is_offered
@@ -211,7 +211,7 @@ def test_r21_the_first_entry_that_is_left_needs_the_boundary_before_it() -> None
 
 
 def test_r21_a_late_acknowledgement_makes_an_install_unnecessary() -> None:
-    cluster = _behind()
+    cluster = _cluster_with_lagging_follower()
     cluster[1].trim(Index(9))
     _answer_heartbeat_as_three(cluster, cluster[1])
     (offer,) = cluster.take(InstallOffer, to=3)
@@ -220,18 +220,18 @@ def test_r21_a_late_acknowledgement_makes_an_install_unnecessary() -> None:
     assert progress_of(cluster, THREE) == ("probe", 9, 10)
 
 
-def test_r21_a_follower_that_parted_before_the_boundary_is_offered_files() -> None:
-    """Its log reaches beyond the boundary, but with entries of an earlier term: nothing of it agrees."""
+def test_r21_a_follower_that_diverged_before_the_boundary_is_offered_files() -> None:
+    """Its log extends beyond the boundary, but with entries of an earlier term that do not agree."""
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     cluster[3].crash()
-    leader = _next_leader(cluster, cluster[1])
+    leader = _elect_next_leader(cluster, cluster[1])
     cluster.propose(leader.me.node_id, *"abcd")
     cluster.settle()
     for number in (1, 2):
         cluster[number].trim(Index(4))
     assert leader.log.boundary.term > 1
-    leader = _next_leader(cluster, leader)
+    leader = _elect_next_leader(cluster, leader)
     _answer_heartbeat_as_three(cluster, leader)
     (probe,) = cluster.take(AppendRequest, to=3)
     nothing, hint = Index(0), entry_id(5, 1)

@@ -1,4 +1,4 @@
-"""The lessons R26–R46 of the fault list: membership, reads, leadership, damage. `test_lessons` lists all of them."""
+"""Lessons R26–R46 of the fault list: membership, reads, leadership, damage. `test_lessons` lists all lessons."""
 
 from random import Random
 
@@ -86,7 +86,7 @@ def test_r29_a_new_leader_commits_the_joint_configuration_before_it_leaves_it() 
     assert not leader.core.configuration.is_joint
 
 
-def test_r32_a_removed_member_neither_wins_nor_grows_the_term() -> None:
+def test_r32_a_removed_member_neither_wins_nor_raises_the_term() -> None:
     cluster = Cluster([1, 2, 3, 4])
     cluster.elect(1)
     cluster.isolate(4)
@@ -102,18 +102,18 @@ def test_r32_a_removed_member_neither_wins_nor_grows_the_term() -> None:
 
 
 def test_r32_a_stranger_with_a_fresher_log_may_be_a_new_member() -> None:
-    """The rule against strangers must not lock out new voters of a configuration that has not arrived yet."""
+    """New voters of a configuration that has not arrived yet must not be refused as strangers."""
     for last, is_expected in ((entry_id(2, 1), False), (entry_id(3, 1), True)):
         follower = LoneFollower(1, 1)
         follower.core.step(VoteRequest(FOUR, TWO, Term(2), 1, last))
         follower.work()
-        (answer,) = follower.said
+        (answer,) = follower.sent
         assert isinstance(answer, VoteResponse)
         assert answer.is_granted == is_expected
 
 
 def test_r32_a_learner_votes_only_for_candidates_with_a_newer_configuration() -> None:
-    """Without this a voter that promoted its only companion could never lead again after a restart."""
+    """Otherwise a voter that promoted its only learner could never become leader after a restart."""
     cluster = Cluster([1], [2])
     cluster.elect(1)
     cluster.cut = lambda message: True
@@ -199,7 +199,7 @@ def test_r37_no_read_before_the_first_commit_of_the_term() -> None:
     assert [read.request for read in cluster[1].reads] == ["r"]
 
 
-def test_r38_a_leader_that_hands_over_reads_only_with_a_quorum() -> None:
+def test_r38_a_leader_in_a_transfer_reads_only_with_a_quorum() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     cluster.core(1).transfer_leadership(TWO)
@@ -229,7 +229,7 @@ def test_r40_unsynced_entries_are_neither_committed_nor_read() -> None:
     assert cluster.core(1).committed_index == 2
 
 
-def test_r41_a_cut_off_member_does_not_grow_its_term() -> None:
+def test_r41_an_isolated_member_does_not_raise_its_term() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     for _ in range(5):
@@ -241,7 +241,7 @@ def test_r41_a_cut_off_member_does_not_grow_its_term() -> None:
     assert [node.core.term for node in cluster.nodes.values()] == [1, 1, 1]
 
 
-def test_r46_a_quarantined_member_votes_by_the_entry_it_lost() -> None:
+def test_r46_a_quarantined_member_compares_votes_with_its_lost_entry() -> None:
     """The member grants no vote to a log without the lost entry, until its own durable log is as fresh again."""
     log = MemoryLog([entry(1, 1), entry(2, 1)])
     restart = Restart(
@@ -263,7 +263,7 @@ def test_r46_a_quarantined_member_votes_by_the_entry_it_lost() -> None:
     assert answers == {THREE: False, ONE: True}
 
 
-def test_r46_a_leader_that_finds_damage_steps_down() -> None:
+def test_r46_a_leader_that_detects_damage_steps_down() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     cluster.isolate(3)
@@ -283,7 +283,7 @@ def test_r46_a_leader_that_finds_damage_steps_down() -> None:
     assert cluster.core(1).status().is_quarantined is False
 
 
-def test_r46_of_two_lost_entries_the_fresher_one_is_voted_by() -> None:
+def test_r46_of_several_lost_entries_the_freshest_counts() -> None:
     follower = LoneFollower(1, 1)
     for lost in (entry_id(2, 1), entry_id(5, 1), entry_id(3, 1)):
         follower.core.quarantine(lost)
@@ -313,7 +313,7 @@ def test_r46_the_voting_position_ends_with_durable_entries_only() -> None:
     assert cluster.core(2).voting_position is None
 
 
-def test_r34_a_replica_without_a_configuration_refuses_everything_and_begins_no_group() -> None:
+def test_r34_a_replica_without_a_configuration_only_waits() -> None:
     restart = Restart(HardState(Term(0), None), ())
     core = RaftCore(FOUR, RaftSettings(quiesce_after_ticks=2), Random(0), MemoryLog(), restart)
     for _ in range(100):
@@ -341,8 +341,8 @@ def test_r34_a_replica_without_a_configuration_refuses_everything_and_begins_no_
     assert ready.hard_state == HardState(Term(4), TWO), "only who has a log may know that this is a voter"
 
 
-def test_a_leader_outside_of_the_voters_leads_on_until_the_change_is_committed() -> None:
-    """Thesis 4.2.2: it replicates, reads by the word of both halves, and steps down without a quorum of each."""
+def test_a_leader_outside_of_the_voters_leads_until_the_change_is_committed() -> None:
+    """Thesis 4.2.2: it replicates, reads with a quorum of both halves, and steps down without one."""
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     cluster.cut = lambda message: isinstance(message, AppendResponse)
@@ -364,7 +364,7 @@ def test_a_leader_outside_of_the_voters_leads_on_until_the_change_is_committed()
     assert cluster[1].reads_failed == ["s"]
 
 
-def test_a_read_of_another_replica_is_not_answered_to_our_own_clients() -> None:
+def test_a_forwarded_read_is_not_reported_as_our_own() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     cluster.core(2).read_index("r")
@@ -375,7 +375,7 @@ def test_a_read_of_another_replica_is_not_answered_to_our_own_clients() -> None:
     assert cluster[1].reads_failed == []
 
 
-def test_a_forwarded_read_fails_when_its_leader_is_another_ones_past() -> None:
+def test_a_forwarded_read_fails_when_its_leader_was_replaced() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     cluster.core(2).read_index("r")

@@ -1,4 +1,4 @@
-"""The tail, the log in memory and the watermarks of durability, each against a naive twin."""
+"""The tail, the log in memory and the durable index, each compared with a naive twin."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,8 +20,8 @@ def _entry(index: int, term: int) -> Entry:
 
 
 @given(_steps)
-def test_the_tail_reads_like_one_list(steps: list[tuple[str, int, int]]) -> None:
-    """The tail over a stored log reads like a list of entries after any cut, append, hand-over and trim."""
+def test_the_tail_equals_a_list(steps: list[tuple[str, int, int]]) -> None:
+    """The tail over a stored log reads as a list of entries after any cut, append, hand-over and trim."""
     stored = MemoryLog()
     tail = LogTail(stored)
     twin: dict[int, Entry] = {}
@@ -62,7 +62,7 @@ def test_the_tail_reads_like_one_list(steps: list[tuple[str, int, int]]) -> None
             assert tail.last_index_of_term(tail.last_index, Term(wanted)) == expected
 
 
-def test_until_a_cut_is_handed_over_the_tail_hides_stored_entries() -> None:
+def test_the_tail_hides_cut_entries_until_the_hand_over() -> None:
     stored = MemoryLog([_entry(index, 1) for index in range(1, 6)])
     tail = LogTail(stored)
     tail.cut_to(Index(2))
@@ -81,8 +81,8 @@ def _check_read(read: list[Entry], expected: list[Entry], other: int) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["append", "cut", "hand", "durable"]), st.integers(1, 6))))
-def test_durability_against_a_naive_twin(steps: list[tuple[str, int]]) -> None:
-    """The twin remembers, entry by entry, which Ready brought it: durable is what has no earlier gap."""
+def test_durability_equals_a_naive_twin(steps: list[tuple[str, int]]) -> None:
+    """The twin stores the Ready of each entry: entries before the first gap are durable."""
     durability = Durability(Index(0))
     brought: list[int] = []
     handed: list[int] = []
@@ -113,7 +113,7 @@ def _reached(brought: list[int], number: int) -> int:
 
 
 def test_the_sync_of_cut_bytes_does_not_cover_later_ones() -> None:
-    """R17, R44: an index that was cut and appended again is durable only when its *new* bytes are."""
+    """R17, R44: an index that was cut and appended again is durable only after a sync of its new bytes."""
     durability = Durability(Index(0))
     first = durability.hand_over(Index(5), True)
     durability.cut_to(Index(2))

@@ -1,4 +1,4 @@
-"""Claims of the Raft thesis (Ongaro, 2014), section by section; the transcripts in `scenarios/` show more of them."""
+"""Claims of the Raft thesis (Ongaro, 2014), section by section; more are in the transcripts of `scenarios/`."""
 
 from random import Random
 
@@ -26,7 +26,7 @@ from tests.raft.cluster import Cluster, configuration, replica_id
 _ONE, _TWO, _THREE = (replica_id(number) for number in (1, 2, 3))
 
 
-def _alone(me: ReplicaId, *, term: int = 0, vote: ReplicaId | None = None, seed: int = 0) -> RaftCore:
+def _lone_core(me: ReplicaId, *, term: int = 0, vote: ReplicaId | None = None, seed: int = 0) -> RaftCore:
     """Return a core of a Raft group of three whose other replicas do not answer."""
     restart = Restart(HardState(Term(term), vote), (configuration([1, 2, 3]),))
     return RaftCore(me, RaftSettings(heartbeat_ticks=2), Random(seed), MemoryLog(), restart)
@@ -40,7 +40,7 @@ def test_3_3_a_message_of_a_later_term_makes_any_replica_a_follower() -> None:
     assert (core.role, core.term, core.leader) == (Role.FOLLOWER, 9, _TWO)
 
 
-def test_3_3_a_leader_of_an_earlier_term_gets_the_later_one() -> None:
+def test_3_3_a_leader_of_an_earlier_term_receives_the_later_term() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     cluster[2].core.step(Heartbeat(_THREE, _TWO, Term(5), 1, Index(0)))
@@ -55,7 +55,7 @@ def test_3_3_a_leader_of_an_earlier_term_gets_the_later_one() -> None:
 def test_3_4_election_timeouts_are_drawn_between_one_and_two_times_the_least() -> None:
     drawn = set()
     for seed in range(200):
-        core = _alone(_ONE, seed=seed)
+        core = _lone_core(_ONE, seed=seed)
         ticks = 0
         while core.role is Role.FOLLOWER:
             core.tick()
@@ -65,7 +65,7 @@ def test_3_4_election_timeouts_are_drawn_between_one_and_two_times_the_least() -
 
 
 def test_3_4_one_vote_per_term_first_come_first_served() -> None:
-    core = _alone(_ONE, term=1)
+    core = _lone_core(_ONE, term=1)
     for candidate, is_expected in ((_TWO, True), (_THREE, False), (_TWO, True)):
         core.step(VoteRequest(candidate, _ONE, Term(2), 7, EntryId(Index(0), Term(0))))
         ready = core.ready()
@@ -74,8 +74,8 @@ def test_3_4_one_vote_per_term_first_come_first_served() -> None:
         assert [answer.is_granted for answer in answers if isinstance(answer, VoteResponse)] == [is_expected]
 
 
-def test_3_4_giving_a_vote_leaves_the_candidate_its_time() -> None:
-    patient, twin = _alone(_ONE, term=2), _alone(_ONE, term=2)
+def test_3_4_a_granted_vote_resets_the_election_timeout() -> None:
+    patient, twin = _lone_core(_ONE, term=2), _lone_core(_ONE, term=2)
     while twin.role is Role.FOLLOWER:
         patient.step(VoteRequest(_TWO, _ONE, Term(2), 1, EntryId(Index(0), Term(0))))
         patient.tick()
@@ -136,7 +136,7 @@ def test_3_7_a_duplicated_message_changes_nothing() -> None:
 
 
 def test_3_8_term_and_vote_are_persisted_before_any_message_has_them() -> None:
-    core = _alone(_ONE)
+    core = _lone_core(_ONE)
     core.step(VoteRequest(_TWO, _ONE, Term(1), 1, EntryId(Index(0), Term(0))))
     ready = core.ready()
     assert ready is not None
@@ -158,7 +158,7 @@ def test_3_8_term_and_vote_are_persisted_before_any_message_has_them() -> None:
 
 
 def test_3_8_a_restart_keeps_the_vote() -> None:
-    core = _alone(_ONE, term=1, vote=_TWO)
+    core = _lone_core(_ONE, term=1, vote=_TWO)
     core.step(VoteRequest(_THREE, _ONE, Term(1), 1, EntryId(Index(0), Term(0))))
     ready = core.ready()
     assert ready is not None
@@ -167,7 +167,7 @@ def test_3_8_a_restart_keeps_the_vote() -> None:
     assert not answer.is_granted
 
 
-def test_3_10_transfer_waits_for_the_target_and_asks_it_once_it_has_everything() -> None:
+def test_3_10_a_transfer_sends_timeout_now_once_the_target_is_caught_up() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     cluster.propose(1, "a")
@@ -180,7 +180,7 @@ def test_3_10_transfer_waits_for_the_target_and_asks_it_once_it_has_everything()
     assert cluster.events.count("2 pre-candidate of term 1: no leader was heard in time") == 0
 
 
-def test_3_10_a_transfer_that_does_not_happen_is_given_up() -> None:
+def test_3_10_a_transfer_without_effect_is_aborted() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     cluster.core(1).transfer_leadership(_TWO)
@@ -195,7 +195,7 @@ def test_3_10_a_transfer_that_does_not_happen_is_given_up() -> None:
 
 
 def test_3_10_a_joint_configuration_is_left_only_after_the_transfer_was_aborted() -> None:
-    """The entry that leaves it would put the target behind again."""
+    """The entry that leaves the joint configuration would let the target lag again."""
     cluster = Cluster([1, 2, 3], [4], syncs_at_once=False)
     cluster.elect(1)
     cluster.tick(4)
@@ -292,7 +292,7 @@ def test_4_3_a_joint_configuration_commits_with_both_majorities(missing: tuple[i
 
 @pytest.mark.parametrize("missing", [(1, 2), (1, 4)])
 def test_4_3_a_joint_configuration_elects_with_both_majorities(missing: tuple[int, int]) -> None:
-    """Halves {3, 4, 5} and {1, 2, 3}: without 1 and 2 the outgoing half has no majority, without 1 and 4 both have."""
+    """Halves {3, 4, 5} and {1, 2, 3}: without 1 and 2 the outgoing half lacks a majority, without 1 and 4 none does."""
     cluster = Cluster([1, 2, 3], [4, 5])
     cluster.elect(1)
     cluster.change(1, [3, 4, 5])
@@ -308,7 +308,7 @@ def test_4_3_a_joint_configuration_elects_with_both_majorities(missing: tuple[in
 
 
 def test_6_2_a_leader_without_a_quorum_steps_down_within_two_election_timeouts() -> None:
-    """F21: it can send, and not receive."""
+    """F21: the leader can send, and receives nothing."""
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     cluster.cut = lambda message: message.to == _ONE
@@ -319,7 +319,7 @@ def test_6_2_a_leader_without_a_quorum_steps_down_within_two_election_timeouts()
     assert ticks <= 20
 
 
-def test_6_4_a_read_needs_an_answer_to_something_sent_after_it_was_asked() -> None:
+def test_6_4_a_read_needs_an_answer_to_a_heartbeat_sent_after_it() -> None:
     cluster = Cluster([1, 2, 3])
     leader = cluster.elect(1)
     cluster.tick_one(1, 3)
@@ -350,7 +350,7 @@ def test_6_4_reads_of_one_turn_share_one_round() -> None:
     assert [read.request for read in leader.reads] == list(range(100))
 
 
-def test_6_4_reads_that_come_while_a_round_is_under_way_share_the_next() -> None:
+def test_6_4_reads_during_a_round_share_the_next_round() -> None:
     cluster = Cluster([1, 2, 3])
     leader = cluster.elect(1)
     for request in range(10):
@@ -364,7 +364,7 @@ def test_6_4_reads_that_come_while_a_round_is_under_way_share_the_next() -> None
 
 
 @pytest.mark.parametrize("members", [[1, 2, 3], [1, 2, 3, 4, 5]])
-def test_6_4_all_are_asked_at_the_next_tick_when_the_asked_ones_do_not_answer(members: list[int]) -> None:
+def test_6_4_without_answers_all_voters_are_asked_at_the_next_tick(members: list[int]) -> None:
     cluster = Cluster(members)
     leader = cluster.elect(1)
     leader.core.read_index("r")
@@ -394,7 +394,7 @@ def test_6_4_a_joint_configuration_reads_and_keeps_its_leader_with_both_majoriti
     assert leader.reads_failed == ["r"]
 
 
-def test_6_4_a_read_at_a_follower_is_answered_when_the_follower_has_applied_so_far() -> None:
+def test_6_4_a_read_at_a_follower_waits_until_its_index_is_applied() -> None:
     cluster = Cluster([1, 2, 3], syncs_at_once=False)
     cluster.elect(1)
     cluster.propose(1, "a")
@@ -422,7 +422,7 @@ def test_6_4_a_leader_alone_reads_at_once() -> None:
 
 
 def test_9_6_a_pre_vote_changes_neither_term_nor_vote() -> None:
-    core = _alone(_ONE, term=3)
+    core = _lone_core(_ONE, term=3)
     core.step(PreVoteRequest(_TWO, _ONE, Term(3), 1, Term(4), EntryId(Index(0), Term(0))))
     ready = core.ready()
     assert ready is not None
@@ -431,7 +431,7 @@ def test_9_6_a_pre_vote_changes_neither_term_nor_vote() -> None:
     assert core.term == 3
 
 
-def test_10_2_1_the_leader_replicates_while_it_writes_and_counts_itself_when_it_has_synced() -> None:
+def test_10_2_1_the_leader_replicates_during_its_write_and_counts_after_its_sync() -> None:
     cluster = Cluster([1, 2, 3], syncs_at_once=False)
     cluster.elect(1)
     cluster.propose(1, "a")

@@ -1,4 +1,4 @@
-"""Progress of one follower as tracked by the leader: windows, lost probes, lost appends."""
+"""Leader's progress of one follower: windows, lost probes, lost appends."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def _replicating(match: int = 10, sequence: int = 5) -> FollowerProgress:
     return progress
 
 
-def test_a_probe_goes_alone_until_it_is_answered_or_lost() -> None:
+def test_a_probe_is_sent_alone_until_it_is_answered_or_lost() -> None:
     progress = FollowerProgress(TWO, Index(4), 0)
     assert progress.find_room(RaftSettings()) != (0, 0)
     progress.note_probe(7)
@@ -24,7 +24,7 @@ def test_a_probe_goes_alone_until_it_is_answered_or_lost() -> None:
     assert progress.has_lost_probe(8)
 
 
-def test_the_window_counts_entries_and_bytes_that_are_not_durable_there() -> None:
+def test_the_window_counts_entries_and_bytes_not_durable_at_the_follower() -> None:
     settings = RaftSettings(in_flight_entries_max=10, in_flight_bytes_max=100)
     progress = _replicating()
     progress.note_append(Index(14), 60)
@@ -58,14 +58,14 @@ def test_an_answer_without_earlier_entries_reveals_a_loss(
     assert not progress.maybe_lose_appends(answered, Index(11)), "reported once"
 
 
-def test_a_complete_answer_has_no_error() -> None:
+def test_an_answer_with_all_entries_reveals_no_loss() -> None:
     progress = _replicating()
     progress.note_append(Index(12), 1)
     progress.mark_heartbeat(8)
     assert not progress.maybe_lose_appends(8, Index(12))
 
 
-def test_a_mark_does_not_outlive_the_state_that_it_was_made_in() -> None:
+def test_a_mark_ends_with_its_replication_state() -> None:
     progress = _replicating()
     progress.note_append(Index(12), 1)
     progress.mark_heartbeat(8)
@@ -79,7 +79,7 @@ def test_a_mark_does_not_outlive_the_state_that_it_was_made_in() -> None:
     assert probing.mark_sequence == 0
 
 
-def test_a_probe_gives_the_whole_window_back() -> None:
+def test_a_probe_resets_the_window() -> None:
     settings = RaftSettings(in_flight_entries_max=10, in_flight_bytes_max=100)
     progress = _replicating()
     progress.note_append(Index(14), 60)
@@ -95,7 +95,7 @@ def _lag(progress: FollowerProgress, committed: int, tick: int) -> int:
     return progress.status(Index(committed), tick).lag_ticks
 
 
-def test_a_follower_lags_since_it_held_all_that_was_committed() -> None:
+def test_the_lag_counts_from_the_last_time_of_no_missing_commit() -> None:
     progress = _replicating(10)
     assert _lag(progress, 10, 5_000) == 0, "nothing happened for long"
     progress.note_commit(Index(10), 5_000)
@@ -105,7 +105,7 @@ def test_a_follower_lags_since_it_held_all_that_was_committed() -> None:
     assert _lag(progress, 11, 6_000) == 0
 
 
-def test_a_follower_that_is_always_a_commit_behind_lags_by_that_time_only() -> None:
+def test_a_follower_always_one_commit_behind_has_a_bounded_lag() -> None:
     progress = _replicating(10)
     for tick in range(100, 200):
         progress.note_commit(Index(tick - 1), tick)  # which it does not hold yet
@@ -127,6 +127,6 @@ def test_a_follower_that_lost_entries_lags_at_once() -> None:
     assert _lag(progress, 11, 71) > 1_000_000
 
 
-def test_a_new_leader_gives_its_followers_time() -> None:
+def test_followers_of_a_new_leader_have_no_lag_at_first() -> None:
     progress = FollowerProgress(TWO, Index(4), 0, tick=500)
     assert _lag(progress, 3, 501) == 1

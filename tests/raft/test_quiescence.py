@@ -1,4 +1,4 @@
-"""Quiescence: wake-ups, conditions that keep a Raft group awake, and the time to a new leader of a quiesced one.
+"""Quiescence: its conditions, wake-ups, and the time to a new leader of a quiesced Raft group.
 
 The transcripts `quiescence`, `wake_healthy_leader` and `late_quiescence` show the plain course."""
 
@@ -29,7 +29,7 @@ _ONE, _TWO, _THREE = (replica_id(number) for number in (1, 2, 3))
 def _quiesced_cluster(voters: int = 3, learners: tuple[int, ...] = (), seed: int = 0) -> Cluster:
     """Return a quiesced Raft group with node 1 as its leader."""
     cluster = Cluster(range(1, voters + 1), learners, settings=RaftSettings(quiesce_after_ticks=4), seed=seed)
-    cluster.processes(alive=True)
+    cluster.set_heartbeats(alive=True)
     cluster.elect(1)
     _quiesce(cluster)
     return cluster
@@ -43,11 +43,11 @@ def _quiesce(cluster: Cluster, ticks: int = 40) -> None:
     raise AssertionError(f"awake after {ticks} ticks")
 
 
-def _quiesced(cluster: Cluster) -> list[int]:
+def _quiesced_nodes(cluster: Cluster) -> list[int]:
     return [me.node_id for me, node in cluster.nodes.items() if node.core.is_quiesced]
 
 
-def test_a_quiesced_group_sends_nothing_for_any_time() -> None:
+def test_a_quiesced_group_sends_nothing() -> None:
     cluster = _quiesced_cluster()
     for node in cluster.nodes.values():
         assert not any(node.core.tick() for _ in range(1000))
@@ -67,10 +67,10 @@ def test_a_request_to_a_quiesced_follower_wakes_the_leader_without_an_election(w
     assert cluster.core(2).leader == _ONE
     cluster.tick(40)
     assert [node.core.term for node in cluster.nodes.values()] == [1, 1, 1]
-    assert _quiesced(cluster) == [1, 2, 3]
+    assert _quiesced_nodes(cluster) == [1, 2, 3]
 
 
-def test_a_wake_is_sent_again_until_it_is_answered() -> None:
+def test_a_wake_message_is_resent_until_it_is_answered() -> None:
     cluster = _quiesced_cluster()
     cluster.core(1).step_down("the disk stalls")
     cluster[1].work()
@@ -121,19 +121,19 @@ def test_a_quiesced_follower_asked_to_vote_waits_for_a_leader_whose_process_is_a
 def test_a_quiesced_follower_votes_at_once_when_its_leaders_process_is_dead() -> None:
     cluster = _quiesced_cluster()
     cluster.isolate(1)
-    cluster.processes(alive=False, nodes=[1], seen_by=[3])
+    cluster.set_heartbeats(alive=False, nodes=[1], seen_by=[3])
     cluster.core(3).step(PreVoteRequest(_TWO, _THREE, Term(1), 1, Term(2), cluster.core(3).status().last))
     cluster[3].work()
     assert [answer.is_granted for answer in cluster.take(PreVoteResponse)] == [True]
 
 
-def test_a_leader_that_was_missed_gets_time_when_its_process_returns() -> None:
+def test_the_election_timeout_restarts_when_the_leaders_process_returns() -> None:
     cluster = _quiesced_cluster()
     cluster.isolate(2)
-    cluster.processes(alive=False, nodes=[1], seen_by=[2])
+    cluster.set_heartbeats(alive=False, nodes=[1], seen_by=[2])
     cluster.tick_one(2, 9)
     cluster.isolate()
-    cluster.processes(alive=True, nodes=[1], seen_by=[2])
+    cluster.set_heartbeats(alive=True, nodes=[1], seen_by=[2])
     assert cluster.take(Wake, to=1)
     cluster.tick_one(2, 9)
     assert cluster.core(2).role is Role.FOLLOWER
@@ -155,68 +155,68 @@ def test_a_follower_with_a_pending_read_quiesces_only_after_its_answer_or_timeou
 
 def test_a_late_quiesce_message_or_heartbeat_has_no_effect() -> None:
     cluster = Cluster([1, 2, 3], settings=RaftSettings(quiesce_after_ticks=4))
-    cluster.processes(alive=True)
+    cluster.set_heartbeats(alive=True)
     cluster.elect(1)
     heard: list[Heartbeat] = []
     while not cluster.core(2).is_quiesced:
         cluster.tick(settles=False)
         heard += [message for message in cluster.network if isinstance(message, Heartbeat) and message.to == _TWO]
         cluster.settle()
-    *_, ask, lullaby = [message for message in heard if message.sequence]
-    assert lullaby.must_quiesce
+    *_, ask, quiesce = [message for message in heard if message.sequence]
+    assert quiesce.must_quiesce
     assert not ask.must_quiesce
-    for late in (ask, ask._replace(sequence=0, quiesce_at=None), lullaby):
+    for late in (ask, ask._replace(sequence=0, quiesce_at=None), quiesce):
         cluster.core(2).step(late)
         assert cluster.core(2).is_quiesced
     cluster.core(1).read_index("r")
     cluster[1].work()
     cluster.settle()
     assert not cluster.core(2).is_quiesced
-    cluster.core(2).step(lullaby)
+    cluster.core(2).step(quiesce)
     cluster[2].work()
     assert not cluster.core(2).is_quiesced
     (answer,) = cluster.take(HeartbeatResponse)
     assert not answer.may_quiesce
 
 
-def test_quiescence_needs_a_log_that_ends_there_durable_and_committed() -> None:
+def test_quiescence_needs_the_leaders_last_entry_durable_and_committed() -> None:
     cluster = _quiesced_cluster()
     cluster.core(1).read_index("r")
     cluster[1].work()
     cluster.settle()
     last = cluster.core(2).status().last
     for at in (last._replace(index=Index(last.index + 1)), last._replace(term=Term(0))):
-        lullaby = Heartbeat(_ONE, _TWO, Term(1), 10**6, last.index, at, True)
-        cluster.core(2).step(lullaby)
+        quiesce = Heartbeat(_ONE, _TWO, Term(1), 10**6, last.index, at, True)
+        cluster.core(2).step(quiesce)
         assert not cluster.core(2).is_quiesced
-    cluster.processes(alive=False, nodes=[1], seen_by=[2])
+    cluster.set_heartbeats(alive=False, nodes=[1], seen_by=[2])
     cluster.core(2).step(Heartbeat(_ONE, _TWO, Term(1), 10**6, last.index, last, True))
     assert not cluster.core(2).is_quiesced, "the process that would keep it quiesced is not there"
 
 
 @pytest.mark.parametrize("is_behind", [False, True])
-def test_a_learner_that_was_away_wakes_its_leader_when_it_returns(is_behind: bool) -> None:
+def test_a_returning_learner_wakes_its_leader(is_behind: bool) -> None:
     cluster = _quiesced_cluster(3, (4,))
     cluster.isolate(4)
-    cluster.processes(alive=False, nodes=[4])
-    cluster.processes(alive=False, seen_by=[4])
+    cluster.set_heartbeats(alive=False, nodes=[4])
+    cluster.set_heartbeats(alive=False, seen_by=[4])
     if is_behind:
         cluster.propose(1, "x")
     cluster.tick(60)
-    assert _quiesced(cluster) == [1, 2, 3], "no replica waits for a stopped learner"
+    assert _quiesced_nodes(cluster) == [1, 2, 3], "no replica waits for a stopped learner"
     cluster.isolate()
-    cluster.processes(alive=True, seen_by=[4])
-    cluster.processes(alive=True, nodes=[4])
-    assert _quiesced(cluster) == [2, 3]
+    cluster.set_heartbeats(alive=True, seen_by=[4])
+    cluster.set_heartbeats(alive=True, nodes=[4])
+    assert _quiesced_nodes(cluster) == [2, 3]
     _quiesce(cluster)
     assert cluster.data(4) == (["x"] if is_behind else [])
 
 
-def test_a_learner_whose_replica_is_not_made_yet_keeps_the_group_awake() -> None:
-    """Its process is there, so no return of it will wake the leader."""
+def test_a_learner_without_a_replica_keeps_the_group_awake() -> None:
+    """Its process is up, so there is no later return that would wake the leader."""
     cluster = Cluster([1, 2, 3], (4,), settings=RaftSettings(quiesce_after_ticks=4))
     cluster.isolate(4)
-    cluster.processes(alive=True)
+    cluster.set_heartbeats(alive=True)
     cluster.elect(1)
     cluster.propose(1, "x")
     cluster.tick(100)
@@ -226,18 +226,18 @@ def test_a_learner_whose_replica_is_not_made_yet_keeps_the_group_awake() -> None
     assert cluster.data(4) == ["x"]
 
 
-def test_a_voter_that_is_away_keeps_the_group_awake() -> None:
+def test_a_stopped_voter_keeps_the_group_awake() -> None:
     cluster = _quiesced_cluster()
     cluster.isolate(3)
-    cluster.processes(alive=False, nodes=[3], seen_by=[1, 2])
+    cluster.set_heartbeats(alive=False, nodes=[3], seen_by=[1, 2])
     assert not cluster.core(1).is_quiesced
     cluster.tick(100)
-    assert _quiesced(cluster) == [3]
+    assert _quiesced_nodes(cluster) == [3]
     assert cluster.core(1).role is Role.LEADER
 
 
 def test_a_woken_leader_has_a_whole_period_for_answers_of_a_quorum() -> None:
-    """The leader was quiesced for long without any answers; after the wake-up that must not count against it."""
+    """The time without answers while the leader was quiesced must not count against it."""
     cluster = _quiesced_cluster()
     for _ in range(1000):
         cluster.core(1).tick()
@@ -261,10 +261,10 @@ def test_a_group_of_one_quiesces_too() -> None:
     _quiesce(cluster)
 
 
-def test_a_leader_that_does_not_see_a_voters_process_stays_awake() -> None:
-    """No failure detector would report the voter's crash to it. Here the voter sees the leader all the same."""
+def test_a_leader_without_heartbeats_of_a_voters_process_stays_awake() -> None:
+    """No failure detector would report a crash of the voter; the voter still receives the leader's heartbeats."""
     cluster = _quiesced_cluster()
-    cluster.processes(alive=False, nodes=[3], seen_by=[1])
+    cluster.set_heartbeats(alive=False, nodes=[3], seen_by=[1])
     cluster.tick(100)
     assert not cluster.core(1).is_quiesced
 
@@ -285,7 +285,7 @@ def test_a_quiesced_leader_is_woken_by_any_active_replica() -> None:
 
 def test_a_late_answer_from_before_quiescence_does_not_end_it() -> None:
     cluster = Cluster([1, 2, 3], settings=RaftSettings(quiesce_after_ticks=4))
-    cluster.processes(alive=True)
+    cluster.set_heartbeats(alive=True)
     cluster.elect(1)
     for _ in range(40):
         cluster.settle()
@@ -294,10 +294,10 @@ def test_a_late_answer_from_before_quiescence_does_not_end_it() -> None:
             break
     cluster.core(1).step(HeartbeatResponse(_TWO, _ONE, Term(1), 1, Index(1), Index(1)))
     cluster.settle()
-    assert _quiesced(cluster) == [1, 2, 3]
+    assert _quiesced_nodes(cluster) == [1, 2, 3]
 
 
-def test_a_group_that_is_written_to_now_and_then_stays_awake() -> None:
+def test_a_group_with_occasional_writes_stays_awake() -> None:
     cluster = _quiesced_cluster()
     for _ in range(20):
         cluster.propose(1, "x")
@@ -327,7 +327,7 @@ def test_a_leader_that_has_not_applied_everything_stays_awake() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_a_quiesced_group_elects_within_its_bound(seed: int) -> None:
-    """The leader's process dies; the others notice within six ticks of each other, and a fifth of all messages is lost.
+    """The leader's process stops; others detect it within six ticks of each other; a fifth of the messages is lost.
 
     The bound: four times the longest election timeout (two without loss, see `bench`), after the last has noticed.
     """

@@ -1,4 +1,4 @@
-"""Majorities against brute force over all subsets of voters."""
+"""Majorities compared with brute force over all subsets of voters."""
 
 from itertools import combinations
 
@@ -30,12 +30,12 @@ def _is_quorum_by_hand(configuration: Configuration, members: set[ReplicaId]) ->
 
 
 @given(_configurations(), st.sets(st.sampled_from(_EVERYONE)))
-def test_has_quorum(configuration: Configuration, agreeing: set[ReplicaId]) -> None:
+def test_has_quorum_equals_brute_force(configuration: Configuration, agreeing: set[ReplicaId]) -> None:
     assert has_quorum(configuration, agreeing) == _is_quorum_by_hand(configuration, agreeing)
 
 
 @given(_configurations(), st.dictionaries(st.sampled_from(_EVERYONE), st.integers(0, 9)))
-def test_quorum_value(configuration: Configuration, reached: dict[ReplicaId, int]) -> None:
+def test_quorum_value_equals_brute_force(configuration: Configuration, reached: dict[ReplicaId, int]) -> None:
     value = quorum_value(
         [reached.get(voter, 0) for voter in configuration.voters],
         [reached.get(voter, 0) for voter in configuration.outgoing],
@@ -49,7 +49,7 @@ def test_quorum_value(configuration: Configuration, reached: dict[ReplicaId, int
 
 
 @given(_configurations(), st.dictionaries(st.sampled_from(_EVERYONE), st.booleans()))
-def test_vote_outcome(configuration: Configuration, votes: dict[ReplicaId, bool]) -> None:
+def test_vote_outcome_equals_brute_force(configuration: Configuration, votes: dict[ReplicaId, bool]) -> None:
     granted = {voter for voter, is_granted in votes.items() if is_granted}
     hoped = granted | (set(_EVERYONE) - set(votes))
     if _is_quorum_by_hand(configuration, granted):
@@ -70,7 +70,7 @@ def test_two_quorums_of_a_configuration_overlap(
 
 
 @given(_voters, _voters, st.sets(st.sampled_from(_EVERYONE)), st.sets(st.sampled_from(_EVERYONE)))
-def test_a_joint_quorum_overlaps_with_those_before_and_after(
+def test_a_joint_quorum_overlaps_with_quorums_before_and_after(
     old: tuple[ReplicaId, ...], new: tuple[ReplicaId, ...], joint: set[ReplicaId], simple: set[ReplicaId]
 ) -> None:
     if has_quorum(Configuration(Index(1), new, (), old), joint):

@@ -1,4 +1,4 @@
-"""A replica on a slow or full disk leaves elections to others, and delays none when there are no others."""
+"""A replica on a slow or full disk campaigns late, and delays no election when there are no other candidates."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.raft.lone import ONE, TWO, LoneFollower, entry_id
 LEAST = RaftSettings().election_ticks_min
 
 
-def ticks_until_it_campaigns(follower: LoneFollower) -> int:
+def ticks_until_campaign(follower: LoneFollower) -> int:
     for tick in range(1, 20 * LEAST):
         follower.core.tick()
         follower.work()
@@ -19,24 +19,24 @@ def ticks_until_it_campaigns(follower: LoneFollower) -> int:
     pytest.fail("it never campaigns")
 
 
-def test_a_reluctant_replica_leaves_some_elections_to_others() -> None:
-    willing, reluctant = LoneFollower(1), LoneFollower(1)
-    reluctant.core.set_unfit(True)
-    assert LEAST <= ticks_until_it_campaigns(willing) < 2 * LEAST
-    assert 4 * LEAST <= ticks_until_it_campaigns(reluctant) < 8 * LEAST
-    assert any(isinstance(said, PreVoteRequest) for said in reluctant.said)
+def test_an_unfit_replica_campaigns_later() -> None:
+    fit, unfit = LoneFollower(1), LoneFollower(1)
+    unfit.core.set_unfit(True)
+    assert LEAST <= ticks_until_campaign(fit) < 2 * LEAST
+    assert 4 * LEAST <= ticks_until_campaign(unfit) < 8 * LEAST
+    assert any(isinstance(said, PreVoteRequest) for said in unfit.sent)
 
 
-def test_hearing_a_leader_begins_the_patience_again() -> None:
+def test_a_message_of_a_leader_restarts_the_delay() -> None:
     follower = LoneFollower(1)
     follower.core.set_unfit(True)
     for _ in range(3 * LEAST):
         follower.core.tick()
     follower.append(1, entry_id(1, 1), 1)
-    assert ticks_until_it_campaigns(follower) >= 4 * LEAST
+    assert ticks_until_campaign(follower) >= 4 * LEAST
 
 
-def test_a_leader_can_hand_over_to_it_all_the_same() -> None:
+def test_a_leader_can_transfer_leadership_to_an_unfit_replica() -> None:
     follower = LoneFollower(1)
     follower.core.set_unfit(True)
     follower.append(1, entry_id(1, 1), 1)

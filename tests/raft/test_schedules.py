@@ -30,13 +30,13 @@ print(schedule.cluster.events, sorted(schedule.cluster.invariants.committed.item
 
 
 @pytest.mark.parametrize(("seed", "steps"), KEPT)
-def test_kept_seed(seed: int, steps: int) -> None:
+def test_kept_seeds_keep_the_invariants(seed: int, steps: int) -> None:
     Schedule(seed).run(steps)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32))
-def test_random_schedule(seed: int) -> None:
+def test_random_schedules_keep_the_invariants(seed: int) -> None:
     Schedule(seed).run(2000)
 
 

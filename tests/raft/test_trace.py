@@ -1,4 +1,4 @@
-"""Traces of real schedules pass the model of Raft's rules; planted wrong ones are refused, each for its own reason."""
+"""Traces of real schedules pass the model of Raft's rules; planted wrong traces are refused with their reason."""
 
 import json
 from collections.abc import Callable
@@ -22,17 +22,17 @@ def _check(lines: list[Line]) -> Model:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_schedules_keep_to_the_rules(seed: int) -> None:
+def test_traces_of_schedules_pass_the_model(seed: int) -> None:
     """Every action of the specification occurs, and lines survive JSON."""
     lines: list[str] = []
     schedule = Schedule(seed, lambda line: lines.append(json.dumps(line)))
-    # A lost last entry is a disk that breaks its word, which the specification knows nothing of.
+    # A lost last entry is a fault outside of the specification.
     schedule.actions[schedule.damage] = 0
     schedule.run(800)
     _check([json.loads(line) for line in lines])
 
 
-def _recorded() -> list[Line]:
+def _record_trace() -> list[Line]:
     """Record a run with two leaders, a configuration change and a restart.
 
     Node 1 leads term 1, takes "a", is cut off with "b" and "c"; node 2 leads term 4, takes "d", changes the voters
@@ -62,7 +62,7 @@ Edit = Callable[[list[Line]], None]
 
 
 def _find(lines: list[Line], action: str, node: str, nth: int, /, **wanted: Any) -> Line:
-    """Return the nth line of that action of that node, with these details of its message or of itself."""
+    """Return the nth line of that action of that node with these fields, in its message or in itself."""
     found = [
         line
         for line in lines
@@ -72,8 +72,8 @@ def _find(lines: list[Line], action: str, node: str, nth: int, /, **wanted: Any)
     return found[nth]
 
 
-def _with_state(action: str, node: str, nth: int = 0, /, *, of: dict[str, Any] | None = None, **changes: Any) -> Edit:
-    """Change the state in that line."""
+def _change_state(action: str, node: str, nth: int = 0, /, *, of: dict[str, Any] | None = None, **changes: Any) -> Edit:
+    """Return an edit that changes the state in that line."""
 
     def edit(lines: list[Line]) -> None:
         _find(lines, action, node, nth, **(of or {})).update(changes)
@@ -81,8 +81,10 @@ def _with_state(action: str, node: str, nth: int = 0, /, *, of: dict[str, Any] |
     return edit
 
 
-def _with_message(action: str, node: str, nth: int = 0, /, *, of: dict[str, Any] | None = None, **changes: Any) -> Edit:
-    """Change the message in that line."""
+def _change_message(
+    action: str, node: str, nth: int = 0, /, *, of: dict[str, Any] | None = None, **changes: Any
+) -> Edit:
+    """Return an edit that changes the message in that line."""
 
     def edit(lines: list[Line]) -> None:
         _find(lines, action, node, nth, **(of or {}))["message"].update(changes)
@@ -90,8 +92,8 @@ def _with_message(action: str, node: str, nth: int = 0, /, *, of: dict[str, Any]
     return edit
 
 
-def _without(action: str, node: str, /, **wanted: Any) -> Edit:
-    """Remove all of these lines."""
+def _remove_lines(action: str, node: str, /, **wanted: Any) -> Edit:
+    """Return an edit that removes all of these lines."""
 
     def edit(lines: list[Line]) -> None:
         gone = [line for line in lines if (line["action"], line["node"]) == (action, node)]
@@ -106,8 +108,8 @@ def _without(action: str, node: str, /, **wanted: Any) -> Edit:
     return edit
 
 
-def _unsynced(action: str, node: str, /) -> Edit:
-    """Remove all syncs of that node after that line."""
+def _remove_syncs(action: str, node: str, /) -> Edit:
+    """Return an edit that removes all syncs of that node after that line."""
 
     def edit(lines: list[Line]) -> None:
         first = _find(lines, action, node, 0)
@@ -117,7 +119,7 @@ def _unsynced(action: str, node: str, /) -> Edit:
     return edit
 
 
-def _both(*edits: Edit) -> Edit:
+def _combine(*edits: Edit) -> Edit:
     def edit(lines: list[Line]) -> None:
         for each in edits:
             each(lines)
@@ -125,8 +127,8 @@ def _both(*edits: Edit) -> Edit:
     return edit
 
 
-def _repeated(action: str, node: str, nth: int = 0, /, **changes: Any) -> Edit:
-    """Repeat that line at once, with changes."""
+def _repeat_line(action: str, node: str, nth: int = 0, /, **changes: Any) -> Edit:
+    """Return an edit that repeats that line at once, with changes."""
 
     def edit(lines: list[Line]) -> None:
         line = _find(lines, action, node, nth)
@@ -139,103 +141,113 @@ def _repeated(action: str, node: str, nth: int = 0, /, **changes: Any) -> Edit:
 _JOINT = {"index": 5, "voters": [_ONE, _TWO, _FOUR], "learners": [_THREE], "outgoing": [_ONE, _TWO, _THREE]}
 _LEFT = {**_JOINT, "index": 6, "outgoing": []}
 _PLANTED: dict[str, tuple[Edit, str]] = {
-    "a vote for another one": (_with_state("HandleRequestVoteRequest", _TWO, vote=_THREE), "did not ask"),
-    "a second vote in the term": (_repeated("HandleRequestVoteRequest", _TWO, vote=_THREE), "is given to"),
+    "a vote for another one": (_change_state("HandleRequestVoteRequest", _TWO, vote=_THREE), "did not ask"),
+    "a second vote in the term": (_repeat_line("HandleRequestVoteRequest", _TWO, vote=_THREE), "is given to"),
     "a vote for a shorter log": (
-        _both(
-            _with_message("RequestVote", _TWO, of={"to": _THREE}, last=[1, 1]),
-            _with_message("HandleRequestVoteRequest", _THREE, 1, last=[1, 1]),
+        _combine(
+            _change_message("RequestVote", _TWO, of={"to": _THREE}, last=[1, 1]),
+            _change_message("HandleRequestVoteRequest", _THREE, 1, last=[1, 1]),
         ),
         "not where its log ends",
     ),
     "a vote that is told before it is durable": (
-        _with_state("Send", _TWO, of={"kind": "RequestVoteResponse"}, awaits=None),
+        _change_state("Send", _TWO, of={"kind": "RequestVoteResponse"}, awaits=None),
         "is durable",
     ),
     "a candidate that asks before its own vote is durable": (
-        _with_state("RequestVote", _ONE, awaits=None),
+        _change_state("RequestVote", _ONE, awaits=None),
         "is durable",
     ),
-    "a leader without votes": (_without("HandleRequestVoteResponse", _ONE), "no quorum"),
-    "a leader that was no candidate": (_without("Timeout", _ONE), "term"),
-    "a leader that campaigns": (_repeated("BecomeLeader", _ONE, action="Timeout"), "does not campaign"),
-    "a term out of nowhere": (_with_message("UpdateTerm", _TWO, term=7), "nobody sent"),
-    "a term that falls": (_with_state("HandleHeartbeat", _TWO, term=0), "by the rules term"),
-    "an action that does not exist": (_with_state("StepDown", _ONE, action="Abdicate"), "does not exist"),
+    "a leader without votes": (_remove_lines("HandleRequestVoteResponse", _ONE), "no quorum"),
+    "a leader that was no candidate": (_remove_lines("Timeout", _ONE), "term"),
+    "a leader that campaigns": (_repeat_line("BecomeLeader", _ONE, action="Timeout"), "does not campaign"),
+    "a term out of nowhere": (_change_message("UpdateTerm", _TWO, term=7), "nobody sent"),
+    "a term that falls": (_change_state("HandleHeartbeat", _TWO, term=0), "by the rules term"),
+    "an action that does not exist": (_change_state("StepDown", _ONE, action="Abdicate"), "does not exist"),
     "a follower that appends by itself": (
-        _repeated("Synced", _TWO, action="ClientRequest", count=1),
+        _repeat_line("Synced", _TWO, action="ClientRequest", count=1),
         "only leaders append",
     ),
     "entries that the leader does not have": (
-        _with_message("AppendEntries", _ONE, of={"entries": [[2, 1, None]]}, entries=[[2, 1, None], [3, 1, None]]),
+        _change_message("AppendEntries", _ONE, of={"entries": [[2, 1, None]]}, entries=[[2, 1, None], [3, 1, None]]),
         "not what the leader has",
     ),
     "a predecessor that the leader does not have": (
-        _with_message("AppendEntries", _ONE, previous=[0, 1]),
+        _change_message("AppendEntries", _ONE, previous=[0, 1]),
         "is another one",
     ),
-    "a message with another sender": (_with_message("AppendEntries", _ONE, sender=_TWO), "the sender is another node"),
-    "a message that nobody sent": (_without("AppendEntries", _ONE), "nobody sent"),
-    "a message for somebody else": (_with_message("HandleAppendEntriesRequest", _TWO, to=_THREE), "for somebody else"),
-    "entries that are not taken": (_with_state("HandleAppendEntriesRequest", _TWO, last=[0, 0]), "by the rules last"),
-    "matching entries that are cut": (_with_state("HandleHeartbeat", _TWO, last=[0, 0]), "by the rules last"),
-    "a commit without acknowledgements": (_without("HandleAppendEntriesResponse", _ONE), "hold entry 1"),
+    "a message with another sender": (
+        _change_message("AppendEntries", _ONE, sender=_TWO),
+        "the sender is another node",
+    ),
+    "a message that nobody sent": (_remove_lines("AppendEntries", _ONE), "nobody sent"),
+    "a message for somebody else": (
+        _change_message("HandleAppendEntriesRequest", _TWO, to=_THREE),
+        "for somebody else",
+    ),
+    "entries that are not taken": (_change_state("HandleAppendEntriesRequest", _TWO, last=[0, 0]), "by the rules last"),
+    "matching entries that are cut": (_change_state("HandleHeartbeat", _TWO, last=[0, 0]), "by the rules last"),
+    "a commit without acknowledgements": (_remove_lines("HandleAppendEntriesResponse", _ONE), "hold entry 1"),
     "a commit that counts the leader before its sync": (
-        _both(_without("HandleAppendEntriesResponse", _ONE, sender=_THREE), _unsynced("BecomeLeader", _ONE)),
+        _combine(
+            _remove_lines("HandleAppendEntriesResponse", _ONE, sender=_THREE), _remove_syncs("BecomeLeader", _ONE)
+        ),
         "hold entry 1",
     ),
-    "a commit beyond what a quorum holds": (_with_state("AdvanceCommitIndex", _ONE, commit=2), "beyond the log"),
-    "a commit that goes back": (_with_state("AdvanceCommitIndex", _ONE, 1, commit=0), "not forward"),
-    "a follower that believes too much": (_with_state("HandleHeartbeat", _TWO, commit=2), "commit may rise to"),
+    "a commit beyond what a quorum holds": (_change_state("AdvanceCommitIndex", _ONE, commit=2), "beyond the log"),
+    "a commit that goes back": (_change_state("AdvanceCommitIndex", _ONE, 1, commit=0), "not forward"),
+    "a follower that believes too much": (_change_state("HandleHeartbeat", _TWO, commit=2), "commit may rise to"),
     "a leader that tells more than it committed": (
-        _with_message("Send", _ONE, of={"kind": "Heartbeat"}, committed=9),
+        _change_message("Send", _ONE, of={"kind": "Heartbeat"}, committed=9),
         "more than it committed",
     ),
-    "an acknowledgement of what is not durable": (_unsynced("HandleAppendEntriesRequest", _TWO), "durable is 0"),
+    "an acknowledgement of what is not durable": (_remove_syncs("HandleAppendEntriesRequest", _TWO), "durable is 0"),
     "an acknowledgement of what is not there": (
-        _with_message("Send", _TWO, of={"kind": "AppendEntriesResponse", "durable": 1}, durable=2, verified=2),
+        _change_message("Send", _TWO, of={"kind": "AppendEntriesResponse", "durable": 1}, durable=2, verified=2),
         "durable is 1",
     ),
     "more durable than verified": (
-        _with_message("Send", _TWO, of={"kind": "AppendEntriesResponse", "durable": 1}, verified=0),
+        _change_message("Send", _TWO, of={"kind": "AppendEntriesResponse", "durable": 1}, verified=0),
         "more is durable than agrees",
     ),
     "a change without a joint configuration": (
-        _with_state("ClientRequest", _TWO, of={"configuration": _JOINT}, configuration={**_JOINT, "outgoing": []}),
+        _change_state("ClientRequest", _TWO, of={"configuration": _JOINT}, configuration={**_JOINT, "outgoing": []}),
         "without a joint",
     ),
     "a way back out of a joint configuration": (
-        _with_state(
+        _change_state(
             "ClientRequest", _TWO, of={"configuration": _LEFT}, configuration={**_LEFT, "voters": [_ONE, _TWO, _THREE]}
         ),
         "there is one way",
     ),
     "a joint configuration that is left before it is committed": (
-        _both(_without("AdvanceCommitIndex", _TWO, commit=5), _with_state("ClientRequest", _TWO, 3, commit=4)),
+        _combine(
+            _remove_lines("AdvanceCommitIndex", _TWO, commit=5), _change_state("ClientRequest", _TWO, 3, commit=4)
+        ),
         "another change is not committed",
     ),
     "a change before anything of the own term is committed": (
-        _with_state("ClientRequest", _TWO, configuration={**_JOINT, "index": 3}),
+        _change_state("ClientRequest", _TWO, configuration={**_JOINT, "index": 3}),
         "nothing of the own term",
     ),
-    "a vote that is forgotten over a restart": (_with_state("Restart", _THREE, 1, vote=None), "the durable vote"),
+    "a vote that is forgotten over a restart": (_change_state("Restart", _THREE, 1, vote=None), "the durable vote"),
     "a term that is forgotten over a restart": (
-        _with_state("Restart", _THREE, 1, term=1, vote=None),
+        _change_state("Restart", _THREE, 1, term=1, vote=None),
         "the durable term",
     ),
     "an entry that is forgotten over a restart": (
-        _with_state("Restart", _THREE, 1, terms=[1, 1, 4, 4, 4], last=[5, 4]),
+        _change_state("Restart", _THREE, 1, terms=[1, 1, 4, 4, 4], last=[5, 4]),
         "entry 6 was durable",
     ),
     "an entry that is another one after a restart": (
-        _with_state("Restart", _THREE, 1, terms=[1, 2, 4, 4, 4, 4]),
+        _change_state("Restart", _THREE, 1, terms=[1, 2, 4, 4, 4, 4]),
         "entry 2 was durable",
     ),
 }
 
 
 def test_the_recorded_trace_passes() -> None:
-    lines = _recorded()
+    lines = _record_trace()
     model = _check(lines)
     assert model.leaders == {1: _ONE, 4: _TWO}
     changes = [line["configuration"] for line in lines if line["action"] == "ClientRequest" and line["configuration"]]
@@ -244,9 +256,9 @@ def test_the_recorded_trace_passes() -> None:
 
 
 @pytest.mark.parametrize("name", _PLANTED)
-def test_planted(name: str) -> None:
+def test_planted_wrong_traces_are_refused(name: str) -> None:
     edit, why = _PLANTED[name]
-    lines = _recorded()
+    lines = _record_trace()
     edit(lines)
     with pytest.raises(TraceRefused, match=why):
         _check(lines)

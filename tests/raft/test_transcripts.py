@@ -1,4 +1,4 @@
-"""Every scenario gives the output of its transcript.
+"""Every scenario yields the output in its transcript.
 
 After a wanted change: `python -m tests.raft.transcripts --rewrite`, and review the difference."""
 
@@ -10,6 +10,6 @@ from tests.raft.transcripts import SCENARIOS, replay
 
 
 @pytest.mark.parametrize("file", sorted(SCENARIOS.glob("*.txt")), ids=lambda file: file.stem)
-def test_scenario(file: Path) -> None:
+def test_a_scenario_yields_its_transcript(file: Path) -> None:
     expected = file.read_text()
     assert replay(expected) == expected

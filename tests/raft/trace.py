@@ -1,4 +1,4 @@
-"""A core that emits every state transition as one line, to be checked against a formal model.
+"""Core that emits every state transition as one line, for checks against a formal model.
 
     TracedCore(me, settings, random, log, restart, emit=lines.append)
 
@@ -68,7 +68,7 @@ class TracedCore(RaftCore):
     ) -> None:
         super().__init__(me, settings, random, log, restart, payloads)
         self._me, self._emit = me, emit
-        self._seen = self._look()
+        self._seen = self._state()
         self._synced = 0
         self._emit_line("Restart", **_contents(log, restart.configurations))
 
@@ -94,7 +94,7 @@ class TracedCore(RaftCore):
 
     def install(self, installed: Installed) -> None:
         super().install(installed)
-        self._seen = self._look()
+        self._seen = self._state()
         self._emit_line("Install", **_contents(self._replica.log.view, installed.configurations))
 
     def step(self, message: Message) -> None:
@@ -102,21 +102,21 @@ class TracedCore(RaftCore):
         super().step(message)
         if self.messages_refused > refused:
             return
-        now = self._look()
+        now = self._state()
         if self._seen.term < message.term <= now.term:
             # The specification first takes the later term, as a step of its own, and then looks at the message.
             self._seen = self._seen._replace(term=message.term, vote=None, role=Role.FOLLOWER)
-            self._emit_line("UpdateTerm", message=plain_message(message))
+            self._emit_line("UpdateTerm", message=message_to_json(message))
         is_campaign = now.role is Role.CANDIDATE and now.term > self._seen.term
         if not is_campaign:
             self._seen = now
-        self._emit_line(f"Handle{_name(message)}", message=plain_message(message))
+        self._emit_line(f"Handle{_specification_name(message)}", message=message_to_json(message))
         self._observe()
 
     def supply(self, wanted: SupplyRequest) -> AppendRequest | SupplyRefusal:
         supplied = super().supply(wanted)
         if not isinstance(supplied, SupplyRefusal):
-            self._emit_line(_SENDS[_name(supplied)], message=plain_message(supplied), awaits=None)
+            self._emit_line(_SENDS[_specification_name(supplied)], message=message_to_json(supplied), awaits=None)
         return supplied
 
     def tick(self) -> bool:
@@ -133,7 +133,9 @@ class TracedCore(RaftCore):
             self._emit_line("Persist", number=ready.number)
         for messages, awaits in ((ready.messages_now, None), (ready.messages_once_durable, ready.number)):
             for message in messages:
-                self._emit_line(_SENDS.get(_name(message), "Send"), message=plain_message(message), awaits=awaits)
+                self._emit_line(
+                    _SENDS.get(_specification_name(message), "Send"), message=message_to_json(message), awaits=awaits
+                )
         return ready
 
     def advance(self, *, durable: int = 0, applied: Index | None = None) -> None:
@@ -143,25 +145,25 @@ class TracedCore(RaftCore):
             self._emit_line("Synced", number=durable)
         self._observe()
 
-    def _look(self) -> _State:
+    def _state(self) -> _State:
         replica = self._replica
         return _State(
             replica.term, replica.vote, self.role, replica.log.last_id, replica.committed, replica.configuration
         )
 
     def _observe(self) -> None:
-        """Emit the core's own transitions since the last call, in the only order in which they can have happened."""
-        now = self._look()
+        """Emit the core's own transitions since the last call, in their only possible order."""
+        now = self._state()
         if now.role is Role.CANDIDATE and now.term > self._seen.term:
-            self._move("Timeout", term=now.term, vote=now.vote, role=Role.CANDIDATE)
+            self._emit_change("Timeout", term=now.term, vote=now.vote, role=Role.CANDIDATE)
         if now.role is Role.LEADER and self._seen.role is not Role.LEADER:
-            self._move("BecomeLeader", role=Role.LEADER)
+            self._emit_change("BecomeLeader", role=Role.LEADER)
             self._client_request(now)
         if now.commit > self._seen.commit:
-            self._move("AdvanceCommitIndex", commit=now.commit)
+            self._emit_change("AdvanceCommitIndex", commit=now.commit)
         self._client_request(now)
-        if _plain_role(now.role) != _plain_role(self._seen.role):
-            self._move("StepDown", role=now.role)
+        if _specification_role(now.role) != _specification_role(self._seen.role):
+            self._emit_change("StepDown", role=now.role)
         assert _is_same(now, self._seen), f"{self._me} went from {self._seen} to {now} in a way that has no name"
         self._seen = now
 
@@ -171,11 +173,11 @@ class TracedCore(RaftCore):
         if count <= 0:
             return
         is_changed = now.configuration != self._seen.configuration
-        configuration = plain(now.configuration) if is_changed else None
+        configuration = to_json(now.configuration) if is_changed else None
         self._seen = self._seen._replace(last=now.last, configuration=now.configuration)
         self._emit_line("ClientRequest", count=count, configuration=configuration)
 
-    def _move(self, action: str, **changes: Any) -> None:
+    def _emit_change(self, action: str, **changes: Any) -> None:
         self._seen = self._seen._replace(**changes)
         self._emit_line(action)
 
@@ -186,37 +188,37 @@ class TracedCore(RaftCore):
                 "node": str(self._me),
                 "action": action,
                 "term": seen.term,
-                "vote": plain(seen.vote),
-                "role": _plain_role(seen.role),
-                "last": plain(seen.last),
+                "vote": to_json(seen.vote),
+                "role": _specification_role(seen.role),
+                "last": to_json(seen.last),
                 "commit": seen.commit,
                 **details,
             }
         )
 
 
-def plain(value: Any) -> Any:
-    """Convert a value of the core to JSON: members as text, entries as [index, term, configuration], the rest as is."""
+def to_json(value: Any) -> Any:
+    """Convert a value to JSON: members as text, entries as [index, term, configuration], others unchanged."""
     if isinstance(value, ReplicaId):
         return str(value)
     if isinstance(value, Configuration):
-        return {name: plain(part) for name, part in value._asdict().items()}
+        return {name: to_json(part) for name, part in value._asdict().items()}
     if isinstance(value, Entry):
-        return [value.index, value.term, plain(value.configuration)]
-    return [plain(part) for part in value] if isinstance(value, tuple) else value
+        return [value.index, value.term, to_json(value.configuration)]
+    return [to_json(part) for part in value] if isinstance(value, tuple) else value
 
 
-def plain_message(message: Message) -> Line:
+def message_to_json(message: Message) -> Line:
     """Convert a message, under its name in the specification if there is one."""
-    return {"kind": _name(message), **{name: plain(value) for name, value in message._asdict().items()}}
+    return {"kind": _specification_name(message), **{name: to_json(value) for name, value in message._asdict().items()}}
 
 
-def _name(message: Message) -> str:
+def _specification_name(message: Message) -> str:
     kind = type(message).__name__
     return _NAMES.get(kind, kind)
 
 
-def _plain_role(role: Role) -> str:
+def _specification_role(role: Role) -> str:
     return Role.FOLLOWER.value if role is Role.PRE_CANDIDATE else role.value
 
 
@@ -225,7 +227,7 @@ def _is_same(one: _State, other: _State) -> bool:
 
 
 def _contents(log: LogView, configurations: Sequence[Configuration]) -> Line:
-    """Return the whole log: its boundary, the terms of its entries, and its configurations."""
+    """Return the log: its boundary, the terms of its entries, and its configurations."""
     boundary = log.boundary
     terms = [log.term_at(Index(index)) for index in range(boundary.index + 1, log.last_index + 1)]
-    return {"boundary": plain(boundary), "terms": terms, "configurations": [plain(each) for each in configurations]}
+    return {"boundary": to_json(boundary), "terms": terms, "configurations": [to_json(each) for each in configurations]}

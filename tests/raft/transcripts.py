@@ -1,4 +1,4 @@
-"""Scenario transcripts: what is done to a cluster, and everything that it does in answer, as text that people review.
+"""Scenario transcripts: commands to a cluster and all effects, as text for review.
 
 A file in `scenarios/` is a sequence of blocks: commands, `----`, the expected output, an empty line. Lines that begin
 with `#` are comments. After a wanted change `python -m tests.raft.transcripts --rewrite [FILE…]` writes the output
@@ -21,7 +21,7 @@ _SEPARATOR = "----"
 
 
 class Interpreter:
-    """One scenario under way."""
+    """Interpreter of the commands of one scenario."""
 
     def __init__(self) -> None:
         self.cluster = Cluster([])
@@ -66,7 +66,7 @@ class Interpreter:
         yield from ()
 
     def do_crash(self, number: str, kept: str = "0") -> Iterator[str]:
-        """Stop a node of which so many unsynced Readys survive: `crash 1 kept=2`."""
+        """Stop a node; so many unsynced Readys survive: `crash 1 kept=2`."""
         self.cluster[int(number)].crash(int(kept))
         yield from ()
 
@@ -96,7 +96,7 @@ class Interpreter:
 
     def do_process(self, number: str, state: str, *seen_by: str) -> Iterator[str]:
         """End the heartbeats of node 1's process to nodes 2 and 3: `process 1 dead 2 3`."""
-        self.cluster.processes(alive=state == "alive", nodes=[int(number)], seen_by=_numbers(seen_by) or None)
+        self.cluster.set_heartbeats(alive=state == "alive", nodes=[int(number)], seen_by=_numbers(seen_by) or None)
         yield from ()
 
     # requests
@@ -255,7 +255,7 @@ def replay(text: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Compare, or with `--rewrite` replace."""
+    """Compare transcripts with the present output, or replace them (`--rewrite`)."""
     rewrites = "--rewrite" in arguments
     files = [Path(word) for word in arguments if word != "--rewrite"] or sorted(SCENARIOS.glob("*.txt"))
     different = 0

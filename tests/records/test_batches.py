@@ -1,4 +1,4 @@
-"""Batches: header view, stamping, checks on what strangers send, control batches, codecs."""
+"""Batches: header view, stamping, checks of batches from clients, control batches, codecs."""
 
 import struct
 
@@ -37,7 +37,7 @@ new_records = st.builds(
 
 
 @given(st.lists(new_records, min_size=1, max_size=30), st.sampled_from(Compression))
-def test_records_come_back_as_they_went_in(records: list[NewRecord], codec: Compression) -> None:
+def test_decoded_records_equal_the_encoded_ones(records: list[NewRecord], codec: Compression) -> None:
     batch = build_batch(records, codec)
     [(header, view)] = validate_client_batches(batch, MIB)
     assert header.record_count == len(records) == header.last_offset_delta + 1
@@ -66,7 +66,7 @@ def test_stamping_refuses_a_term_that_does_not_fit() -> None:
         stamp(build_batch([b"a"]), 0, 1 << 31)
 
 
-def test_a_builder_counts_and_gives_its_size() -> None:
+def test_a_builder_reports_count_and_size() -> None:
     builder = BatchBuilder(Compression.NONE)
     builder.append(NewRecord(b"x" * 100), 42)
     assert builder.count == 1
@@ -77,7 +77,7 @@ def test_a_builder_counts_and_gives_its_size() -> None:
 @pytest.mark.parametrize(
     "record", ["text", NewRecord("text"), NewRecord(b"", timestamp=1 << 70), NewRecord(b"", headers=[(b"k", "v")])]
 )
-def test_unstorable_values_are_named(record: object) -> None:
+def test_unstorable_values_are_refused_by_name(record: object) -> None:
     with pytest.raises(InvalidArgument, match=r"record 1 (cannot be stored|is str 'text'; encode it)"):
         build_batch([b"fine", record])
 
@@ -87,15 +87,15 @@ def test_an_empty_batch_is_refused() -> None:
         build_batch([])
 
 
-def spoiled(position: int, form: str, value: int) -> bytes:
+def spoil_field(position: int, form: str, value: int) -> bytes:
     batch = build_batch([b"a", b"b"])
     struct.pack_into(form, batch, position, value)
     return bytes(batch)
 
 
-def resealed(position: int, form: str, value: int) -> bytes:
-    """Spoil a field under the CRC, and make the CRC fit again: a broken client, not a broken wire."""
-    batch = bytearray(spoiled(position, form, value))
+def spoil_field_and_reseal(position: int, form: str, value: int) -> bytes:
+    """Spoil a field under the CRC, and correct the CRC: a faulty client, not a transmission error."""
+    batch = bytearray(spoil_field(position, form, value))
     struct.pack_into(">I", batch, 17, batch_crc(batch))
     return bytes(batch)
 
@@ -105,21 +105,21 @@ def resealed(position: int, form: str, value: int) -> bytes:
     [
         (b"", "no batch"),
         (b"x" * 20, "too few"),
-        (spoiled(16, "b", 1), "magic 1"),
-        (spoiled(8, ">i", 1 << 30), "batchLength"),
-        (spoiled(8, ">i", -5), "batchLength"),
-        (spoiled(8, ">i", 3), "batchLength"),
-        (spoiled(70, "b", 99), "CRC"),
+        (spoil_field(16, "b", 1), "magic 1"),
+        (spoil_field(8, ">i", 1 << 30), "batchLength"),
+        (spoil_field(8, ">i", -5), "batchLength"),
+        (spoil_field(8, ">i", 3), "batchLength"),
+        (spoil_field(70, "b", 99), "CRC"),
         (bytes(build_batch([b"abc"]))[:-1], "batchLength"),
         (bytes(build_batch([b"abc"])) + b"rest", "too few"),
-        (resealed(57, ">i", 3), "recordCount is 3"),
-        (resealed(23, ">i", 7), "lastOffsetDelta 7"),
-        (resealed(57, ">i", 0), "recordCount is 0"),
-        (resealed(21, ">h", 0x20), "control"),
-        (resealed(21, ">h", 0x10), "transactional"),
-        (resealed(21, ">h", 0x05), "codec 5"),
-        (resealed(43, ">q", -2), "producer id -2"),
-        (resealed(43, ">q", 7), "epoch -1, sequence -1"),
+        (spoil_field_and_reseal(57, ">i", 3), "recordCount is 3"),
+        (spoil_field_and_reseal(23, ">i", 7), "lastOffsetDelta 7"),
+        (spoil_field_and_reseal(57, ">i", 0), "recordCount is 0"),
+        (spoil_field_and_reseal(21, ">h", 0x20), "control"),
+        (spoil_field_and_reseal(21, ">h", 0x10), "transactional"),
+        (spoil_field_and_reseal(21, ">h", 0x05), "codec 5"),
+        (spoil_field_and_reseal(43, ">q", -2), "producer id -2"),
+        (spoil_field_and_reseal(43, ">q", 7), "epoch -1, sequence -1"),
     ],
     ids=range(17),
 )
@@ -128,13 +128,13 @@ def test_bad_batches_are_refused_with_the_reason(body: bytes, why: str) -> None:
         validate_client_batches(body, MIB)
 
 
-def test_without_a_producer_id_epoch_and_sequence_are_ignored() -> None:
-    for body in (resealed(53, ">i", 0), resealed(51, ">h", 3)):
+def test_epoch_and_sequence_without_a_producer_id_are_ignored() -> None:
+    for body in (spoil_field_and_reseal(53, ">i", 0), spoil_field_and_reseal(51, ">h", 3)):
         [(header, _)] = validate_client_batches(body, MIB)
         assert header.producer_id == -1
 
 
-def test_a_count_that_the_bytes_cannot_hold_is_refused() -> None:
+def test_a_record_count_that_does_not_fit_the_bytes_is_refused() -> None:
     batch = bytearray(build_batch([b"a"]))
     struct.pack_into(">i", batch, 23, 999)
     struct.pack_into(">i", batch, 57, 1000)
@@ -148,7 +148,7 @@ def test_an_oversize_batch_is_refused_by_its_size() -> None:
         validate_client_batches(build_batch([bytes(2000)]), 1000)
 
 
-def test_several_batches_are_split_where_they_meet() -> None:
+def test_concatenated_batches_are_split() -> None:
     bodies = [bytes(build_batch([bytes(size)])) for size in (1, 500, 3)]
     assert [bytes(batch) for _, batch in split_batches(b"".join(bodies))] == bodies
 
@@ -163,7 +163,7 @@ def test_batches_that_decompress_beyond_the_bound_are_refused(codec: Compression
 
 
 @pytest.mark.parametrize("codec", Compression)
-def test_garbage_under_a_good_crc_is_an_error_not_a_crash(codec: Compression) -> None:
+def test_garbage_under_a_valid_crc_is_a_known_error(codec: Compression) -> None:
     batch = build_batch([b"some value that is long enough"] * 5, codec)
     for position in range(61, len(batch)):
         broken = bytearray(batch)
@@ -176,7 +176,7 @@ def test_garbage_under_a_good_crc_is_an_error_not_a_crash(codec: Compression) ->
         assert len(records) <= 5
 
 
-def test_control_batches_take_no_offset_and_kafkas_reader_walks_over_them() -> None:
+def test_control_batches_take_no_offset_and_kafkas_reader_skips_them() -> None:
     roll = build_control_batch(ControlKind.ROLL, b"payload", 9, next_offset=40)
     header = read_header(roll)
     assert header.is_control
@@ -198,6 +198,6 @@ def test_a_gap_spans_the_offsets_that_it_replaces() -> None:
     assert (header.base_offset, header.next_offset) == (10, 15)
 
 
-def test_unknown_control_kinds_are_named() -> None:
+def test_unknown_control_kinds_are_reported_by_number() -> None:
     with pytest.raises(InvalidBatch, match="not a control batch"):
         read_control(build_batch([b"v"]))

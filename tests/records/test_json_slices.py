@@ -1,4 +1,4 @@
-"""Large JSON in slices: the same answers as one call of a parser gives, whatever the slices are."""
+"""Large JSON parsed in slices: the results equal those of one parser call for any size of slices."""
 
 import gc
 import itertools
@@ -29,7 +29,7 @@ TEXTS = st.recursive(
 
 @pytest.fixture(params=[1, 3, 7, 20, 64])
 def slices(request, monkeypatch):
-    """Make slices so small that every position is a border of one."""
+    """Make slices so small that every position is the end of one."""
     monkeypatch.setattr(json_slices, "SLICE_BYTES", request.param)
     monkeypatch.setattr(json_slices, "_STRING_SLICE_BYTES", max(8, request.param))
 
@@ -43,7 +43,7 @@ def is_json(text):
     return True
 
 
-def is_json_at_once(text):
+def is_json_by_orjson(text):
     try:
         orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -51,13 +51,13 @@ def is_json_at_once(text):
     return True
 
 
-def written(value, chance):
+def write_json(value, chance):
     """Write the value as text, with white space and escapes."""
     text = json.dumps(value, ensure_ascii=chance.random() < 0.5, indent=chance.choice([None, 1]))
     return text.encode()
 
 
-def changed(text, chance):
+def mutate(text, chance):
     """Remove, double or replace a few bytes of the text."""
     found = bytearray(text)
     for _ in range(chance.randint(1, 3)):
@@ -76,18 +76,18 @@ def changed(text, chance):
 @given(TEXTS, st.randoms(use_true_random=False))
 @settings(deadline=None, max_examples=150)
 def test_text_is_json_if_a_parser_accepts_it(value, chance):
-    text = written(value, chance)
+    text = write_json(value, chance)
     assert is_json(text)
     for _ in range(5):
-        other = changed(text, chance)
-        assert is_json(other) == is_json_at_once(other), other
+        other = mutate(text, chance)
+        assert is_json(other) == is_json_by_orjson(other), other
 
 
 @pytest.mark.usefixtures("slices")
 @given(st.lists(TEXTS, max_size=8) | st.dictionaries(st.text(max_size=3), TEXTS, max_size=8), st.randoms())
 @settings(deadline=None, max_examples=150)
-def test_items_are_those_of_the_list_or_object(value, chance):
-    text = written(value, chance)
+def test_split_items_equal_those_of_the_list_or_object(value, chance):
+    text = write_json(value, chance)
     first, last = (b"[", b"]") if type(value) is list else (b"{", b"}")
     spans = [span for span in split_items(text, 1, len(text) - 1) if span is not None]
     parts = [orjson.loads(first + text[start:end] + last) for start, end in spans]
@@ -103,18 +103,18 @@ def test_items_are_those_of_the_list_or_object(value, chance):
 @pytest.mark.parametrize(
     "text", [b"[1,]", b"[,1]", b"[1,,2]", b'{"a":1,}', b'{"a",}', b'{"a":[1}]', b'["\\ud83d",1]', b"1,2", b""]
 )
-def test_nearly_json(text):
+def test_nearly_valid_json_is_refused(text):
     assert not is_json(text)
 
 
 @pytest.mark.usefixtures("slices")
-def test_halves_of_a_character_stay_together():
+def test_characters_are_not_split_between_slices():
     assert is_json(b'["' + b"\\ud83d\\ude00" * 20 + b'"]')
     assert is_json(('["' + "\N{GRINNING FACE}é" * 20 + '"]').encode())
     assert not is_json(b'["' + "\N{GRINNING FACE}".encode()[:3] * 20 + b'"]')
 
 
-def test_nesting_has_a_bound():
+def test_nesting_is_bounded():
     assert is_json(b"[" * NESTED_MAX + b"]" * NESTED_MAX)
     for opening, closing in ((b"[", b"]"), (b'{"":', b"}")):
         deep = opening * 100_000 + b"0" + closing * 100_000
@@ -124,8 +124,8 @@ def test_nesting_has_a_bound():
 @pytest.mark.parametrize(
     "unit", [b"[],", b"{},", b'{"":0},', b'"a",', b'"\\"",', b"0,", b"[[],{}],", b'{"a":{"b":[1,2,3]}},']
 )
-def test_no_step_is_long(unit):
-    """Four MiB at once would be a few hundred milliseconds; what counts is that a step is a small part of the whole."""
+def test_each_step_is_short(unit):
+    """A parse of 4 MiB at once takes a few hundred milliseconds; each step must be a small part of it."""
     text = b"[" + unit * (4 * MIB // len(unit)) + b"0]"
     gc.collect()
     gc.disable()
@@ -148,7 +148,7 @@ def test_long_strings_are_checked_in_pieces():
     assert not is_json(b'{"a":"' + long)
 
 
-def test_large_items_stand_alone():
+def test_large_items_are_split_off_alone():
     chance = random.Random(1)
     sizes = [chance.choice([3, 20, 5_000, 100_000, 300_000]) for _ in range(60)]
     items = [["x" * (size // 2), {"b": ["y"] * (size // 8)}] for size in sizes]

@@ -1,4 +1,4 @@
-"""Keys land in the partitions where Kafka's own clients put them."""
+"""Keys map to the same partitions as with Kafka's own clients."""
 
 import zlib
 
@@ -23,7 +23,7 @@ def test_murmur2_agrees_with_the_java_client(key, expected):
 
 
 @pytest.mark.parametrize(("key", "hashed"), KAFKA_VECTORS)
-def test_a_key_chooses_by_its_positive_hash(key, hashed):
+def test_the_positive_hash_of_a_key_selects_the_partition(key, hashed):
     assert Partitioner(find_hash("murmur2"), 7).choose(key) == (hashed & 0x7FFFFFFF) % 7
 
 
@@ -31,7 +31,7 @@ def test_crc32_can_be_chosen():
     assert Partitioner(find_hash("crc32"), 5).choose(b"key") == zlib.crc32(b"key") % 5
 
 
-def test_records_without_a_key_take_turns():
+def test_records_without_a_key_are_spread_round_robin():
     partitioner = Partitioner(find_hash("murmur2"), 3)
     assert [partitioner.choose(None) for _ in range(7)] == [0, 1, 2, 0, 1, 2, 0]
 
@@ -41,6 +41,6 @@ def test_an_empty_key_is_a_key():
     assert len({partitioner.choose(b"") for _ in range(5)}) == 1
 
 
-def test_an_unknown_partitioner_is_named():
+def test_an_unknown_partitioner_is_refused():
     with pytest.raises(InvalidArgument, match="'md5'; it can be murmur2, crc32"):
         find_hash("md5")

@@ -11,7 +11,7 @@ from raftlog.records.header import HEADER_SIZE, batch_crc
 from raftlog.records.read import open_in_steps
 from raftlog.records.retain import retain_in_steps
 from raftlog.types import Buffer, Offset, Term
-from tests.stepping import finished, result_of
+from tests.stepping import result_of, run_steps
 
 RECORDS = st.lists(
     st.tuples(
@@ -59,10 +59,10 @@ def test_a_large_batch_is_compressed_in_many_steps(codec: Compression) -> None:
     """A piece of 64 KiB in each: a whole batch of 20 MiB takes gzip seconds."""
     value = b"".join(b'{"user": %d}' % (number * 7919) for number in range(80_000))
     records = [NewRecord(value, b"old"), NewRecord(value, b"new")]
-    packed, steps = finished(compress_in_steps(codec, memoryview(value)))
+    packed, steps = run_steps(compress_in_steps(codec, memoryview(value)))
     assert steps >= len(value) // (64 * 1024)
     opened = bytearray()
-    finished(decompress_in_steps(codec, packed, len(value), opened))
+    run_steps(decompress_in_steps(codec, packed, len(value), opened))
     assert opened == value
     batch = build_batch(records, codec)
     retained = retain_records(batch, [False, True])

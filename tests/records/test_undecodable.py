@@ -1,4 +1,4 @@
-"""Batches whose records cannot be decoded: one named error, behind the records that can be."""
+"""Batches whose records cannot be decoded: one error with offsets, after the decodable records."""
 
 import mmap
 import pickle
@@ -9,57 +9,59 @@ import pytest
 from raftlog.errors import InvalidBatch, UndecodableBatch
 from raftlog.records import Record, build_batch, read_header, read_records, stamp, validate_client_batches
 from raftlog.types import Buffer, Offset, Term, TopicPartition
-from tests.undecodable import SMALL, Undecodable, batch_of, bombs, record, until_undecodable
+from tests.undecodable import SMALL, Undecodable, batch_of, make_bombs, read_until_error, record
 
 BASE = 1_000
 
 
-def stored(sent: Undecodable) -> bytearray:
+def stamp_batch(sent: Undecodable) -> bytearray:
     batch = bytearray(sent.batch)
     stamp(batch, Offset(BASE), Term(1))
     return batch
 
 
-def in_a_map(batch: bytearray) -> Buffer:
-    """Place the batch at the very end of a page, behind which a read may end the process."""
+def at_the_end_of_a_map(batch: bytearray) -> Buffer:
+    """Place the batch at the very end of a mapped page, where a read beyond it crashes the process."""
     pages = mmap.mmap(-1, -(-len(batch) // mmap.PAGESIZE) * mmap.PAGESIZE)
     pages[-len(batch) :] = bytes(batch)
     return memoryview(pages)[-len(batch) :]
 
 
-@pytest.mark.parametrize("held", [bytes, bytearray, memoryview, in_a_map], ids=["bytes", "bytearray", "view", "map"])
+@pytest.mark.parametrize(
+    "held", [bytes, bytearray, memoryview, at_the_end_of_a_map], ids=["bytes", "bytearray", "view", "map"]
+)
 @pytest.mark.parametrize("sent", SMALL, ids=[each.name for each in SMALL])
-def test_a_batch_that_lies_is_one_error_with_where_to_go_on(
+def test_an_undecodable_batch_raises_one_error_with_the_next_offset(
     sent: Undecodable, held: Callable[[bytearray], Buffer]
 ) -> None:
-    found, error = until_undecodable(read_records(held(stored(sent))))
+    found, error = read_until_error(read_records(held(stamp_batch(sent))))
     assert [each.offset for each in found] == [BASE + number for number in range(sent.sound_records)][: len(found)]
-    assert sent.sound_records - len(found) in (0, 1), "one may be held back, when bytes are left behind it"
+    assert sent.sound_records - len(found) in (0, 1), "one record may be held back when bytes follow it"
     assert (error.base_offset, error.offset, error.next_offset) == (BASE, BASE + len(found), BASE + sent.span)
     assert error.offset < error.next_offset
     assert str(error.next_offset) in str(error)
 
 
 @pytest.mark.parametrize("sent", SMALL, ids=[each.name for each in SMALL])
-def test_the_leader_stores_them(sent: Undecodable) -> None:
-    """The catalogue is about what is stored: it must not grow entries that never get so far."""
+def test_a_leader_accepts_undecodable_batches(sent: Undecodable) -> None:
+    """The catalogue must have only batches that a leader would store."""
     validate_client_batches(sent.batch, 1 << 20)
 
 
-@pytest.mark.parametrize("sent", bombs(), ids=lambda sent: sent.name)
-def test_a_bomb_is_refused_before_it_is_opened(sent: Undecodable) -> None:
+@pytest.mark.parametrize("sent", make_bombs(), ids=lambda sent: sent.name)
+def test_a_decompression_bomb_is_refused_early(sent: Undecodable) -> None:
     assert len(sent.batch) < 400_000
-    assert until_undecodable(read_records(sent.batch))[0] == []
+    assert read_until_error(read_records(sent.batch))[0] == []
 
 
-def test_the_bound_of_what_a_batch_opens_to_is_the_reader_s() -> None:
+def test_the_reader_bounds_the_decompressed_size() -> None:
     batch = next(each for each in SMALL if each.name == "gzip with a value of 2^63-1 bytes").batch
     with pytest.raises(UndecodableBatch, match="decompress to more than 10 bytes"):
         list(read_records(batch, 10))
 
 
-def test_memory_that_is_short_is_no_lie(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader that skips undecodable batches must not skip a sound one."""
+def test_a_lack_of_memory_is_not_reported_as_undecodable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that skips undecodable batches must not skip an intact one."""
 
     class Short:
         def __init__(self, batch: Buffer) -> None: ...
@@ -70,18 +72,18 @@ def test_memory_that_is_short_is_no_lie(monkeypatch: pytest.MonkeyPatch) -> None
         def __next__(self) -> Record:
             raise MemoryError("the codec")
 
-    def no_memory(size: int) -> bytearray:
+    def raise_memory_error(size: int) -> bytearray:
         raise MemoryError(f"{size} bytes")
 
     batch = build_batch([b"x" * 50])
     monkeypatch.setattr("raftlog.records.read.DefaultRecordBatch", Short)
-    monkeypatch.setattr("raftlog.records.read.bytearray", no_memory, raising=False)
+    monkeypatch.setattr("raftlog.records.read.bytearray", raise_memory_error, raising=False)
     with pytest.raises(MemoryError, match="bytes"):
         list(read_records(batch))
 
 
-def test_records_with_holes_between_them_are_sound() -> None:
-    """Compaction leaves them so."""
+def test_records_with_gaps_between_them_are_valid() -> None:
+    """Compaction leaves such batches."""
     batch = batch_of(record(1) + record(5), 9)
     header = read_header(batch)
     assert header.record_count == 9
@@ -90,7 +92,7 @@ def test_records_with_holes_between_them_are_sound() -> None:
     assert [each.offset for each in read_records(holes)] == [1, 5]
 
 
-def test_the_error_goes_from_one_process_to_another() -> None:
+def test_the_error_can_be_pickled() -> None:
     error = UndecodableBatch(5, 6, 9, "why").at(TopicPartition("orders", 3))
     again = pickle.loads(pickle.dumps(error))
     assert isinstance(again, InvalidBatch)

@@ -1,4 +1,4 @@
-"""Idempotent producers on the groups of `worlds`."""
+"""Idempotent producers on the simulated replicas of `worlds`."""
 
 import asyncio
 from functools import partial
@@ -6,7 +6,7 @@ from functools import partial
 from raftlog.partitions.replica import ReplicaAppended
 from raftlog.partitions.results import ALL, Acks
 from raftlog.records import BatchBuilder, Compression, NewRecord
-from tests.replica.worlds import Replicas
+from tests.replica.worlds import ReplicaWorld
 from tests.runtime.drivers import GROUP
 
 
@@ -19,8 +19,8 @@ def batch_of(
     return builder.build()
 
 
-class Producing(Replicas):
-    """A world with idempotent producers."""
+class ProducerWorld(ReplicaWorld):
+    """World of replicas with idempotent producers."""
 
     def send(
         self,
@@ -40,12 +40,14 @@ class Producing(Replicas):
         future.add_done_callback(lambda done: done.exception())
         return future
 
-    def sent(self, number: int, sequence: int, *values: bytes, producer: int = 7, epoch: int = 0) -> ReplicaAppended:
+    def send_and_wait(
+        self, number: int, sequence: int, *values: bytes, producer: int = 7, epoch: int = 0
+    ) -> ReplicaAppended:
         future = self.send(number, sequence, *values, producer=producer, epoch=epoch)
         self.run_until(future.done)
         return future.result()
 
-    def refused(self, number: int, sequence: int, *, producer: int = 7, epoch: int = 0) -> type[BaseException]:
+    def refusal_of(self, number: int, sequence: int, *, producer: int = 7, epoch: int = 0) -> type[BaseException]:
         future = self.send(number, sequence, b"?", producer=producer, epoch=epoch)
         self.run_until(future.done)
         return type(future.exception())
@@ -56,18 +58,18 @@ class Producing(Replicas):
             self.do(number, partial(self.replica(number).run_maintenance, now_ms))
         self.run(0.5)
 
-    def known(self, number: int) -> dict[int, object]:
+    def producers_of(self, number: int) -> dict[int, object]:
         """Return a replica's table of producers."""
         table = self.replica(number)._producers.table
         return {producer: table.get(producer) for producer in sorted(table)}
 
-    def same_everywhere(self) -> bool:
+    def has_equal_tables(self) -> bool:
         self.converge()
         self.run(0.5)
-        known = [self.known(number) for number in self.drivers]
+        known = [self.producers_of(number) for number in self.drivers]
         return all(each == known[0] for each in known)
 
-    def roll_at(self, number: int) -> None:
+    def roll_segment(self, number: int) -> None:
         [future] = self.do(number, lambda: self.group(number).roll_now())
         self.run_until(future.done)  # type: ignore[attr-defined]
         future.result()  # type: ignore[attr-defined]

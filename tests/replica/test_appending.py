@@ -1,4 +1,4 @@
-"""Appends by way of a replica: when they are answered, and what they fail with."""
+"""Appends through a replica: times of their answers, and their errors."""
 
 import asyncio
 
@@ -21,11 +21,11 @@ from raftlog.records import build_batch
 from raftlog.runtime.log.control_entries import build_no_op_batch
 from raftlog.topic_config import TopicConfig
 from raftlog.types import Index, Term
-from tests.replica.worlds import Replicas, all_values, others, values_of
+from tests.replica.worlds import ReplicaWorld, all_values, other_numbers, values_of
 
 
-def test_an_append_is_answered_with_its_place_once_it_is_committed() -> None:
-    with Replicas() as world:
+def test_an_append_is_answered_with_its_offset_once_it_is_committed() -> None:
+    with ReplicaWorld() as world:
         leader = world.lead()
         first = world.appended(leader, b"a", b"b")
         assert (first.base_offset, first.next_offset, first.high_watermark) == (0, 2, 2)
@@ -36,8 +36,8 @@ def test_an_append_is_answered_with_its_place_once_it_is_committed() -> None:
         assert all_values(world, leader) == [b"a", b"b", b"c", b"c"]
 
 
-def test_a_group_of_one() -> None:
-    with Replicas(1) as world:
+def test_a_sole_replica_commits_appends() -> None:
+    with ReplicaWorld(1) as world:
         world.lead()
         assert [world.appended(1, b"%d" % number).base_offset for number in range(5)] == list(range(5))
         assert world.appended(1, b"x", acks=1).base_offset == 5
@@ -46,8 +46,8 @@ def test_a_group_of_one() -> None:
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_a_quick_answer_comes_before_the_commit(acks: int) -> None:
-    with Replicas() as world:
+def test_an_answer_without_acks_of_all_precedes_the_commit(acks: int) -> None:
+    with ReplicaWorld() as world:
         leader = world.lead()
         world.appended(leader, b"first")
         world.isolate(leader)
@@ -59,21 +59,21 @@ def test_a_quick_answer_comes_before_the_commit(acks: int) -> None:
 
 
 def test_followers_refuse_and_name_the_leader() -> None:
-    with Replicas() as world:
+    with ReplicaWorld() as world:
         leader = world.lead()
         for acks in (-1, 0, 1):
-            error = world.append(others(leader)[0], b"x", acks=acks).exception()  # type: ignore[arg-type]
+            error = world.append(other_numbers(leader)[0], b"x", acks=acks).exception()  # type: ignore[arg-type]
             assert isinstance(error, NotLeader)
             assert error.leader == world.ids[leader - 1]
 
 
-def test_replaced_proposals_fail_and_those_ended_by_the_process_are_unknown() -> None:
-    with Replicas() as world:
+def test_replaced_appends_fail_and_those_cut_off_by_a_crash_are_unknown() -> None:
+    with ReplicaWorld() as world:
         old = world.lead()
         world.appended(old, b"before")
         world.isolate(old)
         lost = world.append(old, b"lost")
-        new = world.new_leader(old)
+        new = world.wait_for_new_leader(old)
         world.appended(new, b"instead")
         world.appended(new, b"and more")
         assert not lost.done()
@@ -88,8 +88,8 @@ def test_replaced_proposals_fail_and_those_ended_by_the_process_are_unknown() ->
         assert isinstance(world.append(new, b"too late").exception(), LogClosed)
 
 
-def test_a_quick_append_that_a_lost_leadership_took_along_is_unknown() -> None:
-    with Replicas() as world:
+def test_an_append_lost_with_the_leadership_is_unknown() -> None:
+    with ReplicaWorld() as world:
         leader = world.lead()
         core, log = world.group(leader).core, world.group(leader).log
         batch = build_batch([b"x"])
@@ -98,7 +98,7 @@ def test_a_quick_append_that_a_lost_leadership_took_along_is_unknown() -> None:
             future = world.replica(leader).append([batch], 1)
             core.step(
                 AppendRequest(
-                    world.ids[others(leader)[0] - 1],
+                    world.ids[other_numbers(leader)[0] - 1],
                     world.ids[leader - 1],
                     Term(core.term + 1),
                     1,
@@ -117,10 +117,10 @@ def test_a_quick_append_that_a_lost_leadership_took_along_is_unknown() -> None:
 # min.insync.replicas
 
 
-def test_all_copies_are_waited_for_when_the_topic_wants_them() -> None:
-    with Replicas(topic=TopicConfig(min_insync_replicas=3)) as world:
+def test_an_append_waits_for_min_insync_replicas() -> None:
+    with ReplicaWorld(topic=TopicConfig(min_insync_replicas=3)) as world:
         leader = world.lead()
-        slow = others(leader)[0]
+        slow = other_numbers(leader)[0]
         world.appended(leader, b"first")
         world.cut(leader, slow)
         future = world.append(leader, b"second")
@@ -134,15 +134,15 @@ def test_all_copies_are_waited_for_when_the_topic_wants_them() -> None:
         assert world.group(leader).on_turn is None
 
 
-def test_two_of_three_are_the_majority_anyway() -> None:
-    with Replicas(topic=TopicConfig(min_insync_replicas=2)) as world:
+def test_two_of_three_replicas_are_enough_for_two_copies() -> None:
+    with ReplicaWorld(topic=TopicConfig(min_insync_replicas=2)) as world:
         leader = world.lead()
-        world.crash(others(leader)[0])
+        world.crash(other_numbers(leader)[0])
         assert world.appended(leader, b"x").base_offset == 0
 
 
 def test_too_few_active_replicas_are_refused_before_the_append() -> None:
-    with Replicas(topic=TopicConfig(min_insync_replicas=3)) as world:
+    with ReplicaWorld(topic=TopicConfig(min_insync_replicas=3)) as world:
         leader = world.lead()
         for _ in range(30):  # also just after each CheckQuorum, when no follower has answered in its period yet
             world.run(0.05)
@@ -150,7 +150,7 @@ def test_too_few_active_replicas_are_refused_before_the_append() -> None:
         world.run(1)
         high_watermark = world.group(leader).high_watermark
         assert high_watermark == 30
-        world.crash(others(leader)[0])
+        world.crash(other_numbers(leader)[0])
         world.run(3)
         error = world.append(leader, b"y").exception()
         assert type(error) is NotEnoughReplicas
@@ -160,10 +160,10 @@ def test_too_few_active_replicas_are_refused_before_the_append() -> None:
         assert world.appended(leader, b"z", acks=1).base_offset == 30
 
 
-def test_a_committed_append_that_never_got_enough_copies_is_unknown_when_the_leadership_is_lost() -> None:
-    with Replicas(topic=TopicConfig(min_insync_replicas=3)) as world:
+def test_a_committed_append_without_enough_copies_is_unknown_after_a_lost_leadership() -> None:
+    with ReplicaWorld(topic=TopicConfig(min_insync_replicas=3)) as world:
         leader = world.lead()
-        slow, other = others(leader)
+        slow, other = other_numbers(leader)
         world.appended(leader, b"first")
         world.cut(leader, slow)
         future = world.append(leader, b"second")
@@ -179,7 +179,7 @@ def test_a_committed_append_that_never_got_enough_copies_is_unknown_when_the_lea
 
 
 def test_a_full_disk_refuses_appends_and_serves_reads() -> None:
-    with Replicas(1) as world:
+    with ReplicaWorld(1) as world:
         world.lead()
         world.appended(1, b"first")
         disk = world.disks[0]
@@ -198,8 +198,8 @@ def test_a_full_disk_refuses_appends_and_serves_reads() -> None:
         assert len(all_values(world, 1)) == len(futures) + 1
 
 
-def test_damage_without_another_copy_refuses_appends_and_leaves_the_rest_readable() -> None:
-    with Replicas(1) as world:
+def test_a_damaged_sole_replica_refuses_appends_and_serves_intact_records() -> None:
+    with ReplicaWorld(1) as world:
         world.lead()
         for number in range(30):
             world.appended(1, b"%d" % number + bytes(500))
@@ -213,16 +213,16 @@ def test_damage_without_another_copy_refuses_appends_and_leaves_the_rest_readabl
         error = world.append(1, b"x").exception()
         assert isinstance(error, LogDamaged)
         assert "raftlog partition recover" in str(error)
-        assert len(values_of(world.fetched(1, 1))) == 19
-        assert len(values_of(world.fetched(1, 21))) == 9
-        assert world.fetched(1, 30).batches == []
+        assert len(values_of(world.fetch_and_wait(1, 1))) == 19
+        assert len(values_of(world.fetch_and_wait(1, 21))) == 9
+        assert world.fetch_and_wait(1, 30).batches == []
         assert world.get(1, lambda replica: replica.offsets(False, NEVER)) == (0, 30)
         assert isinstance(world.fetch(1, 31, wait=1).exception(), OffsetNotAvailable)
         assert world.replica(1).describe().problem is not None
 
 
-def test_a_failed_sync_ends_everything_with_its_reason() -> None:
-    with Replicas(1) as world:
+def test_a_failed_sync_fails_all_appends_with_its_reason() -> None:
+    with ReplicaWorld(1) as world:
         world.lead()
         waiting = world.fetch(1, 0, wait=100, min_bytes=1)
         world.disks[0].fail_sync()

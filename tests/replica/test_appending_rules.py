@@ -1,4 +1,4 @@
-"""`PendingAppends` alone: when an append that is answered before or after its commit has its answer."""
+"""`PendingAppends` alone: conditions under which an append is answered, before or after its commit."""
 
 import asyncio
 from types import SimpleNamespace
@@ -18,12 +18,12 @@ TERM = Term(3)
 COMMITTED = Committed(TERM, Index(4), Index(6), Offset(40), Offset(43))
 
 
-def answer(committed: Committed) -> ReplicaAppended:
+def make_answer(committed: Committed) -> ReplicaAppended:
     return ReplicaAppended(committed.base_offset, committed.next_offset, committed.term, Offset(0))
 
 
-class World:
-    """A leader with three voters and a learner; offsets are ten times their indices."""
+class AppendWorld:
+    """Leader with three voters and a learner; offsets are ten times their indices."""
 
     def __init__(self) -> None:
         self.held = {SECOND: 6, THIRD: 6, LEARNER: 6}
@@ -56,72 +56,72 @@ class World:
             is_quiesced=self.is_quiesced,
         )
 
-    def copied(self, copies: int) -> "asyncio.Future[ReplicaAppended]":
+    def add_append(self, copies: int) -> "asyncio.Future[ReplicaAppended]":
         future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
-        self.appending.count_copies(COMMITTED, copies, answer, future)
+        self.appending.count_copies(COMMITTED, copies, make_answer, future)
         return future
 
     def written(self, first: int = 4, last: int = 6) -> "asyncio.Future[ReplicaAppended]":
         future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
-        self.appending.answer_written(Accepted(TERM, Index(first), Index(last)), answer, future)
+        self.appending.answer_written(Accepted(TERM, Index(first), Index(last)), make_answer, future)
         return future
 
 
 @pytest.fixture
-async def world() -> World:
-    return World()
+async def world() -> AppendWorld:
+    return AppendWorld()
 
 
-async def test_the_watermark_of_an_answer_covers_the_append(world: World) -> None:
+async def test_the_watermark_of_an_answer_covers_the_append(world: AppendWorld) -> None:
     assert world.appending.answer_to_commit(COMMITTED).high_watermark == 43
     world.group.high_watermark = 50
     assert world.appending.answer_to_commit(COMMITTED).high_watermark == 50
 
 
-async def test_copies_that_are_there_are_counted_at_once(world: World) -> None:
-    assert world.copied(3).result().base_offset == 40
+async def test_existing_copies_are_counted_at_once(world: AppendWorld) -> None:
+    assert world.add_append(3).result().base_offset == 40
     assert world.group.on_turn is None
 
 
-async def test_a_copy_counts_when_it_has_the_last_entry(world: World) -> None:
+async def test_a_copy_counts_when_it_has_the_last_entry(world: AppendWorld) -> None:
     world.held[THIRD] = 5
-    future = world.copied(3)
+    future = world.add_append(3)
     assert not future.done()
     world.held[THIRD] = 6
     world.group.on_turn()
     assert future.done()
 
 
-async def test_with_fewer_voters_than_copies_an_append_goes_on_waiting(world: World) -> None:
+async def test_with_fewer_voters_than_copies_an_append_keeps_waiting(world: AppendWorld) -> None:
     world.voters = (ME, SECOND)
-    future = world.copied(3)
+    future = world.add_append(3)
     assert not future.done()
     world.appending.end(LogClosed("the process stops"))
     assert isinstance(future.exception(), OutcomeUnknown)
 
 
-async def test_a_leader_that_is_no_voter_does_not_count_its_own_copy(world: World) -> None:
+async def test_a_leader_that_is_no_voter_does_not_count_its_own_copy(world: AppendWorld) -> None:
     assert _durable_indexes(world.status()) == [6, 6, 6]
     world.voters = (SECOND, THIRD)
     world.durable = 9
     assert _durable_indexes(world.status()) == [6, 6]
 
 
-async def test_only_voters_make_up_for_missing_replicas(world: World) -> None:
+async def test_only_voters_count_as_active_replicas(world: AppendWorld) -> None:
     assert world.appending.too_few_error(3) is None
     world.active = {SECOND, LEARNER}
     assert isinstance(world.appending.too_few_error(3), Unavailable)
     assert world.appending.too_few_error(2) is None
 
 
-async def test_in_a_quiesced_group_all_members_count_as_active(world: World) -> None:
+async def test_in_a_quiesced_group_all_members_count_as_active(world: AppendWorld) -> None:
     world.active = set()
     assert active_members(world.status()) == [ME]
     world.is_quiesced = True
     assert active_members(world.status()) == [ME, SECOND, THIRD, LEARNER]
 
 
-async def test_a_written_append_of_a_caller_that_left_holds_up_no_other(world: World) -> None:
+async def test_an_append_of_a_cancelled_caller_delays_no_other(world: AppendWorld) -> None:
     world.log.last_index = 3
     gone, following = world.written(), world.written()
     gone.cancel()
@@ -130,7 +130,7 @@ async def test_a_written_append_of_a_caller_that_left_holds_up_no_other(world: W
     assert following.result()[:2] == (40, 70)
 
 
-async def test_an_append_that_a_later_term_of_this_leader_lacks_is_unknown(world: World) -> None:
+async def test_an_append_missing_in_a_later_term_of_this_leader_is_unknown(world: AppendWorld) -> None:
     world.log.last_index = 3
     future = world.written()
     assert not future.done()
@@ -139,7 +139,7 @@ async def test_an_append_that_a_later_term_of_this_leader_lacks_is_unknown(world
     assert isinstance(future.exception(), OutcomeUnknown)
 
 
-async def test_an_append_that_was_trimmed_before_its_answer_is_unknown(world: World) -> None:
+async def test_an_append_that_was_trimmed_before_its_answer_is_unknown(world: AppendWorld) -> None:
     world.log.boundary.index = 4
     assert isinstance(world.written(first=4).exception(), OutcomeUnknown)
     assert world.written(first=5).result().base_offset == 50

@@ -1,4 +1,4 @@
-"""Calls of idempotent producers that are judged and proposed together, against the same calls one after the other."""
+"""Calls of idempotent producers checked and proposed together, compared with the same calls one by one."""
 
 import asyncio
 from typing import Any
@@ -10,7 +10,7 @@ from raftlog.errors import NotLeader, OutcomeUnknown, OutOfOrderSequence, Overlo
 from raftlog.partitions.replica import ReplicaAppended
 from raftlog.partitions.results import ALL, Acks
 from raftlog.topic_config import TopicConfig
-from tests.replica.producing import Producing, batch_of
+from tests.replica.producing import ProducerWorld, batch_of
 from tests.replica.worlds import all_values
 
 Calls = list[list[bytearray]]
@@ -21,13 +21,13 @@ BATCH = st.tuples(
 TURN = st.lists(st.lists(BATCH, min_size=1, max_size=2), min_size=1, max_size=9)
 
 
-class Together(Producing):
-    """A world in which calls of one turn go to the replica together."""
+class CombinedCallsWorld(ProducerWorld):
+    """World in which calls of one turn reach the replica together."""
 
-    def begin(self) -> int:
-        """Return a leader that judges at once; offset 0 is taken."""
+    def wait_for_leader(self) -> int:
+        """Return a leader that checks calls at once; offset 0 is taken."""
         leader = self.lead()
-        self.sent(leader, 0, b"first", producer=9)
+        self.send_and_wait(leader, 0, b"first", producer=9)
         return leader
 
     def send_calls(self, number: int, calls: Calls, *, any_first: bool = False, acks: Acks = ALL) -> list[Any]:
@@ -88,9 +88,9 @@ def calls_of(turn: Any, follows: dict[int, int]) -> Calls:
 @settings(max_examples=60, deadline=None)
 @given(turns=st.lists(TURN, min_size=1, max_size=5), any_first=st.booleans())
 def test_calls_together_have_the_outcomes_of_calls_one_after_the_other(turns: list[Any], any_first: bool) -> None:
-    with Together(1, producers_max=4) as one, Together(1, producers_max=4) as other:
+    with CombinedCallsWorld(1, producers_max=4) as one, CombinedCallsWorld(1, producers_max=4) as other:
         worlds = (one, other)
-        leaders = [world.begin() for world in worlds]
+        leaders = [world.wait_for_leader() for world in worlds]
         follows: tuple[dict[int, int], dict[int, int]] = {}, {}
         for turn in turns:
             calls = [calls_of(turn, each) for each in follows]
@@ -99,13 +99,13 @@ def test_calls_together_have_the_outcomes_of_calls_one_after_the_other(turns: li
             assert one.outcomes(calls[0], together) == other.outcomes(calls[1], alone)
             one.run(0.1)
             other.run(0.1)
-            assert one.known(leaders[0]) == other.known(leaders[1])
+            assert one.producers_of(leaders[0]) == other.producers_of(leaders[1])
         assert all_values(one, leaders[0]) == all_values(other, leaders[1])
 
 
-def test_new_batches_are_one_proposal_and_the_others_have_outcomes_of_their_own() -> None:
-    with Together() as world:
-        leader = world.begin()
+def test_new_batches_are_one_proposal_and_others_have_their_own_outcomes() -> None:
+    with CombinedCallsWorld() as world:
+        leader = world.wait_for_leader()
         calls = [
             [batch_of(0, b"a", b"b", producer=1)],
             [batch_of(0, b"c", producer=2)],
@@ -119,13 +119,13 @@ def test_new_batches_are_one_proposal_and_the_others_have_outcomes_of_their_own(
         expected = [(1, 3, False), (3, 4, False), (4, 5, False), (3, 4, True), OutOfOrderSequence, (5, 6, False)]
         assert world.outcomes(calls, futures) == expected
         assert all_values(world, leader) == [b"first", b"a", b"b", b"c", b"d", b"e"]
-        assert world.same_everywhere()
+        assert world.has_equal_tables()
 
 
-def test_an_overload_leaves_the_calls_behind_it_alone() -> None:
-    """A later batch of the same producer would be refused as out of order, although its client did nothing wrong."""
-    with Together() as world:
-        leader = world.begin()
+def test_an_overload_does_not_affect_later_calls() -> None:
+    """Otherwise a later batch of the same producer would be refused as out of order without a fault of its client."""
+    with CombinedCallsWorld() as world:
+        leader = world.wait_for_leader()
         group = world.group(leader)
         append = group.append
 
@@ -142,36 +142,36 @@ def test_an_overload_leaves_the_calls_behind_it_alone() -> None:
         assert world.outcomes(calls, again) == [(1, 2, False), (2, 3, False), (2, 3, True), (3, 4, False)]
 
 
-def test_together_with_a_leadership_that_is_lost_none_of_them_counts() -> None:
-    with Together() as world:
+def test_calls_lost_with_the_leadership_have_no_effect() -> None:
+    with CombinedCallsWorld() as world:
         old = world.lead()
-        world.sent(old, 0, b"before")
+        world.send_and_wait(old, 0, b"before")
         world.isolate(old)
         calls = [[batch_of(1, b"x")], [batch_of(2, b"y")], [batch_of(0, b"z", producer=8)]]
         lost = world.send_calls(old, calls)
-        new = world.new_leader(old)
-        assert world.sent(new, 1, b"instead").base_offset == 1
+        new = world.wait_for_new_leader(old)
+        assert world.send_and_wait(new, 1, b"instead").base_offset == 1
         world.network.heal()
         world.run_until(lambda: all(future.done() for future in lost))
         assert lost[0] is lost[1] is lost[2]
         assert isinstance(lost[0].exception(), NotLeader | OutcomeUnknown)
-        assert world.sent(new, 2, b"y").base_offset == 2
-        assert world.sent(new, 0, b"z", producer=8).base_offset == 3
+        assert world.send_and_wait(new, 2, b"y").base_offset == 2
+        assert world.send_and_wait(new, 0, b"z", producer=8).base_offset == 3
         assert all_values(world, new) == [b"before", b"instead", b"y", b"z"]
-        assert world.same_everywhere()
+        assert world.has_equal_tables()
 
 
 def test_calls_to_a_replica_that_does_not_lead_are_refused() -> None:
-    with Together() as world:
-        leader = world.begin()
+    with CombinedCallsWorld() as world:
+        leader = world.wait_for_leader()
         follower = next(number for number in (1, 2, 3) if number != leader)
         calls = [[batch_of(0, b"a")], [batch_of(1, b"b")]]
         assert world.outcomes(calls, world.send_calls(follower, calls)) == [NotLeader] * 2
 
 
-def test_every_acknowledgement_works_together() -> None:
-    with Together(topic=TopicConfig(min_insync_replicas=3)) as world:
-        leader = world.begin()
+def test_combined_calls_support_every_acks_setting() -> None:
+    with CombinedCallsWorld(topic=TopicConfig(min_insync_replicas=3)) as world:
+        leader = world.wait_for_leader()
         for number, acks in enumerate((0, 1, ALL)):
             calls = [[batch_of(2 * number, b"a")], [batch_of(2 * number + 1, b"b")]]
             futures = world.send_calls(leader, calls, acks=acks)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Conditions for compaction, and retention that is the same on every replica, compacted or not."""
+"""Conditions for compaction, and equal retention on every replica, compacted or not."""
 
 import asyncio
 from functools import partial
@@ -8,13 +8,13 @@ import pytest
 from raftlog.errors import DeadlineExceeded, NotLeader, OffsetNotAvailable, OffsetOutOfRange
 from raftlog.records import NewRecord, build_batch
 from raftlog.topic_config import TopicConfig
-from tests.replica.producing import Producing
-from tests.replica.worlds import base_offsets, others
+from tests.replica.producing import ProducerWorld
+from tests.replica.worlds import base_offsets, other_numbers
 
 COMPACTED = TopicConfig(segment_bytes=4096, cleanup_policy="compact", retention_bytes=8192, retention_ms=1000)
 
 
-class Cleaned(Producing):
+class CompactedWorld(ProducerWorld):
     """World whose replicas run maintenance."""
 
     def write(self, count: int, keys: int = 5, size: int = 500) -> None:
@@ -33,8 +33,8 @@ class Cleaned(Producing):
         return {tuple(self.group(number).log.mark) for number in self.drivers}
 
 
-def test_the_closed_segments_are_marked_when_enough_of_them_is_dirty_and_nothing_is_deleted_by_age() -> None:
-    with Cleaned(topic=COMPACTED) as world:
+def test_dirty_closed_segments_are_marked_and_nothing_is_deleted_by_age() -> None:
+    with CompactedWorld(topic=COMPACTED) as world:
         world.write(40)
         leader = world.lead()
         world.run(5)
@@ -51,7 +51,7 @@ def test_the_closed_segments_are_marked_when_enough_of_them_is_dirty_and_nothing
         assert newest < mark <= world.group(leader).high_watermark
 
 
-def test_young_records_are_not_compacted_and_old_ones_are_at_any_ratio() -> None:
+def test_young_records_are_not_compacted_and_old_records_are_at_any_ratio() -> None:
     topic = TopicConfig(
         segment_bytes=4096,
         cleanup_policy="compact",
@@ -59,7 +59,7 @@ def test_young_records_are_not_compacted_and_old_ones_are_at_any_ratio() -> None
         max_compaction_lag_ms=60_000,
         min_cleanable_dirty_ratio=1.0,
     )
-    with Cleaned(topic=topic) as world:
+    with CompactedWorld(topic=topic) as world:
         world.write(20)
         world.run_maintenance()
         assert world.marks() == {(-1, -1)}
@@ -78,9 +78,9 @@ def test_young_records_are_not_compacted_and_old_ones_are_at_any_ratio() -> None
         assert world.marks() == {(28, 0)}
 
 
-def test_tombstones_may_go_when_they_were_below_a_mark_for_so_long() -> None:
+def test_tombstones_are_removed_after_delete_retention_below_a_mark() -> None:
     topic = TopicConfig(segment_bytes=4096, cleanup_policy="compact", delete_retention_ms=30_000)
-    with Cleaned(topic=topic) as world:
+    with CompactedWorld(topic=topic) as world:
         world.write(40)
         world.run_maintenance()
         [(first, tombstones)] = world.marks()
@@ -98,10 +98,10 @@ def test_tombstones_may_go_when_they_were_below_a_mark_for_so_long() -> None:
         assert (third > second, tombstones) == (True, first)
 
 
-def test_no_mark_covers_what_is_known_of_producers_before_that_stands_behind_a_roll() -> None:
-    with Cleaned(topic=COMPACTED) as world:
+def test_a_mark_waits_until_the_producer_table_is_stored_after_a_roll() -> None:
+    with CompactedWorld(topic=COMPACTED) as world:
         leader = world.lead()
-        world.sent(leader, 0, b"x")
+        world.send_and_wait(leader, 0, b"x")
         state = world.replica(leader)._producers
         state.maybe_write_run = lambda: None  # type: ignore[method-assign]
         world.write(12)
@@ -118,15 +118,15 @@ def test_no_mark_covers_what_is_known_of_producers_before_that_stands_behind_a_r
             world.crash(number)
             world.start(number)
         leader = world.lead()
-        assert world.sent(leader, 0, b"x").is_duplicate
+        assert world.send_and_wait(leader, 0, b"x").is_duplicate
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
 def test_retention_by_bytes_is_the_same_on_every_replica(policy: str) -> None:
     topic = TopicConfig(segment_bytes=4096, cleanup_policy=policy, retention_bytes=8192, retention_ms=None)
-    with Cleaned(topic=topic) as world:
+    with CompactedWorld(topic=topic) as world:
         world.write(60, keys=1_000)
-        world.sent(world.lead(), 0, b"x")
+        world.send_and_wait(world.lead(), 0, b"x")
         world.write(20, keys=1_000)
         for _ in range(3):
             world.run_maintenance()
@@ -136,14 +136,14 @@ def test_retention_by_bytes_is_the_same_on_every_replica(policy: str) -> None:
         assert len(starts) == 1
         assert min(starts) > 40
         assert len({tuple(base_offsets(world, number)) for number in world.drivers}) == 1
-        assert world.same_everywhere()
+        assert world.has_equal_tables()
 
 
 # records that are deleted by order
 
 
 def test_records_are_deleted_below_an_offset_on_every_replica() -> None:
-    with Cleaned() as world:
+    with CompactedWorld() as world:
         world.write(20)
         leader = world.lead()
         for before in (7, 3, 20):
@@ -157,13 +157,13 @@ def test_records_are_deleted_below_an_offset_on_every_replica() -> None:
         world.write(1)
         with pytest.raises(OffsetOutOfRange):
             world.get(leader, lambda replica: replica.delete_before(22, world.deadline(leader, 1)))
-        other = others(leader)[0]
+        other = other_numbers(leader)[0]
         with pytest.raises(NotLeader):
             world.get(other, lambda replica: replica.delete_before(1, world.deadline(other, 1)))
 
 
 def test_a_deletion_that_is_not_committed_in_time_is_unknown() -> None:
-    with Cleaned() as world:
+    with CompactedWorld() as world:
         world.write(5)
         leader = world.lead()
         world.isolate(leader)
@@ -172,8 +172,8 @@ def test_a_deletion_that_is_not_committed_in_time_is_unknown() -> None:
 
 
 def test_a_leader_without_a_quorum_does_not_answer_out_of_range_to_a_deletion() -> None:
-    """Others may have committed entries that it lacks."""
-    with Cleaned() as world:
+    """The other replicas may have committed entries that the leader lacks."""
+    with CompactedWorld() as world:
         world.write(5)
         leader = world.lead()
         world.isolate(leader)

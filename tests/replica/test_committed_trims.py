@@ -1,4 +1,4 @@
-"""Rolls, control entries and trims that are entries of the log: every replica does the same, also after restarts."""
+"""Rolls, control entries and trims as log entries: all replicas apply them equally, also after restarts."""
 
 import errno
 
@@ -12,30 +12,30 @@ from raftlog.runtime.replica.partition_replica import Committed, CommittedEntry,
 from raftlog.storage.recovery import read_roll
 from raftlog.types import Index, Offset
 from tests.layouts import read_layout
-from tests.replica.worlds import ask, base_offsets, others, result
+from tests.replica.worlds import ask, base_offsets, other_numbers, wait_for_result
 from tests.runtime.drivers import SMALL, World, is_of_journal
 
 
-def entries(group: PartitionReplica) -> list[CommittedEntry]:
+def read_entries(group: PartitionReplica) -> list[CommittedEntry]:
     found: list[CommittedEntry] = []
     while more := group.committed_entries(Index(len(found) + 1), 1000):
         found.extend(more)
     return found
 
 
-def test_control_entries_are_committed_together_and_read_back() -> None:
+def test_control_entries_are_committed_together_and_can_be_read() -> None:
     with World() as world:
         leader = world.leader()
         world.commit(leader, b"before")
         payloads = [b"one", b"two"]
-        done = result(
+        done = wait_for_result(
             world, leader, lambda group: group.propose_control([(ControlKind.SNAPSHOT, each) for each in payloads])
         )
         assert (done.base_offset, done.next_offset) == (1, 1)
         world.commit(leader, b"after")
         world.converge()
         for number in (1, 2, 3):
-            found = entries(world.group(number))
+            found = read_entries(world.group(number))
             assert [each.index for each in found] == list(range(1, world.group(number).applied_index + 1))
             assert found[0].kind is ControlKind.ROLL
             snapshots = [each for each in found if each.kind is ControlKind.SNAPSHOT]
@@ -45,13 +45,13 @@ def test_control_entries_are_committed_together_and_read_back() -> None:
         assert len(world.group(1).committed_entries(Index(2), 1)) == 1
 
 
-def test_a_roll_on_demand_begins_a_segment_with_the_settings() -> None:
+def test_a_roll_on_demand_starts_a_segment_with_the_settings() -> None:
     with World() as world:
         leader = world.leader()
         world.commit(leader, b"one")
         group = world.group(leader)
         group.rolls.settings = (("retention.ms", "1000"),)
-        done = result(world, leader, lambda group: group.roll_now())
+        done = wait_for_result(world, leader, lambda group: group.roll_now())
         assert isinstance(ask(world, leader, lambda group: group.roll_now()).exception(), Unavailable)
         world.commit(leader, b"two")
         world.converge()
@@ -59,11 +59,11 @@ def test_a_roll_on_demand_begins_a_segment_with_the_settings() -> None:
             roll = read_roll(world.group(number).log.segments.active)
             assert roll is not None
             assert (roll.base_index, roll.settings) == (done.first_index, group.rolls.settings)
-        follower = others(leader)[0]
+        follower = other_numbers(leader)[0]
         assert isinstance(ask(world, follower, lambda group: group.roll_now()).exception(), NotLeader)
 
 
-def test_a_segment_rolls_when_its_roll_is_old_and_it_holds_a_record() -> None:
+def test_a_segment_with_a_record_is_rolled_by_age() -> None:
     with World() as world:
         leader = world.leader()
         world.group(leader).rolls.limits = GroupLimits(segment_ms=5_000)
@@ -93,7 +93,7 @@ def test_a_trim_entry_is_as_documented() -> None:
 
 
 def trim(world: World, leader: int, offset: int) -> Committed:
-    done: Committed = result(world, leader, lambda group: group.propose_trim(offset))
+    done: Committed = wait_for_result(world, leader, lambda group: group.propose_trim(offset))
     return done
 
 
@@ -110,7 +110,7 @@ def test_a_trim_moves_every_log_start_and_deletes_the_same_files() -> None:
         assert world.files(1) == world.files(2) == world.files(3)
         assert base_offsets(world, 1)[1:] == [] or base_offsets(world, 1)[1] > offset
         with pytest.raises(EntriesTrimmed):
-            entries(groups[0])
+            read_entries(groups[0])
         trim(world, leader, 3)
         world.run(1)
         assert [group.log_start_offset for group in groups] == [offset] * 3
@@ -125,14 +125,14 @@ def test_a_trim_above_the_high_watermark_is_refused() -> None:
         world.converge()
         world.run(1)
         assert {world.group(number).log_start_offset for number in (1, 2, 3)} == {2}  # where no roll is, none may come
-        result(world, leader, lambda group: group.roll_now())
+        wait_for_result(world, leader, lambda group: group.roll_now())
         trim(world, leader, 3)
         world.run(1)
         assert {world.group(number).log_start_offset for number in (1, 2, 3)} == {3}
         assert base_offsets(world, leader) == [3]
 
 
-def test_trims_that_follow_each_other_closely_are_all_followed() -> None:
+def test_trims_in_quick_succession_are_all_applied() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 60)
@@ -199,7 +199,7 @@ def test_segments_stay_until_the_trim_is_durable(seed: int) -> None:
 
 
 @pytest.mark.parametrize("size", [300, 700, 3000])
-def test_no_closed_segment_exceeds_its_limit_unless_one_append_alone_does(size: int) -> None:
+def test_a_closed_segment_exceeds_its_limit_only_by_one_large_append(size: int) -> None:
     with World() as world:
         leader, limit = world.leader(), SMALL.segment_bytes
         for number in range(12):
@@ -221,7 +221,7 @@ def test_a_trim_is_recovered_after_a_crash_lost_its_journal_entry() -> None:
         world.converge()
         offset = world.group(leader).high_watermark - 5
         proposed = ask(world, leader, lambda group: group.propose_trim(offset))
-        follower = others(leader)[0]
+        follower = other_numbers(leader)[0]
         at = world.group(leader).core.last_id.index
         while world.group(follower).core.durable_index < at:
             world.run(0.0001)
@@ -236,11 +236,11 @@ def test_a_trim_is_recovered_after_a_crash_lost_its_journal_entry() -> None:
         assert world.files(1) == world.files(2) == world.files(3)
 
 
-def test_a_replica_that_was_away_gets_the_log_from_its_new_start() -> None:
+def test_a_returning_replica_gets_the_log_from_its_new_start() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 10)
-        away = others(leader)[0]
+        away = other_numbers(leader)[0]
         world.crash(away)
         world.fill(leader, 60)
         offset = world.group(leader).high_watermark - 5
@@ -262,7 +262,7 @@ def test_a_damaged_replica_trims_once_it_is_repaired() -> None:
         leader = world.leader()
         world.fill(leader, 60)
         world.converge()
-        hurt = others(leader)[0]
+        hurt = other_numbers(leader)[0]
         group = world.group(hurt)
         world.unreachable.update({1, 2, 3})
         active = group.log.segments.active
@@ -282,12 +282,12 @@ def test_a_damaged_replica_trims_once_it_is_repaired() -> None:
 
 
 def test_a_trim_waits_for_a_first_entry_that_cannot_be_read() -> None:
-    """The disk does not give the roll that becomes the first one: that is damage like any other, and no end of work."""
+    """The disk fails to read the roll of the new first segment: this is damage, and does not stop the replica."""
     with World() as world:
         leader = world.leader()
         world.fill(leader, 60)
         world.converge()
-        replica = others(leader)[0]
+        replica = other_numbers(leader)[0]
         kept = world.group(replica).log.segments.segments[-1]
         read, failures = kept.files.log.read, [OSError(errno.EIO, "the disk does not answer")] * 2
 

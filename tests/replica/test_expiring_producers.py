@@ -1,4 +1,4 @@
-"""Producers that an `expire_producers` entry on its way expires, and what a lost leadership leaves of them."""
+"""Producers with an uncommitted `expire_producers` entry, and their state after a lost leadership."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -11,28 +11,28 @@ from raftlog.partitions.replica.expired_ids import ExpiredIds
 from raftlog.partitions.replica.sequence_check import SequenceCheck
 from raftlog.records import COMPUTED_PRODUCER_IDS
 from tests.replica.producing import batch_of
-from tests.replica.test_full_producer_table import FILLED, Small
+from tests.replica.test_full_producer_table import FILLED, SmallTableWorld
 from tests.replica.worlds import all_values
 
 
-def sequencing_of(world: Small, number: int) -> SequenceCheck:
+def sequencing_of(world: SmallTableWorld, number: int) -> SequenceCheck:
     return world.replica(number)._sequence_check
 
 
 def test_a_producer_that_writes_in_the_same_call_does_not_expire() -> None:
-    with Small() as world:
+    with SmallTableWorld() as world:
         leader = world.lead()
         world.fill(leader)
         both = world.send_batches(leader, batch_of(1, b"2 again", producer=2), batch_of(0, b"5", producer=5))
         world.run_until(both.done)
         both.result()
-        assert world.same_everywhere()
-        assert world.forgotten(leader) == [3]
-        assert list(world.known(leader)) == [1, 2, 4, 5]
+        assert world.has_equal_tables()
+        assert world.expired_ids(leader) == [3]
+        assert list(world.producers_of(leader)) == [1, 2, 4, 5]
 
 
-def test_producers_that_are_expiring_make_room_already() -> None:
-    with Small() as world:
+def test_expiring_producers_free_their_places_at_once() -> None:
+    with SmallTableWorld() as world:
         leader = world.lead()
         world.fill(leader)
         world.isolate(leader)
@@ -41,14 +41,14 @@ def test_producers_that_are_expiring_make_room_already() -> None:
         world.run(0.1)
         world.network.heal()
         world.run_until(lambda: all(future.done() for future in new))
-        assert world.same_everywhere()
-        assert world.forgotten(leader) == [2, 3]
-        assert list(world.known(leader)) == [1, 4, 5, 6]
+        assert world.has_equal_tables()
+        assert world.expired_ids(leader) == [2, 3]
+        assert list(world.producers_of(leader)) == [1, 4, 5, 6]
 
 
-def test_an_expiring_producer_cannot_begin_anew() -> None:
-    """Its sequence 0 may be a repetition of the first batch that it wrote."""
-    with Small() as world:
+def test_an_expiring_producer_cannot_restart_its_sequence() -> None:
+    """Its sequence 0 may be a retry of the first batch that it wrote."""
+    with SmallTableWorld() as world:
         leader = world.lead()
         world.fill(leader)
         world.isolate(leader)
@@ -61,19 +61,19 @@ def test_an_expiring_producer_cannot_begin_anew() -> None:
         assert all_values(world, leader) == [*FILLED, b"5"]
 
 
-def test_one_entry_expires_no_more_than_fit_into_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_entry_expires_a_bounded_number_of_producers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging, "EXPIRED_MAX", 2)
     monkeypatch.setattr(judging, "_EVICTED_PART", 1)
-    with Small() as world:
+    with SmallTableWorld() as world:
         leader = world.lead()
         world.fill(leader)
-        world.sent(leader, 0, b"5", producer=5)
-        assert world.same_everywhere()
-        assert world.forgotten(leader) == [2, 3]
+        world.send_and_wait(leader, 0, b"5", producer=5)
+        assert world.has_equal_tables()
+        assert world.expired_ids(leader) == [2, 3]
 
 
-def test_a_batch_for_which_no_room_can_be_made_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Small() as world:
+def test_a_batch_of_a_new_producer_is_refused_when_none_can_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    with SmallTableWorld() as world:
         leader = world.lead()
         world.fill(leader)
         group = world.group(leader)
@@ -84,14 +84,14 @@ def test_a_batch_for_which_no_room_can_be_made_is_refused(monkeypatch: pytest.Mo
             return refused
 
         monkeypatch.setattr(group, "propose_control", refuse)
-        assert world.refused(leader, 0, producer=5) is StorageFull
+        assert world.refusal_of(leader, 0, producer=5) is StorageFull
         assert all_values(world, leader) == FILLED
         monkeypatch.undo()
-        assert world.sent(leader, 1, b"2 again", producer=2).base_offset == 5
+        assert world.send_and_wait(leader, 1, b"2 again", producer=2).base_offset == 5
 
 
-def test_an_entry_that_is_committed_ends_only_its_own_expiry() -> None:
-    with Small() as world:
+def test_a_committed_entry_ends_only_its_own_expirations() -> None:
+    with SmallTableWorld() as world:
         sequencing = sequencing_of(world, world.lead())
         one: Any = SimpleNamespace(exception=lambda: None)
         other: Any = SimpleNamespace(exception=lambda: None)
@@ -100,12 +100,12 @@ def test_an_entry_that_is_committed_ends_only_its_own_expiry() -> None:
         assert sequencing._expiring == {3: other}
 
 
-def test_a_replica_that_leads_again_has_dropped_what_its_first_leadership_left_open() -> None:
-    """The new leader's log is shorter than what the old one appended, so much of that has no outcome yet."""
-    with Small() as world:
+def test_a_replica_that_leads_again_has_dropped_earlier_expirations() -> None:
+    """The new leader's log is shorter than the old one's, so many of its entries have no outcome yet."""
+    with SmallTableWorld() as world:
         old = world.lead()
         for producer in (1, 2, 3):
-            world.sent(old, 0, b"%d" % producer, producer=producer)
+            world.send_and_wait(old, 0, b"%d" % producer, producer=producer)
         world.converge()
         world.isolate(old)
         for _ in range(20):
@@ -114,21 +114,21 @@ def test_a_replica_that_leads_again_has_dropped_what_its_first_leadership_left_o
         lost = [world.send(old, 1, b"lost", producer=3), world.send(old, 0, b"lost", producer=4)]
         world.do(old, lambda: sequencing_of(world, old).expire([(2, 0)], "silent"))
         world.run(0.05)
-        new = world.new_leader(old)
+        new = world.wait_for_new_leader(old)
         world.network.heal()
         world.converge()
         world.do(new, lambda: world.group(new).transfer_leadership(world.ids[old - 1]))
         world.run_until(lambda: world.leader() == old)
         assert not any(future.done() for future in lost)
-        assert world.sent(old, 1, b"3 again", producer=3).base_offset == 3
-        assert world.sent(old, 1, b"2 again", producer=2).base_offset == 4
-        assert world.sent(old, 0, b"5", producer=5).base_offset == 5
-        assert world.same_everywhere()
-        assert world.forgotten(old) == []
-        assert list(world.known(old)) == [1, 2, 3, 5]
+        assert world.send_and_wait(old, 1, b"3 again", producer=3).base_offset == 3
+        assert world.send_and_wait(old, 1, b"2 again", producer=2).base_offset == 4
+        assert world.send_and_wait(old, 0, b"5", producer=5).base_offset == 5
+        assert world.has_equal_tables()
+        assert world.expired_ids(old) == []
+        assert list(world.producers_of(old)) == [1, 2, 3, 5]
         assert not any(sequencing_of(world, old).is_busy(producer) for producer in range(6))
 
 
-def test_computed_ids_are_not_kept_among_the_expired() -> None:
+def test_computed_ids_are_not_stored_as_expired() -> None:
     ids = ExpiredIds().with_ids([5, COMPUTED_PRODUCER_IDS - 1, COMPUTED_PRODUCER_IDS])
     assert ids.ranges == ((5, 5), (COMPUTED_PRODUCER_IDS - 1, COMPUTED_PRODUCER_IDS - 1))

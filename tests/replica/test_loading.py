@@ -1,4 +1,4 @@
-"""Turns at reading: whatever one replica meets, the others go on."""
+"""Queue of reads of state: an error in one replica delays no other."""
 
 import asyncio
 
@@ -6,8 +6,8 @@ from raftlog.errors import RaftlogError
 from raftlog.partitions.replica.read_queue import ReadQueue
 
 
-class Book:
-    """Stand-in for a state with so many pages to read, or with an error."""
+class FakeState:
+    """Fake of a state with `pages` pages to read, or with an error."""
 
     def __init__(self, pages: int, error: Exception | None = None) -> None:
         self.pages, self.error = pages, error
@@ -29,12 +29,12 @@ async def test_an_unreadable_partition_delays_no_other_load() -> None:
     reported: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
     unforeseen = AssertionError("an offset that is nowhere")
-    first, second, third = Book(1, RaftlogError("damaged")), Book(1, unforeseen), Book(500)
+    first, second, third = FakeState(1, RaftlogError("damaged")), FakeState(1, unforeseen), FakeState(500)
     loading = ReadQueue()
     for book in (first, second, third):
         loading.want(book)
     await third.is_read.wait()
     assert reported == [unforeseen]
-    later = Book(1)
+    later = FakeState(1)
     loading.want(later)
     await later.is_read.wait()

@@ -1,4 +1,4 @@
-"""Answers of a leader to idempotent producers, example by example."""
+"""Answers of a leader to idempotent producers, by examples."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -9,19 +9,19 @@ from raftlog.errors import DuplicateSequence, OutOfOrderSequence
 from raftlog.partitions.replica.expiry import ProducerExpiry
 from raftlog.partitions.replica.producers import ProducerTable, SnapshotRun, check_sequence, encode_expired
 from raftlog.types import Index, Offset
-from tests.replica.producing import Producing
+from tests.replica.producing import ProducerWorld
 from tests.replica.test_producer_table import header_of
 
 
 def table_of(*batches: tuple[int, int], epoch: int = 0) -> ProducerTable:
-    """Return the table of producer 7 with so many records from a sequence on; offsets are sequences."""
+    """Return the table of producer 7 with so many records from a sequence on; offsets equal sequences."""
     table = ProducerTable()
     for base, count in batches:
         table.append(header_of(7, epoch, base, count), Offset(base))
     return table
 
 
-def test_a_batch_that_is_old_in_part_is_out_of_order_and_not_a_duplicate() -> None:
+def test_a_partly_appended_batch_is_out_of_order_and_not_a_duplicate() -> None:
     """Its end was not appended: `DuplicateSequence` would claim that all of it was."""
     table = table_of((0, 5))
     with pytest.raises(OutOfOrderSequence):
@@ -30,16 +30,16 @@ def test_a_batch_that_is_old_in_part_is_out_of_order_and_not_a_duplicate() -> No
         check_sequence("t/0", table.get(7), header_of(7, 0, 3, 2))
 
 
-def test_producers_from_before_a_roll_continue_behind_it() -> None:
+def test_producers_continue_across_a_roll() -> None:
     since = table_of((5, 2))
     since.put_below(table_of((0, 5)), ())
     known = since.get(7)
     assert known is not None
     assert [batch[:2] for batch in known.batches] == [(0, 4), (5, 6)]
-    assert check_sequence("t/0", known, header_of(7, 0, 0, 5)) == (0, 4, 0), "a retry is told as such"
+    assert check_sequence("t/0", known, header_of(7, 0, 0, 5)) == (0, 4, 0), "a retry is reported as such"
 
 
-def test_a_new_epoch_behind_a_roll_begins_anew() -> None:
+def test_a_new_producer_epoch_after_a_roll_replaces_the_old_one() -> None:
     since = table_of((0, 2), epoch=1)
     since.put_below(table_of((0, 5)), ())
     known = since.get(7)
@@ -48,7 +48,7 @@ def test_a_new_epoch_behind_a_roll_begins_anew() -> None:
 
 
 def test_an_expiry_of_an_older_epoch_leaves_the_producer() -> None:
-    """The producer came back with a newer epoch while the entry was on its way."""
+    """The producer returned with a newer epoch before the entry was committed."""
     table = table_of((0, 2), epoch=1)
     table.expire(encode_expired([(7, 0)]))
     assert table.get(7) is not None
@@ -56,7 +56,7 @@ def test_an_expiry_of_an_older_epoch_leaves_the_producer() -> None:
     assert table.get(7) is None
 
 
-def test_pieces_of_two_snapshots_are_not_put_together() -> None:
+def test_pieces_of_two_snapshots_are_not_joined() -> None:
     table = ProducerTable()
     for producer in range(1_500):
         table.append(header_of(producer, 0, 0, 1), Offset(producer))
@@ -66,10 +66,10 @@ def test_pieces_of_two_snapshots_are_not_put_together() -> None:
     assert run.take(second) is None
 
 
-def test_a_batch_in_flight_is_known_when_the_one_before_it_was_delivered() -> None:
-    with Producing() as world:
+def test_a_batch_in_flight_is_known_after_its_predecessor_was_delivered() -> None:
+    with ProducerWorld() as world:
         leader = world.lead()
-        world.sent(leader, 0, b"before")
+        world.send_and_wait(leader, 0, b"before")
         world.isolate(leader)
         for sequence, value in ((1, b"a"), (2, b"b")):
             world.send(leader, sequence, value)
@@ -83,7 +83,7 @@ def test_a_batch_in_flight_is_known_when_the_one_before_it_was_delivered() -> No
         assert again.result().base_offset == 2
 
 
-def test_a_producer_with_a_batch_on_its_way_is_not_silent() -> None:
+def test_a_producer_with_a_batch_in_flight_is_not_silent() -> None:
     expired: list[Any] = []
     busy = {7}
 

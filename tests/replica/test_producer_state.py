@@ -1,4 +1,4 @@
-"""A replica's table of producers as folded from its log: rolls, runs behind them, and entries that expire ids."""
+"""A replica's table of producers, folded from its log: rolls, snapshots after them, and entries that expire ids."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -11,12 +11,12 @@ from raftlog.partitions.replica.read_queue import ReadQueue
 from raftlog.records import ControlKind
 from raftlog.runtime.log.producer_entries import ProducerEntry
 from raftlog.types import Index, Offset
-from tests.replica.producing import Producing
+from tests.replica.producing import ProducerWorld
 from tests.replica.test_producer_table import header_of
-from tests.replica.worlds import others
+from tests.replica.worlds import other_numbers
 
 
-def state_of() -> ProducerState:
+def empty_state() -> ProducerState:
     """Return the state of an empty log."""
     segments = SimpleNamespace(segments=[SimpleNamespace(base_index=1)])
     log = SimpleNamespace(
@@ -36,24 +36,24 @@ def table_of(*producers: int) -> ProducerTable:
     return table
 
 
-def take(state: ProducerState, index: int, kind: ControlKind, payload: bytes = b"") -> None:
+def apply_control(state: ProducerState, index: int, kind: ControlKind, payload: bytes = b"") -> None:
     state._fold_entry(ProducerEntry(Index(index), Offset(-1), None, kind, payload))
 
 
-def write(state: ProducerState, index: int, producer: int) -> None:
+def apply_batch(state: ProducerState, index: int, producer: int) -> None:
     state._fold_entry(ProducerEntry(Index(index), Offset(index), header_of(producer, 0, 0, 1), None, b""))
 
 
-def run_of(roll_index: int, *producers: int) -> bytes:
+def snapshot_of(roll_index: int, *producers: int) -> bytes:
     [payload] = table_of(*producers).snapshot(Index(roll_index))
     return payload
 
 
-def test_ids_expired_between_a_roll_and_its_run_stay_expired() -> None:
-    state = state_of()
-    take(state, 5, ControlKind.ROLL)
-    take(state, 6, ControlKind.EXPIRE_PRODUCERS, encode_expired([(7, 0)]))
-    take(state, 7, ControlKind.SNAPSHOT, run_of(5, 7, 8))
+def test_ids_expired_between_a_roll_and_its_snapshot_stay_expired() -> None:
+    state = empty_state()
+    apply_control(state, 5, ControlKind.ROLL)
+    apply_control(state, 6, ControlKind.EXPIRE_PRODUCERS, encode_expired([(7, 0)]))
+    apply_control(state, 7, ControlKind.SNAPSHOT, snapshot_of(5, 7, 8))
     assert list(state.table) == [8]
     assert 7 in state.table.forgotten
     assert 8 not in state.table.forgotten
@@ -64,7 +64,7 @@ def test_ids_expired_between_a_roll_and_its_run_stay_expired() -> None:
     [
         (
             ControlKind.SNAPSHOT,
-            run_of(5, 7) + bytes(4) + b"later",
+            snapshot_of(5, 7) + bytes(4) + b"later",
             "5 bytes that this release does not know: run a newer",
         ),
         (ControlKind.EXPIRE_PRODUCERS, encode_expired([(7, 0)]) + b"later", "expire_producers entry of 1 producers"),
@@ -73,10 +73,10 @@ def test_ids_expired_between_a_roll_and_its_run_stay_expired() -> None:
 def test_unknown_records_end_the_fold_and_are_reported(
     kind: ControlKind, payload: bytes, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    state = state_of()
-    take(state, 5, ControlKind.ROLL)
-    take(state, 6, kind, payload)
-    write(state, 7, 8)
+    state = empty_state()
+    apply_control(state, 5, ControlKind.ROLL)
+    apply_control(state, 6, kind, payload)
+    apply_batch(state, 7, 8)
     assert list(state.table) == []
     assert why in str(state.problem)
     assert why in state._group.unreadable["producers"]
@@ -84,44 +84,44 @@ def test_unknown_records_end_the_fold_and_are_reported(
     assert [record.message for record in caplog.records] == ["log_unreadable"]
 
 
-def test_a_run_of_an_earlier_roll_is_not_what_the_newest_one_waits_for() -> None:
-    """Two leaders may have written the run of the same roll."""
-    state = state_of()
-    write(state, 1, 7)
-    take(state, 5, ControlKind.ROLL)
-    take(state, 6, ControlKind.SNAPSHOT, run_of(5, 7))
+def test_a_snapshot_of_an_earlier_roll_is_not_that_of_the_newest() -> None:
+    """Two leaders may have written a snapshot of the same roll."""
+    state = empty_state()
+    apply_batch(state, 1, 7)
+    apply_control(state, 5, ControlKind.ROLL)
+    apply_control(state, 6, ControlKind.SNAPSHOT, snapshot_of(5, 7))
     assert state.snapshot_index == 5
-    take(state, 9, ControlKind.ROLL)
-    take(state, 10, ControlKind.SNAPSHOT, run_of(5, 7))
+    apply_control(state, 9, ControlKind.ROLL)
+    apply_control(state, 10, ControlKind.SNAPSHOT, snapshot_of(5, 7))
     assert state.snapshot_index == 5
     assert state._at_roll is not None
-    take(state, 11, ControlKind.SNAPSHOT, run_of(9, 7))
+    apply_control(state, 11, ControlKind.SNAPSHOT, snapshot_of(9, 7))
     assert state.snapshot_index == 9
     assert state._at_roll is None
 
 
-def test_payloads_of_expired_ids_are_kept_while_a_run_may_come_and_no_longer() -> None:
+def test_payloads_of_expired_ids_are_kept_until_the_snapshot() -> None:
     expired = encode_expired([(7, 0)])
-    state = state_of()
-    take(state, 1, ControlKind.ROLL)  # the beginning of the log, so there is no run
-    take(state, 2, ControlKind.EXPIRE_PRODUCERS, expired)
+    state = empty_state()
+    apply_control(state, 1, ControlKind.ROLL)  # the beginning of the log, so there is no run
+    apply_control(state, 2, ControlKind.EXPIRE_PRODUCERS, expired)
     assert state._expired == []
-    state = state_of()
-    take(state, 5, ControlKind.ROLL)
-    take(state, 6, ControlKind.EXPIRE_PRODUCERS, expired)
+    state = empty_state()
+    apply_control(state, 5, ControlKind.ROLL)
+    apply_control(state, 6, ControlKind.EXPIRE_PRODUCERS, expired)
     assert state._expired == [expired]
-    take(state, 9, ControlKind.ROLL)  # so the one before found no producers
+    apply_control(state, 9, ControlKind.ROLL)  # so the one before found no producers
     assert state._expired == []
 
 
 def test_a_restart_reads_the_last_two_segments() -> None:
-    """The table as of the newest roll may not be stored behind it yet."""
-    with Producing() as world:
+    """The table at the newest roll may not be stored after that roll yet."""
+    with ProducerWorld() as world:
         leader = world.lead()
-        away = others(leader)[0]
-        world.sent(leader, 0, b"a")
-        world.roll_at(leader)
-        world.sent(leader, 0, b"b", producer=8)
+        away = other_numbers(leader)[0]
+        world.send_and_wait(leader, 0, b"a")
+        world.roll_segment(leader)
+        world.send_and_wait(leader, 0, b"b", producer=8)
         world.converge()
         for number in (1, 2, 3):
             world.replica(number)._producers.maybe_write_run = lambda: None  # type: ignore[method-assign]

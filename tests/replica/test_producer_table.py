@@ -1,4 +1,4 @@
-"""The table of producers against a naive twin, and as bytes."""
+"""Table of producers compared with a naive twin, and encoded as bytes."""
 
 from itertools import pairwise
 from typing import Any
@@ -40,18 +40,18 @@ OTHER = st.one_of(
 
 
 class Twin:
-    """Naive table with all writes of all producers, for ever."""
+    """Naive table of all writes of all producers, without bounds."""
 
     def __init__(self) -> None:
         self.written: dict[int, tuple[int, list[tuple[int, int, int]]]] = {}
         self.expired: set[int] = set()
 
-    def expected(self, producer: int) -> int:
+    def next_sequence(self, producer: int) -> int:
         known = self.written.get(producer)
         return known[1][-1][1] + 1 if known else 0
 
-    def judge(self, producer: int, epoch: int, base: int, count: int) -> "int | type[RaftlogError] | None":
-        """Return the offset of the original, the error, or None when the batch follows the last one."""
+    def check(self, producer: int, epoch: int, base: int, count: int) -> "int | type[RaftlogError] | None":
+        """Return the offset of the original, the error, or None if the batch follows the last one."""
         known = self.written.get(producer)
         if known is None:
             return None if base == 0 and producer not in self.expired else UnknownProducer
@@ -62,7 +62,7 @@ class Twin:
         for first, last, offset in known[1][-5:]:
             if (first, last) == (base, base + count - 1):
                 return offset
-        follows = self.expected(producer)
+        follows = self.next_sequence(producer)
         if base == follows:
             return None
         return OutOfOrderSequence if base > follows or base + count > follows else DuplicateSequence
@@ -86,7 +86,7 @@ def verdict(table: ProducerTable, header: BatchHeader) -> Any:
     return None if original is None else original.offset
 
 
-def restored(table: ProducerTable, roll_index: int) -> ProducerTable:
+def restore(table: ProducerTable, roll_index: int) -> ProducerTable:
     run = SnapshotRun()
     *pieces, last = table.snapshot(Index(roll_index))
     assert [run.take(piece) for piece in pieces] == [None] * len(pieces)
@@ -96,8 +96,8 @@ def restored(table: ProducerTable, roll_index: int) -> ProducerTable:
     return whole[1]
 
 
-def test_the_least_recently_used_stands_first() -> None:
-    """Expiry takes from the front, so a producer that goes on writing moves to the end."""
+def test_the_least_recently_used_producer_is_first() -> None:
+    """Expiry removes from the front, so a producer that writes moves to the end."""
     table = ProducerTable()
     for offset, (producer, sequence) in enumerate([(1, 0), (2, 0), (1, 1)]):
         table.append(read_header(batch_of(sequence, b"x", producer=producer)), Offset(offset))
@@ -106,17 +106,17 @@ def test_the_least_recently_used_stands_first() -> None:
 
 @given(st.lists(st.one_of(SENT, OTHER), max_size=60))
 @settings(max_examples=150, deadline=None)
-def test_its_verdicts_equal_those_with_unbounded_memory(steps: list[Any]) -> None:
+def test_verdicts_equal_those_of_an_unbounded_table(steps: list[Any]) -> None:
     table, twin, offset = ProducerTable(), Twin(), 0
     since, expired, at_roll = ProducerTable(), list[bytes](), ProducerTable()
     for step in steps:
         if step[0] == "send":
             _, producer, epoch, relative, count = step
-            base = max(0, twin.expected(producer) + relative)
+            base = max(0, twin.next_sequence(producer) + relative)
             if relative == 3:
                 base = 0
             header = header_of(producer, epoch, base, count)
-            wanted = twin.judge(producer, epoch, base, count)
+            wanted = twin.check(producer, epoch, base, count)
             assert verdict(table, header) == wanted
             if wanted is None:
                 twin.append(producer, epoch, base, count, offset)
@@ -133,18 +133,18 @@ def test_its_verdicts_equal_those_with_unbounded_memory(steps: list[Any]) -> Non
             if producer in twin.written and twin.written[producer][0] <= epoch:
                 del twin.written[producer]
         elif step[0] == "restore":
-            table = restored(table, 7)
+            table = restore(table, 7)
             at_roll, since = table.copy(), ProducerTable()
             expired.clear()
         else:  # what was met since the roll is put upon what the snapshot behind it says
             merged = since.copy()
-            merged.put_below(restored(at_roll, 7), expired)
+            merged.put_below(restore(at_roll, 7), expired)
             assert [(each, merged.get(each)) for each in merged] == [(each, table.get(each)) for each in table]
             assert merged.forgotten.ranges == table.forgotten.ranges
             table = merged
 
 
-def test_a_snapshot_has_the_bytes_of_the_document() -> None:
+def test_a_snapshot_has_the_documented_bytes() -> None:
     table = ProducerTable()
     for sequence in range(7):
         table.append(header_of(5, 3, sequence, 1), Offset(100 + sequence))
@@ -182,7 +182,7 @@ def test_expired_ids_follow_the_first_piece_of_a_snapshot() -> None:
     assert ranges.decode(rest[4 : 4 + ranges.size]) == {"first": 3, "last": 5}
     assert ranges.decode(rest[4 + ranges.size :]) == {"first": 9, "last": 9}
     assert all(not pieces[at].endswith(rest) for at in (1, 2))
-    again = restored(table, 9)
+    again = restore(table, 9)
     assert again.forgotten.ranges == ((3, 5), (9, 9))
     assert list(again) == list(table)
     for producer in list(again):
@@ -213,7 +213,7 @@ def test_no_expired_id_is_lost_and_few_others_are_refused(entries: list[list[int
         assert others == []
 
 
-def test_above_the_limit_the_smallest_gaps_close() -> None:
+def test_ranges_above_the_limit_are_joined_at_the_smallest_gaps() -> None:
     wide = [100_000 * each for each in range(1, RANGES_MAX)]
     forgotten = NO_IDS.with_ids([1, 3, 6, *wide])
     assert forgotten.ranges[:2] == ((1, 6), (100_000, 100_000))
@@ -221,7 +221,7 @@ def test_above_the_limit_the_smallest_gaps_close() -> None:
     assert 50_000 not in forgotten
 
 
-def test_a_run_is_taken_whole_or_not_at_all() -> None:
+def test_a_snapshot_is_accepted_only_as_a_whole() -> None:
     table = ProducerTable()
     for producer in range(2_500):
         table.append(header_of(producer, 0, 0, 1), Offset(producer))
@@ -252,7 +252,7 @@ def test_truncated_input_is_refused(cut: int) -> None:
         list(expired_of(encode_expired([(5, 3)])[: min(cut, 10)]))
 
 
-def test_a_hundred_thousand_idle_producers_are_some_megabytes() -> None:
+def test_a_hundred_thousand_idle_producers_take_some_megabytes() -> None:
     import tracemalloc
 
     header = header_of(0, 0, 0, 1)

@@ -1,4 +1,4 @@
-"""Reads by way of a replica: only what is committed, only while it leads, and no end of the log that goes back."""
+"""Reads through a replica: only committed records, only while it leads, and a high watermark that never falls."""
 
 import pytest
 
@@ -7,24 +7,24 @@ from raftlog.partitions.deadline import NEVER
 from raftlog.partitions.replica import replica
 from raftlog.raft import Role
 from raftlog.records import NewRecord, build_batch
-from tests.replica.worlds import Replicas, all_values, others, result, values_of
+from tests.replica.worlds import ReplicaWorld, all_values, other_numbers, values_of, wait_for_result
 from tests.runtime import drivers
 
 
 def test_a_fetch_begins_at_its_offset_and_ends_at_the_high_watermark() -> None:
-    with Replicas() as world:
+    with ReplicaWorld() as world:
         leader = world.lead()
         for number in range(10):
             world.appended(leader, b"%d" % number)
-        found = world.fetched(leader, 4)
+        found = world.fetch_and_wait(leader, 4)
         assert values_of(found) == [b"%d" % number for number in range(4, 10)]
         assert found[1:4] == (10, 0, world.group(leader).core.term)
-        assert values_of(world.fetched(leader, 10)) == []
-        assert isinstance(world.fetch(others(leader)[0], 10).exception(), NotLeader)
+        assert values_of(world.fetch_and_wait(leader, 10)) == []
+        assert isinstance(world.fetch(other_numbers(leader)[0], 10).exception(), NotLeader)
 
 
-def test_a_fetch_waits_for_the_bytes_that_it_wants() -> None:
-    with Replicas() as world:
+def test_a_fetch_waits_for_its_minimum_of_bytes() -> None:
+    with ReplicaWorld() as world:
         leader = world.lead()
         world.appended(leader, b"first")
         waiting = world.fetch(leader, 1, wait=100, min_bytes=1)
@@ -45,8 +45,8 @@ def test_a_fetch_waits_for_the_bytes_that_it_wants() -> None:
         assert sum(map(len, patient.result().batches)) >= 1000
 
 
-def test_a_fetch_that_its_own_limit_ends_does_not_wait_for_more() -> None:
-    with Replicas() as world:
+def test_a_fetch_that_reaches_its_maximum_does_not_wait() -> None:
+    with ReplicaWorld() as world:
         leader = world.lead()
         for _ in range(5):
             world.appended(leader, bytes(300))
@@ -56,7 +56,7 @@ def test_a_fetch_that_its_own_limit_ends_does_not_wait_for_more() -> None:
 
 
 def test_uncommitted_records_are_not_served() -> None:
-    with Replicas() as world:
+    with ReplicaWorld() as world:
         leader = world.lead()
         world.appended(leader, b"first")
         world.isolate(leader)
@@ -70,7 +70,7 @@ def test_uncommitted_records_are_not_served() -> None:
 
 
 def test_a_waiting_fetch_ends_when_the_leadership_is_lost_or_the_replica_closes() -> None:
-    with Replicas() as world:
+    with ReplicaWorld() as world:
         leader = world.lead()
         waiting = world.fetch(leader, 0, wait=100, min_bytes=1)
         world.isolate(leader)
@@ -87,8 +87,8 @@ def test_a_waiting_fetch_ends_when_the_leadership_is_lost_or_the_replica_closes(
         assert isinstance(cancelled.exception(), LogClosed)
 
 
-def test_a_cancelled_fetch_leaves_no_waiter_behind() -> None:
-    with Replicas() as world:
+def test_a_cancelled_fetch_removes_its_waiter() -> None:
+    with ReplicaWorld() as world:
         leader = world.lead()
         waiting = world.fetch(leader, 0, wait=100, min_bytes=1)
         world.run(0.1)
@@ -99,13 +99,13 @@ def test_a_cancelled_fetch_leaves_no_waiter_behind() -> None:
         assert waiting.cancelled()
 
 
-def test_a_deposed_leader_unaware_of_it_serves_only_committed_records() -> None:
-    with Replicas() as world:
+def test_a_deposed_leader_serves_only_committed_records() -> None:
+    with ReplicaWorld() as world:
         old = world.lead()
         world.appended(old, b"before")
         world.isolate(old)
         world.append(old, b"lost")
-        new = world.new_leader(old)
+        new = world.wait_for_new_leader(old)
         for number in range(5):
             world.appended(new, b"%d" % number)
         if world.group(old).core.role is Role.LEADER:
@@ -117,18 +117,18 @@ def test_a_deposed_leader_unaware_of_it_serves_only_committed_records() -> None:
             assert isinstance(task.exception(), OffsetNotAvailable | NotLeader)
 
 
-def test_without_a_leader_committed_records_are_served_but_not_their_end() -> None:
-    with Replicas() as world:
+def test_without_a_leader_committed_records_are_served_but_not_the_high_watermark() -> None:
+    with ReplicaWorld() as world:
         leader = world.lead()
         world.appended(leader, b"first")
         world.converge()
-        left = others(leader)[0]
+        left = other_numbers(leader)[0]
         for number in (1, 2, 3):
             if number != left:
                 world.crash(number)
         world.run(5)
         assert world.group(left).core.leader is None
-        assert values_of(world.fetched(left, 0)) == [b"first"]
+        assert values_of(world.fetch_and_wait(left, 0)) == [b"first"]
         assert isinstance(world.fetch(left, 1).exception(), NotLeader)
 
 
@@ -136,22 +136,22 @@ def test_without_a_leader_committed_records_are_served_but_not_their_end() -> No
 
 
 def test_an_offset_unknown_to_a_new_leader_is_not_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica, "_ANSWER_MS", 0)  # it would be deposed meanwhile
-    with Replicas() as world:
+    monkeypatch.setattr(replica, "_ANSWER_MS", 0)  # the leader would be deposed during the wait
+    with ReplicaWorld() as world:
         old = world.lead()
         for number in range(4):
             world.appended(old, b"%d" % number)
         world.converge()
         acknowledged = world.append(old, b"4")
         last = world.group(old).core.last_id.index
-        while any(world.group(number).core.durable_index < last for number in others(old)):
+        while any(world.group(number).core.durable_index < last for number in other_numbers(old)):
             world.run(0.00002)
-        for number in others(old):
+        for number in other_numbers(old):
             world.cut(old, number)  # the others hold it, and do not hear that it is committed
         world.run_until(acknowledged.done)
         assert acknowledged.result().next_offset == 5
         world.isolate(old)
-        while not (new := next((n for n in others(old) if world.group(n).core.role is Role.LEADER), 0)):
+        while not (new := next((n for n in other_numbers(old) if world.group(n).core.role is Role.LEADER), 0)):
             world.run(0.00002)
         world.isolate(new)
         world.lead()
@@ -166,15 +166,15 @@ def test_an_offset_unknown_to_a_new_leader_is_not_out_of_range(monkeypatch: pyte
         world.run(0.2)
         assert isinstance(offsets.exception(), OffsetNotAvailable)
         assert isinstance(lookup.exception(), OffsetNotAvailable)
-        assert values_of(world.fetched(new, 3)) == [b"3"]
+        assert values_of(world.fetch_and_wait(new, 3)) == [b"3"]
         waiting = world.fetch(new, 5, wait=20)
         world.network.heal()
         world.run_until(waiting.done)
         assert waiting.result().high_watermark == 5
 
 
-def test_out_of_range_is_answered_when_a_majority_confirms_it() -> None:
-    with Replicas() as world:
+def test_out_of_range_needs_a_confirmation_by_a_majority() -> None:
+    with ReplicaWorld() as world:
         leader = world.lead()
         world.appended(leader, b"first")
         task = world.fetch(leader, 2, wait=10)
@@ -188,8 +188,8 @@ def test_out_of_range_is_answered_when_a_majority_confirms_it() -> None:
         assert isinstance(task.exception(), OffsetNotAvailable)
 
 
-def test_a_fetch_without_a_wait_still_reports_whether_there_are_records() -> None:
-    with Replicas() as world:
+def test_a_fetch_without_a_wait_reports_available_records() -> None:
+    with ReplicaWorld() as world:
         leader = world.lead()
         world.appended(leader, b"first")
         world.isolate(leader)
@@ -202,24 +202,24 @@ def test_a_fetch_without_a_wait_still_reports_whether_there_are_records() -> Non
 
 
 @pytest.mark.parametrize("linearizable", [True, False])
-def test_a_new_leader_begins_where_the_old_one_did_before_its_own_disk_has_it(
+def test_a_new_leader_has_the_log_start_before_its_disk_has_it(
     monkeypatch: pytest.MonkeyPatch, linearizable: bool
 ) -> None:
-    with Replicas() as world:
+    with ReplicaWorld() as world:
         old = world.lead()
         for number in range(6):
             world.appended(old, b"%d" % number)
         world.converge()
         deleting = world.call(old, lambda replica: replica.delete_before(4, world.deadline(old, 5)))
         last = world.group(old).core.last_id.index
-        while any(world.group(number).core.durable_index < last for number in others(old)):
+        while any(world.group(number).core.durable_index < last for number in other_numbers(old)):
             world.run(0.00002)
-        for number in others(old):
+        for number in other_numbers(old):
             world.cut(old, number)  # the others hold the trim, and do not hear that it is committed
         world.run_until(deleting.done)
         assert deleting.result() == 4
         world.isolate(old)
-        while not (new := next((n for n in others(old) if world.group(n).core.role is Role.LEADER), 0)):
+        while not (new := next((n for n in other_numbers(old) if world.group(n).core.role is Role.LEADER), 0)):
             world.run(0.00002)
         world.lead()
         monkeypatch.setattr(drivers, "SYNC_NS", 5_000_000)
@@ -240,35 +240,35 @@ def test_a_new_leader_begins_where_the_old_one_did_before_its_own_disk_has_it(
         assert world.group(new).log_start_offset == 4
 
 
-def test_below_the_log_start_is_out_of_range() -> None:
-    with Replicas() as world:
+def test_an_offset_below_the_log_start_is_out_of_range() -> None:
+    with ReplicaWorld() as world:
         leader = world.lead()
         for number in range(5):
             world.appended(leader, b"%d" % number)
-        result(world, leader, lambda group: group.propose_trim(3))
+        wait_for_result(world, leader, lambda group: group.propose_trim(3))
         world.run(1)
         error = world.fetch(leader, 2).exception()
         assert isinstance(error, OffsetOutOfRange)
         assert (error.first, error.end) == (3, 5)
-        assert world.fetched(leader, 3).log_start_offset == 3
+        assert world.fetch_and_wait(leader, 3).log_start_offset == 3
         assert world.get(leader, lambda replica: replica.offsets(False, NEVER)) == (3, 5)
 
 
 # offsets
 
 
-def test_offsets_with_and_without_proof() -> None:
-    with Replicas() as world:
+def test_offsets_are_reported_with_and_without_confirmation() -> None:
+    with ReplicaWorld() as world:
         leader = world.lead()
         world.appended(leader, b"first", b"second")
         assert world.get(leader, lambda replica: replica.offsets(False, NEVER)) == (0, 2)
         assert world.get(leader, lambda replica: replica.offsets(True, NEVER)) == (0, 2)
-        follower = world.call(others(leader)[0], lambda replica: replica.offsets(False, NEVER))
+        follower = world.call(other_numbers(leader)[0], lambda replica: replica.offsets(False, NEVER))
         assert isinstance(follower.exception(), NotLeader)
 
 
-def test_the_end_of_the_log_never_goes_back_over_changes_of_leader() -> None:
-    with Replicas() as world:
+def test_the_high_watermark_never_falls_over_changes_of_leader() -> None:
+    with ReplicaWorld() as world:
         world.lead()
         seen = 0
         for number in range(6):
@@ -276,7 +276,7 @@ def test_the_end_of_the_log_never_goes_back_over_changes_of_leader() -> None:
             world.appended(leader, b"%d" % number)
             seen = max(seen, world.get(leader, lambda replica: replica.offsets(True, NEVER)).end)
             world.crash(leader)
-            new = world.new_leader(leader)
+            new = world.wait_for_new_leader(leader)
             task = world.call(new, lambda replica: replica.offsets(False, NEVER))
             world.run_until(task.done)
             assert task.result().end >= seen
@@ -285,7 +285,7 @@ def test_the_end_of_the_log_never_goes_back_over_changes_of_leader() -> None:
 
 
 def test_offsets_by_time_are_those_of_committed_records() -> None:
-    with Replicas() as world:
+    with ReplicaWorld() as world:
         leader = world.lead()
         for number in range(5):
             world.appended(leader, b"%d" % number)
@@ -293,18 +293,20 @@ def test_offsets_by_time_are_those_of_committed_records() -> None:
         assert world.get(leader, lambda replica: replica.offset_for_timestamp(1001, NEVER)) is None
         world.isolate(leader)
         world.run(0.001)
-        world.do(leader, lambda: world.replica(leader).append([late_batch()], -1).add_done_callback(lambda done: None))
+        world.do(
+            leader, lambda: world.replica(leader).append([make_late_batch()], -1).add_done_callback(lambda done: None)
+        )
         world.run(0.01)
         assert world.get(leader, lambda replica: replica.group.offset_for_timestamp(1001)) == (5, 2000)
         assert world.get(leader, lambda replica: replica.offset_for_timestamp(1001, NEVER)) is None
 
 
-def late_batch() -> bytearray:
+def make_late_batch() -> bytearray:
     return build_batch([NewRecord(b"late", None, 2000)])
 
 
-def test_a_step_costs_nothing_without_waiters(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Replicas() as world:
+def test_a_step_without_waiters_reads_no_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ReplicaWorld() as world:
         leader = world.lead()
         monkeypatch.setattr(
             world.group(leader).log, "size_of", lambda first, last: pytest.fail("nobody waits for these bytes")

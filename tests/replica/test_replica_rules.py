@@ -1,4 +1,4 @@
-"""Rules of a replica that simulated worlds reach rarely: in-sync copies, deletions, answers to readers."""
+"""Rules of a replica in rare states: in-sync copies, deletions, answers to readers."""
 
 import asyncio
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ from raftlog.partitions.replica.retention import Retention
 from raftlog.raft import Accepted, ReplicaId, Role
 from raftlog.topic_config import TopicConfig
 from raftlog.types import Index, NodeId, Offset, Term
-from tests.replica.worlds import Replicas, others
+from tests.replica.worlds import ReplicaWorld, other_numbers
 
 ME, OTHER, LEARNER = (ReplicaId(NodeId(number), UUID(int=number)) for number in (1, 2, 3))
 OLD_MS = 1_000_000_000
 
 
 def status(*, match: dict[ReplicaId, int]) -> Any:
-    """Return the status of a leader with one other voter and a learner; all are active."""
+    """Return the status of a leader with one other voter and a learner, all active."""
     voters = (ME, OTHER)
     return SimpleNamespace(
         me=ME,
@@ -48,18 +48,18 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 # copies
 
 
-def test_a_learner_is_no_copy() -> None:
+def test_a_learner_does_not_count_as_a_copy() -> None:
     assert _durable_indexes(status(match={OTHER: 5, LEARNER: 9})) == [7, 5]
 
 
-def test_a_learner_does_not_make_up_for_a_voter_that_cannot_be_reached() -> None:
+def test_a_learner_does_not_replace_an_unreachable_voter() -> None:
     core = SimpleNamespace(status=lambda: status(match={LEARNER: 9}))
     appending = PendingAppends("t/0", SimpleNamespace(core=core))  # type: ignore[arg-type]
     assert appending.too_few_error(1) is None
     assert isinstance(appending.too_few_error(2), Unavailable)
 
 
-def test_an_append_that_was_taken_and_not_written_is_unknown_when_the_replica_ends(
+def test_an_accepted_unwritten_append_is_unknown_when_the_replica_closes(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     accepted = Accepted(Term(2), Index(4), Index(4))
@@ -80,18 +80,18 @@ def test_an_append_that_was_taken_and_not_written_is_unknown_when_the_replica_en
 # who answers
 
 
-def test_a_follower_with_a_leader_sends_readers_there() -> None:
-    with Replicas() as world:
+def test_a_follower_redirects_readers_to_its_leader() -> None:
+    with ReplicaWorld() as world:
         leader = world.lead()
         world.appended(leader, b"x")
-        follower = others(leader)[0]
+        follower = other_numbers(leader)[0]
         world.run_until(lambda: world.group(follower).high_watermark == 1)
         task = world.fetch(follower, 0)
         world.run_until(task.done)
         assert isinstance(task.exception(), NotLeader)
 
 
-def test_a_leader_has_the_end_once_an_entry_of_its_own_term_is_delivered() -> None:
+def test_a_leader_knows_the_high_watermark_after_applying_an_entry_of_its_term() -> None:
     core = SimpleNamespace(has_own_term_commit=True, term=3)
     log = SimpleNamespace(term_at={4: 2, 5: 3}.__getitem__)
     group = SimpleNamespace(core=core, log=log, applied_index=4)
@@ -101,7 +101,7 @@ def test_a_leader_has_the_end_once_an_entry_of_its_own_term_is_delivered() -> No
     assert Replica._has_own_term(replica)
 
 
-def test_a_damaged_replica_answers_for_what_is_durable_only_where_it_is_alone() -> None:
+def test_only_a_damaged_sole_replica_serves_its_durable_records() -> None:
     replica: Any = SimpleNamespace(group=SimpleNamespace(damage="a flipped bit"), is_alone=False)
     assert not Replica._is_alone_and_damaged(replica)
     replica.is_alone = True
@@ -146,7 +146,7 @@ def group_of(*segments: Any, applied: int, term: int = 1) -> Any:
     )
 
 
-def producers(*, is_covered: bool = True) -> Any:
+def make_producers(*, is_covered: bool = True) -> Any:
     return SimpleNamespace(is_covered=is_covered, snapshot_index=Index(0))
 
 
@@ -158,48 +158,48 @@ THREE = (segment(0, 1), segment(10, 12), segment(20, 23))
     [(30, True, [20]), (22, True, [10]), (11, True, []), (30, False, [10])],
     ids=["all committed", "last roll is not", "no roll is", "producers stand below the last roll"],
 )
-def test_retention_goes_up_to_committed_rolls_and_spares_what_is_known_of_producers(
+def test_retention_is_bounded_by_committed_rolls_and_the_producer_snapshot(
     applied: int, is_covered: bool, trims: list[int]
 ) -> None:
     group = group_of(*THREE, applied=applied)
-    retention = Retention("t/0", group, producers(is_covered=is_covered), Counters())
+    retention = Retention("t/0", group, make_producers(is_covered=is_covered), Counters())
     retention.apply(TopicConfig(retention_ms=1), OLD_MS)
     assert [offset for offset, _ in group.proposed] == trims
 
 
 def test_compacted_topics_without_deletion_have_no_retention() -> None:
     group = group_of(*THREE, applied=30)
-    Retention("t/0", group, producers(), Counters()).apply(
+    Retention("t/0", group, make_producers(), Counters()).apply(
         TopicConfig(retention_ms=1, cleanup_policy="compact"), OLD_MS
     )
     assert group.proposed == []
 
 
 @pytest.mark.parametrize(("offset", "is_covered", "may"), [(19, False, True), (20, False, False), (20, True, True)])
-def test_a_deletion_spares_what_is_known_of_producers(offset: int, is_covered: bool, may: bool) -> None:
-    deleting = RecordDeletion("t/0", group_of(*THREE, applied=30), producers(is_covered=is_covered))
+def test_a_deletion_keeps_the_producer_snapshot(offset: int, is_covered: bool, may: bool) -> None:
+    deleting = RecordDeletion("t/0", group_of(*THREE, applied=30), make_producers(is_covered=is_covered))
     assert deleting._may_trim(Offset(offset)) is may
 
 
 @pytest.mark.parametrize(
     ("applied", "is_covered", "dirty"), [(30, True, [0, 10]), (22, True, [0]), (11, True, []), (30, False, [0])]
 )
-def test_compaction_goes_up_to_committed_rolls_and_spares_what_is_known_of_producers(
+def test_compaction_is_bounded_by_committed_rolls_and_the_producer_snapshot(
     applied: int, is_covered: bool, dirty: list[int]
 ) -> None:
-    cleaning = CompactionMarks("t/0", group_of(*THREE, applied=applied), producers(is_covered=is_covered))
+    cleaning = CompactionMarks("t/0", group_of(*THREE, applied=applied), make_producers(is_covered=is_covered))
     assert [each.base_offset for each in cleaning._dirty_segments(0, OLD_MS)] == dirty
 
 
-def test_a_segment_is_as_young_as_the_roll_behind_it() -> None:
-    """A client's clock that is behind lets nothing be compacted early."""
+def test_the_age_of_a_segment_counts_from_the_next_roll_at_the_latest() -> None:
+    """A client's late clock must not let records be compacted early."""
     assert _newest_ms(segment(0, 1, newest_ms=5), segment(10, 12, created_ms=9)) == 9
     assert _newest_ms(segment(0, 1, newest_ms=9), segment(10, 12, created_ms=5)) == 9
 
 
-def test_a_new_leader_counts_the_age_of_marks_from_its_own_first_look() -> None:
+def test_a_new_leader_counts_the_age_of_marks_from_its_first_check() -> None:
     group = group_of(*THREE, applied=30)
-    cleaning = CompactionMarks("t/0", group, producers())
+    cleaning = CompactionMarks("t/0", group, make_producers())
     cleaning._note_mark(Offset(10), 1000, 0)
     group.core.term = 2
     cleaning._note_mark(Offset(10), 1000, 999)

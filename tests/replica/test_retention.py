@@ -1,4 +1,4 @@
-"""Retention through committed trims, and what it is for: files that are byte for byte the same on every replica."""
+"""Retention through committed trims, and its purpose: identical files on every replica."""
 
 from dataclasses import replace
 from functools import partial
@@ -8,14 +8,14 @@ from raftlog.records import NewRecord, build_batch, read_records
 from raftlog.runtime.config import DriverConfig
 from raftlog.storage.recovery import read_roll
 from raftlog.topic_config import TopicConfig
-from tests.replica.worlds import Replicas, base_offsets, others, result
+from tests.replica.worlds import ReplicaWorld, base_offsets, other_numbers, wait_for_result
 from tests.runtime.drivers import GROUP, SMALL
 
 TOPIC = TopicConfig(segment_bytes=4096, retention_bytes=8192, retention_ms=None)
 
 
-class Kept(Replicas):
-    """Replicas whose live nodes run maintenance."""
+class RetentionWorld(ReplicaWorld):
+    """World of replicas whose running nodes run maintenance."""
 
     def run_maintenance(self) -> None:
         for number in sorted(number for number in self.drivers if GROUP.bytes in self.drivers[number].groups):
@@ -32,8 +32,8 @@ class Kept(Replicas):
             self.run_until(future.done)  # type: ignore[attr-defined]
             future.result()  # type: ignore[attr-defined]
 
-    def same_above_the_log_start(self) -> bool:
-        """Return whether all have the same bytes of every segment, closed ones too.
+    def has_equal_segments(self) -> bool:
+        """Return whether all replicas have the same bytes in every segment, closed ones included.
 
         Segments that are wholly below the log start are not compared."""
         starts = {self.group(number).log_start_offset for number in self.drivers}
@@ -47,8 +47,8 @@ class Kept(Replicas):
         return all(each == kept[0] for each in kept)
 
 
-def test_the_oldest_segments_go_while_the_log_is_too_large() -> None:
-    with Kept(topic=TOPIC) as world:
+def test_the_oldest_segments_are_deleted_while_the_log_is_too_large() -> None:
+    with RetentionWorld(topic=TOPIC) as world:
         world.write(60)
         leader = world.lead()
         index = world.group(leader).core.last_id.index
@@ -56,26 +56,26 @@ def test_the_oldest_segments_go_while_the_log_is_too_large() -> None:
         assert world.group(leader).core.last_id.index == index + 1  # one entry for all that went
         world.converge()
         assert 8192 <= world.group(leader).log.segments.size_bytes <= 8192 + 4096
-        assert world.same_above_the_log_start()
+        assert world.has_equal_segments()
         assert world.group(leader).log_start_offset == base_offsets(world, leader)[0]
         assert world.replica(leader)._counters.segments_bytes_deleted > 10_000
         world.run_maintenance()
         assert world.group(leader).core.last_id.index == index + 1
 
 
-def test_only_the_leader_decides() -> None:
-    with Kept(topic=TOPIC) as world:
+def test_only_the_leader_trims() -> None:
+    with RetentionWorld(topic=TOPIC) as world:
         world.write(60)
-        follower = others(world.lead())[0]
+        follower = other_numbers(world.lead())[0]
         world.do(follower, lambda: world.replica(follower).run_maintenance(1 << 50))
         world.run(1)
         assert world.group(follower).log_start_offset == 0
 
 
-def test_age_is_that_of_the_newest_record_or_of_the_next_roll() -> None:
+def test_the_age_of_a_segment_is_that_of_its_newest_record_or_the_next_roll() -> None:
     topic = TopicConfig(segment_bytes=4096, retention_ms=60_000)
-    with Kept(topic=topic) as world:
-        world.write(20, timestamp=1000)  # a client's clock that is behind deletes nothing early
+    with RetentionWorld(topic=topic) as world:
+        world.write(20, timestamp=1000)  # a client's late clock deletes no record early
         leader = world.lead()
         world.run_maintenance()
         assert world.group(leader).log_start_offset == 0
@@ -85,9 +85,9 @@ def test_age_is_that_of_the_newest_record_or_of_the_next_roll() -> None:
         assert 0 < start <= base_offsets(world, leader)[-1]
 
 
-def test_the_newest_segment_is_rolled_by_age_and_then_goes_with_the_others() -> None:
+def test_the_newest_segment_is_rolled_by_age_and_then_deleted() -> None:
     topic = TopicConfig(segment_ms=10_000, retention_ms=30_000)
-    with Kept(topic=topic) as world:
+    with RetentionWorld(topic=topic) as world:
         world.write(5)
         world.run(11)
         world.run_maintenance()
@@ -99,14 +99,14 @@ def test_the_newest_segment_is_rolled_by_age_and_then_goes_with_the_others() -> 
         world.run_maintenance()
         assert world.group(leader).log_start_offset == world.group(leader).high_watermark == 5
         world.converge()
-        assert world.same_above_the_log_start()
+        assert world.has_equal_segments()
         world.write(1)
-        fetched = world.fetched(leader, 5)
+        fetched = world.fetch_and_wait(leader, 5)
         assert [record.offset for batch in fetched.batches for record in read_records(batch)] == [5]
 
 
-def test_a_segment_that_holds_no_record_is_never_rolled() -> None:
-    with Kept(topic=TopicConfig(segment_ms=1000)) as world:
+def test_a_segment_without_records_is_never_rolled() -> None:
+    with RetentionWorld(topic=TopicConfig(segment_ms=1000)) as world:
         world.lead()
         for _ in range(3):
             world.run(5)
@@ -114,8 +114,8 @@ def test_a_segment_that_holds_no_record_is_never_rolled() -> None:
         assert base_offsets(world, 1) == [0]
 
 
-def test_other_settings_hold_from_then_on() -> None:
-    with Kept(topic=TopicConfig()) as world:
+def test_changed_settings_apply_at_once() -> None:
+    with RetentionWorld(topic=TopicConfig()) as world:
         world.write(30)
         leader = world.lead()
         assert len(base_offsets(world, leader)) == 2  # the first roll is from 1970
@@ -125,18 +125,18 @@ def test_other_settings_hold_from_then_on() -> None:
         world.run_maintenance()
         world.converge()
         assert world.group(leader).log_start_offset > 20
-        assert world.same_above_the_log_start()
+        assert world.has_equal_segments()
 
 
-def test_files_are_the_same_whatever_happened_to_their_replicas() -> None:
-    """Rolls by bytes and by age, trims, restarts with and without power, one that was away too long, another leader."""
+def test_files_stay_identical_under_restarts_and_leader_changes() -> None:
+    """Rolls by bytes and by age, trims, restarts, power losses, a long absence, other leaders."""
     config: DriverConfig = replace(SMALL, checkpoint_interval_ms=700)
     topic = TopicConfig(segment_bytes=4096, segment_ms=20_000, retention_bytes=12_288, retention_ms=90_000)
-    with Kept(topic=topic, config=config) as world:
+    with RetentionWorld(topic=topic, config=config) as world:
         for turn in range(8):
             world.write(17, size=200 + 60 * turn)
             leader = world.lead()
-            away = others(leader)[turn % 2]
+            away = other_numbers(leader)[turn % 2]
             world.crash(away, power=turn % 3 == 0)
             world.write(12 if turn % 2 else 40)
             world.run(25)
@@ -151,22 +151,22 @@ def test_files_are_the_same_whatever_happened_to_their_replicas() -> None:
             world.run_maintenance()
             world.converge()
             world.run(1)
-            assert world.same_above_the_log_start(), turn
+            assert world.has_equal_segments(), turn
             assert len({tuple(base_offsets(world, number)) for number in (1, 2, 3)}) == 1, turn
         assert world.group(1).log.boundary.index > 300
         assert not world.failures
 
 
-def test_a_replica_that_begins_with_nothing_gets_the_same_files() -> None:
-    with Kept(4, topic=TOPIC, voters=3) as world:
+def test_an_empty_replica_gets_identical_files() -> None:
+    with RetentionWorld(4, topic=TOPIC, voters=3) as world:
         world.write(60)
         world.run_maintenance()
         leader = world.lead()
         group = world.group(leader)
         world.do(4, lambda: world.drivers[4].join_group(world.roll.group_id))
         change = ConfigurationChange(tuple(world.ids[:3]), (world.ids[3],), group.core.configuration.index)
-        result(world, leader, lambda group: group.change_members(change))
+        wait_for_result(world, leader, lambda group: group.change_members(change))
         world.run_until(lambda: world.group(4).applied_index > 50)
         world.converge()
-        assert world.same_above_the_log_start()
+        assert world.has_equal_segments()
         assert world.files(4) == world.files(leader)

@@ -1,4 +1,4 @@
-"""`Retention` alone: what it proposes, once at a time, and what it counts; and the edges of what is kept."""
+"""`Retention` alone: proposed trims, one at a time, counters, and bounds of the retained part."""
 
 import asyncio
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ from raftlog.topic_config import TopicConfig
 
 
 def segments_of(count: int, size: int = 100) -> tuple[Any, ...]:
-    """Return ten records each, written in the millisecond of their number."""
+    """Return segments of ten records, each written in the millisecond of its number."""
     return tuple(
         SimpleNamespace(
             base_index=1 + 10 * number,
@@ -28,8 +28,8 @@ def segments_of(count: int, size: int = 100) -> tuple[Any, ...]:
     )
 
 
-class World:
-    """A log of five segments whose trims wait for the test."""
+class TrimWorld:
+    """Log of five segments whose trims wait for the test."""
 
     def __init__(self) -> None:
         self.proposed: list[tuple[int, int]] = []
@@ -50,11 +50,11 @@ class World:
 
 
 @pytest.fixture
-async def world() -> World:
-    return World()
+async def world() -> TrimWorld:
+    return TrimWorld()
 
 
-async def test_one_trim_is_on_its_way_and_names_the_snapshot_that_the_log_needs(world: World) -> None:
+async def test_one_trim_is_in_flight_with_the_needed_snapshot(world: TrimWorld) -> None:
     world.apply()
     world.apply()
     assert world.proposed == [(20, 31)]
@@ -69,12 +69,12 @@ async def test_one_trim_is_on_its_way_and_names_the_snapshot_that_the_log_needs(
 
 
 @pytest.mark.parametrize(("retention_bytes", "kept_from"), [(500, 0), (401, 0), (400, 10), (399, 10), (0, 40)])
-def test_segments_go_while_the_rest_is_as_large_as_it_has_to_be(retention_bytes: int, kept_from: int) -> None:
+def test_segments_are_deleted_while_enough_bytes_remain(retention_bytes: int, kept_from: int) -> None:
     config = TopicConfig(retention_bytes=retention_bytes, retention_ms=None)
     assert find_retained_start(segments_of(5), config, 1_000) == kept_from
 
 
 @pytest.mark.parametrize(("now_ms", "kept_from"), [(1_001, 0), (1_002, 10), (1_003, 20), (9_000, 40)])
 def test_a_segment_is_kept_until_it_is_older_than_the_retention(now_ms: int, kept_from: int) -> None:
-    """The first ends with the creation of the second, at 1 ms."""
+    """The first segment ends with the creation of the second, at 1 ms."""
     assert find_retained_start(segments_of(5), TopicConfig(retention_ms=1_000), now_ms) == kept_from

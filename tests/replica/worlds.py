@@ -1,4 +1,4 @@
-"""Groups and replicas in virtual time: `tests.runtime.drivers.World`, with a `Replica` above each node's group."""
+"""Raft groups and replicas in virtual time: `tests.runtime.drivers.World` with a `Replica` for each node."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -18,7 +18,7 @@ from tests.runtime.drivers import GROUP, SMALL, World
 T = TypeVar("T")
 
 
-def others(number: int) -> list[int]:
+def other_numbers(number: int) -> list[int]:
     return [each for each in (1, 2, 3) if each != number]
 
 
@@ -32,7 +32,7 @@ def ask(
     return future
 
 
-def result(world: World, number: int, request: Callable[[PartitionReplica], "asyncio.Future[Any]"]) -> Any:
+def wait_for_result(world: World, number: int, request: Callable[[PartitionReplica], "asyncio.Future[Any]"]) -> Any:
     future = ask(world, number, request)
     world.run_until(future.done)
     return future.result()
@@ -47,8 +47,8 @@ def values_of(fetched: Fetched) -> list[bytes]:
     return [record.value or b"" for batch in fetched.batches for record in read_records(batch)]
 
 
-class Replicas(World):
-    """A world whose groups have replicas above them; they are made again with every start."""
+class ReplicaWorld(World):
+    """World of Raft groups with replicas, which are created again at each start."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Replicas(World):
     def append(
         self, number: int, *values: bytes, acks: Acks = ALL, batches: int = 1
     ) -> "asyncio.Future[ReplicaAppended]":
-        """Equal batches of these values, in one call by the code of the node's process."""
+        """Append equal batches of these values in one call; return the future."""
         built = [build_batch([NewRecord(value, None, 1000) for value in values]) for _ in range(batches)]
         [future] = self.do(number, lambda: self.replica(number).append(built, acks))
         assert isinstance(future, asyncio.Future)
@@ -101,7 +101,7 @@ class Replicas(World):
         return future.result()
 
     def call(self, number: int, work: Callable[[Replica], Coroutine[Any, Any, T]]) -> "asyncio.Task[T]":
-        """Begin something on a replica, as the code of its process."""
+        """Start a coroutine on a replica in its process; return the task."""
         replica = self.replica(number)
         tasks: list[asyncio.Task[T]] = []
 
@@ -130,31 +130,31 @@ class Replicas(World):
         deadline = self.deadline(number, wait)
         return self.call(number, lambda replica: replica.fetch(offset, max_bytes, min_bytes, deadline))
 
-    def fetched(self, number: int, offset: int, *, wait: float = 0.0, min_bytes: int = 0) -> Fetched:
+    def fetch_and_wait(self, number: int, offset: int, *, wait: float = 0.0, min_bytes: int = 0) -> Fetched:
         task = self.fetch(number, offset, wait=wait, min_bytes=min_bytes)
         self.run_until(task.done)
         return task.result()
 
     def isolate(self, number: int) -> None:
-        """Cut the node off from all others."""
-        for other in others(number):
+        """Isolate the node from all others."""
+        for other in other_numbers(number):
             self.cut(number, other)
             self.cut(other, number)
 
     def cut(self, source: int, target: int) -> None:
         self.network.cut(self.nodes[source - 1], self.nodes[target - 1])
 
-    def new_leader(self, old: int) -> int:
+    def wait_for_new_leader(self, old: int) -> int:
         """Wait until another node leads; return it."""
         self.run_until(lambda: any(number != old for number in self._leaders()))
         self.lead()
         return next(number for number in self._leaders() if number != old)
 
 
-def all_values(world: Replicas, number: int) -> Sequence[bytes]:
+def all_values(world: ReplicaWorld, number: int) -> Sequence[bytes]:
     """Return all values that can be fetched."""
     offset = world.group(number).log_start_offset
     values: list[bytes] = []
-    while found := values_of(world.fetched(number, offset + len(values))):
+    while found := values_of(world.fetch_and_wait(number, offset + len(values))):
         values.extend(found)
     return values

@@ -1,4 +1,4 @@
-"""Stored batches on their way into a compacted topic: each record with a key, and no batch that opens to too much."""
+"""Stored batches sent to a compacted topic: each record has a key, and the decompressed size is bounded."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from tests.undecodable import SMALL, Undecodable
 MAX_BYTES = 1 << 20
 
 
-async def check(*batches: bytearray) -> None:
+async def check_batches(*batches: bytearray) -> None:
     rows = [(read_header(each), each) for each in batches]
     await check_stored_keys("t/0", rows, MAX_BYTES, asyncio.Lock(), deadline_in(60_000))
 
@@ -24,27 +24,27 @@ def batch_of(size: int, codec: Compression, key: bytes | None = b"k") -> bytearr
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
-async def test_every_record_has_a_key(codec: Compression) -> None:
-    await check(batch_of(10, codec), batch_of(10, codec))
+async def test_every_record_must_have_a_key(codec: Compression) -> None:
+    await check_batches(batch_of(10, codec), batch_of(10, codec))
     with pytest.raises(InvalidArgument, match=r"cleanup\.policy"):
-        await check(batch_of(10, codec), batch_of(10, codec, key=None))
+        await check_batches(batch_of(10, codec), batch_of(10, codec, key=None))
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD, Compression.LZ4, Compression.SNAPPY])
 async def test_batches_that_decompress_too_far_are_refused(codec: Compression) -> None:
     batch = batch_of(OPENED_BYTES_MIN, codec)
     with pytest.raises(InvalidBatch):
-        await check(batch)
+        await check_batches(batch)
 
 
-async def test_all_batches_of_a_call_open_to_a_bounded_size() -> None:
+async def test_the_decompressed_size_of_a_call_is_bounded() -> None:
     batch = batch_of(OPENED_BYTES_MIN - 1000, Compression.ZSTD)
-    await check(batch, batch, batch)
+    await check_batches(batch, batch, batch)
     with pytest.raises(InvalidBatch):
-        await check(batch, batch, batch, batch, batch)
+        await check_batches(batch, batch, batch, batch, batch)
 
 
-async def test_others_run_in_between() -> None:
+async def test_other_tasks_run_during_the_check() -> None:
     turns = 0
 
     async def count() -> None:
@@ -54,7 +54,7 @@ async def test_others_run_in_between() -> None:
             await asyncio.sleep(0)
 
     counting = asyncio.create_task(count())
-    await check(build_batch([NewRecord(b"", b"k")] * 50_000))
+    await check_batches(build_batch([NewRecord(b"", b"k")] * 50_000))
     counting.cancel()
     assert turns >= 4
 
@@ -62,12 +62,12 @@ async def test_others_run_in_between() -> None:
 @pytest.mark.parametrize("sent", SMALL, ids=[each.name for each in SMALL])
 async def test_undecodable_batches_are_refused(sent: Undecodable) -> None:
     with pytest.raises(InvalidBatch, match="batch 1: its records cannot be decoded") as raised:
-        await check(batch_of(10, Compression.NONE), bytearray(sent.batch))
+        await check_batches(batch_of(10, Compression.NONE), bytearray(sent.batch))
     assert type(raised.value) is InvalidBatch, "an offset to go on at is for readers"
 
 
-async def test_compressed_batches_are_opened_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """300 batches of 8 KB that open to more than 32 MiB took 5 GiB."""
+async def test_compressed_batches_are_decompressed_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simultaneously 300 batches of 8 KB took 5 GiB, as each decompresses to more than 32 MiB."""
     turn, opened, most = asyncio.Lock(), 0, 0
     run_in_slices = compacted.run_in_slices
 

@@ -1,4 +1,4 @@
-"""Next broker for a request: one that has dropped its replica is not asked again."""
+"""Broker for the next attempt of a request: one without a replica is not asked twice."""
 
 import asyncio
 from types import SimpleNamespace
@@ -15,8 +15,8 @@ from raftlog.types import NodeId
 ME, FORMER, LEADER = NodeId(1), NodeId(2), NodeId(3)
 
 
-class Node:
-    """Stand-in for a node to which all others are alive."""
+class FakeNode:
+    """Fake node that sees all others as alive."""
 
     identity = SimpleNamespace(node_id=ME)
 
@@ -32,20 +32,20 @@ def partition(*nodes: NodeId) -> Any:
     return SimpleNamespace(name="orders/0", replica=None, hint=None, failed=None, assigned=assigned)
 
 
-async def test_a_read_goes_to_where_the_replicas_are_now() -> None:
-    router = PartitionRouter(cast(Any, Node()))
+async def test_a_read_is_sent_to_the_present_replicas() -> None:
+    router = PartitionRouter(cast(Any, FakeNode()))
     moved = partition(LEADER)
     moved.hint = FORMER
     asked: list[NodeId] = []
 
-    async def there(node: NodeId) -> str:
+    async def read_remotely(node: NodeId) -> str:
         asked.append(node)
         if node == FORMER:
             raise NotLeader("there is no replica here")
         return "read"
 
-    async def here(replica: object) -> str:
+    async def read_locally(replica: object) -> str:
         raise AssertionError
 
-    assert await router.call(cast(Partition, moved), deadline_in(10_000), here, there) == "read"
+    assert await router.call(cast(Partition, moved), deadline_in(10_000), read_locally, read_remotely) == "read"
     assert asked == [FORMER, LEADER]

@@ -1,4 +1,4 @@
-"""Calls of idempotent producers in a produce queue: alone, in order, and asked again when an answer was lost."""
+"""Calls of idempotent producers in a produce queue: sent alone, in order, and retried after a lost answer."""
 
 import asyncio
 
@@ -22,12 +22,12 @@ from raftlog.partitions.produce.produce_queue import ProduceQueue
 from raftlog.partitions.replica import ReplicaAppended
 from raftlog.records import BatchBuilder, NewRecord
 from raftlog.types import Offset
-from tests.routing.test_produce_queue import Leader, call, turns
+from tests.routing.test_produce_queue import FakeLeader, add_call, run_turns
 
 
 @pytest.fixture
 async def leader():
-    return Leader()
+    return FakeLeader()
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ async def queue(leader):
     return ProduceQueue(leader, (Budget(100_000, "t/0"), Budget(100_000, "all")), Counters(), lambda: 5)
 
 
-def sequenced(queue, sequence, producer=7, ms=60_000):
+def add_sequenced_call(queue, sequence, producer=7, ms=60_000):
     builder = BatchBuilder(producer_id=producer, producer_epoch=0, base_sequence=sequence)
     builder.append(NewRecord(b"%d" % sequence), 5)
     batch = builder.build()
@@ -45,11 +45,11 @@ def sequenced(queue, sequence, producer=7, ms=60_000):
     return future
 
 
-async def test_each_flies_alone_and_they_do_not_wait_for_each_other_nor_others_for_them(queue, leader):
-    futures = [sequenced(queue, number) for number in range(6)]
-    plain = [call(queue, b"x"), call(queue, b"y")]
-    last = sequenced(queue, 6)
-    await turns(20)
+async def test_sequenced_calls_are_sent_alone_without_waits(queue, leader):
+    futures = [add_sequenced_call(queue, number) for number in range(6)]
+    plain = [add_call(queue, b"x"), add_call(queue, b"y")]
+    last = add_sequenced_call(queue, 6)
+    await run_turns(20)
     assert [leader.values(number) for number in range(8)] == [*([b"%d" % n] for n in range(6)), [b"x", b"y"], [b"6"]]
     for number in reversed(range(8)):
         leader.answer(number)
@@ -57,16 +57,16 @@ async def test_each_flies_alone_and_they_do_not_wait_for_each_other_nor_others_f
 
 
 async def test_a_batch_of_unknown_outcome_is_retried_until_a_leader_returns_its_offset(queue, leader):
-    first, second = sequenced(queue, 0), sequenced(queue, 1)
-    await turns()
+    first, second = add_sequenced_call(queue, 0), add_sequenced_call(queue, 1)
+    await run_turns()
     leader.refuse(0, OutcomeUnknown("the connection broke"))
     leader.refuse(1, OutOfOrderSequence("0 is missing"))
-    await turns()
+    await run_turns()
     leader.changed.set()
-    await turns(20)
+    await run_turns(20)
     assert leader.values(2) == [b"0"]
     leader.appends[2][1].set_result(ReplicaAppended(Offset(40), Offset(41), 1, Offset(50), True))
-    await turns(20)
+    await run_turns(20)
     assert leader.values(3) == [b"1"]
     leader.appends[3][1].set_result(ReplicaAppended(Offset(41), Offset(42), 1, Offset(50)))
     assert (await first, await second) == (40, 41)
@@ -74,9 +74,9 @@ async def test_a_batch_of_unknown_outcome_is_retried_until_a_leader_returns_its_
     assert queue._counters.records_in == 1
 
 
-async def test_a_jump_is_an_error_where_nothing_came_before(queue, leader):
-    future, other = sequenced(queue, 5), sequenced(queue, 0, producer=8)
-    await turns()
+async def test_a_jump_of_the_sequence_is_an_error_without_earlier_calls(queue, leader):
+    future, other = add_sequenced_call(queue, 5), add_sequenced_call(queue, 0, producer=8)
+    await run_turns()
     leader.refuse(0, OutOfOrderSequence("a jump"))
     with pytest.raises(OutOfOrderSequence):
         await future
@@ -86,20 +86,20 @@ async def test_a_jump_is_an_error_where_nothing_came_before(queue, leader):
 
 async def test_unknown_outcomes_stay_unknown_after_a_later_refusal(queue, leader):
     for refusal in (ProducerFenced("a newer epoch"), StorageFull("full"), DuplicateSequence("long ago")):
-        future = sequenced(queue, 0)
-        await turns()
+        future = add_sequenced_call(queue, 0)
+        await run_turns()
         leader.refuse(-1, OutcomeUnknown("the connection broke"))
-        await turns()
+        await run_turns()
         leader.changed.set()
-        await turns(20)
+        await run_turns(20)
         leader.refuse(-1, refusal)
         with pytest.raises(OutcomeUnknown):
             await future
 
 
-async def test_one_that_ran_out_of_time_before_it_could_be_asked_again_is_unknown(queue, leader):
-    future, definite = sequenced(queue, 0, ms=50), sequenced(queue, 0, producer=8, ms=50)
-    await turns()
+async def test_a_call_that_expires_before_its_retry_is_unknown(queue, leader):
+    future, definite = add_sequenced_call(queue, 0, ms=50), add_sequenced_call(queue, 0, producer=8, ms=50)
+    await run_turns()
     leader.refuse(0, OutcomeUnknown("the connection broke"))
     leader.refuse(1, NotLeader("it moved"))
     with pytest.raises(OutcomeUnknown):
@@ -111,22 +111,22 @@ async def test_one_that_ran_out_of_time_before_it_could_be_asked_again_is_unknow
 
 
 async def test_an_unsent_batch_is_unaffected_by_the_refusal_of_another(queue, leader):
-    first, second = sequenced(queue, 0), sequenced(queue, 1)
-    await turns()
+    first, second = add_sequenced_call(queue, 0), add_sequenced_call(queue, 1)
+    await run_turns()
     leader.refuse(1, OutOfOrderSequence("0 is missing"))
-    await turns()
-    third = sequenced(queue, 0, producer=8, ms=30)
+    await run_turns()
+    third = add_sequenced_call(queue, 0, producer=8, ms=30)
     with pytest.raises(NoLeader):
         await third
     leader.answer(0)
     leader.changed.set()
-    await turns(20)
+    await run_turns(20)
     leader.answer(2)
     assert (await first, await second) == (0, 1)
 
 
-async def test_duplicates_need_not_stand_one_after_another(queue, leader):
-    future = sequenced(queue, 0)
-    await turns()
+async def test_a_duplicate_needs_no_consecutive_offsets(queue, leader):
+    future = add_sequenced_call(queue, 0)
+    await run_turns()
     leader.appends[0][1].set_result(ReplicaAppended(Offset(3), Offset(9), 1, Offset(9), True))
     assert await future == 3

@@ -1,1 +1,1 @@
-"""Tests of the transport between processes: random messages (`messages`), processes that talk (`processes`)."""
+"""Tests of the transport between processes: random messages (`messages`), and processes (`processes`)."""

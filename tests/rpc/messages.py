@@ -1,4 +1,4 @@
-"""Raft messages as hypothesis draws them: every type, every field over its whole range, batches of any content."""
+"""Raft messages drawn by hypothesis: every type, fields over their whole range, batches with any content."""
 
 import uuid
 
@@ -109,7 +109,7 @@ def heartbeat(number: int) -> Envelope:
 
 
 def append(number: int, *sizes: int) -> Envelope:
-    """Return entries whose records have these sizes."""
+    """Return an envelope with entries whose records have these sizes."""
     entries = []
     for at, size in enumerate(sizes):
         batch = bytes(build_batch([NewRecord(bytes(size), None, 1)]))

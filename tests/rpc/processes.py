@@ -1,4 +1,4 @@
-"""Processes that communicate over real sockets on loopback, inside one test, and a peer that sends arbitrary bytes."""
+"""Processes that communicate over real sockets on loopback in one test, and a peer that sends arbitrary bytes."""
 
 import asyncio
 import uuid
@@ -53,7 +53,7 @@ async def echo(node: NodeId, request: object) -> Answer:
 
 
 class Inbox:
-    """Queue of items in order of arrival, to be awaited."""
+    """Queue of items in order of arrival."""
 
     def __init__(self) -> None:
         self._items: asyncio.Queue[Any] = asyncio.Queue()
@@ -69,7 +69,7 @@ class Inbox:
 
 
 class Process:
-    """Transport with its hooks, which record their calls in `turns`, `beats` and `connections`."""
+    """Transport with hooks that record their calls in `turns`, `beats` and `connections`."""
 
     def __init__(
         self,
@@ -97,16 +97,16 @@ class Process:
     def address(self) -> tuple[str, int]:
         return self.transport.address
 
-    async def connected(self, node: int, channels: Sequence[Channel] = (Channel.RAFT, Channel.BULK)) -> None:
-        """Wait until the channels to a node are there; nothing else may happen meanwhile."""
+    async def wait_for_channels(self, node: int, channels: Sequence[Channel] = (Channel.RAFT, Channel.BULK)) -> None:
+        """Wait until the channels to a node are connected; any other event fails the test."""
         missing = [(node, channel, True) for channel in channels]
         while missing:
             missing.remove(await self.connections.next())
 
 
 @asynccontextmanager
-async def running(*processes: Process, port: int = 0) -> AsyncIterator[None]:
-    """Run the processes; check that no error stays unseen."""
+async def run_processes(*processes: Process, port: int = 0) -> AsyncIterator[None]:
+    """Run the processes; check at the end that no error was unhandled."""
     loop = asyncio.get_running_loop()
     failures: list[Mapping[str, Any]] = []
     loop.set_exception_handler(lambda _, context: failures.append(context))
@@ -122,21 +122,21 @@ async def running(*processes: Process, port: int = 0) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def cluster(*processes: Process) -> AsyncIterator[None]:
-    """Run the processes, connected to each other."""
-    async with running(*processes):
+async def run_cluster(*processes: Process) -> AsyncIterator[None]:
+    """Run the processes connected to each other."""
+    async with run_processes(*processes):
         addresses = {process.node: process.address for process in processes}
         for process in processes:
             process.transport.set_addresses({node: at for node, at in addresses.items() if node != process.node})
         for process in processes:
             for node in addresses:
                 if node != process.node:
-                    await connected_to(process, node)
+                    await wait_until_connected(process, node)
         yield
 
 
-async def connected_to(process: Process, node: int) -> None:
-    """Wait until both channels to a node are there, whatever else is reported meanwhile."""
+async def wait_until_connected(process: Process, node: int) -> None:
+    """Wait until both channels to a node are connected."""
     while True:
         status = {peer.node: peer for peer in process.transport.peers()}[NodeId(node)]
         if status.raft.is_connected and status.bulk.is_connected:
@@ -144,49 +144,49 @@ async def connected_to(process: Process, node: int) -> None:
         await process.connections.next()
 
 
-class Raw:
-    """A socket and the frames on it, without any of the transport's manners."""
+class RawPeer:
+    """Socket with frames, without the rules of the transport."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
-        self._frames = FrameReader(_everything(), 1 << 20)
+        self._frames = FrameReader(_any_frame(), 1 << 20)
 
     @classmethod
-    async def connect(cls, address: tuple[str, int]) -> "Raw":
+    async def connect(cls, address: tuple[str, int]) -> "RawPeer":
         return cls(*await asyncio.open_connection(*address))
 
     def write(self, *buffers: Any) -> None:
         self.writer.write(b"".join(buffers))
 
-    async def introduce(self, hello: Hello, credentials: Credentials = CREDENTIALS) -> Hello | HandshakeRefusal:
-        """Shake hands as the connecting side; return the other side's introduction, or its refusal."""
+    async def connect_handshake(self, hello: Hello, credentials: Credentials = CREDENTIALS) -> Hello | HandshakeRefusal:
+        """Shake hands as the connecting side; return the other side's hello, or its refusal."""
         body = pack_hello(hello)
         self.write(*encode_hello(body))
-        frame = await self.frame()
+        frame = await self.read_frame()
         if frame.kind is FrameKind.REFUSAL:
             return decode_refusal(frame.body)
         their_body = bytes(frame.body)
         transcript = transcript_of(body, their_body)
         self.write(*encode_proof(credentials.prove(ProvingSide.CONNECTOR, transcript)))
-        frame = await self.frame()
+        frame = await self.read_frame()
         if frame.kind is FrameKind.REFUSAL:
             return decode_refusal(frame.body)
         proof = decode_proof(frame.body)
         assert credentials.accepts(proof, ProvingSide.ACCEPTOR, transcript)
         return decode_refusal(proof.refusal) if proof.refusal else decode_hello(their_body)
 
-    async def answer(self, node: int, credentials: Credentials = CREDENTIALS) -> Channel:
-        """Shake hands as the accepting side; return the channel that the other side asked for."""
-        their_body = bytes((await self.frame()).body)
+    async def accept_handshake(self, node: int, credentials: Credentials = CREDENTIALS) -> Channel:
+        """Shake hands as the accepting side; return the requested channel."""
+        their_body = bytes((await self.read_frame()).body)
         channel = decode_hello(their_body).channel
         body = pack_hello(hello_of(node, channel))
         transcript = transcript_of(their_body, body)
         self.write(*encode_hello(body))
-        assert credentials.accepts(decode_proof((await self.frame()).body), ProvingSide.CONNECTOR, transcript)
+        assert credentials.accepts(decode_proof((await self.read_frame()).body), ProvingSide.CONNECTOR, transcript)
         self.write(*encode_proof(credentials.prove(ProvingSide.ACCEPTOR, transcript)))
         return channel
 
-    async def frame(self) -> Frame:
+    async def read_frame(self) -> Frame:
         while (frame := self._frames.next_frame()) is None:
             data = await asyncio.wait_for(self.reader.read(65_536), 10)
             if not data:
@@ -201,7 +201,7 @@ class Raw:
                 data = data[size:]
         return frame
 
-    async def ended(self) -> bytes:
+    async def wait_until_closed(self) -> bytes:
         """Wait until the other side closes; return its last bytes."""
         try:
             return await asyncio.wait_for(self.reader.read(-1), 10)
@@ -217,7 +217,7 @@ class Raw:
 
 
 class FakePeer:
-    """A node that shakes hands and does nothing more: its connections for Raft are in `raft`."""
+    """Node that only shakes hands; `raft` has its connections for Raft."""
 
     def __init__(self, node: int, *, is_deaf: bool = False) -> None:
         self.node = NodeId(node)
@@ -228,9 +228,9 @@ class FakePeer:
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
-        raw = Raw(reader, writer)
+        raw = RawPeer(reader, writer)
         try:
-            channel = await raw.answer(self.node)
+            channel = await raw.accept_handshake(self.node)
         except (EOFError, ConnectionError):
             return  # the other side ended in the middle of the handshake; `listening` closes the writer
         if self._is_deaf:
@@ -249,11 +249,11 @@ class FakePeer:
             for writer in self._writers:
                 writer.transport.abort()
             for writer in self._writers:
-                await Raw(asyncio.StreamReader(), writer).close()
+                await RawPeer(asyncio.StreamReader(), writer).close()
             await server.wait_closed()
 
 
-def _everything() -> Any:
+def _any_frame() -> Any:
     bounds = dict(bounds_of_callers(QUICK, Channel.RAFT))
     return dict.fromkeys(FrameKind, bounds[FrameKind.TURN])
 

@@ -1,4 +1,4 @@
-"""CPU cost of the transport: `python -m tests.rpc.speed`. CPU time of this process, the best of some rounds.
+"""CPU cost of the transport: `python -m tests.rpc.speed` reports the best of several rounds of this process.
 
 The codec alone, then two transports over loopback in one process on uvloop, so both sides' work is counted."""
 
@@ -16,14 +16,14 @@ from raftlog.runtime.rpc.frames.frame import FrameReader
 from raftlog.runtime.rpc.handshake import Channel
 from raftlog.runtime.transport import Envelope
 from tests.rpc.messages import ME, append, heartbeat
-from tests.rpc.processes import Process, cluster, identity_of
+from tests.rpc.processes import Process, identity_of, run_cluster
 
 _ROUNDS = 7
 _CALLS = 64
 
 
 def _best_us(work: Callable[[], object], count: int) -> float:
-    """Return microseconds of CPU that one call takes."""
+    """Return the microseconds of CPU time of one call."""
     best = float("inf")
     for _ in range(_ROUNDS):
         began = time.process_time()
@@ -33,7 +33,7 @@ def _best_us(work: Callable[[], object], count: int) -> float:
     return best / count * 1e6
 
 
-def _codec(name: str, envelopes: Sequence[Envelope], count: int = 100) -> None:
+def _measure_codec(name: str, envelopes: Sequence[Envelope], count: int = 100) -> None:
     config = RpcConfig()
     encoded = b"".join(encode_turn(envelopes))
     reader, decoder = FrameReader(bounds_of_callers(config, Channel.RAFT), config.read_buffer_bytes), TurnDecoder()
@@ -58,9 +58,9 @@ def _codec(name: str, envelopes: Sequence[Envelope], count: int = 100) -> None:
     )
 
 
-async def _over_sockets() -> None:
+async def _measure_sockets() -> None:
     one, two = Process(identity_of(1)), Process(identity_of(2))
-    async with cluster(one, two):
+    async with run_cluster(one, two):
 
         async def ping() -> None:
             one.transport.send(two.node, [append(1, 30)])
@@ -95,11 +95,11 @@ async def _report(name: str, work: Callable[[], Awaitable[None]], count: int, ea
 
 
 def main() -> None:
-    _codec("1,000 heartbeats", [heartbeat(number) for number in range(1000)])
-    _codec("64 appends of one small entry", [append(number, 30) for number in range(64)])
-    _codec("1 append of one small entry", [append(1, 30)], 1000)
-    _codec("1 append of 1 MiB", [append(1, 1 << 20)], 50)
-    uvloop.run(_over_sockets())
+    _measure_codec("1,000 heartbeats", [heartbeat(number) for number in range(1000)])
+    _measure_codec("64 appends of one small entry", [append(number, 30) for number in range(64)])
+    _measure_codec("1 append of one small entry", [append(1, 30)], 1000)
+    _measure_codec("1 append of 1 MiB", [append(1, 1 << 20)], 50)
+    uvloop.run(_measure_sockets())
 
 
 if __name__ == "__main__":

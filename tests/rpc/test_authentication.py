@@ -1,4 +1,4 @@
-"""Proofs of identity: nothing is recorded, served or concluded before one, and no other one will do."""
+"""Proofs of identity: no effects before a valid proof, and no other proof is accepted."""
 
 import asyncio
 import uuid
@@ -43,12 +43,12 @@ from tests.rpc.processes import (
     CREDENTIALS,
     QUICK,
     Process,
-    Raw,
+    RawPeer,
     beat_of,
-    connected_to,
     hello_of,
     identity_of,
-    running,
+    run_processes,
+    wait_until_connected,
 )
 
 OLD, NEW = b"old" * 11, b"new" * 11
@@ -57,8 +57,10 @@ THEIRS = hello_of(2)
 TRANSCRIPT = transcript_of(pack_hello(THEIRS), pack_hello(hello_of(1)))
 
 
-def refused(proof: Proof, credentials: Credentials = CREDENTIALS, certified: frozenset[int] = frozenset()) -> str:
-    """Return the reason for which the accepting side refuses node 2; empty when it does not."""
+def refusal_reason(
+    proof: Proof, credentials: Credentials = CREDENTIALS, certified: frozenset[int] = frozenset()
+) -> str:
+    """Return the accepting side's reason to refuse node 2; empty if it is accepted."""
     refusal = authenticate(credentials, proof, ProvingSide.CONNECTOR, TRANSCRIPT, THEIRS, certified)
     return "" if refusal is None else refusal.reason.name
 
@@ -67,20 +69,20 @@ def refused(proof: Proof, credentials: Credentials = CREDENTIALS, certified: fro
 
 
 def test_the_secret_authenticates_its_holder() -> None:
-    assert refused(CREDENTIALS.prove(ProvingSide.CONNECTOR, TRANSCRIPT)) == ""
-    assert refused(OTHERS.prove(ProvingSide.CONNECTOR, TRANSCRIPT)) == "UNAUTHENTICATED"
-    assert refused(Proof(b"")) == "UNAUTHENTICATED"
-    assert refused(Proof(bytes(32))) == "UNAUTHENTICATED"
+    assert refusal_reason(CREDENTIALS.prove(ProvingSide.CONNECTOR, TRANSCRIPT)) == ""
+    assert refusal_reason(OTHERS.prove(ProvingSide.CONNECTOR, TRANSCRIPT)) == "UNAUTHENTICATED"
+    assert refusal_reason(Proof(b"")) == "UNAUTHENTICATED"
+    assert refusal_reason(Proof(bytes(32))) == "UNAUTHENTICATED"
 
 
-def test_a_proof_fits_one_side_one_connection_and_one_refusal() -> None:
+def test_a_proof_is_valid_for_one_side_connection_and_refusal() -> None:
     another = transcript_of(pack_hello(THEIRS), pack_hello(hello_of(1)._replace(nonce=b"n" * 32)))
     refusal = pack_refusal(HandshakeRefusal(Reason.RETIRED_DISK, "gone"))
-    assert refused(CREDENTIALS.prove(ProvingSide.ACCEPTOR, TRANSCRIPT)) == "UNAUTHENTICATED", "reflected"
-    assert refused(CREDENTIALS.prove(ProvingSide.CONNECTOR, another)) == "UNAUTHENTICATED", "replayed"
+    assert refusal_reason(CREDENTIALS.prove(ProvingSide.ACCEPTOR, TRANSCRIPT)) == "UNAUTHENTICATED", "reflected"
+    assert refusal_reason(CREDENTIALS.prove(ProvingSide.CONNECTOR, another)) == "UNAUTHENTICATED", "replayed"
     with_refusal = CREDENTIALS.prove(ProvingSide.CONNECTOR, TRANSCRIPT, refusal)
-    assert refused(with_refusal) == ""
-    assert refused(with_refusal._replace(refusal=b"")) == "UNAUTHENTICATED"
+    assert refusal_reason(with_refusal) == ""
+    assert refusal_reason(with_refusal._replace(refusal=b"")) == "UNAUTHENTICATED"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_a_proof_fits_one_side_one_connection_and_one_refusal() -> None:
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_everything_in_the_introduction_is_proved(change: dict[str, Any]) -> None:
+def test_the_proof_covers_every_field_of_the_hello(change: dict[str, Any]) -> None:
     other = THEIRS._replace(identity=THEIRS.identity._replace(**change))
     transcript = transcript_of(pack_hello(other), pack_hello(hello_of(1)))
     assert not CREDENTIALS.accepts(
@@ -103,26 +105,30 @@ def test_everything_in_the_introduction_is_proved(change: dict[str, Any]) -> Non
     )
 
 
-def test_the_border_between_the_two_introductions_is_part_of_the_transcript() -> None:
+def test_the_transcript_includes_the_lengths_of_both_hellos() -> None:
     assert transcript_of(b"ab", b"c") != transcript_of(b"a", b"bc")
 
 
-def test_the_border_between_introductions_and_refusal_is_part_of_the_proof() -> None:
+def test_the_proof_includes_the_border_between_hellos_and_refusal() -> None:
     proofs = [CREDENTIALS.prove(ProvingSide.ACCEPTOR, *parts).mac for parts in ((b"ab", b"c"), (b"a", b"bc"))]
     assert proofs[0] != proofs[1]
 
 
-def test_a_certificate_that_names_the_node_proves_it_where_there_is_no_secret() -> None:
-    assert refused(Proof(b""), Credentials(), frozenset({2})) == ""
-    assert refused(Proof(b""), CREDENTIALS, frozenset({2})) == "", "the other side has no secret yet"
-    assert refused(Proof(b""), Credentials()) == "UNAUTHENTICATED"
+def test_without_a_secret_a_certificate_with_the_node_id_is_a_proof() -> None:
+    assert refusal_reason(Proof(b""), Credentials(), frozenset({2})) == ""
+    assert refusal_reason(Proof(b""), CREDENTIALS, frozenset({2})) == "", "the other side has no secret yet"
+    assert refusal_reason(Proof(b""), Credentials()) == "UNAUTHENTICATED"
     proof = CREDENTIALS.prove(ProvingSide.CONNECTOR, TRANSCRIPT)
-    assert refused(proof, CREDENTIALS, frozenset({3})) == "WRONG_CERTIFICATE", "the secret does not make up for it"
+    assert refusal_reason(proof, CREDENTIALS, frozenset({3})) == "WRONG_CERTIFICATE", (
+        "the secret does not make up for it"
+    )
     wrong = OTHERS.prove(ProvingSide.CONNECTOR, TRANSCRIPT)
-    assert refused(wrong, CREDENTIALS, frozenset({2})) == "UNAUTHENTICATED", "nor a certificate for a wrong secret"
+    assert refusal_reason(wrong, CREDENTIALS, frozenset({2})) == "UNAUTHENTICATED", (
+        "nor a certificate for a wrong secret"
+    )
 
 
-def test_names_in_a_certificate() -> None:
+def test_node_ids_are_read_from_names_of_a_certificate() -> None:
     names = (("DNS", "raftlog:node:1"), ("URI", "raftlog:node:7"), ("URI", "https://x"), ("URI", "raftlog:node:x8"))
     names += (("URI", "raftlog:node:\N{ARABIC-INDIC DIGIT NINE}"),)
     assert certified_nodes({"subjectAltName": names}) == {7}
@@ -135,11 +141,11 @@ def test_keys_are_replaced_one_process_after_another() -> None:
     )
     for one, other in ((before, adding), (adding, moved), (moved, after)):
         for here, there in ((one, other), (other, one)):
-            assert refused(there.prove(ProvingSide.CONNECTOR, TRANSCRIPT), here) == ""
-    assert refused(before.prove(ProvingSide.CONNECTOR, TRANSCRIPT), after) == "UNAUTHENTICATED"
+            assert refusal_reason(there.prove(ProvingSide.CONNECTOR, TRANSCRIPT), here) == ""
+    assert refusal_reason(before.prove(ProvingSide.CONNECTOR, TRANSCRIPT), after) == "UNAUTHENTICATED"
 
 
-def test_no_key_shows_itself() -> None:
+def test_the_repr_of_secrets_hides_the_keys() -> None:
     assert repr(CREDENTIALS) == "<1 keys for handshakes>"
     assert repr(ClusterSecret((OLD,))) == str(ClusterSecret((OLD,))) == "<1 keys>"
 
@@ -155,31 +161,31 @@ def test_proofs_round_trip() -> None:
 # on real sockets
 
 
-async def untouched(process: Process) -> None:
-    """Check that nothing of a stranger was recorded or passed on, and that a peer gets in as before."""
+async def check_unaffected(process: Process) -> None:
+    """Check that no input of a stranger was recorded or passed on, and that a peer can still connect."""
     assert process.transport.memory.records() == []
     assert len(process.turns) == len(process.beats) == 0
     peer = Process(identity_of(2))
-    async with running(peer):
+    async with run_processes(peer):
         peer.transport.set_addresses({process.node: process.address})
-        await connected_to(peer, int(process.node))
+        await wait_until_connected(peer, int(process.node))
 
 
 @on_both_loops
 async def test_without_the_secret_no_peer_is_served_or_remembered() -> None:
     one = Process(identity_of(1))
-    async with running(one):
+    async with run_processes(one):
         for credentials in (Credentials(), OTHERS):
             for channel in Channel:
-                raw = await Raw.connect(one.address)
+                raw = await RawPeer.connect(one.address)
                 hostile = hello_of(2, channel, boot_epoch=2**53, journal_sequence=2**53)
-                refusal = await raw.introduce(hostile, credentials)
+                refusal = await raw.connect_handshake(hostile, credentials)
                 assert isinstance(refusal, HandshakeRefusal)
                 assert refusal.reason is Reason.UNAUTHENTICATED
                 assert "--cluster-secret-file" in refusal.message
-                assert await raw.ended() == b""
+                assert await raw.wait_until_closed() == b""
                 await raw.close()
-        await untouched(one)
+        await check_unaffected(one)
 
 
 def _frames_before_a_proof() -> Sequence[list[Any]]:
@@ -192,43 +198,43 @@ def _frames_before_a_proof() -> Sequence[list[Any]]:
 
 
 @on_both_loops
-async def test_frames_that_follow_the_introduction_without_a_proof_are_not_taken() -> None:
+async def test_frames_before_a_proof_are_not_accepted() -> None:
     one = Process(identity_of(1))
-    async with running(one):
+    async with run_processes(one):
         for frame in _frames_before_a_proof():
-            raw = await Raw.connect(one.address)
+            raw = await RawPeer.connect(one.address)
             raw.write(*encode_hello(pack_hello(hello_of(2))))
-            assert (await raw.frame()).kind is FrameKind.HELLO
+            assert (await raw.read_frame()).kind is FrameKind.HELLO
             raw.write(*frame)
-            assert await raw.ended() == b""
+            assert await raw.wait_until_closed() == b""
             await raw.close()
-        await untouched(one)
+        await check_unaffected(one)
 
 
 @on_both_loops
-async def test_a_recorded_handshake_is_worth_nothing() -> None:
-    """The stranger has all bytes that a peer sent on an earlier connection, and sends them again."""
+async def test_a_replayed_handshake_is_refused() -> None:
+    """The stranger sends all bytes that a peer sent on an earlier connection."""
     one = Process(identity_of(1))
     body = pack_hello(hello_of(2))
-    async with running(one):
-        raw = await Raw.connect(one.address)
+    async with run_processes(one):
+        raw = await RawPeer.connect(one.address)
         raw.write(*encode_hello(body))
-        transcript = transcript_of(body, bytes((await raw.frame()).body))
+        transcript = transcript_of(body, bytes((await raw.read_frame()).body))
         recorded = encode_proof(CREDENTIALS.prove(ProvingSide.CONNECTOR, transcript))
         await raw.close()
         for _ in range(3):
-            stranger = await Raw.connect(one.address)
+            stranger = await RawPeer.connect(one.address)
             stranger.write(*encode_hello(body), *recorded)
-            assert (await stranger.frame()).kind is FrameKind.HELLO
-            assert (await stranger.frame()).kind is FrameKind.REFUSAL
-            assert await stranger.ended() == b""
+            assert (await stranger.read_frame()).kind is FrameKind.HELLO
+            assert (await stranger.read_frame()).kind is FrameKind.REFUSAL
+            assert await stranger.wait_until_closed() == b""
             await stranger.close()
-        await untouched(one)
+        await check_unaffected(one)
 
 
 @on_both_loops
-async def test_a_mirror_at_the_other_end_is_neither_a_peer_nor_ourselves() -> None:
-    """The mirror sends all input back; its claims have no consequences."""
+async def test_a_mirror_is_neither_a_peer_nor_ourselves() -> None:
+    """The mirror returns all input; its claims have no consequences."""
     one = Process(identity_of(1))
     told: list[HandshakeRefusal] = []
     one.transport.on_refused = told.append
@@ -239,39 +245,42 @@ async def test_a_mirror_at_the_other_end_is_neither_a_peer_nor_ourselves() -> No
         writer.close()
 
     server = await asyncio.start_server(mirror, "127.0.0.1", 0)
-    async with server, running(one):
+    async with server, run_processes(one):
         with pytest.raises(HandshakeRefused) as refusal:
             await one.transport.probe(server.sockets[0].getsockname(), Call("x"))
         assert refusal.value.reason == Reason.UNAUTHENTICATED
         assert told == []
-        await untouched(one)
+        await check_unaffected(one)
 
 
 @pytest.mark.parametrize("reason", [Reason.RETIRED_DISK, Reason.STALE_BOOT_EPOCH, Reason.SELF, Reason.CLUSTER_ID])
 def test_a_refusal_of_a_stranger_has_no_consequence(reason: Reason) -> None:
-    """A member's refusal could make this process give up its disk."""
+    """A valid member's refusal could make this process give up its disk."""
     hostile = HandshakeRefusal(reason, "your disk is an old copy", "blue", True)
 
-    async def at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def refuse_at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"".join(encode_refusal(hostile)))
-        await Raw(reader, writer).close()
+        await RawPeer(reader, writer).close()
 
-    async def in_a_proof(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        raw = Raw(reader, writer)
-        their_body, our_body = bytes((await raw.frame()).body), pack_hello(hello_of(2, Channel.PROBE))
+    async def refuse_in_a_proof(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        raw = RawPeer(reader, writer)
+        their_body, our_body = bytes((await raw.read_frame()).body), pack_hello(hello_of(2, Channel.PROBE))
         raw.write(*encode_hello(our_body))
-        await raw.frame()
+        await raw.read_frame()
         transcript = transcript_of(their_body, our_body)
         raw.write(*encode_proof(OTHERS.prove(ProvingSide.ACCEPTOR, transcript, pack_refusal(hostile))))
-        await raw.ended()
+        await raw.wait_until_closed()
         await raw.close()
 
     async def attack() -> None:
         one = Process(identity_of(1))
         told: list[HandshakeRefusal] = []
         one.transport.on_refused = told.append
-        async with running(one):
-            for server_side, expected in ((at_once, Reason.UNKNOWN), (in_a_proof, Reason.UNAUTHENTICATED)):
+        async with run_processes(one):
+            for server_side, expected in (
+                (refuse_at_once, Reason.UNKNOWN),
+                (refuse_in_a_proof, Reason.UNAUTHENTICATED),
+            ):
                 async with await asyncio.start_server(server_side, "127.0.0.1", 0) as server:
                     with pytest.raises(HandshakeRefused) as refusal:
                         await one.transport.probe(server.sockets[0].getsockname(), Call("x"))
@@ -282,29 +291,29 @@ def test_a_refusal_of_a_stranger_has_no_consequence(reason: Reason) -> None:
 
 
 @on_both_loops
-async def test_a_refusal_of_a_member_counts() -> None:
+async def test_a_refusal_of_a_member_has_its_consequence() -> None:
     one, two = Process(identity_of(1)), Process(identity_of(2))
     told: list[HandshakeRefusal] = []
     two.transport.on_refused = told.append
     one.transport.memory.is_retired = lambda disk: disk == two.identity.disk_uuid
-    async with running(one, two):
+    async with run_processes(one, two):
         with pytest.raises(HandshakeRefused) as refusal:
             await two.transport.probe(one.address, Call("x"))
         assert refusal.value.reason == told[0].reason == Reason.RETIRED_DISK
 
 
 @on_both_loops
-async def test_a_process_with_two_keys_talks_to_one_with_the_newer() -> None:
+async def test_a_process_with_two_keys_connects_to_one_with_the_newer_key() -> None:
     both, new = (credentials_of(ClusterSecret(keys)) for keys in ((OLD, NEW), (NEW, OLD)))
     one, two = Process(identity_of(1), credentials=both), Process(identity_of(2), credentials=new)
-    async with running(one, two):
+    async with run_processes(one, two):
         one.transport.set_addresses({two.node: two.address})
         two.transport.set_addresses({one.node: one.address})
-        await connected_to(one, 2)
-        await connected_to(two, 1)
+        await wait_until_connected(one, 2)
+        await wait_until_connected(two, 1)
 
 
-def test_a_process_indistinguishable_from_a_stranger_does_not_listen() -> None:
+def test_a_process_without_a_secret_does_not_listen() -> None:
     async def listen() -> None:
         one = Process(identity_of(1), credentials=Credentials())
         with pytest.raises(InvalidArgument, match="raftlog cluster secret create"):
@@ -324,9 +333,9 @@ async def test_raft_messages_of_an_unregistered_process_are_dropped() -> None:
     one = Process(identity_of(1), QUICK)
     one.transport.memory.is_member = one.transport.memory.has_assigned
     two = ReplicaId(NodeId(2), identity_of(2).disk_uuid)
-    async with running(one):
-        raw = await Raw.connect(one.address)
-        assert isinstance(await raw.introduce(hello_of(2, rpc_address="there:9")), Hello)
+    async with run_processes(one):
+        raw = await RawPeer.connect(one.address)
+        assert isinstance(await raw.connect_handshake(hello_of(2, rpc_address="there:9")), Hello)
         first, second = (
             [each._replace(message=each.message._replace(sender=two))] for each in (heartbeat(1), heartbeat(2))
         )
@@ -349,11 +358,11 @@ async def test_a_disk_of_another_node_is_refused() -> None:
     one = Process(identity_of(1))
     disk = identity_of(2).disk_uuid
     one.transport.memory.assign_disk(NodeId(2), disk)
-    async with running(one):
-        raw = await Raw.connect(one.address)
-        refusal = await raw.introduce(hello_of(3, disk_uuid=disk, boot_epoch=1000))
+    async with run_processes(one):
+        raw = await RawPeer.connect(one.address)
+        refusal = await raw.connect_handshake(hello_of(3, disk_uuid=disk, boot_epoch=1000))
         assert isinstance(refusal, HandshakeRefusal)
         assert refusal.reason is Reason.WRONG_DISK
         assert "belongs to node 2" in refusal.message
         await raw.close()
-        await untouched(one)
+        await check_unaffected(one)

@@ -1,4 +1,4 @@
-"""Bounds: the send queue, the bulk budget, pauses, complaints, settings; and addresses allowed for listening."""
+"""Bounds: send queue, bulk budget, pauses, logged complaints, settings; and addresses allowed for listening."""
 
 import asyncio
 import logging
@@ -36,8 +36,8 @@ SMALL = RpcConfig(
 )
 
 
-def taken(queue: SendQueue) -> list[list[Envelope]]:
-    """Take all envelopes, by frames."""
+def take_all(queue: SendQueue) -> list[list[Envelope]]:
+    """Take all envelopes, grouped by frames."""
     reader = FrameReader(bounds_of_callers(SMALL, Channel.RAFT), MIB)
     turns = []
     while queue:
@@ -56,10 +56,10 @@ def test_all_messages_of_a_turn_are_one_frame() -> None:
     sent = [heartbeat(1), append(2, 100), heartbeat(3)]
     queue.add_envelopes(sent[:1])
     queue.add_envelopes(sent[1:])
-    assert taken(queue) == [sent]
+    assert take_all(queue) == [sent]
 
 
-def test_the_oldest_heartbeats_go_first() -> None:
+def test_the_oldest_heartbeats_are_dropped_first() -> None:
     queue = SendQueue(SMALL, Flow())
     beats = [heartbeat(number) for number in range(20)]
     kept = [append(100, 2500), append(101, 2500)]
@@ -68,7 +68,7 @@ def test_the_oldest_heartbeats_go_first() -> None:
     assert queue.messages_dropped == 0
     late = append(102, 1200)
     queue.add_envelopes([late])
-    left = [each for turn in taken(queue) for each in turn]
+    left = [each for turn in take_all(queue) for each in turn]
     assert 0 < queue.messages_dropped == len(beats) - sum(type(each.message) is Heartbeat for each in left)
     assert left == [each for each in [*beats[:10], kept[0], *beats[10:], kept[1], late] if each in left]
     assert beats[-1] in left
@@ -84,10 +84,10 @@ def test_without_heartbeats_the_new_message_is_dropped() -> None:
     queue.add_envelopes([heartbeat(1)] * 100)
     assert queue.bytes <= SMALL.send_queue_bytes_max
     assert queue.messages_dropped > 1
-    assert [each for turn in taken(queue) for each in turn if type(each.message) is not Heartbeat] == old
+    assert [each for turn in take_all(queue) for each in turn if type(each.message) is not Heartbeat] == old
 
 
-def test_one_message_above_the_bound_travels_alone_and_one_above_a_frame_never() -> None:
+def test_a_message_above_the_bound_is_sent_alone_and_one_above_a_frame_never() -> None:
     queue = SendQueue(SMALL, Flow())
     large = append(1, 30 * KIB)
     queue.add_envelopes([append(2, 70 * KIB)])
@@ -95,33 +95,33 @@ def test_one_message_above_the_bound_travels_alone_and_one_above_a_frame_never()
     queue.add_envelopes([large])
     queue.add_envelopes([append(3, 10)])
     assert queue.messages_dropped == 2
-    assert taken(queue) == [[large]]
+    assert take_all(queue) == [[large]]
 
 
-def test_a_message_above_a_frame_is_dropped_also_where_the_queue_has_room_for_it() -> None:
+def test_a_message_above_a_frame_is_dropped_even_if_the_queue_has_room() -> None:
     queue = SendQueue(replace(SMALL, send_queue_bytes_max=128 * KIB), Flow())
     queue.add_envelopes([append(1, 61 * KIB)])
     assert queue.messages_dropped == 1
     assert not queue
 
 
-def test_heartbeats_of_a_turn_that_does_not_fit_as_a_whole_make_room_too() -> None:
+def test_heartbeats_of_a_turn_that_fits_only_in_part_are_dropped_too() -> None:
     queue = SendQueue(SMALL, Flow())
     kept = [append(1, 5 * KIB), append(2, 2 * KIB)]
     queue.add_envelopes([heartbeat(number) for number in range(1_000)])
     assert 0 < queue.messages_dropped < 1_000
     queue.add_envelopes(kept)
-    assert [each for turn in taken(queue) for each in turn if type(each.message) is not Heartbeat] == kept
+    assert [each for turn in take_all(queue) for each in turn if type(each.message) is not Heartbeat] == kept
 
 
-def test_messages_that_end_with_their_connection_count_as_dropped() -> None:
+def test_messages_lost_with_their_connection_count_as_dropped() -> None:
     queue = SendQueue(SMALL, Flow())
     queue.add_envelopes([heartbeat(1), heartbeat(2)])
     queue.discard()
     assert (queue.messages_dropped, queue.bytes, bool(queue)) == (2, 0, False)
 
 
-def test_requests_are_taken_or_refused_but_never_dropped() -> None:
+def test_requests_are_accepted_or_refused_but_never_dropped() -> None:
     queue = SendQueue(SMALL, Flow())
     assert queue.add_frame([bytes(5 * KIB)])
     assert not queue.add_frame([bytes(5 * KIB)])
@@ -145,7 +145,7 @@ def test_only_the_newest_beat_is_sent() -> None:
 
 @settings(max_examples=100)
 @given(st.lists(st.tuples(st.sampled_from(["beats", "append", "frame", "take"]), st.integers(1, 6000)), max_size=40))
-def test_the_queue_keeps_its_bound_and_its_count(steps: list[tuple[str, int]]) -> None:
+def test_the_queue_keeps_its_bound_and_counts_its_bytes(steps: list[tuple[str, int]]) -> None:
     queue = SendQueue(SMALL, Flow())
     for step, number in steps:
         was_empty = queue.bytes == 0
@@ -170,7 +170,7 @@ def test_joined_buffers_are_the_same_bytes(buffers: list[bytes]) -> None:
     assert all(any(buffer is each for each in result) for buffer in buffers if len(buffer) > 16 * KIB)
 
 
-def test_the_bulk_budget() -> None:
+def test_the_bulk_budget_bounds_requests() -> None:
     bucket = TokenBucket(bytes_per_s=1000, burst_bytes=500)
     assert bucket.delay_s(10.0) == 0
     bucket.take(300)
@@ -184,7 +184,7 @@ def test_the_bulk_budget() -> None:
     assert bucket.delay_s(99.0) == pytest.approx(1.0), "a pause saves up a burst and no more"
 
 
-def test_complaints_are_counted_and_rarely_written(caplog: pytest.LogCaptureFixture) -> None:
+def test_complaints_are_counted_and_rarely_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     complaints = Complaints(RpcConfig(complaint_interval_ms=1000, sources_max=3))
     assert complaints.note("a", "nonsense", 0.0)
@@ -197,7 +197,7 @@ def test_complaints_are_counted_and_rarely_written(caplog: pytest.LogCaptureFixt
     ]
 
 
-def test_many_sources_do_not_fill_the_log_either() -> None:
+def test_complaints_from_many_sources_are_rarely_logged() -> None:
     complaints = Complaints(RpcConfig(complaint_interval_ms=1000, sources_max=3))
     written = [complaints.note(f"source {number}", "nonsense", number / 1000) for number in range(1000)]
     assert sum(written) <= 3 + 3
@@ -219,7 +219,7 @@ def test_many_sources_do_not_fill_the_log_either() -> None:
         ("128.0.0.1", False),
     ],
 )
-def test_loopback(address: str, expected: bool) -> None:
+def test_loopback_addresses_are_recognized(address: str, expected: bool) -> None:
     assert is_loopback(address) is expected
 
 
@@ -234,7 +234,7 @@ async def test_names_are_checked_by_all_their_addresses() -> None:
             await resolve(loop, name)
 
 
-def test_listening_where_others_can_connect() -> None:
+def test_listening_on_a_reachable_address_needs_tls_or_insecure() -> None:
     with pytest.raises(InvalidArgument, match=r"^name \(10\.0\.0\.1\) can be reached .* configure TLS .* --insecure"):
         check_reachable("name", ["127.0.0.1", "10.0.0.1"], is_secured=False, is_insecure_allowed=False)
     check_reachable("name", ["10.0.0.1"], is_secured=True, is_insecure_allowed=False)
@@ -251,6 +251,6 @@ def test_listening_where_others_can_connect() -> None:
         {"reconnect_min_ms": 2000},
     ],
 )
-def test_settings_that_do_not_fit(changes: dict[str, Any]) -> None:
+def test_inconsistent_settings_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match=f"{next(iter(changes))}="):
         RpcConfig(**changes)

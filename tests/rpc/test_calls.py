@@ -1,4 +1,4 @@
-"""Requests, answers, errors and bulk questions, to frames and back."""
+"""Requests, answers, errors and bulk requests, encoded to frames and decoded."""
 
 import contextlib
 import uuid
@@ -65,7 +65,7 @@ values = st.recursive(
 payloads = st.lists(st.binary(max_size=200), max_size=5).map(tuple)
 
 
-def framed(buffers: list[Any], kind: FrameKind) -> Frame:
+def make_frame(buffers: list[Any], kind: FrameKind) -> Frame:
     data = b"".join(buffers)
     body_size = int.from_bytes(data[8:12], "big")
     return Frame(kind, memoryview(data)[HEAD_SIZE : HEAD_SIZE + body_size], data[HEAD_SIZE + body_size :])
@@ -75,19 +75,22 @@ def framed(buffers: list[Any], kind: FrameKind) -> Frame:
 @given(st.integers(0, 2**63 - 1), st.text(max_size=30), values, payloads, st.integers(1, 2**31))
 def test_calls_round_trip(correlation: int, name: str, value: Any, payload: tuple[bytes, ...], timeout_ms: int) -> None:
     call = Call(name, value, payload, timeout_ms)
-    assert decode_call(framed(encode_call(correlation, call, CONFIG), FrameKind.CALL), CONFIG) == (correlation, call)
+    assert decode_call(make_frame(encode_call(correlation, call, CONFIG), FrameKind.CALL), CONFIG) == (
+        correlation,
+        call,
+    )
 
 
 @settings(max_examples=100)
 @given(st.integers(0, 2**63 - 1), values, payloads)
 def test_answers_round_trip(correlation: int, value: Any, payload: tuple[bytes, ...]) -> None:
-    frame = framed(encode_answer(correlation, Answer(value, payload), CONFIG), FrameKind.ANSWER)
+    frame = make_frame(encode_answer(correlation, Answer(value, payload), CONFIG), FrameKind.ANSWER)
     assert decode_answer(frame, CONFIG) == (correlation, Answer(value, payload))
 
 
 @settings(max_examples=300)
 @given(st.one_of(st.binary(max_size=60), values.map(lambda value: pack_value(value, 1 << 20, 1000))), st.binary())
-def test_anything_else_raises_nothing_but_a_bad_frame(body: bytes, payload: bytes) -> None:
+def test_invalid_input_raises_only_bad_frame(body: bytes, payload: bytes) -> None:
     decoders: list[tuple[FrameKind, Callable[[Frame, RpcConfig], object]]] = [
         (FrameKind.ANSWER, decode_answer),
         (FrameKind.FAILURE, decode_answer),
@@ -114,14 +117,14 @@ def test_deep_values_round_trip_or_are_refused() -> None:
         for _ in range(depth):
             value = [value]
         try:
-            frame = framed(encode_call(1, Call("x", value), CONFIG), FrameKind.CALL)
+            frame = make_frame(encode_call(1, Call("x", value), CONFIG), FrameKind.CALL)
         except InvalidArgument:
             assert depth > 400
             continue
         assert decode_call(frame, CONFIG)[1].value == value
 
 
-def test_a_request_without_time_is_not_sent() -> None:
+def test_a_request_without_time_left_is_not_sent() -> None:
     with pytest.raises(InvalidArgument, match="0 ms left; it was not sent"):
         encode_call(1, Call("x", timeout_ms=0), CONFIG)
 
@@ -135,7 +138,7 @@ def test_frames_above_the_bound_are_refused() -> None:
 # errors
 
 
-def everything() -> list[RaftlogError]:
+def one_error_of_each_type() -> list[RaftlogError]:
     found: list[RaftlogError] = []
     for name in sorted(vars(errors)):
         error_type = getattr(errors, name)
@@ -156,33 +159,35 @@ def everything() -> list[RaftlogError]:
     return found
 
 
-@pytest.mark.parametrize("error", everything(), ids=lambda error: type(error).__name__)
-def test_errors_are_the_same_on_the_other_side(error: RaftlogError) -> None:
-    _, other = decode_answer(framed(encode_failure(7, error, CONFIG), FrameKind.FAILURE), CONFIG)
+@pytest.mark.parametrize("error", one_error_of_each_type(), ids=lambda error: type(error).__name__)
+def test_errors_are_equal_on_the_other_side(error: RaftlogError) -> None:
+    _, other = decode_answer(make_frame(encode_failure(7, error, CONFIG), FrameKind.FAILURE), CONFIG)
     assert isinstance(other, RaftlogError)
     assert type(other) is type(error)
     assert str(other) == str(error)
     assert vars(other) == vars(error)
 
 
-def test_a_leader_travels_with_its_error() -> None:
+def test_an_error_carries_its_leader() -> None:
     leader = ReplicaId(NodeId(3), uuid.UUID(int=9))
     other = from_fields(as_fields(NotLeader("elsewhere", leader)))
     assert isinstance(other, NotLeader)
     assert other.leader == leader
 
 
-def test_errors_unknown_to_the_other_side() -> None:
+def test_unknown_error_types_keep_their_certainty() -> None:
     assert type(from_fields(as_fields(NotConnected("away")))) is Unavailable
     assert type(from_fields(["FromTheFuture", True, ["x"]])) is OutcomeUnknown
     assert type(from_fields(["FromTheFuture", False, ["x"]])) is Unavailable
-    assert type(from_fields(["Overloaded", True, ["x"]])) is OutcomeUnknown, "never more certain than it was said"
+    assert type(from_fields(["Overloaded", True, ["x"]])) is OutcomeUnknown, (
+        "never more certain than the sender reported"
+    )
 
 
 @pytest.mark.parametrize(
     "fields", [None, ["x"], ["NotLeader", False, ["x", 1, b"short"]], ["CorruptBatch", False, ["x"]], [1, False, []]]
 )
-def test_errors_that_cannot_be_read(fields: Any) -> None:
+def test_invalid_errors_are_bad_frames(fields: Any) -> None:
     with pytest.raises(BadFrame):
         from_fields(fields)
 
@@ -190,31 +195,31 @@ def test_errors_that_cannot_be_read(fields: Any) -> None:
 # bulk
 
 
-def over_the_wire(request: BulkRequest, found: LogResult | EntriesResult) -> tuple[object, object]:
-    _, call = decode_call(framed(encode_call(1, call_of(request, 50), CONFIG), FrameKind.CALL), CONFIG)
-    frame = framed(encode_answer(1, answer_of(found), CONFIG), FrameKind.ANSWER)
+def encode_and_decode(request: BulkRequest, found: LogResult | EntriesResult) -> tuple[object, object]:
+    _, call = decode_call(make_frame(encode_call(1, call_of(request, 50), CONFIG), FrameKind.CALL), CONFIG)
+    frame = make_frame(encode_answer(1, answer_of(found), CONFIG), FrameKind.ANSWER)
     _, answer = decode_answer(frame, CONFIG)
     assert isinstance(answer, Answer)
     return request_of(call), result_of(request, answer)
 
 
-def test_bulk_questions_and_answers() -> None:
+def test_bulk_requests_and_answers_round_trip() -> None:
     log = LogResult(EntryId(Index(6), Term(2)), Offset(10), StoredEntry(Index(7), Term(3), b"a roll"))
-    assert over_the_wire(LogRequest(GROUP), log) == (LogRequest(GROUP), log)
+    assert encode_and_decode(LogRequest(GROUP), log) == (LogRequest(GROUP), log)
     asked = EntriesRequest(GROUP, Index(7), Index(9), 1000)
     found = EntriesResult(tuple(StoredEntry(Index(7 + at), Term(2), bytes(100 * at)) for at in range(3)))
-    assert over_the_wire(asked, found) == (asked, found)
-    assert over_the_wire(asked, EntriesResult(())) == (asked, EntriesResult(()))
+    assert encode_and_decode(asked, found) == (asked, found)
+    assert encode_and_decode(asked, EntriesResult(())) == (asked, EntriesResult(()))
 
 
-def test_an_append_that_is_asked_for() -> None:
+def test_a_fetched_append_round_trips() -> None:
     asked = LogFetchRequest(GROUP, Term(3), 1 << 40, EntryId(Index(6), Term(2)), 1000)
     batches = [bytes(build_batch([b"x" * 10 * at])) for at in range(1, 4)]
     data = [Entry(Index(7 + at), Term(2), EntryKind.DATA, len(batch), batch) for at, batch in enumerate(batches)]
     no_op = bytes(build_no_op_batch(1_000))
     entries = (*data, Entry(Index(10), Term(3), EntryKind.NO_OP, len(no_op), no_op))
     for found in (FetchResult(Index(9), Index(12), entries), FetchResult(Index(9), Index(9), ()), LogsDiverge()):
-        assert over_the_wire(asked, found) == (asked, found)
+        assert encode_and_decode(asked, found) == (asked, found)
 
 
 @pytest.mark.parametrize(
@@ -227,17 +232,17 @@ def test_an_append_that_is_asked_for() -> None:
         Call("bulk.append", [GROUP, 1, 2, 3, 4]),
     ],
 )
-def test_bulk_questions_that_cannot_be_read(call: Call) -> None:
+def test_invalid_bulk_requests_are_refused(call: Call) -> None:
     with pytest.raises(BadFrame):
         request_of(call)
 
 
-def test_other_requests_are_not_bulk_questions() -> None:
+def test_other_requests_are_no_bulk_requests() -> None:
     assert request_of(Call("produce", [1])) is None
 
 
 @pytest.mark.parametrize("answer", [Answer(), Answer([1, 2, 3, 4]), Answer([b"", b""], (b"x",)), Answer([b"x", b"y"])])
-def test_answers_to_another_question(answer: Answer) -> None:
+def test_answers_to_another_request_are_refused(answer: Answer) -> None:
     with pytest.raises(FormatError):
         result_of(LogRequest(GROUP), answer)
     with pytest.raises(FormatError):
@@ -245,6 +250,6 @@ def test_answers_to_another_question(answer: Answer) -> None:
 
 
 @pytest.mark.parametrize("answer", [Answer([1, 2]), Answer([1, 2, bytes(4)]), Answer([1, 2, bytes(4)], (b"no batch",))])
-def test_answers_that_are_no_append(answer: Answer) -> None:
+def test_answers_without_an_append_are_refused(answer: Answer) -> None:
     with pytest.raises(FormatError):
         result_of(LogFetchRequest(GROUP, Term(3), 1, EntryId(Index(6), Term(2)), 1000), answer)

@@ -1,4 +1,4 @@
-"""Messages of a turn to a frame and back, and everything that is not such a frame."""
+"""Messages of a turn encoded to a frame and decoded, and refusal of all other input."""
 
 import struct
 import tracemalloc
@@ -37,12 +37,12 @@ DISK = uuid.UUID(int=1)
 CONFIG = RpcConfig(read_buffer_bytes=4096)
 
 
-def flat(buffers: list[Any]) -> bytes:
+def join_buffers(buffers: list[Any]) -> bytes:
     return b"".join(buffers)
 
 
-def frames(data: bytes, chunk: int = 1 << 20) -> list[Frame]:
-    """Return the frames that a reader decodes from these bytes, given to it in pieces of at most `chunk`."""
+def read_frames(data: bytes, chunk: int = 1 << 20) -> list[Frame]:
+    """Return the frames that a reader decodes from the bytes in pieces of at most `chunk`."""
     reader = FrameReader(bounds_of_callers(CONFIG, Channel.RAFT), CONFIG.read_buffer_bytes)
     found = []
     at = 0
@@ -59,14 +59,14 @@ def frames(data: bytes, chunk: int = 1 << 20) -> list[Frame]:
     return found
 
 
-def decoded(data: bytes, chunk: int = 1 << 20) -> list[Envelope]:
-    (frame,) = frames(data, chunk)
+def decode_one(data: bytes, chunk: int = 1 << 20) -> list[Envelope]:
+    (frame,) = read_frames(data, chunk)
     assert frame.kind is FrameKind.TURN
     return TurnDecoder().decode(frame.body, frame.payload, ME)
 
 
-def sealed(data: bytearray) -> bytes:
-    """Return the data with a CRC that matches."""
+def seal(data: bytearray) -> bytes:
+    """Return the data with a matching CRC."""
     crc = crc32c(bytes(data[HEAD_SIZE:]), crc32c(bytes(data[:CHECKED_SIZE])))
     struct.pack_into(">I", data, CHECKED_SIZE, crc)
     return bytes(data)
@@ -81,15 +81,15 @@ def test_every_message_type_is_drawn() -> None:
 @given(data=st.data())
 def test_round_trip_of_every_type(message_type: type, data: st.DataObject) -> None:
     envelopes = data.draw(turns_of(message_type))
-    encoded = flat(encode_turn(envelopes))
-    assert decoded(encoded) == envelopes
+    encoded = join_buffers(encode_turn(envelopes))
+    assert decode_one(encoded) == envelopes
     assert len(encoded) - HEAD_SIZE <= sum(map(size_of, envelopes)) + 256, "the estimate is an upper bound"
 
 
 @settings(max_examples=100)
 @given(turns, st.integers(1, 5000))
 def test_round_trip_of_mixed_turns_in_any_pieces(envelopes: list[Envelope], chunk: int) -> None:
-    result = decoded(flat(encode_turn(envelopes)), chunk)
+    result = decode_one(join_buffers(encode_turn(envelopes)), chunk)
     assert result == envelopes
     assert [type(each.message) for each in result] == [type(each.message) for each in envelopes]
     for each in result:
@@ -98,23 +98,23 @@ def test_round_trip_of_mixed_turns_in_any_pieces(envelopes: list[Envelope], chun
             assert all(len(entry.payload) == entry.size_bytes for entry in each.message.entries)
 
 
-def test_several_frames_in_one_read() -> None:
-    turn, beat = flat(encode_turn([heartbeat(1)])), flat(encode_beat(ProcessBeat(DISK, 3, 4)))
-    found = frames(beat + turn + turn + beat)
+def test_several_frames_of_one_read_are_decoded() -> None:
+    turn, beat = join_buffers(encode_turn([heartbeat(1)])), join_buffers(encode_beat(ProcessBeat(DISK, 3, 4)))
+    found = read_frames(beat + turn + turn + beat)
     assert [frame.kind for frame in found] == [FrameKind.BEAT, FrameKind.TURN, FrameKind.TURN, FrameKind.BEAT]
     assert decode_beat(found[0].body) == ProcessBeat(DISK, 3, 4)
 
 
-def test_large_batches_are_written_from_where_they_are() -> None:
+def test_large_batches_are_written_without_a_copy() -> None:
     envelope = append(7, 100_000, 10)
     assert isinstance(envelope.message, AppendRequest)
     buffers = encode_turn([envelope])
     assert any(buffer is envelope.message.entries[0].payload for buffer in buffers)
-    assert decoded(flat(buffers)) == [envelope]
+    assert decode_one(join_buffers(buffers)) == [envelope]
 
 
 def test_a_small_batch_does_not_keep_a_large_frame_alive() -> None:
-    (received,) = decoded(flat(encode_turn([append(7, 100_000, 10)])))
+    (received,) = decode_one(join_buffers(encode_turn([append(7, 100_000, 10)])))
     assert isinstance(received.message, AppendRequest)
     large, small = (entry.payload for entry in received.message.entries)
     assert isinstance(large, memoryview)
@@ -122,8 +122,8 @@ def test_a_small_batch_does_not_keep_a_large_frame_alive() -> None:
 
 
 @pytest.mark.parametrize("peer", [ME._replace(node_id=NodeId(2)), ME._replace(disk_uuid=uuid.UUID(int=9))])
-def test_messages_in_the_name_of_another_node_or_disk(peer: ReplicaId) -> None:
-    (frame,) = frames(flat(encode_turn([heartbeat(1)])))
+def test_messages_in_the_name_of_another_node_or_disk_are_refused(peer: ReplicaId) -> None:
+    (frame,) = read_frames(join_buffers(encode_turn([heartbeat(1)])))
     with pytest.raises(BadFrame, match=f"{peer} sends messages in the name of {ME}"):
         TurnDecoder().decode(frame.body, frame.payload, peer)
 
@@ -134,27 +134,27 @@ def test_entries_whose_terms_fall_are_refused() -> None:
     first, second = envelope.message.entries
     fallen = envelope.message._replace(entries=(first, second._replace(term=Term(first.term - 1))))
     with pytest.raises(BadFrame, match="behind term 5"):
-        decoded(flat(encode_turn([Envelope(envelope.group, fallen)])))
+        decode_one(join_buffers(encode_turn([Envelope(envelope.group, fallen)])))
 
 
 @pytest.mark.parametrize("codec", range(1, 8))
-def test_a_compressed_control_batch_is_refused_before_it_is_opened(codec: int) -> None:
-    """A few KiB on the wire could decompress to hundreds of MiB."""
+def test_a_compressed_control_batch_is_refused_before_decompression(codec: int) -> None:
+    """Some KiB on the wire could decompress to hundreds of MiB."""
     batch = bytearray(build_no_op_batch(1_000))
     batch[22] |= codec
     entry = Entry(Index(8), Term(5), EntryKind.NO_OP, len(batch), bytes(batch))
     message = AppendRequest(ME, RECEIVERS[0], Term(5), 1, EntryId(Index(7), Term(5)), (entry,), Index(7))
     with pytest.raises(BadFrame, match="is compressed"):
-        decoded(flat(encode_turn([Envelope(bytes(16), message)])))
+        decode_one(join_buffers(encode_turn([Envelope(bytes(16), message)])))
 
 
 @settings(max_examples=200)
 @given(st.binary(max_size=200), st.booleans())
-def test_random_bytes(data: bytes, has_head: bool) -> None:
-    """Random bytes are sent as a stream, and as the body of a frame that is sound otherwise."""
-    stream = flat(encode_frame(FrameKind.TURN, data)) if has_head else data
+def test_random_bytes_raise_only_bad_frame(data: bytes, has_head: bool) -> None:
+    """Random bytes are sent as a stream, and as the body of an otherwise valid frame."""
+    stream = join_buffers(encode_frame(FrameKind.TURN, data)) if has_head else data
     try:
-        for frame in frames(stream):
+        for frame in read_frames(stream):
             TurnDecoder().decode(frame.body, frame.payload, ME)
     except BadFrame:
         return
@@ -163,12 +163,12 @@ def test_random_bytes(data: bytes, has_head: bool) -> None:
 
 @settings(max_examples=200)
 @given(turns, st.data())
-def test_a_changed_byte_is_found_by_the_checksum(envelopes: list[Envelope], data: st.DataObject) -> None:
-    encoded = bytearray(flat(encode_turn(envelopes)))
+def test_a_changed_byte_is_detected_by_the_checksum(envelopes: list[Envelope], data: st.DataObject) -> None:
+    encoded = bytearray(join_buffers(encode_turn(envelopes)))
     at = data.draw(st.integers(0, len(encoded) - 1))
     encoded[at] ^= data.draw(st.integers(1, 255))
     try:
-        found = frames(bytes(encoded))
+        found = read_frames(bytes(encoded))
     except BadFrame:
         return
     assert not found, "a frame that waits for more bytes, because its length was changed"
@@ -176,13 +176,15 @@ def test_a_changed_byte_is_found_by_the_checksum(envelopes: list[Envelope], data
 
 @settings(max_examples=400)
 @given(turns, st.data())
-def test_mutated_frames_with_a_matching_checksum(envelopes: list[Envelope], data: st.DataObject) -> None:
-    """A hostile or broken peer can send anything; it never raises another error."""
-    encoded = bytearray(flat(encode_turn(envelopes)))
+def test_mutated_frames_with_a_valid_checksum_raise_only_bad_frame(
+    envelopes: list[Envelope], data: st.DataObject
+) -> None:
+    """A hostile or faulty peer can send such frames."""
+    encoded = bytearray(join_buffers(encode_turn(envelopes)))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(HEAD_SIZE, len(encoded) - 1))
         encoded[at] = data.draw(st.integers(0, 255))
-    (frame,) = frames(sealed(encoded))
+    (frame,) = read_frames(seal(encoded))
     try:
         TurnDecoder().decode(frame.body, frame.payload, ME)
     except BadFrame:
@@ -191,8 +193,8 @@ def test_mutated_frames_with_a_matching_checksum(envelopes: list[Envelope], data
 
 @settings(max_examples=300)
 @given(turns, st.data())
-def test_bodies_that_are_cut_or_grown(envelopes: list[Envelope], data: st.DataObject) -> None:
-    (frame,) = frames(flat(encode_turn(envelopes)))
+def test_truncated_and_extended_bodies_are_refused(envelopes: list[Envelope], data: st.DataObject) -> None:
+    (frame,) = read_frames(join_buffers(encode_turn(envelopes)))
     body = bytearray(frame.body)
     at = data.draw(st.integers(0, len(body)))
     body[at : at + data.draw(st.integers(0, 40))] = data.draw(st.binary(max_size=40))
@@ -202,9 +204,9 @@ def test_bodies_that_are_cut_or_grown(envelopes: list[Envelope], data: st.DataOb
         return
 
 
-def test_a_body_cut_anywhere_is_refused_or_has_whole_messages() -> None:
+def test_a_truncated_body_is_refused_or_has_whole_messages() -> None:
     envelopes = [heartbeat(1), append(7, 100, 200), heartbeat(2)]
-    (frame,) = frames(flat(encode_turn(envelopes)))
+    (frame,) = read_frames(join_buffers(encode_turn(envelopes)))
     whole = []
     for size in range(len(frame.body)):
         try:
@@ -225,11 +227,11 @@ def test_a_body_cut_anywhere_is_refused_or_has_whole_messages() -> None:
     ids=["replicas", "replicas but one", "entries", "nothing"],
 )
 def test_claimed_lengths_allocate_nothing(body: bytes) -> None:
-    frame = flat(encode_frame(FrameKind.TURN, body))
+    frame = join_buffers(encode_frame(FrameKind.TURN, body))
     tracemalloc.start()
     try:
         with pytest.raises(BadFrame):
-            decoded(frame)
+            decode_one(frame)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -240,19 +242,19 @@ def test_claimed_lengths_allocate_nothing(body: bytes) -> None:
     ("kind", "body_size", "payload_size"),
     [(3, 2**32 - 1, 0), (3, 0, 2**32 - 1), (4, 5000, 0), (1, 10, 0), (99, 10, 0), (5, 2 * MIB, 0), (6, 10, 0)],
 )
-def test_heads_out_of_bounds(kind: int, body_size: int, payload_size: int) -> None:
+def test_heads_out_of_bounds_are_refused(kind: int, body_size: int, payload_size: int) -> None:
     head = struct.pack(">4sBBHIII", b"RLOG", FRAME_VERSION, kind, 0, body_size, payload_size, 0)
     with pytest.raises(BadFrame):
-        frames(head)
+        read_frames(head)
 
 
 def test_the_first_byte_reveals_another_protocol() -> None:
     with pytest.raises(BadFrame):
-        frames(b"G")
+        read_frames(b"G")
     with pytest.raises(BadFrame):
-        frames(b"GET / HTTP/1.1\r\n\r\n")
+        read_frames(b"GET / HTTP/1.1\r\n\r\n")
     with pytest.raises(BadFrame, match="layout 3"):
-        frames(b"RLOG\x03" + bytes(15))
+        read_frames(b"RLOG\x03" + bytes(15))
 
 
 @pytest.mark.parametrize(
@@ -267,6 +269,6 @@ def test_the_first_byte_reveals_another_protocol() -> None:
         [None] * 3,
     ],
 )
-def test_beats_that_are_none(parts: list[Any]) -> None:
+def test_invalid_beats_are_refused(parts: list[Any]) -> None:
     with pytest.raises(BadFrame):
         decode_beat(pack_flat(parts))

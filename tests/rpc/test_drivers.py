@@ -20,7 +20,7 @@ from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.roll import Roll, RollMember
 from raftlog.types import NodeId
 from tests.rpc.loops import FACTORIES
-from tests.rpc.processes import Process, cluster, identity_of
+from tests.rpc.processes import Process, identity_of, run_cluster
 
 GROUP = uuid.UUID(int=77)
 CONFIG = DriverConfig(
@@ -82,7 +82,7 @@ async def _commit(directory: Path, pool: ThreadPoolExecutor) -> None:
         voters = tuple(RollMember(node, identity_of(node).disk_uuid) for node in NODES)
         for broker in brokers:
             broker.driver.create_group(Roll(GROUP, 1, 0, 0, -1, 1000, 1, voters))
-        async with cluster(*(broker.process for broker in brokers)):
+        async with run_cluster(*(broker.process for broker in brokers)):
             for broker in brokers:
                 broker.driver.start()
                 stack.callback(broker.driver.close)

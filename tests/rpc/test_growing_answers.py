@@ -1,4 +1,4 @@
-"""Answers of later releases with unknown fields at their end; those of earlier ones with fewer."""
+"""Answers of later releases with unknown fields at their end, and answers of earlier releases with fewer fields."""
 
 import uuid
 from collections.abc import Callable
@@ -95,7 +95,7 @@ def test_unknown_fields_of_a_bulk_answer_are_ignored(request_: BulkRequest, foun
     assert result_of(request_, answer._replace(value=[*answer.value, b"later", 9])) == found
 
 
-def test_missing_numbers_get_their_defaults() -> None:
+def test_missing_numbers_have_their_defaults() -> None:
     assert numbers_of(Answer([1, 2]), 2, 0) == [1, 2, 0]
     assert numbers_of(Answer([1, 2, 1]), 2, 0) == [1, 2, 1]
     assert numbers_of(Answer([1, 2, 1, "later"]), 2, 0) == [1, 2, 1]
@@ -104,7 +104,7 @@ def test_missing_numbers_get_their_defaults() -> None:
             numbers_of(Answer(wrong), 2, 0)
 
 
-def test_unknown_fields_of_a_log_that_is_not_compacted() -> None:
+def test_the_answer_for_an_uncompacted_log_round_trips() -> None:
     found = LOG._replace(files=0)
     assert result_of(LogRequest(GROUP), answer_of(found)) == found
 
@@ -131,16 +131,16 @@ def test_unknown_fields_of_a_coordinators_answer_are_ignored(operation: Coordina
         answer = operation.pack_answer(value)
         head, *batches = answer.payload
         row = msgspec.msgpack.decode(head)
-        longer = longer_of(row)
+        longer = with_more_fields(row)
         found = operation.unpack_answer(Answer(None, (msgspec.msgpack.encode(longer), *batches)))
         assert repr(found) == repr(value)
 
 
-def longer_of(value: Any) -> Any:
-    """Return an answer with a field more: of itself, or of each row in it."""
+def with_more_fields(value: Any) -> Any:
+    """Return an answer with one more field: in itself, or in each of its rows."""
     if isinstance(value, dict):
-        return {key: longer_of(each) for key, each in value.items()}
+        return {key: with_more_fields(each) for key, each in value.items()}
     if not isinstance(value, list):
         return value
     has_rows = all(isinstance(each, list) for each in value)
-    return [longer_of(each) for each in value] if has_rows else [*value, "later"]
+    return [with_more_fields(each) for each in value] if has_rows else [*value, "later"]

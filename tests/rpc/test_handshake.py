@@ -53,20 +53,30 @@ THEM = Hello(
 )
 
 
-def them(*, life: bytes = LIFE, **changes: Any) -> Hello:
+def make_their_hello(*, life: bytes = LIFE, **changes: Any) -> Hello:
     return THEM._replace(life=life, identity=THEM.identity._replace(**changes))
 
 
 @pytest.mark.parametrize(
     ("theirs", "known", "reason", "words"),
     [
-        (them(feature_level_min=4, feature_level_max=5), KnownPeer(), Reason.FEATURE_LEVEL, "upgrade"),
-        (them(feature_level_min=0, feature_level_max=0), KnownPeer(), Reason.FEATURE_LEVEL, "upgrade"),
-        (them(life=US.life, node_id=NodeId(1)), KnownPeer(), Reason.SELF, "leads to node 1 itself"),
+        (make_their_hello(feature_level_min=4, feature_level_max=5), KnownPeer(), Reason.FEATURE_LEVEL, "upgrade"),
+        (make_their_hello(feature_level_min=0, feature_level_max=0), KnownPeer(), Reason.FEATURE_LEVEL, "upgrade"),
+        (make_their_hello(life=US.life, node_id=NodeId(1)), KnownPeer(), Reason.SELF, "leads to node 1 itself"),
         (THEM._replace(channel=Channel.BULK), KnownPeer(), Reason.WRONG_CHANNEL, "BULK"),
-        (them(cluster_id="green"), KnownPeer(), Reason.CLUSTER_ID, "cluster blue and node 2 to cluster green"),
-        (them(node_id=NodeId(1)), KnownPeer(), Reason.OWN_NODE_ID, "host-a and at host-b: give one of them another"),
-        (them(node_id=NodeId(3)), KnownPeer(), Reason.WRONG_NODE, "node 2 was expected"),
+        (
+            make_their_hello(cluster_id="green"),
+            KnownPeer(),
+            Reason.CLUSTER_ID,
+            "cluster blue and node 2 to cluster green",
+        ),
+        (
+            make_their_hello(node_id=NodeId(1)),
+            KnownPeer(),
+            Reason.OWN_NODE_ID,
+            "host-a and at host-b: give one of them another",
+        ),
+        (make_their_hello(node_id=NodeId(3)), KnownPeer(), Reason.WRONG_NODE, "node 2 was expected"),
         (THEM, KnownPeer(assigned_disk=OTHER_DISK), Reason.WRONG_DISK, "once the controller has taken it"),
         (THEM, KnownPeer(other_node=NodeId(4)), Reason.WRONG_DISK, "belongs to node 4"),
         (THEM, KnownPeer(is_retired=True), Reason.RETIRED_DISK, "was replaced or removed"),
@@ -95,7 +105,7 @@ def test_another_version_is_refused_before_any_proof() -> None:
 
 
 @pytest.mark.parametrize(("version", "fields"), [(1, 11), (2, 13)])
-def test_earlier_versions_can_still_be_refused_in_words(version: int, fields: int) -> None:
+def test_earlier_versions_are_refused_with_a_message(version: int, fields: int) -> None:
     hello = decode_hello(pack_flat([version, *unpack_flat(pack_hello(THEM), 99)[1:fields]]))
     refusal = check_version(US, hello)
     assert refusal is not None
@@ -106,13 +116,13 @@ def test_earlier_versions_can_still_be_refused_in_words(version: int, fields: in
     ("theirs", "known"),
     [
         (THEM, KnownPeer()),
-        (them(cluster_id=None), KnownPeer()),
+        (make_their_hello(cluster_id=None), KnownPeer()),
         (THEM, KnownPeer(assigned_disk=DISK, live_disk=DISK)),
         (THEM, KnownPeer(boot_epoch=6, journal_sequence=100, life=OTHER_LIFE)),
         (THEM, KnownPeer(boot_epoch=7, journal_sequence=100)),
-        (them(feature_level_min=1, feature_level_max=5), KnownPeer()),
-        (them(feature_level_min=FEATURE_LEVEL_KNOWN, feature_level_max=5), KnownPeer()),
-        (them(feature_level_min=0, feature_level_max=1), KnownPeer()),
+        (make_their_hello(feature_level_min=1, feature_level_max=5), KnownPeer()),
+        (make_their_hello(feature_level_min=FEATURE_LEVEL_KNOWN, feature_level_max=5), KnownPeer()),
+        (make_their_hello(feature_level_min=0, feature_level_max=1), KnownPeer()),
     ],
     ids=[
         "unknown",
@@ -138,7 +148,7 @@ def test_accepted_and_refused_peers(theirs: Hello, known: KnownPeer) -> None:
         (Channel.RAFT, OTHER_DISK, False),
     ],
 )
-def test_an_outsider_probes_with_another_disk_than_the_assigned_one(
+def test_a_process_with_an_unassigned_disk_is_an_outsider_only_in_probes(
     channel: Channel, assigned: uuid.UUID | None, expected: bool
 ) -> None:
     assert is_outsider(THEM._replace(channel=channel), KnownPeer(assigned_disk=assigned)) is expected
@@ -146,13 +156,13 @@ def test_an_outsider_probes_with_another_disk_than_the_assigned_one(
 
 @pytest.mark.parametrize(("assigned", "expected"), [(DISK, True), (OTHER_DISK, False), (None, False)])
 def test_a_refusal_states_whether_the_disk_is_a_member(assigned: uuid.UUID | None, expected: bool) -> None:
-    refusal = check_peer(US, them(cluster_id="green"), KnownPeer(assigned_disk=assigned), NodeId(2))
+    refusal = check_peer(US, make_their_hello(cluster_id="green"), KnownPeer(assigned_disk=assigned), NodeId(2))
     assert refusal is not None
     assert (refusal.is_member, refusal.cluster_id) == (expected, "blue")
 
 
-def test_heartbeats_may_overtake_a_handshake_of_the_same_life() -> None:
-    """Two connections of one process: a sequence that was stated before the other's heartbeat is no old disk."""
+def test_heartbeats_may_overtake_a_handshake_of_the_same_process() -> None:
+    """A second connection of a process may have an older journal sequence: its disk is no old copy."""
     assert check_peer(US, THEM, KnownPeer(boot_epoch=7, journal_sequence=105, life=LIFE)) is None
 
 
@@ -202,7 +212,7 @@ def test_hellos_with_a_wrong_field(hello: Hello, at: int, field: int | bytes | N
 
 
 @pytest.mark.parametrize("at", [6, 7], ids=["boot epoch", "journal sequence"])
-def test_an_absurdly_large_number_is_refused(at: int) -> None:
+def test_a_number_above_the_bound_is_refused(at: int) -> None:
     """A stored number of this size would lock that disk out of its cluster."""
     fields = unpack_flat(pack_hello(THEM), 99)
     fields[at] = NUMBER_MAX
@@ -228,7 +238,7 @@ def test_a_later_version_may_have_more_fields() -> None:
     assert decode_hello(pack_flat([*fields, b"more"])) == THEM
 
 
-def test_refusals_round_trip_and_cannot_disturb_a_log() -> None:
+def test_refusals_round_trip_and_cannot_forge_log_lines() -> None:
     refusal = HandshakeRefusal(Reason.CLUSTER_ID, "another cluster: correct it")
     assert decode_refusal(body_of(encode_refusal(refusal))) == refusal
     hostile = decode_refusal(pack_flat([77, b"a\nWARNING forged \x1b[2J" + b"x" * 5000]))
@@ -240,7 +250,7 @@ def test_refusals_round_trip_and_cannot_disturb_a_log() -> None:
 # memory
 
 
-def test_a_retired_disk_is_recalled_as_one() -> None:
+def test_a_retired_disk_is_remembered_as_retired() -> None:
     memory = PeerMemory(10)
     memory.is_retired = {DISK}.__contains__
     assert memory.recall(NodeId(2), DISK).is_retired
@@ -250,13 +260,13 @@ def test_a_retired_disk_is_recalled_as_one() -> None:
     assert refusal.reason is Reason.RETIRED_DISK
 
 
-def test_the_past_of_a_disk_only_grows() -> None:
+def test_the_remembered_state_of_a_disk_only_rises() -> None:
     memory = PeerMemory(10)
     memory.note_connected(THEM)
     memory.note_beat(THEM, ProcessBeat(DISK, 7, 130))
     memory.note_beat(THEM, ProcessBeat(DISK, 7, 120))
     memory.note_beat(THEM, ProcessBeat(DISK, 6, 900))
-    memory.note_connected(them(boot_epoch=5, journal_sequence=3))
+    memory.note_connected(make_their_hello(boot_epoch=5, journal_sequence=3))
     assert memory.recall(NodeId(2), DISK) == KnownPeer(None, DISK, 7, 130, LIFE)
     assert memory.records() == [PeerRecord(DISK, NodeId(2), 7, 130, LIFE)]
 
@@ -266,14 +276,14 @@ def test_a_disk_counts_as_connected_until_its_last_connection_ends() -> None:
     memory.note_connected(THEM)
     memory.note_connected(THEM)
     memory.note_disconnected(THEM)
-    refusal = check_peer(US, them(disk_uuid=OTHER_DISK), memory.recall(NodeId(2), OTHER_DISK))
+    refusal = check_peer(US, make_their_hello(disk_uuid=OTHER_DISK), memory.recall(NodeId(2), OTHER_DISK))
     assert refusal is not None
     assert refusal.reason is Reason.NODE_ID_TWICE
     memory.note_disconnected(THEM)
-    assert check_peer(US, them(disk_uuid=OTHER_DISK), memory.recall(NodeId(2), OTHER_DISK)) is None
+    assert check_peer(US, make_their_hello(disk_uuid=OTHER_DISK), memory.recall(NodeId(2), OTHER_DISK)) is None
 
 
-def test_a_new_disk_is_taken_when_it_is_assigned() -> None:
+def test_a_new_disk_is_accepted_once_it_is_assigned() -> None:
     memory = PeerMemory(10)
     memory.assign_disk(NodeId(2), OTHER_DISK)
     refusal = check_peer(US, THEM, memory.recall(NodeId(2), DISK))
@@ -282,10 +292,10 @@ def test_a_new_disk_is_taken_when_it_is_assigned() -> None:
     memory.assign_disk(NodeId(2), DISK)
     assert check_peer(US, THEM, memory.recall(NodeId(2), DISK)) is None
     memory.assign_disk(NodeId(2), None)
-    assert check_peer(US, them(disk_uuid=OTHER_DISK), memory.recall(NodeId(2), OTHER_DISK)) is None
+    assert check_peer(US, make_their_hello(disk_uuid=OTHER_DISK), memory.recall(NodeId(2), OTHER_DISK)) is None
 
 
-def test_memory_survives_our_own_start() -> None:
+def test_the_memory_of_peers_survives_our_restart() -> None:
     memory = PeerMemory(10)
     memory.note_connected(THEM)
     memory.note_beat(THEM, ProcessBeat(DISK, 7, 130))
@@ -293,41 +303,44 @@ def test_memory_survives_our_own_start() -> None:
     again.restore(memory.records())
     known = again.recall(NodeId(2), DISK)
     assert check_peer(US, THEM, known) is None, "the same process: its sequence was overtaken by its beats"
-    copied, old = (check_peer(US, each, known) for each in (them(life=OTHER_LIFE), them(boot_epoch=8, life=OTHER_LIFE)))
+    copied, old = (
+        check_peer(US, each, known)
+        for each in (make_their_hello(life=OTHER_LIFE), make_their_hello(boot_epoch=8, life=OTHER_LIFE))
+    )
     assert copied is not None
     assert copied.reason is Reason.COPIED_DISK
     assert old is not None
     assert old.reason is Reason.STALE_JOURNAL
-    assert check_peer(US, them(boot_epoch=8, life=OTHER_LIFE, journal_sequence=130), known) is None
+    assert check_peer(US, make_their_hello(boot_epoch=8, life=OTHER_LIFE, journal_sequence=130), known) is None
 
 
-def test_the_sequence_of_an_unknown_life_is_checked() -> None:
+def test_the_journal_sequence_of_an_unknown_process_is_checked() -> None:
     memory = PeerMemory(10)
     memory.restore([PeerRecord(DISK, NodeId(2), 7, 130, None)])
     refusal = check_peer(US, THEM, memory.recall(NodeId(2), DISK))
     assert refusal is not None
     assert refusal.reason is Reason.STALE_JOURNAL
-    assert check_peer(US, them(journal_sequence=130), memory.recall(NodeId(2), DISK)) is None
-    memory.note_connected(them(journal_sequence=130))
+    assert check_peer(US, make_their_hello(journal_sequence=130), memory.recall(NodeId(2), DISK)) is None
+    memory.note_connected(make_their_hello(journal_sequence=130))
     assert memory.recall(NodeId(2), DISK).life == LIFE
 
 
-def test_every_life_is_news_once() -> None:
+def test_each_start_of_a_peer_is_reported_once() -> None:
     memory = PeerMemory(10)
     met: list[PeerRecord] = []
     memory.on_start = lambda: met.extend(memory.records())
-    for hello in (THEM, THEM, them(boot_epoch=8, life=OTHER_LIFE), THEM):
+    for hello in (THEM, THEM, make_their_hello(boot_epoch=8, life=OTHER_LIFE), THEM):
         memory.note_connected(hello)
         memory.note_beat(hello, ProcessBeat(DISK, hello.identity.boot_epoch, 200))
     assert [(each.boot_epoch, each.life) for each in met] == [(7, LIFE), (8, OTHER_LIFE)]
 
 
-def test_memory_is_bounded_and_forgets_the_longest_unheard() -> None:
+def test_the_memory_of_peers_is_bounded() -> None:
     memory = PeerMemory(2)
     for number in (1, 2, 1, 3):
-        memory.note_connected(them(disk_uuid=uuid.UUID(int=number)))
+        memory.note_connected(make_their_hello(disk_uuid=uuid.UUID(int=number)))
     assert [record.disk_uuid.int for record in memory.records()] == [1, 3]
 
 
-def test_our_version_is_the_one_of_the_documents() -> None:
+def test_our_version_is_the_documented_one() -> None:
     assert PROTOCOL_VERSION == 3

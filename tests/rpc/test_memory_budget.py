@@ -1,4 +1,4 @@
-"""Memory for frames while they arrive: for what came, not for what was announced, and bounded for all together."""
+"""Memory for incoming frames: allocated for received bytes, not for announced ones, and bounded in total."""
 
 import asyncio
 import gc
@@ -21,18 +21,18 @@ from raftlog.runtime.rpc.frames.frame import (
 from raftlog.runtime.rpc.handshake import Hello
 from raftlog.topic_config import MIB
 from tests.rpc.loops import on_both_loops
-from tests.rpc.processes import QUICK, Process, Raw, cluster, hello_of, identity_of, running
+from tests.rpc.processes import QUICK, Process, RawPeer, hello_of, identity_of, run_cluster, run_processes
 
 
-def _no_call() -> None:
+def _fail_on_call() -> None:
     raise AssertionError("nothing was waited for")
 
 
 def test_requests_within_the_limit_are_granted_and_others_wait_in_order() -> None:
     budget = MemoryBudget(10)
     granted: list[str] = []
-    assert budget.take("a", 6, _no_call)
-    assert budget.take("b", 4, _no_call)
+    assert budget.take("a", 6, _fail_on_call)
+    assert budget.take("b", 4, _fail_on_call)
     assert not budget.take("c", 3, lambda: granted.append("c"))
     assert not budget.take("d", 1, lambda: granted.append("d"))
     budget.release("b")
@@ -43,29 +43,29 @@ def test_requests_within_the_limit_are_granted_and_others_wait_in_order() -> Non
     assert budget.used == 0
 
 
-def test_the_oldest_goes_on_beyond_the_limit() -> None:
-    """Otherwise connections that all hold part of a frame would wait for each other for ever."""
+def test_the_oldest_owner_may_exceed_the_limit() -> None:
+    """Otherwise connections that each hold part of a frame would wait for each other forever."""
     budget = MemoryBudget(10)
     granted: list[str] = []
-    assert budget.take("a", 5, _no_call)
-    assert budget.take("b", 5, _no_call)
+    assert budget.take("a", 5, _fail_on_call)
+    assert budget.take("b", 5, _fail_on_call)
     assert not budget.take("b", 10, lambda: granted.append("b"))
-    assert budget.take("a", 30, _no_call)
+    assert budget.take("a", 30, _fail_on_call)
     budget.release("a")
     assert granted == ["b"], "now it is the oldest"
     assert budget.used == 15
 
 
-def test_a_cancelled_request_waits_no_longer() -> None:
+def test_a_cancelled_request_leaves_the_queue() -> None:
     budget = MemoryBudget(10)
-    assert budget.take("a", 10, _no_call)
-    assert not budget.take("b", 5, _no_call)
+    assert budget.take("a", 10, _fail_on_call)
+    assert not budget.take("b", 5, _fail_on_call)
     budget.release("b")
     budget.release("a")
     assert budget.used == 0
 
 
-def test_a_frame_gets_memory_as_it_arrives() -> None:
+def test_memory_of_a_frame_grows_with_its_received_bytes() -> None:
     size = 40 * MIB
     reader = FrameReader({FrameKind.TURN: FrameBound(MIB, 64 * MIB)}, 4096)
     data = b"".join(encode_frame(FrameKind.TURN, b"body", [bytes(size)]))
@@ -87,14 +87,14 @@ def test_a_frame_gets_memory_as_it_arrives() -> None:
 
 
 @on_both_loops
-async def test_announced_frames_cost_nothing() -> None:
-    """Thirty peers announce 64 MiB, and send a little of it."""
+async def test_announced_frames_take_no_memory() -> None:
+    """Thirty peers announce 64 MiB each, and send a small part."""
     one = Process(identity_of(1))
     head = struct.pack(">4sBBHIII", b"RLOG", 2, FrameKind.CALL, 0, 100, 63 * MIB, 0)
-    async with running(one):
-        raws = [await Raw.connect(one.address) for _ in range(30)]
+    async with run_processes(one):
+        raws = [await RawPeer.connect(one.address) for _ in range(30)]
         for node, raw in enumerate(raws, start=2):
-            assert isinstance(await raw.introduce(hello_of(node)), Hello)
+            assert isinstance(await raw.connect_handshake(hello_of(node)), Hello)
         budget = one.transport._endpoint.receive_budget
         tracemalloc.start()
         for raw in raws:
@@ -112,11 +112,11 @@ async def test_announced_frames_cost_nothing() -> None:
 
 
 @on_both_loops
-async def test_more_large_frames_than_there_is_room_for_arrive_one_after_another() -> None:
+async def test_large_frames_beyond_the_limit_are_received_one_by_one() -> None:
     small = replace(QUICK, receive_bytes_max=3 * MIB)
     one, *others = (Process(identity_of(node), small) for node in range(1, 6))
     payload = bytes(5 * MIB)
-    async with cluster(one, *others):
+    async with run_cluster(one, *others):
         answers = await asyncio.gather(*(other.transport.call(one.node, Call("x", 1, (payload,))) for other in others))
         assert [answer.value for answer in answers] == [[other.node, 1] for other in others]
         assert all(answer == Answer(answer.value, (payload,)) for answer in answers)
@@ -124,14 +124,14 @@ async def test_more_large_frames_than_there_is_room_for_arrive_one_after_another
 
 
 @on_both_loops
-async def test_a_closed_connection_leaves_nothing_to_the_garbage_collector() -> None:
-    """Objects frozen there (`raftlog.runtime.heap`) would stay until the process ends."""
+async def test_a_closed_connection_leaves_no_reference_cycles() -> None:
+    """Frozen cycles (`raftlog.runtime.heap`) would stay until the process exits."""
     one = Process(identity_of(1))
-    async with running(one):
+    async with run_processes(one):
         gc.disable()
         try:
-            raw = await Raw.connect(one.address)
-            assert isinstance(await raw.introduce(hello_of(2)), Hello)
+            raw = await RawPeer.connect(one.address)
+            assert isinstance(await raw.connect_handshake(hello_of(2)), Hello)
             (accepted,) = one.transport._listener.connections()
             watched = [weakref.ref(accepted), weakref.ref(accepted.connection)]
             assert isinstance(accepted, AcceptedConnection)

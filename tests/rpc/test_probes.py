@@ -22,13 +22,13 @@ from raftlog.runtime.rpc.handshake import (
 )
 from raftlog.types import NodeId
 from tests.rpc.loops import on_both_loops
-from tests.rpc.processes import Inbox, Process, Raw, cluster, hello_of, identity_of, running
+from tests.rpc.processes import Inbox, Process, RawPeer, hello_of, identity_of, run_cluster, run_processes
 
 
 @on_both_loops
 async def test_a_probe_returns_the_identity_and_the_answer() -> None:
     one, two = Process(identity_of(1)), Process(identity_of(2, cluster_id=None))
-    async with running(one, two):
+    async with run_processes(one, two):
         identity, answer = await two.transport.probe(one.address, Call("who", {"a": 1}, (b"xy",)))
         assert identity == one.identity
         assert answer.value == [2, {"a": 1}]
@@ -38,7 +38,7 @@ async def test_a_probe_returns_the_identity_and_the_answer() -> None:
 @on_both_loops
 async def test_a_probe_disturbs_no_other_connection() -> None:
     one, two = Process(identity_of(1)), Process(identity_of(2))
-    async with cluster(one, two):
+    async with run_cluster(one, two):
         before = len(one.connections)
         await asyncio.gather(*(two.transport.probe(one.address, Call("who")) for _ in range(5)))
         assert len(one.connections) == before
@@ -48,9 +48,9 @@ async def test_a_probe_disturbs_no_other_connection() -> None:
 
 
 @on_both_loops
-async def test_a_process_is_its_own_peer() -> None:
+async def test_a_process_refuses_a_probe_of_itself() -> None:
     one = Process(identity_of(1))
-    async with running(one):
+    async with run_processes(one):
         with pytest.raises(HandshakeRefused) as refused:
             await one.transport.probe(one.address, Call("who"))
         assert refused.value.reason == Reason.SELF
@@ -61,7 +61,7 @@ async def test_a_process_is_its_own_peer() -> None:
 async def test_another_cluster_refuses_a_probe_at_once() -> None:
     one, two = Process(identity_of(1)), Process(identity_of(2, cluster_id="green"))
     refusals = Inbox()
-    async with running(one, two):
+    async with run_processes(one, two):
         two.transport.on_refused = refusals.put
         with pytest.raises(HandshakeRefused, match="correct the seeds") as refused:
             await two.transport.probe(one.address, Call("who"))
@@ -71,13 +71,13 @@ async def test_another_cluster_refuses_a_probe_at_once() -> None:
 
 
 @on_both_loops
-async def test_a_refusal_states_whether_the_disk_is_a_members() -> None:
+async def test_a_refusal_reports_whether_the_disk_is_a_members() -> None:
     one = Process(identity_of(1))
-    async with running(one):
+    async with run_processes(one):
         one.transport.memory.assign_disk(NodeId(2), uuid.UUID(int=2))
         for epoch, reason in ((5, None), (4, Reason.STALE_BOOT_EPOCH)):
-            raw = await Raw.connect(one.address)
-            said = await raw.introduce(hello_of(2, boot_epoch=epoch))
+            raw = await RawPeer.connect(one.address)
+            said = await raw.connect_handshake(hello_of(2, boot_epoch=epoch))
             if reason is not None:
                 assert isinstance(said, HandshakeRefusal)
                 assert (said.reason, said.cluster_id, said.is_member) == (reason, "blue", True)
@@ -85,7 +85,7 @@ async def test_a_refusal_states_whether_the_disk_is_a_members() -> None:
 
 
 @on_both_loops
-async def test_probes_that_come_to_nothing() -> None:
+async def test_failed_probes_have_their_errors() -> None:
     async def refuse(node: NodeId, request: object) -> Answer:
         raise InvalidArgument("no")
 
@@ -101,7 +101,7 @@ async def test_probes_that_come_to_nothing() -> None:
     free = socket.create_server(("127.0.0.1", 0))
     nowhere = free.getsockname()
     free.close()
-    async with running(one, two, three):
+    async with run_processes(one, two, three):
         with pytest.raises(InvalidArgument, match="no"):
             await three.transport.probe(one.address, Call("who"))
         with pytest.raises(NoAnswer):
@@ -116,8 +116,8 @@ async def test_probes_that_come_to_nothing() -> None:
 
 
 @on_both_loops
-async def test_an_outsider_may_only_ask_what_probes_may_and_is_not_remembered() -> None:
-    """A process whose node id has another disk in the cluster."""
+async def test_an_outsider_may_only_probe_and_is_not_remembered() -> None:
+    """An outsider is a process whose node id has another disk in the cluster."""
     one, outsider = Process(identity_of(1)), Process(identity_of(2))
     asked = Inbox()
 
@@ -125,7 +125,7 @@ async def test_an_outsider_may_only_ask_what_probes_may_and_is_not_remembered() 
         asked.put(peer.node_id)
         return Answer("probe")
 
-    async with running(one, outsider):
+    async with run_processes(one, outsider):
         one.transport.memory.assign_disk(NodeId(2), uuid.UUID(int=99))
         one.transport.serve_probe = serve_probe
         _, answer = await outsider.transport.probe(one.address, Call("data.produce"))
@@ -135,9 +135,9 @@ async def test_an_outsider_may_only_ask_what_probes_may_and_is_not_remembered() 
 
 
 @on_both_loops
-async def test_a_process_that_does_not_listen_can_ask() -> None:
+async def test_a_process_that_does_not_listen_can_send_requests() -> None:
     one, two = Process(identity_of(1)), Process(identity_of(2))
-    async with running(one):
+    async with run_processes(one):
         await two.transport.start("127.0.0.1", None)
         assert two.transport.address is None
         await two.transport.probe(one.address, Call("who"))
@@ -145,13 +145,13 @@ async def test_a_process_that_does_not_listen_can_ask() -> None:
 
 
 @on_both_loops
-async def test_a_socket_that_was_accepted_as_the_listener_closed_is_closed() -> None:
-    """Its task may be cancelled before its first step, or before it saw the socket."""
+async def test_a_socket_accepted_during_the_close_of_the_listener_is_closed() -> None:
+    """Its task may be cancelled before its first step, or before it has the socket."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for turns in range(6):
             one = Process(identity_of(1))
-            async with running(one):
+            async with run_processes(one):
                 client = socket.create_connection(one.address)
                 for _ in range(turns):
                     await asyncio.sleep(0)
@@ -162,7 +162,7 @@ async def test_a_socket_that_was_accepted_as_the_listener_closed_is_closed() -> 
     assert not [str(warning.message) for warning in caught if warning.category is ResourceWarning]
 
 
-def test_a_refusal_without_a_cluster() -> None:
+def test_refusals_with_and_without_a_cluster_round_trip() -> None:
     for refusal in (
         HandshakeRefusal(Reason.NODE_ID_TWICE, "twice", None, False),
         HandshakeRefusal(Reason.WRONG_DISK, "wrong", "blue", True),

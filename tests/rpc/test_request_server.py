@@ -1,4 +1,4 @@
-"""`RequestServer` alone: what it refuses, and what it answers when there is no room or a handler fails."""
+"""`RequestServer` alone: refused requests, and its answers when memory is short or a handler fails."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ from raftlog.runtime.rpc.request_server import RequestServer
 from raftlog.runtime.transfer.bulk import LogRequest
 from raftlog.topic_config import KIB
 from raftlog.types import NodeId
-from tests.rpc.test_calls import GROUP, framed
+from tests.rpc.test_calls import GROUP, make_frame
 
 CONFIG = RpcConfig(
     header_bytes_max=KIB,
@@ -29,8 +29,8 @@ CONFIG = RpcConfig(
 )
 
 
-class Connection:
-    """Takes answers of up to so many bytes each."""
+class FakeConnection:
+    """Fake connection for answers of up to `room_bytes` bytes."""
 
     def __init__(self, room_bytes: int = 64 * KIB) -> None:
         self.room_bytes = room_bytes
@@ -39,31 +39,31 @@ class Connection:
     def post_frame(self, frame: list[Any]) -> bool:
         if sum(map(len, frame)) > self.room_bytes:
             return False
-        correlation, answer = decode_answer(framed(frame, FrameKind(kind_of(frame))), CONFIG)
+        correlation, answer = decode_answer(make_frame(frame, FrameKind(kind_of(frame))), CONFIG)
         assert correlation not in self.answers, f"{correlation} answered twice"
         self.answers[correlation] = answer
         return True
 
 
-class Bench:
-    """Requests that are served by a function of the test."""
+class ServerBench:
+    """Request server whose requests are served by a function of the test."""
 
     def __init__(self, serve: Callable[[object], Awaitable[object]], room_bytes: int = 64 * KIB) -> None:
         endpoint: Any = SimpleNamespace(config=CONFIG, loop=asyncio.get_running_loop(), tasks={})
-        self.connection = Connection(room_bytes)
+        self.connection = FakeConnection(room_bytes)
         self.serving = RequestServer(endpoint, NodeId(2), self.connection, serve)
 
     def ask(self, correlation: int, call: Call) -> None:
-        self.serving.take(framed(encode_call(correlation, call, CONFIG), FrameKind.CALL))
+        self.serving.take(make_frame(encode_call(correlation, call, CONFIG), FrameKind.CALL))
 
     async def answer(self, correlation: int) -> Answer | RaftlogError | None:
-        """Return the answer after a few turns of the loop, in which nothing of the test has to wait."""
+        """Return the answer after a few turns of the loop."""
         for _ in range(5):
             await asyncio.sleep(0)
         return self.connection.answers.get(correlation)
 
 
-def of_bytes(count: int) -> Call:
+def call_with_bytes(count: int) -> Call:
     return Call("work", None, (bytes(count),))
 
 
@@ -71,8 +71,8 @@ async def test_an_answer_without_space_is_an_unknown_outcome() -> None:
     async def serve(call: object) -> object:
         return Answer(None, (bytes(1_000),))
 
-    bench = Bench(serve, room_bytes=500)
-    bench.ask(7, of_bytes(1))
+    bench = ServerBench(serve, room_bytes=500)
+    bench.ask(7, call_with_bytes(1))
     error = await bench.answer(7)
     assert isinstance(error, OutcomeUnknown)
     assert "no room for its answer" in str(error)
@@ -82,45 +82,45 @@ async def test_an_answer_that_cannot_be_sent_is_an_unknown_outcome() -> None:
     async def serve(call: object) -> object:
         return Answer("x" * CONFIG.header_bytes_max)
 
-    bench = Bench(serve)
-    bench.ask(7, of_bytes(1))
+    bench = ServerBench(serve)
+    bench.ask(7, call_with_bytes(1))
     error = await bench.answer(7)
     assert isinstance(error, OutcomeUnknown)
     assert "cannot be sent" in str(error)
 
 
-@pytest.mark.parametrize("call", [of_bytes(1), call_of(LogRequest(GROUP), 1_000)])
+@pytest.mark.parametrize("call", [call_with_bytes(1), call_of(LogRequest(GROUP), 1_000)])
 @pytest.mark.parametrize("error", [OSError("the disk failed"), ZeroDivisionError("a bug")])
-async def test_a_handler_that_fails_half_way_leaves_an_unknown_outcome(call: Call, error: Exception) -> None:
+async def test_an_unexpected_error_of_a_handler_is_an_unknown_outcome(call: Call, error: Exception) -> None:
     async def serve(call: object) -> object:
         raise error
 
     reported: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
-    bench = Bench(serve)
+    bench = ServerBench(serve)
     bench.ask(7, call)
     assert isinstance(await bench.answer(7), OutcomeUnknown)
     assert reported == ([] if isinstance(error, OSError) else [error])
 
 
-async def test_requests_past_the_bounds_are_refused_and_ended_ones_make_room() -> None:
+async def test_requests_past_the_bounds_are_refused_until_others_end() -> None:
     done = asyncio.Event()
 
     async def serve(call: object) -> object:
         await done.wait()
         return Answer()
 
-    bench = Bench(serve)
-    bench.ask(0, of_bytes(2 * CONFIG.served_bytes_max))  # alone it is served, however large
-    bench.ask(1, of_bytes(1))
+    bench = ServerBench(serve)
+    bench.ask(0, call_with_bytes(2 * CONFIG.served_bytes_max))  # alone it is served, however large
+    bench.ask(1, call_with_bytes(1))
     assert isinstance(await bench.answer(1), Overloaded)
     done.set()
     assert isinstance(await bench.answer(0), Answer)
     done.clear()
     for correlation in range(2, 2 + CONFIG.calls_served_max):
-        bench.ask(correlation, of_bytes(1))
+        bench.ask(correlation, call_with_bytes(1))
         assert await bench.answer(correlation) is None
-    bench.ask(9, of_bytes(1))
+    bench.ask(9, call_with_bytes(1))
     assert isinstance(await bench.answer(9), Overloaded)
     done.set()
     assert isinstance(await bench.answer(2), Answer)

@@ -1,4 +1,4 @@
-"""Strangers: garbage on the port, wrong identities, and peers that lie."""
+"""Strangers: garbage on the port, wrong identities, and peers that send forged messages."""
 
 import asyncio
 import logging
@@ -31,13 +31,13 @@ from tests.rpc.messages import append, heartbeat
 from tests.rpc.processes import (
     FakePeer,
     Process,
-    Raw,
+    RawPeer,
     beat_of,
-    connected_to,
     envelopes_of,
     hello_of,
     identity_of,
-    running,
+    run_processes,
+    wait_until_connected,
 )
 
 QUICK = RpcConfig(
@@ -45,12 +45,12 @@ QUICK = RpcConfig(
 )
 
 
-async def still_works(one: Process) -> None:
-    """Check that a correct peer gets through."""
+async def check_accepts_peers(one: Process) -> None:
+    """Check that a correct peer can connect and send."""
     two = Process(identity_of(2))
-    async with running(two):
+    async with run_processes(two):
         two.transport.set_addresses({one.node: one.address})
-        await two.connected(1)
+        await two.wait_for_channels(1)
         two.transport.send(one.node, [_from_two(heartbeat(1))])
         assert len(envelopes_of(await one.turns.next())) == 1
 
@@ -82,55 +82,55 @@ GARBAGE = {
 @on_both_loops
 async def test_garbage_is_closed_and_counted_without_harm() -> None:
     one = Process(identity_of(1), QUICK)
-    async with running(one):
+    async with run_processes(one):
         for number, garbage in enumerate(GARBAGE.values()):
-            raw = await Raw.connect(one.address)
+            raw = await RawPeer.connect(one.address)
             raw.write(garbage)
-            assert await raw.ended() == b"", "nothing is said to a stranger"
+            assert await raw.wait_until_closed() == b"", "nothing is said to a stranger"
             await raw.close()
             assert one.transport.complaints == number + 1
         assert one.transport._listener.connections() == []
-        await still_works(one)
+        await check_accepts_peers(one)
 
 
 @on_both_loops
-async def test_a_client_that_sends_too_slowly_is_cut_off() -> None:
-    """No data at all, half a frame, and a byte now and then: the time limit is for the whole handshake."""
+async def test_a_client_that_sends_too_slowly_is_disconnected() -> None:
+    """No data, half a frame, and single bytes with pauses: the time limit covers the whole handshake."""
     one = Process(identity_of(1), QUICK)
     hello = b"".join(encode_hello(pack_hello(hello_of(2))))
-    async with running(one):
-        silent, half = await Raw.connect(one.address), await Raw.connect(one.address)
+    async with run_processes(one):
+        silent, half = await RawPeer.connect(one.address), await RawPeer.connect(one.address)
         half.write(hello[: len(hello) // 2])
-        assert await silent.ended() == b""
-        assert await half.ended() == b""
+        assert await silent.wait_until_closed() == b""
+        assert await half.wait_until_closed() == b""
         await silent.close()
         await half.close()
         assert one.transport.complaints == 2
-        await still_works(one)
+        await check_accepts_peers(one)
 
 
 @on_both_loops
-async def test_more_strangers_than_there_is_room_for() -> None:
+async def test_connections_of_strangers_are_bounded() -> None:
     one = Process(identity_of(1), QUICK)
-    async with running(one):
-        strangers = [await Raw.connect(one.address) for _ in range(QUICK.strangers_max + 3)]
+    async with run_processes(one):
+        strangers = [await RawPeer.connect(one.address) for _ in range(QUICK.strangers_max + 3)]
         for stranger in strangers:
-            assert await stranger.ended() == b""
+            assert await stranger.wait_until_closed() == b""
             await stranger.close()
         assert one.transport.complaints == len(strangers)
-        await still_works(one)
+        await check_accepts_peers(one)
 
 
-def test_a_flood_writes_few_log_lines(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_flood_of_garbage_writes_few_log_lines(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
 
     async def flood() -> None:
         one = Process(identity_of(1), QUICK)
-        async with running(one):
+        async with run_processes(one):
             for _ in range(50):
-                raw = await Raw.connect(one.address)
+                raw = await RawPeer.connect(one.address)
                 raw.write(b"password=hunter2")
-                await raw.ended()
+                await raw.wait_until_closed()
                 await raw.close()
             assert one.transport.complaints == 50
 
@@ -166,29 +166,29 @@ LIES: dict[str, tuple[Channel, Callable[[], list[Any]]]] = {
 
 
 @on_both_loops
-async def test_lying_peers_are_disconnected() -> None:
+async def test_peers_with_forged_messages_are_disconnected() -> None:
     one = Process(identity_of(1), QUICK)
-    async with running(one):
+    async with run_processes(one):
         for number, (channel, frame) in enumerate(LIES.values()):
-            raw = await Raw.connect(one.address)
-            assert isinstance(await raw.introduce(hello_of(2, channel)), Hello)
+            raw = await RawPeer.connect(one.address)
+            assert isinstance(await raw.connect_handshake(hello_of(2, channel)), Hello)
             raw.write(*frame())
-            assert await raw.ended() == b""
+            assert await raw.wait_until_closed() == b""
             await raw.close()
             assert one.transport.complaints == number + 1
         assert len(one.turns) == len(one.beats) == 0
 
 
 @on_both_loops
-async def test_answers_of_a_server_that_lies() -> None:
+async def test_invalid_frames_of_a_server_end_the_connection() -> None:
     one, two = Process(identity_of(1), QUICK), FakePeer(2)
-    async with two.listening(), running(one):
+    async with two.listening(), run_processes(one):
         one.transport.set_addresses({two.node: two.address})
         for garbage in (b"nonsense!", b"".join(encode_turn([heartbeat(1)]))):
-            await connected_to(one, 2)
+            await wait_until_connected(one, 2)
             (raw,) = await two.raft.next()
             waiting = asyncio.ensure_future(one.transport.call(two.node, Call("x")))
-            await raw.frame()
+            await raw.read_frame()
             raw.write(garbage)
             with pytest.raises(ConnectionError, match="broke"):
                 await waiting
@@ -210,15 +210,15 @@ async def test_answers_of_a_server_that_lies() -> None:
 def test_refusals_reach_both_sides(changes: dict[str, Any], words: str) -> None:
     async def refuse() -> None:
         one, two = Process(identity_of(1), QUICK), Process(identity_of(2, **changes), QUICK)
-        async with running(one, two):
+        async with run_processes(one, two):
             two.transport.set_addresses({NodeId(1): one.address})
-            raw = await Raw.connect(one.address)
-            refusal = await raw.introduce(hello_of(2, **changes))
+            raw = await RawPeer.connect(one.address)
+            refusal = await raw.connect_handshake(hello_of(2, **changes))
             assert isinstance(refusal, HandshakeRefusal)
             assert words in refusal.message
-            assert await raw.ended() == b""
+            assert await raw.wait_until_closed() == b""
             await raw.close()
-            await _until(lambda: one.transport.complaints > 1 and bool(two.transport.peers()[0].raft.last_error))
+            await _wait_until(lambda: one.transport.complaints > 1 and bool(two.transport.peers()[0].raft.last_error))
             error = two.transport.peers()[0].raft.last_error
             assert error is not None
             assert words in error
@@ -227,8 +227,8 @@ def test_refusals_reach_both_sides(changes: dict[str, Any], words: str) -> None:
     asyncio.run(refuse())
 
 
-async def _until(is_true: Callable[[], bool]) -> None:
-    """Let the loop work until something holds; the test's own time limit ends it otherwise."""
+async def _wait_until(is_true: Callable[[], bool]) -> None:
+    """Run the loop until the condition is true; the test's time limit bounds the wait."""
     loop = asyncio.get_running_loop()
     while not is_true():
         turn = loop.create_future()
@@ -238,11 +238,11 @@ async def _until(is_true: Callable[[], bool]) -> None:
 
 @on_both_loops
 async def test_the_connecting_side_checks_as_well() -> None:
-    """Another node than expected is at the address: it gets an error and no messages."""
+    """Another node than expected is at the address: it receives an error and no messages."""
     one, three = Process(identity_of(1), QUICK), Process(identity_of(3), QUICK)
-    async with running(one, three):
+    async with run_processes(one, three):
         one.transport.set_addresses({NodeId(2): three.address})
-        await _until(lambda: three.transport.complaints > 0)
+        await _wait_until(lambda: three.transport.complaints > 0)
         status = one.transport.peers()[0].raft
         assert status.last_error is not None
         assert "node 2 was expected at this address, and node 3 is there" in status.last_error
@@ -252,9 +252,9 @@ async def test_the_connecting_side_checks_as_well() -> None:
 @on_both_loops
 async def test_an_old_copy_of_a_disk_is_refused() -> None:
     one = Process(identity_of(1), QUICK)
-    async with running(one):
-        newer = await Raw.connect(one.address)
-        await newer.introduce(hello_of(2, boot_epoch=5, journal_sequence=70))
+    async with run_processes(one):
+        newer = await RawPeer.connect(one.address)
+        await newer.connect_handshake(hello_of(2, boot_epoch=5, journal_sequence=70))
         newer.write(*encode_beat(beat_of(2, 5, 90)))
         await one.beats.next()
         await newer.close()
@@ -262,28 +262,30 @@ async def test_an_old_copy_of_a_disk_is_refused() -> None:
             (4, 90, Reason.STALE_BOOT_EPOCH),
             (6, 89, Reason.STALE_JOURNAL),
         ):
-            older = await Raw.connect(one.address)
-            refusal = await older.introduce(hello_of(2, boot_epoch=epoch, journal_sequence=sequence))
+            older = await RawPeer.connect(one.address)
+            refusal = await older.connect_handshake(hello_of(2, boot_epoch=epoch, journal_sequence=sequence))
             assert isinstance(refusal, HandshakeRefusal)
             assert refusal.reason is reason
             await older.close()
-        copied = await Raw.connect(one.address)
-        refusal = await copied.introduce(hello_of(2, boot_epoch=5, journal_sequence=90)._replace(life=b"2nd life"))
+        copied = await RawPeer.connect(one.address)
+        refusal = await copied.connect_handshake(
+            hello_of(2, boot_epoch=5, journal_sequence=90)._replace(life=b"2nd life")
+        )
         assert isinstance(refusal, HandshakeRefusal)
         assert refusal.reason is Reason.COPIED_DISK
         await copied.close()
-        again = await Raw.connect(one.address)
-        assert isinstance(await again.introduce(hello_of(2, boot_epoch=6, journal_sequence=90)), Hello)
+        again = await RawPeer.connect(one.address)
+        assert isinstance(await again.connect_handshake(hello_of(2, boot_epoch=6, journal_sequence=90)), Hello)
         await again.close()
 
 
 @on_both_loops
-async def test_a_node_id_that_is_used_twice() -> None:
+async def test_a_node_id_used_twice_is_refused() -> None:
     one = Process(identity_of(1), QUICK)
-    async with running(one):
-        first, second = await Raw.connect(one.address), await Raw.connect(one.address)
-        assert isinstance(await first.introduce(hello_of(2)), Hello)
-        refusal = await second.introduce(hello_of(2, disk_uuid=uuid.UUID(int=99)))
+    async with run_processes(one):
+        first, second = await RawPeer.connect(one.address), await RawPeer.connect(one.address)
+        assert isinstance(await first.connect_handshake(hello_of(2)), Hello)
+        refusal = await second.connect_handshake(hello_of(2, disk_uuid=uuid.UUID(int=99)))
         assert isinstance(refusal, HandshakeRefusal)
         assert refusal.reason is Reason.NODE_ID_TWICE
         await first.close()

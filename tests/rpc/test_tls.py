@@ -1,4 +1,4 @@
-"""TLS between processes: with certificates of one authority on both sides, and not otherwise."""
+"""TLS between processes: connections need certificates of one authority on both sides."""
 
 import asyncio
 import ssl
@@ -18,7 +18,16 @@ from raftlog.runtime.rpc.tls import TlsFiles, check_certificate, check_host, loa
 from raftlog.types import NodeId
 from tests.rpc.loops import FACTORIES
 from tests.rpc.messages import append
-from tests.rpc.processes import CREDENTIALS, Process, Raw, cluster, envelopes_of, hello_of, identity_of, running
+from tests.rpc.processes import (
+    CREDENTIALS,
+    Process,
+    RawPeer,
+    envelopes_of,
+    hello_of,
+    identity_of,
+    run_cluster,
+    run_processes,
+)
 
 QUICK = RpcConfig(reconnect_min_ms=5, reconnect_max_ms=20, close_timeout_ms=200, handshake_timeout_ms=300)
 
@@ -30,15 +39,15 @@ def _openssl(*arguments: str) -> None:
 _CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
 
 
-def _authority(directory: Path, name: str) -> TlsFiles:
-    """Create an authority, and a certificate for loopback that it signed."""
+def _create_authority(directory: Path, name: str) -> TlsFiles:
+    """Create an authority, and a certificate for loopback signed by it."""
     key, ca = f"{directory}/{name}.ca.key", f"{directory}/{name}.ca.pem"
     _openssl("req", "-x509", *_CURVE, "-keyout", key, "-out", ca, "-subj", f"/CN={name} authority")
-    return _signed(directory, name, name, "")
+    return _create_certificate(directory, name, name, "")
 
 
-def _signed(directory: Path, authority: str, name: str, further: str) -> TlsFiles:
-    """Create a certificate for loopback and these further names."""
+def _create_certificate(directory: Path, authority: str, name: str, further: str) -> TlsFiles:
+    """Create a certificate for loopback and these additional names."""
     key, ca = f"{directory}/{authority}.ca.key", f"{directory}/{authority}.ca.pem"
     files = TlsFiles(f"{directory}/{name}.pem", f"{directory}/{name}.key", ca)
     names = ["-addext", f"subjectAltName=IP:127.0.0.1,DNS:localhost{further}"]
@@ -51,17 +60,17 @@ def _signed(directory: Path, authority: str, name: str, further: str) -> TlsFile
 def named(ours: TlsFiles) -> Callable[[int], TlsFiles]:
     """Return certificates of our authority that name a node."""
     directory = Path(ours.certificate).parent
-    return lambda node: _signed(directory, "ours", f"node-{node}", f",URI:raftlog:node:{node}")
+    return lambda node: _create_certificate(directory, "ours", f"node-{node}", f",URI:raftlog:node:{node}")
 
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
-    return _authority(tmp_path_factory.mktemp("ours"), "ours")
+    return _create_authority(tmp_path_factory.mktemp("ours"), "ours")
 
 
 @pytest.fixture(scope="module")
 def others(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
-    return _authority(tmp_path_factory.mktemp("others"), "others")
+    return _create_authority(tmp_path_factory.mktemp("others"), "others")
 
 
 @pytest.fixture(params=FACTORIES, ids=["asyncio", "uvloop"])
@@ -69,10 +78,10 @@ def runner(request: pytest.FixtureRequest) -> asyncio.Runner:
     return asyncio.Runner(loop_factory=request.param)
 
 
-def test_processes_with_certificates_talk(runner: asyncio.Runner, ours: TlsFiles) -> None:
+def test_processes_with_certificates_communicate(runner: asyncio.Runner, ours: TlsFiles) -> None:
     async def talk() -> None:
         one, two = (Process(identity_of(node), QUICK, load_tls(ours)) for node in (1, 2))
-        async with cluster(one, two):
+        async with run_cluster(one, two):
             turn = [append(1, 10, 300_000)]
             one.transport.send(two.node, turn)
             assert envelopes_of(await two.turns.next()) == turn
@@ -83,38 +92,38 @@ def test_processes_with_certificates_talk(runner: asyncio.Runner, ours: TlsFiles
         runner.run(asyncio.wait_for(talk(), 20))
 
 
-def test_strangers_do_not_get_in(runner: asyncio.Runner, ours: TlsFiles, others: TlsFiles) -> None:
-    """Another authority, no certificate, no TLS at all, garbage, silence."""
+def test_strangers_cannot_connect(runner: asyncio.Runner, ours: TlsFiles, others: TlsFiles) -> None:
+    """Strangers use another authority, no certificate, no TLS, garbage, or send nothing."""
 
     async def attack() -> None:
         one = Process(identity_of(1), QUICK, load_tls(ours))
         without = ssl.create_default_context(cafile=ours.authority)
         stranger = ssl.create_default_context(cafile=ours.authority)
         stranger.load_cert_chain(others.certificate, others.key)
-        async with running(one):
+        async with run_processes(one):
             for context in (without, stranger):
                 with pytest.raises((OSError, EOFError)):
                     await _speak_tls(one.address, context)
             for garbage in (b"".join(encode_hello(pack_hello(hello_of(2)))), b"GET / HTTP/1.1\r\n\r\n", b""):
-                raw = await Raw.connect(one.address)
+                raw = await RawPeer.connect(one.address)
                 raw.write(garbage)
-                await raw.ended()
+                await raw.wait_until_closed()
                 await raw.close()
             assert one.transport.complaints == 5
             assert len(one.turns) == 0
             two = Process(identity_of(2), QUICK, load_tls(ours))
-            async with running(two):
+            async with run_processes(two):
                 two.transport.set_addresses({one.node: one.address})
-                await two.connected(1)
+                await two.wait_for_channels(1)
 
     with runner:
         runner.run(asyncio.wait_for(attack(), 20))
 
 
 async def _speak_tls(address: tuple[str, int], context: ssl.SSLContext) -> None:
-    raw = Raw(*await asyncio.open_connection(*address, ssl=context))
+    raw = RawPeer(*await asyncio.open_connection(*address, ssl=context))
     try:
-        await raw.introduce(hello_of(2))
+        await raw.connect_handshake(hello_of(2))
     finally:
         await raw.close()
 
@@ -122,7 +131,7 @@ async def _speak_tls(address: tuple[str, int], context: ssl.SSLContext) -> None:
 def test_a_server_of_another_authority_is_not_trusted(runner: asyncio.Runner, ours: TlsFiles, others: TlsFiles) -> None:
     async def connect() -> None:
         one, two = Process(identity_of(1), QUICK, load_tls(ours)), Process(identity_of(2), QUICK, load_tls(others))
-        async with running(one, two):
+        async with run_processes(one, two):
             one.transport.set_addresses({two.node: two.address})
             while two.transport.complaints == 0 or one.transport.peers()[0].raft.last_error is None:
                 waiting = asyncio.get_running_loop().create_future()
@@ -134,7 +143,7 @@ def test_a_server_of_another_authority_is_not_trusted(runner: asyncio.Runner, ou
         runner.run(asyncio.wait_for(connect(), 20))
 
 
-def test_with_tls_every_address_may_be_listened_on(runner: asyncio.Runner, ours: TlsFiles) -> None:
+def test_with_tls_any_address_is_allowed_for_listening(runner: asyncio.Runner, ours: TlsFiles) -> None:
     async def listen() -> None:
         one = Process(identity_of(1), QUICK, load_tls(ours))
         await one.transport.start("0.0.0.0", 0)
@@ -144,7 +153,7 @@ def test_with_tls_every_address_may_be_listened_on(runner: asyncio.Runner, ours:
         runner.run(listen())
 
 
-def test_files_that_cannot_be_used(ours: TlsFiles, others: TlsFiles, tmp_path: Path) -> None:
+def test_unusable_certificate_files_are_refused(ours: TlsFiles, others: TlsFiles, tmp_path: Path) -> None:
     missing = f"{tmp_path}/missing.pem"
     empty = tmp_path / "empty.pem"
     empty.write_text("")
@@ -158,17 +167,17 @@ def test_files_that_cannot_be_used(ours: TlsFiles, others: TlsFiles, tmp_path: P
             load_tls(files)
 
 
-def test_a_certificate_that_names_the_node_needs_no_secret(
+def test_a_certificate_with_the_node_id_needs_no_secret(
     runner: asyncio.Runner, named: Callable[[int], TlsFiles]
 ) -> None:
-    """Also beside a process that has a secret, as during the step from one to the other."""
+    """Its peer may have a secret, as during a migration."""
 
     async def talk() -> None:
         one, two = (
             Process(identity_of(node), QUICK, load_tls(named(node)), credentials=Credentials()) for node in (1, 2)
         )
         three = Process(identity_of(3), QUICK, load_tls(named(3)))
-        async with cluster(one, two, three):
+        async with run_cluster(one, two, three):
             assert await two.transport.call(one.node, Call("echo", 1)) == Answer([2, 1])
             assert await three.transport.call(one.node, Call("echo", 1)) == Answer([3, 1])
 
@@ -180,15 +189,15 @@ def test_a_certificate_that_names_the_node_needs_no_secret(
 def test_a_certificate_of_another_node_is_refused(
     runner: asyncio.Runner, named: Callable[[int], TlsFiles], with_secret: bool
 ) -> None:
-    """By the accepting side and by the connecting side; nothing of it is remembered."""
+    """Both the accepting and the connecting side refuse it, and remember nothing of it."""
     credentials = CREDENTIALS if with_secret else Credentials()
 
     async def attack() -> None:
         one = Process(identity_of(1), QUICK, load_tls(named(1)), credentials=credentials)
         two = Process(identity_of(2), QUICK, load_tls(named(9)), credentials=credentials)
-        async with running(one, two):
-            raw = Raw(*await asyncio.open_connection(*one.address, ssl=load_tls(named(9)).client))
-            refusal = await raw.introduce(hello_of(2), credentials)
+        async with run_processes(one, two):
+            raw = RawPeer(*await asyncio.open_connection(*one.address, ssl=load_tls(named(9)).client))
+            refusal = await raw.connect_handshake(hello_of(2), credentials)
             assert isinstance(refusal, HandshakeRefusal)
             assert refusal.reason is Reason.WRONG_CERTIFICATE
             assert "of raftlog:node:9" in refusal.message
@@ -209,9 +218,9 @@ def test_without_a_name_in_the_certificate_the_secret_is_needed(runner: asyncio.
         with pytest.raises(InvalidArgument, match="--cluster-secret-file"):
             await nameless.transport.start("127.0.0.1", 0)
         one = Process(identity_of(1), QUICK, load_tls(ours))
-        async with running(one):
-            raw = Raw(*await asyncio.open_connection(*one.address, ssl=load_tls(ours).client))
-            refusal = await raw.introduce(hello_of(2), Credentials())
+        async with run_processes(one):
+            raw = RawPeer(*await asyncio.open_connection(*one.address, ssl=load_tls(ours).client))
+            refusal = await raw.connect_handshake(hello_of(2), Credentials())
             assert isinstance(refusal, HandshakeRefusal)
             assert refusal.reason is Reason.UNAUTHENTICATED
             await raw.close()
@@ -220,7 +229,7 @@ def test_without_a_name_in_the_certificate_the_secret_is_needed(runner: asyncio.
         runner.run(asyncio.wait_for(attack(), 20))
 
 
-def test_our_own_certificate_is_tried_and_its_names_are_read(
+def test_our_own_certificate_is_checked_and_its_names_are_read(
     ours: TlsFiles, others: TlsFiles, named: Callable[[int], TlsFiles]
 ) -> None:
     assert load_tls(ours).certified == frozenset()
@@ -254,7 +263,7 @@ def test_a_certificate_without_the_address_of_its_node_is_refused(ours: TlsFiles
             cluster_settings_from({"rpc": rpc, "advertise_rpc": advertised, **tls, **others}, insecure=False)
 
 
-def test_the_recipe_of_the_document_makes_certificates_that_prove_the_node(tmp_path: Path) -> None:
+def test_the_documented_commands_create_certificates_with_node_ids(tmp_path: Path) -> None:
     document = (Path(__file__).parents[2] / "docs" / "how-to" / "secure-rpc.md").read_text(encoding="utf-8")
     recipe = document.split("## Certificates\n")[1].split("```sh\n")[1].split("```")[0]
     commands = [line for line in recipe.splitlines() if line.startswith("openssl ")]
@@ -271,7 +280,7 @@ def test_a_refusal_of_our_certificate_is_logged_with_its_reason(
     async def attack() -> None:
         one = Process(identity_of(1), QUICK, load_tls(ours))
         strict = load_tls(ours).client
-        async with running(one):
+        async with run_processes(one):
             host, port = one.address
             with pytest.raises(ssl.SSLCertVerificationError):
                 await asyncio.open_connection(host, port, ssl=strict, server_hostname="db9")
@@ -284,7 +293,9 @@ def test_a_refusal_of_our_certificate_is_logged_with_its_reason(
     assert len(told.split("no TLS: ")[1]) > 20
 
 
-def test_a_private_key_that_others_can_read_is_warned_of(ours: TlsFiles, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_private_key_readable_by_others_is_logged_as_a_warning(
+    ours: TlsFiles, caplog: pytest.LogCaptureFixture
+) -> None:
     key = Path(ours.key)
     key.chmod(0o640)
     load_tls(ours)

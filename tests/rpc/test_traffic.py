@@ -1,4 +1,4 @@
-"""Logical messages are counted one by one, by kind, however they share frames and writes."""
+"""Logical messages are counted one by one and by kind, regardless of frames and writes."""
 
 import asyncio
 
@@ -6,20 +6,20 @@ from raftlog.raft.messages import Heartbeat
 from raftlog.runtime.rpc.calls import Call
 from raftlog.runtime.transport import Envelope
 from tests.rpc.messages import append, heartbeat
-from tests.rpc.processes import Process, beat_of, cluster, envelopes_of, identity_of
+from tests.rpc.processes import Process, beat_of, envelopes_of, identity_of, run_cluster
 
 
-def notice(number: int) -> Envelope:
+def heartbeat_without_answer(number: int) -> Envelope:
     """Return a heartbeat that needs no answer."""
     envelope = heartbeat(number)
     assert isinstance(envelope.message, Heartbeat)
     return envelope._replace(message=envelope.message._replace(sequence=0))
 
 
-async def test_sent_messages_are_received_kind_by_kind() -> None:
+async def test_sent_and_received_messages_are_counted_by_kind() -> None:
     one, two = Process(identity_of(1)), Process(identity_of(2))
-    turn = [heartbeat(1), append(2, 10, 100_000), heartbeat(3), notice(4), append(5, 7)]
-    async with cluster(one, two):
+    turn = [heartbeat(1), append(2, 10, 100_000), heartbeat(3), heartbeat_without_answer(4), append(5, 7)]
+    async with run_cluster(one, two):
         one.transport.send(two.node, turn)
         assert len(envelopes_of(await two.turns.next())) == len(turn)
         one.transport.beat(two.node, beat_of(1, 1, 9))

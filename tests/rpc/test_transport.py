@@ -26,24 +26,24 @@ from tests.rpc.processes import (
     FakePeer,
     Inbox,
     Process,
-    Raw,
+    RawPeer,
     beat_of,
-    cluster,
-    connected_to,
     envelopes_of,
     hello_of,
     identity_of,
-    running,
+    run_cluster,
+    run_processes,
+    wait_until_connected,
 )
 
 GROUP = uuid.UUID(int=5).bytes
 
 
 @on_both_loops
-async def test_messages_and_beats_arrive_in_their_order() -> None:
+async def test_messages_and_beats_arrive_in_order() -> None:
     one, two = Process(identity_of(1)), Process(identity_of(2))
     turns = [[heartbeat(1), append(2, 10, 100_000), heartbeat(3)], [append(4, 2 * MIB)], [append(5, 5)]]
-    async with cluster(one, two):
+    async with run_cluster(one, two):
         arrived = []
         for turn in turns:
             one.transport.send(two.node, turn)
@@ -56,10 +56,10 @@ async def test_messages_and_beats_arrive_in_their_order() -> None:
 
 
 @on_both_loops
-async def test_requests_and_answers() -> None:
+async def test_requests_are_answered_or_fail() -> None:
     one, two = Process(identity_of(1)), Process(identity_of(2))
     payload = (b"small", bytes(3 * MIB), b"", b"end")
-    async with cluster(one, two):
+    async with run_cluster(one, two):
         answers = await asyncio.gather(
             *(one.transport.call(two.node, Call("echo", number)) for number in range(100)),
             two.transport.call(one.node, Call("echo", {"a": [b"x", None]}, payload)),
@@ -69,7 +69,7 @@ async def test_requests_and_answers() -> None:
 
 
 @on_both_loops
-async def test_bulk_questions_go_over_their_own_connection() -> None:
+async def test_bulk_requests_use_their_own_connection() -> None:
     asked = EntriesRequest(GROUP, Index(4), Index(9), MIB)
     found = EntriesResult((StoredEntry(Index(4), Term(1), bytes(MIB)), StoredEntry(Index(5), Term(1), b"x")))
     log = LogResult(EntryId(Index(3), Term(1)), Offset(10), StoredEntry(Index(4), Term(1), b"a roll"))
@@ -83,7 +83,7 @@ async def test_bulk_questions_go_over_their_own_connection() -> None:
         raise Unavailable("nothing else")
 
     one, two = Process(identity_of(1)), Process(identity_of(2), serve=serve)
-    async with cluster(one, two):
+    async with run_cluster(one, two):
         assert await one.transport.request(two.node, LogRequest(GROUP)) == log
         assert await one.transport.request(two.node, asked) == found
         with pytest.raises(Unavailable, match="nothing else"):
@@ -93,7 +93,7 @@ async def test_bulk_questions_go_over_their_own_connection() -> None:
 
 
 @on_both_loops
-async def test_errors_and_their_outcomes_come_back() -> None:
+async def test_errors_of_handlers_are_raised_at_the_caller() -> None:
     leader = ReplicaId(NodeId(3), uuid.UUID(int=3))
 
     async def serve(node: NodeId, request: object) -> object:
@@ -105,7 +105,7 @@ async def test_errors_and_their_outcomes_come_back() -> None:
         raise NotLeader("not here", leader)
 
     one, two = Process(identity_of(1)), Process(identity_of(2), serve=serve)
-    async with cluster(one, two):
+    async with run_cluster(one, two):
         with pytest.raises(NotLeader) as caught:
             await one.transport.call(two.node, Call("produce"))
         assert caught.value.leader == leader
@@ -118,14 +118,14 @@ async def test_errors_and_their_outcomes_come_back() -> None:
 
 
 @on_both_loops
-async def test_unforeseen_errors_are_reported_as_unknown() -> None:
+async def test_unexpected_errors_are_unknown_outcomes() -> None:
     failures = []
 
     async def serve(node: NodeId, request: object) -> object:
         raise AssertionError("broken")
 
     one, two = Process(identity_of(1)), Process(identity_of(2), serve=serve)
-    async with cluster(one, two):
+    async with run_cluster(one, two):
         asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
         with pytest.raises(OutcomeUnknown, match="unexpected error"):
             await one.transport.call(two.node, Call("x"))
@@ -144,7 +144,7 @@ async def test_a_deadline_passes_and_the_late_answer_is_ignored() -> None:
         return Answer(request.name)
 
     one, two = Process(identity_of(1)), Process(identity_of(2), serve=serve)
-    async with cluster(one, two):
+    async with run_cluster(one, two):
         with pytest.raises(NoAnswer, match="did not answer slow in 20 ms") as caught:
             await one.transport.call(two.node, Call("slow", timeout_ms=20))
         assert isinstance(caught.value, TimeoutError)
@@ -154,7 +154,7 @@ async def test_a_deadline_passes_and_the_late_answer_is_ignored() -> None:
 
 
 @on_both_loops
-async def test_requests_that_wait_fail_when_the_connection_breaks() -> None:
+async def test_pending_requests_fail_when_the_connection_breaks() -> None:
     arrived = asyncio.Event()
 
     async def serve(node: NodeId, request: object) -> object:
@@ -162,9 +162,9 @@ async def test_requests_that_wait_fail_when_the_connection_breaks() -> None:
         return await asyncio.Event().wait()
 
     one, two = Process(identity_of(1)), Process(identity_of(2), serve=serve)
-    async with cluster(one), running(two):
+    async with run_cluster(one), run_processes(two):
         one.transport.set_addresses({two.node: two.address})
-        await one.connected(2)
+        await one.wait_for_channels(2)
         waiting = asyncio.ensure_future(one.transport.call(two.node, Call("x")))
         await arrived.wait()
         cut = next(each for each in two.transport._listener.connections() if each.hello.channel is Channel.RAFT)
@@ -173,17 +173,17 @@ async def test_requests_that_wait_fail_when_the_connection_breaks() -> None:
             await waiting
         assert isinstance(caught.value, ConnectionError)
         assert caught.value.outcome == "unknown"
-        await connected_to(one, 2)
+        await wait_until_connected(one, 2)
 
 
 @on_both_loops
-async def test_a_process_that_comes_back_is_found_again() -> None:
+async def test_a_restarted_process_is_connected_again() -> None:
     one, two = Process(identity_of(1)), Process(identity_of(2))
-    async with running(one):
-        async with running(two):
+    async with run_processes(one):
+        async with run_processes(two):
             port = two.address[1]
             one.transport.set_addresses({two.node: two.address})
-            await one.connected(2)
+            await one.wait_for_channels(2)
         for _ in range(2):
             assert (await one.connections.next())[2] is False
         with pytest.raises(NotConnected) as caught:
@@ -193,17 +193,17 @@ async def test_a_process_that_comes_back_is_found_again() -> None:
         one.transport.beat(two.node, beat_of(1, 1, 1))
         assert one.transport.peers()[0].raft.messages_dropped == 1
         again = Process(identity_of(2, boot_epoch=2))
-        async with running(again, port=port):
-            await connected_to(one, 2)
+        async with run_processes(again, port=port):
+            await wait_until_connected(one, 2)
             assert await one.transport.call(two.node, Call("x", 5)) == Answer([1, 5])
             status = one.transport.peers()[0].raft
             assert (status.connections_made, status.last_error, status.host_label) == (2, None, "host-2")
 
 
 @on_both_loops
-async def test_no_peer_is_known_without_an_address() -> None:
+async def test_a_peer_without_an_address_is_removed() -> None:
     one, two = Process(identity_of(1)), Process(identity_of(2))
-    async with cluster(one, two):
+    async with run_cluster(one, two):
         one.transport.set_addresses({})
         assert one.transport.peers() == []
         one.transport.send(two.node, [heartbeat(1)])
@@ -216,13 +216,13 @@ async def test_no_peer_is_known_without_an_address() -> None:
 @on_both_loops
 async def test_an_address_can_change() -> None:
     one, old, new = Process(identity_of(1)), Process(identity_of(2)), Process(identity_of(2, boot_epoch=2))
-    async with running(one, old, new):
+    async with run_processes(one, old, new):
         one.transport.set_addresses({old.node: old.address})
-        await one.connected(2)
+        await one.wait_for_channels(2)
         one.transport.set_addresses({old.node: new.address})
         for _ in range(2):
             assert (await one.connections.next())[2] is False
-        await one.connected(2)
+        await one.wait_for_channels(2)
         one.transport.send(new.node, [heartbeat(1)])
         assert envelopes_of(await new.turns.next()) == [heartbeat(1)]
         assert len(old.turns) == 0
@@ -231,16 +231,16 @@ async def test_an_address_can_change() -> None:
 @on_both_loops
 async def test_a_turn_is_one_frame() -> None:
     one, two = Process(identity_of(1)), FakePeer(2)
-    async with two.listening(), running(one):
+    async with two.listening(), run_processes(one):
         one.transport.set_addresses({two.node: two.address})
-        await one.connected(2)
+        await one.wait_for_channels(2)
         (raw,) = await two.raft.next()
         writes = one.transport.traffic().writes["raft"]
         one.transport.beat(two.node, beat_of(1, 1, 1))
         one.transport.send(two.node, [heartbeat(1), heartbeat(2), append(3, 10)])
         assert one.transport.traffic().writes["raft"] == writes + 1, "messages wait for no later turn of the loop"
-        assert (await raw.frame()).kind is FrameKind.BEAT
-        frame = await raw.frame()
+        assert (await raw.read_frame()).kind is FrameKind.BEAT
+        frame = await raw.read_frame()
         assert TurnDecoder().decode(frame.body, frame.payload, ME) == [heartbeat(1), heartbeat(2), append(3, 10)]
 
 
@@ -250,10 +250,10 @@ async def test_a_peer_that_does_not_read_costs_bounded_memory_and_blocks_no_othe
         send_queue_bytes_max=256 * KIB, write_buffer_bytes=64 * KIB, turn_bytes=64 * KIB, close_timeout_ms=50
     )
     one, two, three = Process(identity_of(1), config), FakePeer(2, is_deaf=True), Process(identity_of(3))
-    async with two.listening(), running(one, three):
+    async with two.listening(), run_processes(one, three):
         one.transport.set_addresses({two.node: two.address, three.node: three.address})
-        await connected_to(one, 2)
-        await connected_to(one, 3)
+        await wait_until_connected(one, 2)
+        await wait_until_connected(one, 3)
         for number in range(400):
             one.transport.send(two.node, [append(number, 60 * KIB), heartbeat(number)])
             one.transport.send(three.node, [heartbeat(number)])
@@ -266,7 +266,7 @@ async def test_a_peer_that_does_not_read_costs_bounded_memory_and_blocks_no_othe
 
 
 @on_both_loops
-async def test_more_requests_than_are_served_at_once() -> None:
+async def test_requests_beyond_the_bound_are_refused_by_the_server() -> None:
     go_on, arrived = asyncio.Event(), Inbox()
 
     async def serve(node: NodeId, request: object) -> object:
@@ -276,7 +276,7 @@ async def test_more_requests_than_are_served_at_once() -> None:
 
     one = Process(identity_of(1))
     two = Process(identity_of(2), RpcConfig(calls_served_max=3, served_bytes_max=100), serve=serve)
-    async with cluster(one, two):
+    async with run_cluster(one, two):
         waiting = [asyncio.ensure_future(one.transport.call(two.node, Call("x", None, (bytes(50),)))) for _ in range(2)]
         for _ in waiting:
             await arrived.next()
@@ -291,7 +291,7 @@ async def test_more_requests_than_are_served_at_once() -> None:
 
 
 @on_both_loops
-async def test_our_own_bound_of_requests_without_an_answer() -> None:
+async def test_our_own_pending_requests_are_bounded() -> None:
     arrived = Inbox()
 
     async def serve(node: NodeId, request: object) -> object:
@@ -299,7 +299,7 @@ async def test_our_own_bound_of_requests_without_an_answer() -> None:
         return await asyncio.Event().wait()
 
     one, two = Process(identity_of(1), RpcConfig(calls_outstanding_max=1)), Process(identity_of(2), serve=serve)
-    async with cluster(one, two):
+    async with run_cluster(one, two):
         first = asyncio.ensure_future(one.transport.call(two.node, Call("x", timeout_ms=5_000)))
         await arrived.next()
         with pytest.raises(Overloaded, match="1 requests wait for node 2"):
@@ -308,7 +308,7 @@ async def test_our_own_bound_of_requests_without_an_answer() -> None:
 
 
 @on_both_loops
-async def test_bulk_is_throttled_and_the_rest_is_not() -> None:
+async def test_only_bulk_transfer_is_throttled() -> None:
     found = EntriesResult((StoredEntry(Index(4), Term(1), bytes(200 * KIB)),))
 
     async def serve(node: NodeId, request: object) -> object:
@@ -317,7 +317,7 @@ async def test_bulk_is_throttled_and_the_rest_is_not() -> None:
     one = Process(identity_of(1))
     two = Process(identity_of(2), RpcConfig(bulk_bytes_per_s=2 * MIB, bulk_burst_bytes=KIB), serve=serve)
     asked = EntriesRequest(GROUP, Index(4), Index(9), MIB)
-    async with cluster(one, two):
+    async with run_cluster(one, two):
         loop = asyncio.get_running_loop()
         began = loop.time()
         bulk = asyncio.gather(*(one.transport.request(two.node, asked) for _ in range(4)))
@@ -337,7 +337,7 @@ async def test_the_throttle_of_bulk_can_be_changed() -> None:
     one = Process(identity_of(1))
     two = Process(identity_of(2), RpcConfig(bulk_bytes_per_s=64 * KIB, bulk_burst_bytes=KIB), serve=serve)
     asked = EntriesRequest(GROUP, Index(4), Index(9), MIB)
-    async with cluster(one, two):
+    async with run_cluster(one, two):
         two.transport.limit_bulk(1 << 40)
         async with asyncio.timeout(5):  # by the settings it would be a minute
             answers = await asyncio.gather(*(one.transport.request(two.node, asked) for _ in range(20)))
@@ -347,29 +347,29 @@ async def test_the_throttle_of_bulk_can_be_changed() -> None:
 @on_both_loops
 async def test_a_new_connection_of_a_peer_replaces_the_old_one() -> None:
     one = Process(identity_of(1))
-    async with running(one):
-        old, new = await Raw.connect(one.address), await Raw.connect(one.address)
-        await old.introduce(hello_of(2))
-        await new.introduce(hello_of(2))
-        assert await old.ended() == b""
+    async with run_processes(one):
+        old, new = await RawPeer.connect(one.address), await RawPeer.connect(one.address)
+        await old.connect_handshake(hello_of(2))
+        await new.connect_handshake(hello_of(2))
+        assert await old.wait_until_closed() == b""
         assert len(one.transport._listener.connections()) == 1
         await old.close()
         await new.close()
 
 
 @on_both_loops
-async def test_close_writes_what_waits() -> None:
+async def test_close_sends_queued_messages() -> None:
     one, two = Process(identity_of(1)), Process(identity_of(2))
-    async with cluster(one, two):
+    async with run_cluster(one, two):
         one.transport.send(two.node, [append(1, 2 * MIB)])
         await one.transport.close()
         assert envelopes_of(await two.turns.next()) == [append(1, 2 * MIB)]
 
 
 @on_both_loops
-async def test_addresses_that_cannot_be_listened_on() -> None:
+async def test_unusable_listen_addresses_are_refused() -> None:
     one = Process(identity_of(1))
-    async with running(one):
+    async with run_processes(one):
         with pytest.raises(OSError, match="in use"):
             await Process(identity_of(2)).transport.start(*one.address)
         for host in ("0.0.0.0", "::"):
@@ -383,18 +383,18 @@ async def test_addresses_that_cannot_be_listened_on() -> None:
 
 
 @on_both_loops
-async def test_a_frame_that_does_not_go_on_ends_its_connection() -> None:
+async def test_a_stalled_frame_ends_its_connection() -> None:
     loop = asyncio.get_running_loop()
     one = Process(identity_of(1), RpcConfig(stall_timeout_ms=1))
-    async with running(one):
-        raw = await Raw.connect(one.address)
-        await raw.introduce(hello_of(2))
+    async with run_processes(one):
+        raw = await RawPeer.connect(one.address)
+        await raw.connect_handshake(hello_of(2))
         raw.write(*encode_beat(beat_of(2, 1, 1)), b"RLOG")
         (accepted,) = one.transport._listener.connections()
         await one.beats.next()
         check_stalls([accepted.connection], loop.time() - 1)
         assert not accepted.connection.is_closing
         check_stalls([accepted.connection], loop.time() + 1)
-        assert await raw.ended() == b""
+        assert await raw.wait_until_closed() == b""
         await raw.close()
     assert one.transport.complaints == 1

@@ -1,4 +1,4 @@
-"""Section 15 of docs/FORMATS.md against the code: frames, handshake, Raft messages, errors."""
+"""Section 15 of docs/FORMATS.md compared with the code: frames, handshake, Raft messages, errors."""
 
 import hmac
 import struct
@@ -43,8 +43,8 @@ SECTION = DOCUMENT.split("## 15. ")[1]
 CODES = {"int32": "i", "int64": "q", "bool": "?", "uint32": "I"}
 
 
-def read(frame: list[Buffer]) -> tuple[FrameKind, list[object], bytes]:
-    """Return kind, body and payload of a frame, by the table alone."""
+def decode_by_table(frame: list[Buffer]) -> tuple[FrameKind, list[object], bytes]:
+    """Return kind, body and payload of a frame, decoded only by the document's table."""
     data = b"".join(frame)
     head = read_layout("rpc frame head")
     fields = head.decode(data)
@@ -55,7 +55,7 @@ def read(frame: list[Buffer]) -> tuple[FrameKind, list[object], bytes]:
     return FrameKind(fields["kind"]), msgpack.unpackb(data[head.size : body_end]), data[body_end:]
 
 
-def test_numbers_in_the_text_are_those_of_the_code() -> None:
+def test_numbers_in_the_text_match_the_code() -> None:
     assert read_layout("rpc frame head").size == HEAD_SIZE
     assert f"at most {CONFIG.frame_bytes_max >> 20} MiB, during the handshake" in SECTION
     assert f"at most {CONFIG.hello_bytes_max >> 10} KiB" in SECTION
@@ -63,17 +63,17 @@ def test_numbers_in_the_text_are_those_of_the_code() -> None:
     assert f"at most {CONFIG.header_bytes_max >> 20} MiB with at most {CONFIG.list_items_max:,} items" in SECTION
 
 
-def test_kinds_and_reasons_are_those_of_the_code() -> None:
+def test_kinds_and_reasons_match_the_code() -> None:
     kinds = {int(cells[0]): cells[1] for cells in table_after("frame kinds")}
     assert kinds == {kind.value: kind.name.lower() for kind in FrameKind}
     reasons = {int(cells[0]): cells[1] for cells in table_after("refusal reasons")}
     assert reasons == {reason.value: reason.name.lower() for reason in Reason}
 
 
-def test_the_handshake() -> None:
+def test_the_documented_handshake_matches_the_code() -> None:
     identity = PeerIdentity("c", NodeId(3), DISK, 4, 5, "host")
     hello = Hello(PROTOCOL_VERSION, Channel.BULK, bytes(LIFE_SIZE), identity, bytes(NONCE_SIZE))
-    kind, body, _ = read(encode_hello(pack_hello(hello)))
+    kind, body, _ = decode_by_table(encode_hello(pack_hello(hello)))
     documented = [cells[0] for cells in table_after("hello fields")]
     assert documented == ["protocol_version", "channel", "life", *PeerIdentity._fields, "nonce"]
     assert kind is FrameKind.HELLO
@@ -97,13 +97,13 @@ def test_the_handshake() -> None:
     assert f"at most {TEXT_BYTES_MAX}, as the cluster id" in SECTION
     channels = ", ".join(f"{channel.value} {channel.name}" for channel in Channel)
     assert f"| channel | number | {channels} |" in SECTION
-    assert read(encode_refusal(HandshakeRefusal(Reason.WRONG_DISK, "why", "c", True)))[:2] == (
+    assert decode_by_table(encode_refusal(HandshakeRefusal(Reason.WRONG_DISK, "why", "c", True)))[:2] == (
         FrameKind.REFUSAL,
         [7, b"why", b"c", 1],
     )
 
 
-def test_a_proof_by_the_document_alone() -> None:
+def test_a_proof_can_be_computed_from_the_document() -> None:
     secret, connector, acceptor = b"s" * 32, b"one hello", b"another"
     refusal = pack_refusal(HandshakeRefusal(Reason.WRONG_DISK, "why", "c", True))
     key = hmac.digest(secret, b"raftlog rpc handshake 2", "sha256")
@@ -113,30 +113,34 @@ def test_a_proof_by_the_document_alone() -> None:
     proof = credentials_of(ClusterSecret((secret,))).prove(
         ProvingSide.ACCEPTOR, transcript_of(connector, acceptor), refusal
     )
-    assert read(encode_proof(proof))[:2] == (FrameKind.PROOF, [mac, refusal])
+    assert decode_by_table(encode_proof(proof))[:2] == (FrameKind.PROOF, [mac, refusal])
 
 
-def test_the_heartbeat_and_requests() -> None:
-    assert read(encode_beat(ProcessBeat(DISK, 4, 5)))[:2] == (FrameKind.BEAT, [DISK.bytes, 4, 5])
+def test_the_documented_beats_and_requests_match_the_code() -> None:
+    assert decode_by_table(encode_beat(ProcessBeat(DISK, 4, 5)))[:2] == (FrameKind.BEAT, [DISK.bytes, 4, 5])
     sizes = b"\0\0\0\1\0\0\0\2"
     call = Call("data.produce", [b"t", 0], (b"a", b"bc"), 100)
-    assert read(encode_call(9, call, CONFIG)) == (
+    assert decode_by_table(encode_call(9, call, CONFIG)) == (
         FrameKind.CALL,
         [9, 100, "data.produce", [b"t", 0], sizes],
         b"abc",
     )
-    assert read(encode_answer(9, Answer(1, (b"a", b"bc")), CONFIG)) == (FrameKind.ANSWER, [9, 1, sizes], b"abc")
+    assert decode_by_table(encode_answer(9, Answer(1, (b"a", b"bc")), CONFIG)) == (
+        FrameKind.ANSWER,
+        [9, 1, sizes],
+        b"abc",
+    )
     error = NotLeader("no", ReplicaId(NodeId(2), DISK))
-    assert read(encode_failure(9, error, CONFIG))[1] == [9, ["NotLeader", False, ["no", 2, DISK.bytes]]]
+    assert decode_by_table(encode_failure(9, error, CONFIG))[1] == [9, ["NotLeader", False, ["no", 2, DISK.bytes]]]
 
 
-def test_errors_with_arguments_are_those_of_the_code() -> None:
+def test_errors_with_arguments_match_the_code() -> None:
     documented = {cells[0]: cells[1] for cells in table_after("error arguments")}
     assert documented.pop("NotLeader").startswith("message; if the leader is known, its node id and disk uuid")
     assert documented == {error.__name__: ", ".join(name for name, _ in fields) for error, fields in _FIELDS.items()}
 
 
-def test_raft_messages_are_those_of_the_code() -> None:
+def test_raft_messages_match_the_code() -> None:
     head = SECTION.split("| field | type | meaning |\n|---|---|---|\n")[1].split("\n\n")[0]
     shapes = {cells[2].strip(): cells[1].strip() for cells in (line.split("|") for line in head.splitlines())}
     shapes = {"".join(CODES[part.strip()] for part in types.split(",")): name for types, name in shapes.items()}
@@ -149,7 +153,7 @@ def test_raft_messages_are_those_of_the_code() -> None:
     assert documented == expected
 
 
-def test_a_row_by_the_table_alone() -> None:
+def test_a_row_can_be_encoded_from_the_document() -> None:
     group = bytes(range(16))
     me, you = ReplicaId(NodeId(3), DISK), ReplicaId(NodeId(4), uuid.UUID(int=8))
     beat = Heartbeat(me, you, Term(5), 6, Index(7))

@@ -1,4 +1,4 @@
-"""Drivers of three processes whose group is written by keys and compacted; what consumers read of it."""
+"""Drivers of three processes with a Raft group that is written by keys and compacted, and its records."""
 
 from dataclasses import replace
 
@@ -20,18 +20,18 @@ Found = dict[bytes, bytes]
 
 
 def write(world: World, number: int, count: int, keys: int = KEYS, tag: bytes = b"") -> Found:
-    """Write so many records with keys in turn; return the newest record of each key."""
-    newest: Found = {}
+    """Write `count` records with keys in turn; return the newest record of each key."""
+    newest_by_key: Found = {}
     for position in range(count):
         key, value = b"key %d" % (position % keys), b"%s%d " % (tag, position) + b"x" * 100
         batch = build_batch([NewRecord(value, key, 1000 + position)])
         [future] = world.do(number, lambda batch=batch: world.group(number).propose([batch]))  # type: ignore[misc]
         world.run_until(future.done)  # type: ignore[attr-defined]
-        newest[key] = value
-    return newest
+        newest_by_key[key] = value
+    return newest_by_key
 
 
-def mark(world: World, number: int, tombstones_to: int = 0) -> Offset:
+def commit_mark(world: World, number: int, tombstones_to: int = 0) -> Offset:
     """Commit a mark at the newest roll."""
     offset = Offset(world.group(number).log.segments.active.base_offset)
     payload = encode_compacted_to(CompactionMark(offset, Offset(tombstones_to)))
@@ -45,8 +45,8 @@ def is_compacted(world: World, number: int, to: int) -> bool:
     return find_clean_end(log.segments) >= to and world.drivers[number].compactor.current is None
 
 
-def read(world: World, number: int, offset: int = 0) -> list[tuple[int, bytes, bytes]]:
-    """Read every committed record from `offset` on, by fetches, none of which is empty below the high watermark."""
+def read_committed(world: World, number: int, offset: int = 0) -> list[tuple[int, bytes, bytes]]:
+    """Read the committed records from `offset` on; no fetch below the high watermark may be empty."""
     group, found = world.group(number), []
     offset = max(offset, group.log_start_offset)
     while offset < group.high_watermark:
@@ -58,23 +58,24 @@ def read(world: World, number: int, offset: int = 0) -> list[tuple[int, bytes, b
     return found
 
 
-def newest(world: World, number: int) -> Found:
-    return {key: value for _, key, value in read(world, number)}
+def newest_by_key(world: World, number: int) -> Found:
+    return {key: value for _, key, value in read_committed(world, number)}
 
 
-def compacted(world: World, count: int = 200) -> tuple[int, Offset, Found]:
+def write_and_compact(world: World, count: int = 200) -> tuple[int, Offset, Found]:
+    """Write records and wait until all replicas compacted them; return leader, mark, and newest records."""
     leader = world.leader()
     expected = write(world, leader, count)
-    to = mark(world, leader)
+    to = commit_mark(world, leader)
     for number in list(world.drivers):
         world.run_until(lambda number=number: is_compacted(world, number, to))  # type: ignore[misc]
     return leader, to, expected
 
 
-def require_same(world: World, expected: Found) -> None:
+def require_equal_replicas(world: World, expected: Found) -> None:
     world.converge()
     for number in (1, 2, 3):
-        assert newest(world, number) == expected
-        assert read(world, number) == read(world, 1)
+        assert newest_by_key(world, number) == expected
+        assert read_committed(world, number) == read_committed(world, 1)
         assert world.group(number).log.boundary == world.group(1).log.boundary
     assert not world.failures

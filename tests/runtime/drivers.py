@@ -1,4 +1,4 @@
-"""Drivers of several processes in virtual time; disks and network are simulated, the drivers are the real ones.
+"""Drivers of several processes in virtual time: real drivers on simulated disks and a simulated network.
 
 One group on all of them. `World.run` lets time go by, `crash` kills a process and keeps its disk, `start` brings it
 back. Bulk requests between processes arrive after a fixed delay, or fail when the other one is down.
@@ -36,11 +36,11 @@ SMALL = DriverConfig(
 )
 
 
-def everything(_: str) -> bool:
+def any_path(_: str) -> bool:
     return True
 
 
-def nothing(_: str) -> bool:
+def no_path(_: str) -> bool:
     return False
 
 
@@ -53,16 +53,16 @@ def is_of_segments(path: str) -> bool:
 
 
 class TimedDisk(SimulatedDisk):
-    """Syncs return after a while, as code of the process that runs."""
+    """Disk whose syncs return after a delay, in the process that submitted them."""
 
     def __init__(self, world: "World", node: Node) -> None:
         super().__init__(Random(node.number))
         self._world, self._node = world, node
-        self._is_held: Callable[[str], bool] = nothing
+        self._is_held: Callable[[str], bool] = no_path
         self._held: list[PendingSync] = []
 
     def leave_free(self, size_bytes: int) -> None:
-        """Be of a size that has so much room left."""
+        """Set the capacity so that `size_bytes` bytes are free."""
         self.capacity_bytes = 1 << 40
         self.capacity_bytes -= self.free_bytes("/data") - size_bytes
 
@@ -81,25 +81,25 @@ class TimedDisk(SimulatedDisk):
         )
 
     def hold(self, is_held: Callable[[str], bool]) -> None:
-        """Let no sync that covers such a path return before `release`; others go past it."""
+        """Hold syncs of such paths until `release`; others return as usual."""
         self._is_held = is_held
 
     def release(self) -> None:
-        """Let held syncs return, as far as no crash ended them, and hold none any more."""
-        held, self._held, self._is_held = self._held, [], nothing
+        """Complete the held syncs that no crash ended, and hold no more."""
+        held, self._held, self._is_held = self._held, [], no_path
         for sync in held:
             if sync in self._pending:
                 self._complete_later(sync)
 
 
-class Wire(Transport):
-    """The network as one process sees it."""
+class SimulatedWire(Transport):
+    """Transport of one process over the simulated network."""
 
     def __init__(self, world: "World", process: Process) -> None:
         self._world, self._process = world, process
 
     def send(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
-        message = [frozen(envelope) for envelope in envelopes]
+        message = [copy_payloads(envelope) for envelope in envelopes]
         self._world.network.send(self._process, self._world.nodes[node - 1], "raft", message, 100)
 
     def beat(self, node: NodeId, beat: ProcessBeat) -> None:
@@ -113,8 +113,8 @@ class Wire(Transport):
         return await driver.serve(NodeId(self._process.node.number + 1), request)
 
 
-def frozen(envelope: Envelope) -> Envelope:
-    """Return the envelope as a network would deliver it: with bytes of its own."""
+def copy_payloads(envelope: Envelope) -> Envelope:
+    """Return the envelope with payload bytes of its own, as after a transfer."""
     entries = getattr(envelope.message, "entries", ())
     if not entries:
         return envelope
@@ -123,7 +123,7 @@ def frozen(envelope: Envelope) -> Envelope:
 
 
 class World:
-    """Some nodes, each with a disk, a driver while it is up, and the group."""
+    """Nodes, each with a disk and, while it is up, a driver, that share one Raft group."""
 
     def __init__(self, count: int = 3, config: DriverConfig = SMALL, voters: int | None = None) -> None:
         self.loop = VirtualLoop()
@@ -161,7 +161,7 @@ class World:
             self.disks[number - 1],
             "/data",
             self.ids[number - 1],
-            Wire(self, process),
+            SimulatedWire(self, process),
             Random(number),
             self.config,
             boot_epoch=process.incarnation,
@@ -210,12 +210,12 @@ class World:
         ]
 
     def propose(self, number: int, *values: bytes) -> "asyncio.Future[Committed]":
-        """Propose one batch by the code of that node's process."""
+        """Propose one batch in that node's process; return the future."""
         proposed: list[asyncio.Future[Committed]] = []
         batch = build_batch([NewRecord(value, None, 1000) for value in values])
         self.nodes[number - 1].running_process().call_soon(lambda: proposed.append(self.group(number).propose([batch])))
         self.run(0.0001)
-        proposed[0].add_done_callback(lambda future: future.exception())  # not every caller asks
+        proposed[0].add_done_callback(lambda future: future.exception())  # not every caller awaits it
         return proposed[0]
 
     def commit(self, number: int, *values: bytes) -> Committed:
@@ -224,19 +224,19 @@ class World:
         return future.result()
 
     def fill(self, number: int, count: int, size: int = 500) -> None:
-        """Commit so many records."""
+        """Commit `count` records."""
         for position in range(count):
             self.commit(number, b"%d " % position + b"x" * size)
 
     def do(self, number: int, action: Callable[[], object]) -> list[object]:
-        """Run something as the code of that node's process; what it returned, once it ran."""
+        """Run an action in that node's process; return the list with its result."""
         done: list[object] = []
         self.nodes[number - 1].running_process().call_soon(lambda: done.append(action()))
         self.run(0.0001)
         return done
 
     def converge(self) -> None:
-        """Wait until all replicas hold the same, committed."""
+        """Wait until all replicas have committed the same."""
         self.run_until(lambda: len({self._stand(number) for number in self.drivers}) == 1)
 
     def _stand(self, number: int) -> object:

@@ -1,4 +1,4 @@
-"""A Raft group over a real journal and real segments on a simulated disk, and a plain list of its expected entries.
+"""Raft group over a real journal and segments on a simulated disk, with a plain list of its expected entries.
 
 The list is the state of the living process; a crash may take entries from its end that were not durable yet, and may
 undo a cut that was not. Everything else that recovery returns must be there byte for byte."""
@@ -37,7 +37,7 @@ SMALL = JournalConfig(
 
 
 class Entry:
-    """One entry of the list: its bytes, its configuration if it is one, and how durable it is."""
+    """Expected entry: its bytes, its configuration (if any), and its durability."""
 
     def __init__(self, term: int, batch: bytes, configuration: Configuration | None = None) -> None:
         self.term = term
@@ -48,7 +48,7 @@ class Entry:
 
 
 class GroupTwin:
-    """See the module. `entries[0]` is index 1, also when it was trimmed."""
+    """Raft group and its expected entries; `entries[0]` is index 1, also after a trim."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -72,7 +72,7 @@ class GroupTwin:
     # living
 
     def open(self) -> None:
-        """Recover whatever is there, compare it with the list, and go on from it."""
+        """Recover from the disk, compare with the list, and continue from there."""
         self.begun = None
         self.journal, self.fold = Journal.open(self.disk, JOURNAL, DISK_UUID, SMALL, create=not self.is_created)
         if GROUP not in self.fold.groups:
@@ -93,12 +93,12 @@ class GroupTwin:
             self.disk.unlink(f"{PATH}/{name}")
         self.log = SegmentedLog(self.disk, PATH, (), Offset(0))
         self.log.append_roll(self.new_roll(), Term(0))
-        self.take_last(0)
+        self.record_last(0)
         self.log.write()
         self.disk.sync(self.log.list_changes_since_checkpoint().files, [PATH])
         self.log.mark_durable(Index(1), publish=False)
         number = self.journal.append([Created(GROUP, Offset(0), self.end())])
-        self.wait(number)
+        self.wait_until_durable(number)
         self.is_created = True
         self.entries[0].sequence = number
 
@@ -124,8 +124,8 @@ class GroupTwin:
     def configurations(self) -> list[Configuration]:
         return [entry.configuration for entry in self.entries if entry.configuration]
 
-    def take_last(self, term: int, configuration: Configuration | None = None) -> None:
-        """Note in the list what the log took just now; it can be read once it is written."""
+    def record_last(self, term: int, configuration: Configuration | None = None) -> None:
+        """Write the newest entry of the log, and add it to the list."""
         self.log.write()
         [(row, batch)] = self.log.read_entries(self.log.last_index, self.log.last_index, 0)
         if row.index == 1:
@@ -137,14 +137,14 @@ class GroupTwin:
         active = self.log.active
         return LogEnd(Offset(active.base_offset), active.row_bytes(active.rows - 1, 1))
 
-    def wait(self, number: int) -> None:
+    def wait_until_durable(self, number: int) -> None:
         self.journal.flush()
         while self.journal.durable_sequence < number:
             assert self.disk.complete_next(), "nothing is on its way"
 
     # appending
 
-    def data(self, size: int) -> None:
+    def append_data(self, size: int) -> None:
         self.salt += 1
         value = self.salt.to_bytes(8) + bytes(size)
         count = self.random.randint(1, 3)
@@ -154,7 +154,7 @@ class GroupTwin:
     def _append(self, batch: bytearray, configuration: Configuration | None = None) -> None:
         stamp(batch, self.log.next_offset, Term(self.term))
         self.log.append_stamped(bytes(batch), read_header(batch))
-        self.take_last(self.term, configuration)
+        self.record_last(self.term, configuration)
 
     def change_configuration(self) -> None:
         self.salt += 1
@@ -170,11 +170,11 @@ class GroupTwin:
         batch = build_control_batch(ControlKind.ROLL, encode_roll(roll), roll.created_ms, next_offset=offset)
         stamp(batch, offset, Term(self.term))
         self.log.begin_segment(bytes(batch), read_header(batch), roll, Term(self.term))
-        self.take_last(self.term)
+        self.record_last(self.term)
         return True
 
     def journal_small(self, first: int) -> None:
-        """Journal everything from index `first` on with its bytes."""
+        """Journal all entries from index `first` on with their bytes."""
         added = self.entries[first - 1 :]
         if added:
             batches = [entry.batch for entry in added]
@@ -184,7 +184,7 @@ class GroupTwin:
             self.journal.flush()
 
     def sync_large(self, first: int) -> None:
-        """Sync everything from index `first` on in its segment, and journal its rows then."""
+        """Sync all entries from index `first` on in their segment, then journal their rows."""
         added = self.entries[first - 1 :]
         last = first + len(added) - 1
         changed = self.log.list_unsynced_files(Index(first), Index(last))
@@ -212,7 +212,7 @@ class GroupTwin:
     def cut_to(self, index: int) -> None:
         self.before_cut, self.entries = self.entries, self.entries[:index]
         number = self.journal.append([Cut(GROUP, Index(index + 1))])
-        self.wait(number)
+        self.wait_until_durable(number)
         self.log.cut_to_index(Index(index))
         self.before_cut = []
 
@@ -226,7 +226,7 @@ class GroupTwin:
     def trim(self, offset: int) -> None:
         self.log.mark_durable(Index(self.durable_index), publish=False)
         self.log_start = max(self.log_start, offset)
-        self.wait(self.journal.append([Trim(GROUP, Offset(offset))]))
+        self.wait_until_durable(self.journal.append([Trim(GROUP, Offset(offset))]))
         self.log.log_start_offset = Offset(self.log_start)
         self.log.drop_below(self.log_start)
 
@@ -267,7 +267,7 @@ class GroupTwin:
         return count
 
     def check(self, durable: int) -> None:
-        """Compare what was recovered with the list; `durable` entries of it were promised."""
+        """Compare the recovered state with the list, of which `durable` entries must be present."""
         recovered, log = self.recovered, self.log
         assert not recovered.damage, recovered.damage
         assert (recovered.lost_from, recovered.voting_position, recovered.unwritten) == (None, None, ())
@@ -336,17 +336,17 @@ class GroupTwin:
             assert found == expected, (committed, found, expected)
 
 
-def live(twin: GroupTwin, turns: int = 12) -> None:
-    """Run a life with all operations: a cut through two rolls, trims, checkpoints, large appends among small."""
+def run_operations(twin: GroupTwin, turns: int = 12) -> None:
+    """Run all kinds of operations: a cut across two rolls, trims, checkpoints, large and small appends."""
     twin.open()
     for turn in range(turns):
         first = len(twin.entries) + 1
         if turn % 3 != 1:
             twin.roll()
         for size in (10, 3000, 0)[: 1 + turn % 3]:
-            twin.data(size)
+            twin.append_data(size)
         if turn % 4 == 2:
-            twin.data(9000)
+            twin.append_data(9000)
             twin.sync_large(first)
         else:
             twin.journal_small(first)

@@ -1,4 +1,4 @@
-"""A replica set in memory that journals its operations, and derives by the simplest means the state that must survive.
+"""Replicas in memory that journal their operations, and a naive computation of the state that must survive.
 
 `history` keeps every operation with its number; the expected state after a crash is the whole history below the
 journal's end, done again from the beginning. Nothing of the fold (extents, checkpoints, order of arrival) is used."""
@@ -54,7 +54,7 @@ def end_of(entries: dict[int, bytes]) -> LogEnd | None:
 
 @dataclass
 class Known:
-    """Entries that a completed checkpoint covers, though the journal never names them; no operation."""
+    """Entries covered by a completed checkpoint although the journal has no operation for them."""
 
     group: bytes
     entries: dict[int, bytes]
@@ -63,7 +63,7 @@ class Known:
 
 @dataclass
 class Replica:
-    """One group: what it holds in memory, and which large entries have no id in the journal yet."""
+    """State of one Raft group in memory, and large entries whose ids are not journaled yet."""
 
     mark: Mark = Mark.NONE
     term: int = 0
@@ -121,7 +121,7 @@ class Replica:
 
 
 class Twin:
-    """Drives a journal, and keeps what it did."""
+    """Driver of a journal that records its operations."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -133,7 +133,7 @@ class Twin:
 
     # doing
 
-    def journal_it(self, journal: Journal, operation: Operation) -> None:
+    def append_operation(self, journal: Journal, operation: Operation) -> None:
         number = journal.append([operation])
         assert number > journal.durable_sequence
         self.history.append((number, operation))
@@ -146,7 +146,7 @@ class Twin:
         replica = self.replicas[group]
         first = replica.last + 1
         batches = [self.batch(size) for size in sizes]
-        self.journal_it(journal, Append(group, Index(first), Index(first + len(sizes) - 1), batches))
+        self.append_operation(journal, Append(group, Index(first), Index(first + len(sizes) - 1), batches))
         replica.entries |= {first + at: batch for at, batch in enumerate(batches)}
 
     def append_large(self, group: bytes, count: int) -> None:
@@ -156,22 +156,22 @@ class Twin:
             replica.entries[index] = replica.large[index] = row_of(index, self.salt)
 
     def sync_segment(self, journal: Journal, group: bytes) -> None:
-        """Complete the sync of the large entries' segment: their ids are journaled, a run at a time."""
+        """Complete the sync of the segment of large entries: their ids are journaled, one run at a time."""
         replica = self.replicas[group]
         while replica.large:
             first = last = min(replica.large)
             while last + 1 in replica.large:
                 last += 1
             rows = b"".join(replica.large[index] for index in range(first, last + 1))
-            self.journal_it(journal, AppendIds(group, Index(first), rows))
+            self.append_operation(journal, AppendIds(group, Index(first), rows))
             replica.large = {at: row for at, row in replica.large.items() if at > last}
 
     def cut(self, journal: Journal, group: bytes, index: int) -> None:
-        self.journal_it(journal, Cut(group, Index(index)))
+        self.append_operation(journal, Cut(group, Index(index)))
         self.replicas[group].cut(index)
 
-    def other(self, journal: Journal, operation: Operation) -> None:
-        self.journal_it(journal, operation)
+    def append_other(self, journal: Journal, operation: Operation) -> None:
+        self.append_operation(journal, operation)
         replica = self.replicas[operation.group]
         replica.redo(operation)
         if not isinstance(operation, JournaledHardState | Trim | VotingPosition):
@@ -180,7 +180,7 @@ class Twin:
     def vote(self, journal: Journal, group: bytes) -> None:
         replica = self.replicas[group]
         vote = RollMember(self.random.randint(1, 3), DISK) if self.random.random() < 0.5 else None
-        self.other(journal, JournaledHardState(group, Term(replica.term + 1), vote))
+        self.append_other(journal, JournaledHardState(group, Term(replica.term + 1), vote))
 
     def hint(self, journal: Journal, group: bytes) -> None:
         replica = self.replicas[group]
@@ -210,14 +210,14 @@ class Twin:
         )
 
     def complete_checkpoint(self, journal: Journal) -> None:
-        """Complete the owner's sync of its segments: the large entries in them are durable, ids or not."""
+        """Complete the owner's sync of its segments: their large entries are durable, with or without ids."""
         if self.begun is not None:
             journal.complete_checkpoint(self.begun)
             self.begun = None
 
     # judging
 
-    def expected(self, fold: Fold) -> dict[bytes, Replica]:
+    def expected_replicas(self, fold: Fold) -> dict[bytes, Replica]:
         replicas = {group: Replica() for group in GROUPS}
         for number, operation in self.history:
             if number < fold.end and not (isinstance(operation, Known) and number > fold.start):
@@ -228,9 +228,9 @@ class Twin:
         return replicas
 
     def check(self, fold: Fold, durable: int) -> None:
-        """Compare what was recovered with the history, of which nothing durable may be missing."""
+        """Compare the recovered state with the history; all durable operations must be present."""
         assert fold.end > durable, f"block {durable} was durable, the journal ends before {fold.end}"
-        for group, replica in self.expected(fold).items():
+        for group, replica in self.expected_replicas(fold).items():
             folded = fold.groups.get(group) or FoldedGroup(group)
             assert (folded.mark, folded.term, folded.vote) == (replica.mark, replica.term, replica.vote)
             assert folded.log_start_offset == replica.log_start
@@ -258,9 +258,9 @@ class Twin:
         for index in range(1, folded.keep_to + 1):
             assert replica.entries[index] in (in_segments.get(index), b"received"), f"entry {index} was replaced"
 
-    def go_on_from(self, fold: Fold) -> None:
-        """Forget what did not survive; what the fold dropped, the opening cut."""
-        self.replicas = self.expected(fold)
+    def continue_from(self, fold: Fold) -> None:
+        """Discard the operations that did not survive; the entries that the fold dropped were cut."""
+        self.replicas = self.expected_replicas(fold)
         self.begun = None
         self.history = [
             (number, operation)

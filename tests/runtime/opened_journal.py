@@ -1,4 +1,4 @@
-"""A small journal on a simulated disk, and the calls that tests of it repeat."""
+"""Small journal on a simulated disk, and helpers of its tests."""
 
 from random import Random
 from typing import NamedTuple
@@ -17,12 +17,14 @@ BATCH = bytes(build_batch([NewRecord(bytes(1000))]))
 
 
 class Opened(NamedTuple):
+    """Journal on its disk, and the reported durable sequences."""
+
     disk: SimulatedDisk
     journal: Journal
     durable: list[int]
 
 
-def new(config: JournalConfig = SMALL, *, capacity: int | None = None, seed: int = 1) -> Opened:
+def create_journal(config: JournalConfig = SMALL, *, capacity: int | None = None, seed: int = 1) -> Opened:
     disk = SimulatedDisk(Random(seed), capacity_bytes=capacity)
     journal, fold = Journal.open(disk, PATH, DISK, config, create=True)
     assert not fold.groups
@@ -31,7 +33,7 @@ def new(config: JournalConfig = SMALL, *, capacity: int | None = None, seed: int
     return Opened(disk, journal, durable)
 
 
-def reopened(disk: SimulatedDisk, config: JournalConfig = SMALL) -> tuple[Journal, Fold]:
+def reopen_after_power_loss(disk: SimulatedDisk, config: JournalConfig = SMALL) -> tuple[Journal, Fold]:
     disk.power_loss()
     return Journal.open(disk, PATH, DISK, config)
 
@@ -40,7 +42,7 @@ def append_one(journal: Journal, index: int, group: bytes = ONE, batch: bytes = 
     return journal.append([Append(group, Index(index), Index(index), [batch])])
 
 
-def state(group: bytes, last: int, term: int = 1) -> GroupState:
+def make_state(group: bytes, last: int, term: int = 1) -> GroupState:
     end = end_of({last: b""})
     return GroupState(group, Mark.CREATED, Term(term), None, Offset(0), end, Index(0))
 

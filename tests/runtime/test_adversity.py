@@ -1,4 +1,4 @@
-"""Defects found by hostile use of the driver: votes over restarts, changing groups, wrong peers, unreadable pages.
+"""Defects found by hostile use of the driver: restarts, changing groups, faulty peers, unreadable pages.
 
 Simulated time, network and disks (`drivers`); the drivers, logs and journals are the real ones."""
 
@@ -23,12 +23,12 @@ from tests.runtime.drivers import GROUP, SMALL, World
 OTHER = uuid.UUID(int=99)
 
 
-def others(number: int) -> list[int]:
+def other_numbers(number: int) -> list[int]:
     return [other for other in (1, 2, 3) if other != number]
 
 
 def isolate(world: World, number: int) -> None:
-    for other in others(number):
+    for other in other_numbers(number):
         world.network.cut(world.nodes[number - 1], world.nodes[other - 1])
         world.network.cut(world.nodes[other - 1], world.nodes[number - 1])
 
@@ -38,7 +38,7 @@ def test_a_vote_survives_restarts_and_checkpoints() -> None:
         leader = world.leader()
         world.fill(leader, 3)
         world.converge()
-        voter = next(n for n in others(leader) if world.group(n).core.status().vote is not None)
+        voter = next(n for n in other_numbers(leader) if world.group(n).core.status().vote is not None)
         given = world.group(voter).core.status().vote
         isolate(world, voter)
         for _ in range(3):
@@ -50,12 +50,12 @@ def test_a_vote_survives_restarts_and_checkpoints() -> None:
             assert world.group(voter).core.status().vote == given
 
 
-def test_a_removed_replica_comes_back_with_its_term_and_vote() -> None:
+def test_a_removed_replica_returns_with_its_term_and_vote() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 5)
         world.converge()
-        number = others(leader)[0]
+        number = other_numbers(leader)[0]
         before = world.group(number).core.status()
         driver = world.drivers[number]
         world.do(number, lambda: driver.remove_group(GROUP.bytes))
@@ -73,7 +73,7 @@ def test_a_removed_replica_comes_back_with_its_term_and_vote() -> None:
 def test_a_group_under_removal_cannot_be_recreated_yet() -> None:
     with World() as world:
         leader = world.leader()
-        number = others(leader)[0]
+        number = other_numbers(leader)[0]
         driver = world.drivers[number]
         refused: list[Exception] = []
 
@@ -87,11 +87,11 @@ def test_a_group_under_removal_cannot_be_recreated_yet() -> None:
         assert refused
 
 
-def test_a_crash_behind_a_durable_removal_leaves_nothing() -> None:
+def test_a_crash_after_a_durable_removal_leaves_no_files() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 5)
-        number = others(leader)[0]
+        number = other_numbers(leader)[0]
         group, driver = world.group(number), world.drivers[number]
         world.do(number, lambda: driver.remove_group(GROUP.bytes))
         while not group.is_removed:
@@ -104,7 +104,7 @@ def test_a_crash_behind_a_durable_removal_leaves_nothing() -> None:
         assert world.group(number).core.last_id.index >= 0
 
 
-def test_a_group_cannot_be_made_twice() -> None:
+def test_a_group_cannot_be_created_twice() -> None:
     with World(1) as world:
         world.leader()
         world.fill(1, 5)
@@ -117,7 +117,7 @@ def test_a_group_cannot_be_made_twice() -> None:
         assert len(world.values(1)) == 5
 
 
-def test_a_trim_never_takes_what_stands_before_an_uncommitted_roll() -> None:
+def test_a_trim_keeps_the_segment_before_an_uncommitted_roll() -> None:
     with World() as world:
         old = world.leader()
         world.fill(old, 13)
@@ -132,8 +132,8 @@ def test_a_trim_never_takes_what_stands_before_an_uncommitted_roll() -> None:
         world.do(old, lambda: group.trim(group.high_watermark))
         world.run(0.01)
         assert group.log.boundary.index < group.core.committed_index
-        world.run_until(lambda: any(world.group(n).core.role is Role.LEADER for n in others(old)))
-        world.commit(next(n for n in others(old) if world.group(n).core.role is Role.LEADER), b"kept")
+        world.run_until(lambda: any(world.group(n).core.role is Role.LEADER for n in other_numbers(old)))
+        world.commit(next(n for n in other_numbers(old) if world.group(n).core.role is Role.LEADER), b"kept")
         world.network.heal()
         world.converge()
         world.crash(old, power=True)
@@ -170,7 +170,7 @@ def test_entries_that_do_not_follow_are_refused(
         world.fill(leader, 3)
         world.converge()
         world.run(0.5)
-        number = others(leader)[0]
+        number = other_numbers(leader)[0]
         group, driver, me = world.group(number), world.drivers[number], world.ids[number - 1]
         last, refused = group.core.last_id, driver.messages_refused
         kind, batch = make(world, group)
@@ -184,7 +184,7 @@ def test_entries_that_do_not_follow_are_refused(
         world.converge()
 
 
-def test_no_request_waits_for_ever_for_a_deleted_group() -> None:
+def test_requests_to_a_deleted_group_fail() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 3)
@@ -208,7 +208,7 @@ def test_a_group_created_later_quiesces_too() -> None:
 
 
 @pytest.mark.parametrize("count", [5, 60])
-def test_a_lost_meta_file_is_written_again(count: int) -> None:
+def test_a_lost_meta_file_is_rewritten(count: int) -> None:
     with World(1) as world:
         world.leader()
         world.fill(1, count, 300)
@@ -222,10 +222,10 @@ def test_a_lost_meta_file_is_written_again(count: int) -> None:
         assert world.values(1) == values
 
 
-def test_a_page_that_cannot_be_read_is_damage_and_is_repaired() -> None:
+def test_an_unreadable_page_is_damage_and_is_repaired() -> None:
     with World() as world:
         leader = world.leader()
-        behind = others(leader)[0]
+        behind = other_numbers(leader)[0]
         for number in (1, 2, 3):
             driver = world.drivers[number]
             world.do(number, lambda driver=driver: driver.create_group(world.roll._replace(group_id=OTHER)))
@@ -244,7 +244,7 @@ def test_a_page_that_cannot_be_read_is_damage_and_is_repaired() -> None:
         assert other.damage is None
 
 
-def test_a_read_of_such_a_page_reports_damage_and_another_replica_leads() -> None:
+def test_a_read_of_an_unreadable_page_moves_the_leadership() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 60)
@@ -258,7 +258,7 @@ def test_a_read_of_such_a_page_reports_damage_and_another_replica_leads() -> Non
         world.run_until(lambda: world.leader() != leader)
 
 
-def test_ids_that_the_journal_has_no_room_for_go_later() -> None:
+def test_ids_without_room_in_the_journal_are_written_later() -> None:
     config = replace(
         SMALL,
         segment_bytes=1 << 24,
@@ -299,7 +299,7 @@ def test_ids_that_the_journal_has_no_room_for_go_later() -> None:
         assert not world.failures
 
 
-def test_a_roll_that_comes_during_a_trim_keeps_the_segment_before_it() -> None:
+def test_a_roll_during_a_trim_keeps_the_segment_before_it() -> None:
     with World() as world:
         old = world.leader()
         world.fill(old, 40)
@@ -332,7 +332,7 @@ def test_a_checkpoint_does_not_use_a_damaged_row() -> None:
         world.fill(leader, 10)
         world.converge()
         world.run(5)
-        hurt = others(leader)[0]
+        hurt = other_numbers(leader)[0]
         world.disks[hurt - 1].zero_page(world.group(hurt).log.segments.active.files.index.path, 0)
         driver = world.drivers[hurt]
         driver.persister.checkpoints.has_news = True
@@ -352,7 +352,7 @@ def test_damage_that_all_others_have_trimmed_is_trimmed() -> None:
         world.fill(leader, 60)
         world.converge()
         world.run(5)
-        hurt = others(leader)[0]
+        hurt = other_numbers(leader)[0]
         for number in (1, 2, 3):
             if number != hurt:
                 group = world.group(number)

@@ -1,4 +1,4 @@
-"""Checkpoints of changed groups alone are equal to checkpoints of all."""
+"""Checkpoints of only the changed Raft groups are equal to checkpoints of all."""
 
 import uuid
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from tests.runtime.drivers import SMALL, World, is_of_segments
 
 
 @pytest.fixture
-def checked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Compare every checkpoint to the groups; return the number of groups in each."""
+def checkpoint_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Compare every checkpoint with the Raft groups; return the number of groups in each."""
     drivers: dict[Checkpoints, Driver] = {}
     looks: list[int] = []
     begin, adopt, look = Checkpoints._begin, Driver.start, Checkpoints._prepare_groups
@@ -48,7 +48,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return looks
 
 
-def create(world: World, count: int) -> None:
+def create_groups(world: World, count: int) -> None:
     """Create Raft groups of one replica each on node 1."""
     mine = (RollMember(*world.ids[0]),)
     for number in range(count):
@@ -56,8 +56,8 @@ def create(world: World, count: int) -> None:
         world.do(1, lambda roll=roll: world.drivers[1].create_group(roll))
 
 
-def checkpoint(world: World, number: int = 1) -> None:
-    """Begin one now, and let it be completed."""
+def run_checkpoint(world: World, number: int = 1) -> None:
+    """Begin a checkpoint now, and wait until it is complete."""
     driver = world.drivers[number]
     checkpoints = driver.persister.checkpoints
     world.run_until(lambda: not checkpoints.is_under_way)
@@ -68,7 +68,7 @@ def checkpoint(world: World, number: int = 1) -> None:
     world.run_until(lambda: driver.journal._start > start)
 
 
-def test_states_are_right_while_logs_grow_roll_and_are_trimmed_and_cut(checked: list[int]) -> None:
+def test_checkpoints_are_correct_during_appends_rolls_trims_and_cuts(checkpoint_sizes: list[int]) -> None:
     with World() as world:
         for turn in range(6):
             leader = world.leader()
@@ -85,26 +85,26 @@ def test_states_are_right_while_logs_grow_roll_and_are_trimmed_and_cut(checked: 
                 change = ConfigurationChange(voters, (), group.core.configuration.index)
                 world.do(leader, lambda group=group, change=change: group.change_members(change))
             world.run(2.5)
-            checkpoint(world, world.leader())
+            run_checkpoint(world, world.leader())
         world.commit(world.leader(), b"the end")
-    assert len(checked) > 10
+    assert len(checkpoint_sizes) > 10
 
 
-def test_groups_that_did_not_change_are_not_looked_at(checked: list[int]) -> None:
+def test_unchanged_groups_are_not_checked(checkpoint_sizes: list[int]) -> None:
     with World() as world:
-        create(world, 100)
+        create_groups(world, 100)
         world.run(8)  # elections and the first checkpoints
-        checked[:] = [0]
-        checkpoint(world)
-        assert checked[0] <= 10
+        checkpoint_sizes[:] = [0]
+        run_checkpoint(world)
+        assert checkpoint_sizes[0] <= 10
         assert len(world.drivers[1].groups) == 101
 
 
 def test_many_groups_are_checked_in_slices_and_their_files_synced_in_batches(
-    checked: list[int], monkeypatch: pytest.MonkeyPatch
+    checkpoint_sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with World() as world:
-        create(world, 100)
+        create_groups(world, 100)
         world.run(8)
         driver, disk = world.drivers[1], world.disks[0]
         for group in driver.groups.values():
@@ -118,9 +118,9 @@ def test_many_groups_are_checked_in_slices_and_their_files_synced_in_batches(
 
         monkeypatch.setattr(driver.persister.checkpoints, "_soon", counted)
         syncs = disk.sync_count
-        checked[:] = [0]
-        checkpoint(world)
-        assert checked[0] >= 101
+        checkpoint_sizes[:] = [0]
+        run_checkpoint(world)
+        assert checkpoint_sizes[0] >= 101
         assert len(slices) >= 101 // module._SLICE
         assert disk.sync_count - syncs < 20
         world.crash(1, power=True)
@@ -128,13 +128,13 @@ def test_many_groups_are_checked_in_slices_and_their_files_synced_in_batches(
         assert len(world.drivers[1].groups) == 101
 
 
-def test_a_removed_group_is_forgotten(checked: list[int]) -> None:
+def test_a_removed_group_leaves_the_checkpoints(checkpoint_sizes: list[int]) -> None:
     with World() as world:
-        create(world, 5)
+        create_groups(world, 5)
         world.run(1)
         driver = world.drivers[1]
         world.do(1, lambda: driver.remove_group(uuid.UUID(int=1002).bytes))
-        checkpoint(world)
+        run_checkpoint(world)
         world.run(1)
         world.crash(1, power=True)
         world.start(1)
@@ -142,7 +142,7 @@ def test_a_removed_group_is_forgotten(checked: list[int]) -> None:
         assert len(world.drivers[1].groups) == 5
 
 
-def test_nothing_is_complete_before_the_files_are_synced() -> None:
+def test_a_checkpoint_is_complete_only_after_the_files_are_synced() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 20)

@@ -1,10 +1,19 @@
-"""Damage in what is compacted: copied anew from another replica, or given up by order where there is none."""
+"""Damage in compacted segments: copied from another replica, or discarded on request where there is none."""
 
 import pytest
 
 from raftlog.errors import CorruptBatch
 from raftlog.storage.verify import verify_log
-from tests.runtime.compacted_world import CONFIG, compacted, is_compacted, mark, newest, read, require_same, write
+from tests.runtime.compacted_world import (
+    CONFIG,
+    commit_mark,
+    is_compacted,
+    newest_by_key,
+    read_committed,
+    require_equal_replicas,
+    write,
+    write_and_compact,
+)
 from tests.runtime.drivers import World
 
 
@@ -18,7 +27,7 @@ def damage(world: World, number: int, at: str) -> None:
 @pytest.mark.parametrize("who", ["leader", "follower"])
 def test_damaged_copies_are_repeated_and_acknowledged_records_stay(at: str, who: str) -> None:
     with World(config=CONFIG) as world:
-        leader, _, expected = compacted(world)
+        leader, _, expected = write_and_compact(world)
         victim = leader if who == "leader" else next(number for number in (1, 2, 3) if number != leader)
         damage(world, victim, at)
         group = world.group(victim)
@@ -29,14 +38,14 @@ def test_damaged_copies_are_repeated_and_acknowledged_records_stay(at: str, who:
         expected |= write(world, world.leader(), 20, tag=b"meanwhile ")
         world.run_until(lambda: world.drivers[victim].entries_repaired > 0, 60)
         world.run_until(lambda: group.damage is None, 60)
-        require_same(world, expected | newest(world, world.leader()))
+        require_equal_replicas(world, expected | newest_by_key(world, world.leader()))
         world.crash(victim, power=True)
         world.start(victim)
-        require_same(world, newest(world, world.leader()))
+        require_equal_replicas(world, newest_by_key(world, world.leader()))
 
 
-def test_damage_below_where_the_others_have_compacted_already() -> None:
-    """No replica serves the entry any more, and none trimmed it."""
+def test_damage_below_the_compaction_of_the_others_is_repaired() -> None:
+    """No replica serves the damaged entry any more, and none trimmed it."""
     with World(config=CONFIG) as world:
         leader = world.leader()
         victim = next(number for number in (1, 2, 3) if number != leader)
@@ -48,17 +57,17 @@ def test_damage_below_where_the_others_have_compacted_already() -> None:
         world.do(
             victim, lambda: group.note_damage(group.log.segments.corruption_error(segment, segment.row(3), "found"))
         )
-        to = mark(world, leader)
+        to = commit_mark(world, leader)
         for number in {1, 2, 3} - {victim}:
             world.run_until(lambda number=number: is_compacted(world, number, to), 60)  # type: ignore[misc]
         world.unreachable.clear()
         world.run_until(lambda: group.damage is None, 60)
         assert group.log_start_offset == 0
-        require_same(world, expected)
+        require_equal_replicas(world, expected)
 
 
 def test_uncompacted_damage_is_repaired_entry_by_entry_and_then_compacted() -> None:
-    """Also without a whole log to copy: compaction finds the damage, and has changed nothing yet."""
+    """The repair copies no whole log: compaction detects the damage before it changes any file."""
     with World(config=CONFIG) as world:
         leader = world.leader()
         expected = write(world, leader, 200)
@@ -68,7 +77,7 @@ def test_uncompacted_damage_is_repaired_entry_by_entry_and_then_compacted() -> N
         for number, at in ((leader, 1), (other, 2)):
             segment = world.group(number).log.segments.segments[at]
             world.disks[number - 1].flip_bit(segment.files.log.path, segment.row(3).position + 70, 1)
-        to = mark(world, leader)
+        to = commit_mark(world, leader)
         for number in (leader, other):
             world.run_until(lambda number=number: world.drivers[number].entries_repaired == 1, 60)  # type: ignore[misc]
         for number in (leader, other):
@@ -76,13 +85,13 @@ def test_uncompacted_damage_is_repaired_entry_by_entry_and_then_compacted() -> N
         world.start(away)
         world.run_until(lambda: is_compacted(world, away, to), 60)
         world.converge()
-        assert [newest(world, number) for number in (1, 2, 3)] == [expected] * 3
+        assert [newest_by_key(world, number) for number in (1, 2, 3)] == [expected] * 3
         assert not world.failures
 
 
-def test_damage_in_a_file_that_is_trimmed_before_it_is_copied() -> None:
+def test_a_trim_of_damaged_files_ends_their_repair() -> None:
     with World(config=CONFIG) as world:
-        leader, to, _ = compacted(world)
+        leader, to, _ = write_and_compact(world)
         victim = next(number for number in (1, 2, 3) if number != leader)
         damage(world, victim, "inside")
         group, segment = world.group(victim), world.group(victim).log.segments.segments[0]
@@ -94,14 +103,14 @@ def test_damage_in_a_file_that_is_trimmed_before_it_is_copied() -> None:
         world.run_until(lambda: trimmed.done() and group.log_start_offset == to)  # type: ignore[attr-defined]
         world.unreachable.clear()
         world.run_until(lambda: group.damage is None, 60)
-        require_same(world, newest(world, leader))
+        require_equal_replicas(world, newest_by_key(world, leader))
 
 
-def test_a_copy_begins_at_the_start_after_a_trim_that_the_replica_missed() -> None:
+def test_a_copy_begins_at_the_log_start_after_a_missed_trim() -> None:
     with World(config=CONFIG) as world:
         leader = world.leader()
         write(world, leader, 300, keys=60)
-        to = mark(world, leader)
+        to = commit_mark(world, leader)
         world.run_until(lambda: all(is_compacted(world, number, to) for number in (1, 2, 3)))
         world.run(3)  # a checkpoint
         victim = next(number for number in (1, 2, 3) if number != leader)
@@ -120,25 +129,25 @@ def test_a_copy_begins_at_the_start_after_a_trim_that_the_replica_missed() -> No
         world.run_until(lambda: group.damage is None)
         assert group.log_start_offset == start
         world.network.heal()
-        require_same(world, newest(world, world.leader()))
+        require_equal_replicas(world, newest_by_key(world, world.leader()))
         world.crash(victim, power=True)
         world.start(victim)
-        require_same(world, newest(world, world.leader()))
+        require_equal_replicas(world, newest_by_key(world, world.leader()))
 
 
-def test_a_replica_alone_keeps_what_is_sound_and_goes_on_with_gaps_by_order() -> None:
+def test_a_sole_replica_continues_with_gaps_on_request() -> None:
     with World(config=CONFIG, count=1) as world:
         world.leader()
         expected = write(world, 1, 200)
-        to = mark(world, 1)
+        to = commit_mark(world, 1)
         world.run_until(lambda: is_compacted(world, 1, to))
-        group, (offset, lost, _) = world.group(1), read(world, 1)[0]
+        group, (offset, lost, _) = world.group(1), read_committed(world, 1)[0]
         segment = group.log.segments.segment_of_offset(offset)
         assert segment.is_compacted
         row = segment.row(segment.find_row(offset))
         world.disks[0].flip_bit(segment.files.log.path, row.position + 70, 1)
         with pytest.raises(CorruptBatch):
-            read(world, 1)
+            read_committed(world, 1)
         world.run(3.0)
         assert group.damage is not None
         assert group.damaged is not None
@@ -148,10 +157,10 @@ def test_a_replica_alone_keeps_what_is_sound_and_goes_on_with_gaps_by_order() ->
         world.do(1, lambda: world.loop.create_task(world.drivers[1].catch_up.rebuild(world.group(1), 5)))
         world.run_until(lambda: world.group(1).damage is None and bool(world._leaders()), 30)
         write(world, 1, 1)
-        assert {*expected} - {*newest(world, 1)} <= {lost}
+        assert {*expected} - {*newest_by_key(world, 1)} <= {lost}
         world.crash(1, power=True)
         world.start(1)
         world.leader()
         world.converge()
-        assert {*expected} - {*newest(world, 1)} <= {lost}
+        assert {*expected} - {*newest_by_key(world, 1)} <= {lost}
         assert verify_log(world.disks[0], world.group(1).path).problems == []

@@ -1,4 +1,4 @@
-"""A compaction that a crash cuts off at any step: what recovery finds, on a disk that forgets what was not synced."""
+"""Compaction interrupted by a crash at any step, and its recovery on a disk that loses unsynced data."""
 
 from contextlib import suppress
 from random import Random
@@ -19,7 +19,7 @@ MERGING = CompactionBounds(900, 1000)
 
 
 def keyed_log() -> KeyedLog:
-    """Return four segments below the last one: keys that change, one that is deleted, records without a key."""
+    """Return a log with four closed segments: changing keys, a deleted key, records without a key."""
     keyed = KeyedLog()
     for number in range(4):
         for _ in range(2):
@@ -45,18 +45,18 @@ def end_of(keyed: KeyedLog) -> LogEnd:
 
 
 class Interrupted(Exception):
-    """The process dies here."""
+    """Simulated crash of the process."""
 
 
 class Interruptions:
-    """Lets the disk die before its nth change of a name or sync."""
+    """Disk operations that crash the process before the nth change of a name or sync."""
 
     def __init__(self, disk: SimulatedDisk, after: int) -> None:
         self.left = after
         for name in ("sync", "rename", "unlink", "open"):
-            setattr(disk, name, self._counting(getattr(disk, name)))
+            setattr(disk, name, self._count_call(getattr(disk, name)))
 
-    def _counting(self, call):  # type: ignore[no-untyped-def]
+    def _count_call(self, call):  # type: ignore[no-untyped-def]
         def counted(*arguments, **named):  # type: ignore[no-untyped-def]
             if self.left == 0:
                 raise Interrupted
@@ -66,14 +66,14 @@ class Interruptions:
         return counted
 
 
-def survivors(records: list[Kept]) -> dict[bytes | None, bytes | None]:
+def surviving_records(records: list[Kept]) -> dict[bytes | None, bytes | None]:
     newest = {key: value for _, key, value, _ in records if key is not None}
     return {key: value for key, value in newest.items() if value is not None}
 
 
 @pytest.mark.parametrize(("kind", "second"), [("power", False), ("power", True), ("kill", True)])
 def test_the_newest_of_each_key_survives_a_crash_after_any_step(kind: str, second: bool) -> None:
-    """Also when it is cut off again and again: then the next opening goes on, and ends with what one run gives."""
+    """Repeated interruptions let the next opening continue; the end equals the result of a single run."""
     after = 0
     while True:
         keyed = keyed_log()
@@ -112,7 +112,7 @@ def test_the_newest_of_each_key_survives_a_crash_after_any_step(kind: str, secon
         assert {record[1]: record for record in found if record[1] is not None and record[1] not in dead} == {
             key: record for key, record in newest.items() if key not in dead
         }
-        assert not dead & survivors(found).keys(), "nothing that was deleted comes back"
+        assert not dead & surviving_records(found).keys(), "nothing that was deleted comes back"
         check_chain(keyed.log)
         keyed.compact(MERGING) if find_clean_end(keyed.log) < keyed.mark else None
         check(keyed)
@@ -121,7 +121,7 @@ def test_the_newest_of_each_key_survives_a_crash_after_any_step(kind: str, secon
         after += 1
 
 
-def compacted() -> KeyedLog:
+def compacted_log() -> KeyedLog:
     keyed = keyed_log()
     keyed.compact(MERGING)
     keyed.settle()
@@ -130,8 +130,8 @@ def compacted() -> KeyedLog:
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_indexes_of_compacted_files_are_made_again(suffix: str) -> None:
-    keyed = compacted()
+def test_lost_indexes_of_compacted_files_are_rebuilt(suffix: str) -> None:
+    keyed = compacted_log()
     before = keyed.disk.snapshot()
     for segment in keyed.log.segments:
         keyed.disk.unlink(segment.files.log.path.removesuffix(".log") + suffix)
@@ -145,9 +145,9 @@ def test_indexes_of_compacted_files_are_made_again(suffix: str) -> None:
 
 
 @pytest.mark.parametrize("at", ["roll", "inside", "last"])
-def test_a_damaged_batch_keeps_its_place_and_what_follows_stays(at: str) -> None:
-    """Read as damaged, but nothing behind it is given up."""
-    keyed = compacted()
+def test_a_damaged_batch_keeps_its_place_and_later_batches_stay(at: str) -> None:
+    """The batch is read as damaged, and no batch after it is discarded."""
+    keyed = compacted_log()
     end, segment = end_of(keyed), keyed.log.segments[0]
     number = {"roll": 0, "inside": 1, "last": segment.rows - 1}[at]
     keyed.disk.flip_bit(segment.files.log.path, segment.row(number).position + 70, 3)
@@ -156,11 +156,11 @@ def test_a_damaged_batch_keeps_its_place_and_what_follows_stays(at: str) -> None
     assert recovered.log.last_index == keyed.log.last_index
     assert [each.next_index for each in recovered.log.segments] == [each.next_index for each in keyed.log.segments]
     behind = keyed.log.segments[1].base_offset
-    assert read_all(recovered.log, behind) == [record for record in keyed.expected() if record[0] >= behind]
+    assert read_all(recovered.log, behind) == [record for record in keyed.expected_records() if record[0] >= behind]
 
 
-def test_a_gap_above_what_its_file_was_compacted_to_is_damage() -> None:
-    keyed = compacted()
+def test_a_gap_above_the_compaction_mark_of_its_file_is_damage() -> None:
+    keyed = compacted_log()
     segment = keyed.log.segments[0]
     for other in keyed.log.segments:
         keyed.disk.unlink(other.files.index.path)

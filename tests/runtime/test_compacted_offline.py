@@ -1,4 +1,4 @@
-"""Compacted replicas read by tools: verified, dumped, compared with others by their newest records."""
+"""Compacted replicas read by tools: verified, dumped, and compared by their newest records."""
 
 import pytest
 
@@ -43,14 +43,14 @@ def compare(keyed: KeyedLog) -> Comparison:
 
 
 @pytest.mark.parametrize("segment_bytes", [100, 900, 1 << 20])
-def test_a_compacted_log_is_sound_and_the_same_as_one_that_is_not(segment_bytes: int) -> None:
+def test_a_compacted_log_equals_an_uncompacted_one(segment_bytes: int) -> None:
     keyed = keyed_log()
     copy(keyed)
     for _ in range(2):
         keyed.compact(CompactionBounds(segment_bytes, 1000))
         report = verify_log(keyed.disk, PATH)
         assert (report.problems, report.tail_bytes, report.end_offset) == ([], 0, len(keyed.records))
-        assert report.records == len(keyed.expected())
+        assert report.records == len(keyed.expected_records())
         compared = compare(keyed)
         assert (compared.difference, compared.first) == (None, keyed.log.first_uncompacted_segment.base_index)
         keyed.append([(b"0", b"newer"), (b"gone", None), (b"after", b"x")])
@@ -60,7 +60,7 @@ def test_a_compacted_log_is_sound_and_the_same_as_one_that_is_not(segment_bytes:
         copy(keyed)
 
 
-def test_tombstones_that_went_on_one_side_are_no_difference() -> None:
+def test_tombstones_removed_on_one_side_are_no_difference() -> None:
     keyed = keyed_log()
     keyed.compact()
     keyed.append([(b"2", b"newer")])
@@ -72,7 +72,7 @@ def test_tombstones_that_went_on_one_side_are_no_difference() -> None:
 
 
 @pytest.mark.parametrize("part", ["compacted", "behind it"])
-def test_a_newest_record_that_is_not_the_same_is_found(part: str) -> None:
+def test_a_differing_newest_record_is_detected(part: str) -> None:
     keyed, altered = keyed_log(), KeyedLog()
     altered.disk = keyed.disk
     at = 41 if part == "compacted" else len(keyed.records) - 1
@@ -96,7 +96,7 @@ def test_a_newest_record_that_is_not_the_same_is_found(part: str) -> None:
     assert ("newest record" in found) == (part == "compacted"), found
 
 
-def test_damage_in_a_compacted_file_is_named_and_what_follows_is_read() -> None:
+def test_damage_in_a_compacted_file_is_reported_and_later_records_are_read() -> None:
     keyed = keyed_log()
     keyed.compact(CompactionBounds(1 << 20, 1000))
     keyed.settle()

@@ -1,4 +1,4 @@
-"""Configurations and no-ops as batches, and stored batches as Raft's entries."""
+"""Configurations and no-ops encoded as batches, and stored batches decoded as Raft entries."""
 
 import struct
 import uuid
@@ -26,14 +26,14 @@ REPLICAS = tuple(ReplicaId(NodeId(number), uuid.UUID(int=number << 64)) for numb
 JOINT = Configuration(Index(9), REPLICAS[:3], REPLICAS[4:], REPLICAS[1:4])
 
 
-def test_a_configuration_comes_back_from_its_payload() -> None:
+def test_a_configuration_survives_encoding() -> None:
     payload = encode_configuration(JOINT, Index(4))
     assert decode_configuration(payload, Index(9)) == (JOINT, 4)
     assert len(payload) == 9 + 3 * 2 + 7 * 20
     assert payload[:11] == struct.pack(">BQH", 1, 4, 3)
 
 
-def test_a_configuration_that_cannot_be_read_is_refused() -> None:
+def test_an_invalid_configuration_is_refused() -> None:
     payload = encode_configuration(JOINT, Index(4))
     for length in range(len(payload)):
         with pytest.raises(FormatError, match="cannot be read"):
@@ -44,7 +44,7 @@ def test_a_configuration_that_cannot_be_read_is_refused() -> None:
         decode_configuration(b"\x02" + payload[1:], Index(9))
 
 
-def test_members_and_replicas_name_the_same() -> None:
+def test_members_and_replica_ids_convert_both_ways() -> None:
     for replica in REPLICAS:
         assert replica_of(member_of(replica)) == replica
 

@@ -1,4 +1,4 @@
-"""A cut of entries in flight to the disk: large appends whose segment sync is slow, frames under way.
+"""Cuts of entries in flight to the disk: large appends with a slow segment sync, and unfinished frames.
 
 A follower alone, which gets its log from leaders of later and later terms."""
 
@@ -21,8 +21,8 @@ LARGE = SMALL.large_append_bytes // 2
 SMALL_SIZE = 100
 
 
-class Follower:
-    """Replica 3, cut off from the others, in whose names it is sent appends."""
+class IsolatedFollower:
+    """Replica 3, isolated from the others, that receives appends in their names."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -46,7 +46,7 @@ class Follower:
         return self.world.group(FOLLOWER)
 
     def append(self, leader: int, term: int, first: int, sizes: Sequence[int]) -> None:
-        """Let the leader of the term send entries with one record each, behind the one before `first`."""
+        """Send entries of one record each in the name of the term's leader, from index `first` on."""
         world, entries = self.world, []
         previous = EntryId(Index(first - 1), self.group.log.term_at(Index(first - 1)))
         for index, size in enumerate(sizes, first):
@@ -62,7 +62,7 @@ class Follower:
         world.run(0.001)
 
     def terms(self) -> list[int]:
-        """Return the terms of the entries from the first that was sent."""
+        """Return the terms of the entries from the first sent one on."""
         log = self.group.log
         return [log.term_at(Index(index)) for index in range(self.first, log.last_index + 1)]
 
@@ -75,9 +75,9 @@ class Follower:
 @pytest.mark.parametrize("is_syncing", [True, False])
 @pytest.mark.parametrize("kept", [0, 1, 2])
 @pytest.mark.parametrize("following", [SMALL_SIZE, 3 * LARGE])
-def test_a_cut_meets_a_large_append_whose_segment_sync_is_slow(is_syncing: bool, kept: int, following: int) -> None:
+def test_a_cut_is_correct_during_a_slow_segment_sync(is_syncing: bool, kept: int, following: int) -> None:
     with World() as world:
-        follower = Follower(world)
+        follower = IsolatedFollower(world)
         first, term = follower.first, follower.group.core.term
         follower.disk.hold(is_of_segments)
         follower.append(1, term + 1, first, [LARGE] * 3)
@@ -99,9 +99,9 @@ def test_a_cut_meets_a_large_append_whose_segment_sync_is_slow(is_syncing: bool,
 
 @pytest.mark.parametrize("deeper", [False, True])
 @pytest.mark.parametrize("failing", ["size", "log", "index"])
-def test_a_cut_without_descriptors_is_repeated(monkeypatch: pytest.MonkeyPatch, failing: str, deeper: bool) -> None:
+def test_a_cut_without_free_descriptors_is_retried(monkeypatch: pytest.MonkeyPatch, failing: str, deeper: bool) -> None:
     with World() as world:
-        follower = Follower(world)
+        follower = IsolatedFollower(world)
         first, term = follower.first, follower.group.core.term
         follower.append(1, term + 1, first, [SMALL_SIZE] * 4)
         world.run(3)  # they are in the files
@@ -137,10 +137,10 @@ def test_a_cut_without_descriptors_is_repeated(monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_cut_reaches_the_files_once_it_is_durable_and_not_with_the_frame_before(seed: int) -> None:
-    """A leader that was deposed has a frame under way; the cut is in the next one when the power goes."""
+def test_a_cut_reaches_the_files_only_with_its_own_frame(seed: int) -> None:
+    """A deposed leader has a frame in flight, and the cut is in the next one, when the power fails."""
     with World() as world:
-        follower = Follower(world)
+        follower = IsolatedFollower(world)
         first, term = follower.first, follower.group.core.term
         follower.disk.random.seed(seed)
         follower.append(1, term + 1, first, [SMALL_SIZE] * 3)

@@ -1,4 +1,4 @@
-"""The driver: persist, send, apply, advance, over crashes, cuts, full disks and failing syncs.
+"""The driver persists, sends, applies and advances, over crashes, cuts, full disks and failed syncs.
 
 Simulated time, network and disks (`drivers`); the drivers, logs and journals are the real ones.
 """
@@ -8,7 +8,7 @@ import pytest
 from raftlog.errors import CorruptBatch, NotLeader, OutcomeUnknown, StorageFull, SyncFailed
 from raftlog.raft import ConfigurationChange, Role
 from raftlog.runtime.replica.disk_room import DiskRoom
-from tests.runtime.drivers import GROUP, SMALL, World, everything
+from tests.runtime.drivers import GROUP, SMALL, World, any_path
 
 
 def test_committed_entries_are_the_same_on_every_replica() -> None:
@@ -22,7 +22,7 @@ def test_committed_entries_are_the_same_on_every_replica() -> None:
         assert world.files(1) == world.files(2) == world.files(3)
 
 
-def test_a_commit_takes_only_turns_that_have_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_takes_only_turns_with_work(monkeypatch: pytest.MonkeyPatch) -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 5)
@@ -43,7 +43,7 @@ def test_segments_roll_at_the_same_entry_everywhere() -> None:
         assert world.files(1) == world.files(2) == world.files(3)
 
 
-def test_everything_survives_when_all_lose_power() -> None:
+def test_all_data_survives_a_power_loss_of_all_nodes() -> None:
     with World() as world:
         world.fill(world.leader(), 40)
         expected = world.values(world.leader())
@@ -73,7 +73,7 @@ def test_a_large_append_is_synced_in_its_segment_and_survives() -> None:
         assert world.values(1) == world.values(2) == world.values(3) == values
 
 
-def test_a_checkpoint_lets_the_journal_go() -> None:
+def test_a_checkpoint_frees_journal_files() -> None:
     with World() as world:
         leader = world.leader()
         for _ in range(3):
@@ -128,11 +128,11 @@ def test_a_cut_reaches_the_files_only_once_it_is_durable() -> None:
         log = world.group(old).log
         seen: list[bool] = []
 
-        def look() -> None:
+        def check_files() -> None:
             if log.is_cut_waiting:
                 seen.append(world.files(old) == written)
 
-        world.loop.after_step = look
+        world.loop.after_step = check_files
         world.network.heal()
         world.converge()
         assert seen
@@ -140,7 +140,7 @@ def test_a_cut_reaches_the_files_only_once_it_is_durable() -> None:
         assert world.files(old) != written
 
 
-def test_a_proposal_to_a_follower_gets_the_leader() -> None:
+def test_a_follower_refuses_a_proposal_with_its_leader() -> None:
     with World() as world:
         leader = world.leader()
         world.run(1)
@@ -172,7 +172,7 @@ def test_a_follower_behind_the_log_start_gets_the_leaders_log() -> None:
         assert not world.failures
 
 
-def test_damage_quarantines_one_replica_until_the_others_repaired_it() -> None:
+def test_a_damaged_replica_is_quarantined_until_its_repair() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 40)
@@ -196,7 +196,7 @@ def test_damage_quarantines_one_replica_until_the_others_repaired_it() -> None:
         assert world.files(hurt) == world.files(world.leader())
 
 
-def test_a_leader_that_meets_damage_gives_its_leadership_up() -> None:
+def test_a_leader_that_detects_damage_steps_down() -> None:
     with World() as world:
         leader = world.leader()
         behind = next(number for number in (1, 2, 3) if number != leader)
@@ -207,11 +207,11 @@ def test_a_leader_that_meets_damage_gives_its_leadership_up() -> None:
         world.disks[leader - 1].flip_bit(path, 700, 3)
         group, led = world.group(leader), []
 
-        def look() -> None:
+        def check_files() -> None:
             if group.damage is not None:
                 led.append(group.core.role is Role.LEADER)
 
-        world.loop.after_step = look
+        world.loop.after_step = check_files
         world.start(behind)
         world.run_until(lambda: bool(led))
         world.run_until(lambda: group.damage is None)
@@ -221,7 +221,7 @@ def test_a_leader_that_meets_damage_gives_its_leadership_up() -> None:
         assert world.files(1) == world.files(2) == world.files(3)
 
 
-def test_a_full_disk_refuses_and_loses_nothing() -> None:
+def test_a_full_disk_refuses_appends_and_loses_nothing() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 5)
@@ -246,7 +246,7 @@ def test_a_full_disk_refuses_and_loses_nothing() -> None:
         assert not world.failures
 
 
-def test_a_failed_sync_ends_the_process_and_leaves_outcomes_open() -> None:
+def test_a_failed_sync_stops_the_process_with_unknown_outcomes() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 5)
@@ -263,7 +263,7 @@ def test_a_failed_sync_ends_the_process_and_leaves_outcomes_open() -> None:
         world.converge()
 
 
-def test_a_new_member_is_filled_and_votes() -> None:
+def test_a_new_member_catches_up_and_votes() -> None:
     with World(4, voters=3) as world:
         leader = world.leader()
         world.fill(leader, 30)
@@ -283,8 +283,8 @@ def test_a_new_member_is_filled_and_votes() -> None:
 
 
 @pytest.mark.parametrize("kept", ["index files", "nothing"])
-def test_a_replica_that_lost_its_log_has_its_configuration_once_it_is_refilled(kept: str) -> None:
-    """The configuration did not change since the first entry, which arrives as any other one; then it can lead."""
+def test_a_replica_that_lost_its_log_gets_its_configuration_back(kept: str) -> None:
+    """The configuration is that of the first entry, which arrives like any other; then it can lead."""
     with World() as world:
         leader = world.leader()
         world.fill(leader, 3)
@@ -353,7 +353,7 @@ def test_a_removed_and_readded_replica_elects_no_candidate_without_its_entries(c
         assert world.values(world.leader())[-2:] == [b"held by the new members", b"afterwards"]
 
 
-def test_a_read_index_on_a_follower_covers_what_was_acknowledged() -> None:
+def test_a_read_index_on_a_follower_covers_acknowledged_entries() -> None:
     with World() as world:
         leader = world.leader()
         done = world.commit(leader, b"value")
@@ -369,18 +369,18 @@ def test_a_stalled_disk_moves_leadership_on() -> None:
         leader = world.leader()
         world.fill(leader, 3)
         disk = world.disks[leader - 1]
-        disk.hold(everything)
+        disk.hold(any_path)
         world.propose(leader, b"waits")
         world.run_until(lambda: world.leader() != leader)
         world.commit(world.leader(), b"goes on")
 
 
-def test_commits_by_others_are_answered_though_the_own_disk_stalls() -> None:
+def test_commits_by_others_are_answered_although_the_own_disk_stalls() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 3)
         disk = world.disks[leader - 1]
-        disk.hold(everything)
+        disk.hold(any_path)
         future = world.propose(leader, b"taken before")
         world.run_until(future.done)
         assert world.leader() != leader
@@ -400,7 +400,7 @@ def trim_to_the_last_segment(world: World, leader: int) -> None:
     world.run_until(lambda: all(len(world.group(number).log.segments.segments) == 1 for number in (1, 2, 3)))
 
 
-def goes_on_with_room(world: World, leader: int) -> None:
+def check_writes_with_space(world: World, leader: int) -> None:
     for disk in world.disks:
         disk.capacity_bytes = None
     world.run(0.5)
@@ -408,7 +408,7 @@ def goes_on_with_room(world: World, leader: int) -> None:
     world.converge()
 
 
-def test_below_the_mark_records_are_refused_and_trims_go_on() -> None:
+def test_trims_continue_when_records_are_refused_for_lack_of_space() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 60)
@@ -421,11 +421,11 @@ def test_below_the_mark_records_are_refused_and_trims_go_on() -> None:
         refused = world.propose(leader, b"refused")
         assert isinstance(refused.exception(), StorageFull)
         trim_to_the_last_segment(world, leader)
-        goes_on_with_room(world, leader)
+        check_writes_with_space(world, leader)
 
 
-def test_a_trim_goes_on_behind_records_that_full_disks_refused() -> None:
-    """The leader accepted them with space of its own, just before the others reported theirs as full."""
+def test_a_trim_commits_after_records_that_full_disks_refused() -> None:
+    """The leader accepted the records with space of its own, just before the others reported full disks."""
     with World() as world:
         leader = world.leader()
         world.fill(leader, 60)
@@ -440,10 +440,10 @@ def test_a_trim_goes_on_behind_records_that_full_disks_refused() -> None:
         assert not stuck.done()
         trim_to_the_last_segment(world, leader)
         assert stuck.done()
-        goes_on_with_room(world, leader)
+        check_writes_with_space(world, leader)
 
 
-def test_no_number_of_elections_ends_a_process_whose_disk_is_full() -> None:
+def test_elections_never_stop_a_process_on_a_full_disk() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 5)
@@ -490,7 +490,7 @@ def test_entries_durable_before_their_write_are_readable() -> None:
         assert world.values(old)[-3:] == kept
 
 
-def test_a_batch_larger_than_the_journal_takes_is_no_reason_to_refuse() -> None:
+def test_a_batch_above_the_journals_bound_is_accepted() -> None:
     with World() as world:
         value = bytes(SMALL.journal.pending_bytes_max + 1)
         world.commit(world.leader(), value)

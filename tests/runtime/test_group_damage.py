@@ -1,4 +1,4 @@
-"""Damaged segments of a Raft group: damage is named, served entries are right, lost ones are reported as lost."""
+"""Damaged segments of a Raft group: damage is located, served entries are correct, lost ones are reported."""
 
 from collections.abc import Callable
 from random import Random
@@ -10,15 +10,15 @@ from raftlog.errors import CorruptBatch
 from raftlog.records import read_header
 from raftlog.storage.directory import DAMAGED, internal_path
 from raftlog.types import Index
-from tests.runtime.group_twin import GROUP, PATH, GroupTwin, live
+from tests.runtime.group_twin import GROUP, PATH, GroupTwin, run_operations
 
 
-class Damaged:
-    """Raft group whose files were damaged before it was opened again, and the list of its entries before."""
+class DamagedGroup:
+    """Raft group whose files were damaged before it was reopened, with the list of its earlier entries."""
 
     def __init__(self, seed: int, turns: int, damage: Callable[[SimulatedDisk, Random], None]) -> None:
         self.twin = GroupTwin(seed)
-        live(self.twin, turns)
+        run_operations(self.twin, turns)
         self.twin.disk.complete_all()
         durable = self.twin.durable_index
         self.twin.disk.power_loss()
@@ -27,7 +27,7 @@ class Damaged:
         self.twin.disk.process_crash()
         damage(self.twin.disk, Random(seed))
         self.repaired: set[int] = set()
-        self.faults = 6 if damage is several else 1
+        self.faults = 6 if damage is damage_several else 1
         self.recover()
 
     def recover(self) -> None:
@@ -41,7 +41,7 @@ class Damaged:
         return self.recovered.lost_from is not None
 
     def check(self) -> list[int]:
-        """Check that no wrong byte is returned and nothing is left out silently; return the damaged entries."""
+        """Check that no wrong byte is returned and no entry is left out silently; return the damaged entries."""
         log, entries = self.twin.log, self.twin.entries
         if self.is_lost:
             assert self.recovered.lost_from == log.last_index + 1
@@ -81,14 +81,14 @@ class Damaged:
         assert self.check() == []
 
 
-def found_by(group: Damaged) -> tuple[object, object, int]:
-    """Return what the recovery found, without reasons: a file written anew may keep its length in a power loss."""
+def recovery_findings(group: DamagedGroup) -> tuple[object, object, int]:
+    """Return the findings of the recovery without reasons: a rewritten file may keep its length in a power loss."""
     places = [each._replace(reason="") for each in group.recovered.damage]
     return places, group.recovered.lost_from, group.twin.log.last_index
 
 
-def kept_aside(twin: GroupTwin) -> list[bytes]:
-    """Return the content of the files that the recovery kept of what was lost."""
+def damaged_files(twin: GroupTwin) -> list[bytes]:
+    """Return the content of the files that the recovery moved aside."""
     directory = internal_path(PATH, DAMAGED)
     return [twin.disk.snapshot()[f"{directory}/{name}"] for name in twin.disk.list_directory(directory)]
 
@@ -110,10 +110,10 @@ def flip(suffix: str) -> Callable[[SimulatedDisk, Random], None]:
 
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
 @pytest.mark.parametrize("part", range(2))
-def test_a_flipped_bit_is_named_or_invisible_and_never_wrong_bytes(suffix: str, part: int) -> None:
+def test_a_flipped_bit_is_reported_or_harmless(suffix: str, part: int) -> None:
     outcomes = set()
     for seed in range(part, 120, 2):
-        group = Damaged(seed, 4 + seed % 14, flip(suffix))
+        group = DamagedGroup(seed, 4 + seed % 14, flip(suffix))
         damaged = group.check()
         assert len(damaged) <= 1
         if group.is_lost:
@@ -155,29 +155,29 @@ def shorten_index(disk: SimulatedDisk, random: Random) -> None:
     file.truncate(random.randint(0, file.size()))
 
 
-def several(disk: SimulatedDisk, random: Random) -> None:
+def damage_several(disk: SimulatedDisk, random: Random) -> None:
     for suffix in (".log", ".log", ".index", ".timeindex", ".log", ".index"):
         flip(suffix)(disk, random)
 
 
-@pytest.mark.parametrize("damage", [zero_page, shorten, unlink_log, unlink_indexes, shorten_index, several])
-def test_larger_damage_is_named_and_what_is_lost_is_only_the_end(
+@pytest.mark.parametrize("damage", [zero_page, shorten, unlink_log, unlink_indexes, shorten_index, damage_several])
+def test_larger_damage_is_reported_and_loses_only_the_end(
     damage: Callable[[SimulatedDisk, Random], None],
 ) -> None:
     losses = 0
     for seed in range(40):
-        group = Damaged(seed, 4 + seed % 14, damage)
+        group = DamagedGroup(seed, 4 + seed % 14, damage)
         damaged = group.check()
         losses += group.is_lost
         if damage in (unlink_indexes, shorten_index):
             assert not damaged
             assert not group.is_lost
             group.twin.check_times()
-        first = found_by(group)
+        first = recovery_findings(group)
         group.twin.disk.power_loss()
         group.recover()
         group.check()
-        again = found_by(group)
+        again = recovery_findings(group)
         assert first == again or (group.is_lost and again[2] <= first[2]), "another recovery finds the same"
     assert losses > 0 or damage is not unlink_log
 
@@ -185,21 +185,21 @@ def test_larger_damage_is_named_and_what_is_lost_is_only_the_end(
 IN_HEADER, IN_RECORDS = 30, 70
 
 
-def corrupt(twin: GroupTwin, index: int, at: int) -> None:
+def flip_byte(twin: GroupTwin, index: int, at: int) -> None:
     row = twin.log.row_at(Index(index))
     twin.disk.flip_bit(twin.log.segment_of_index(index).files.log.path, row.position + at, 1)
 
 
-def test_a_damaged_last_entry_of_a_large_append_ends_the_log_and_is_the_voting_position() -> None:
+def test_a_damaged_last_large_entry_becomes_the_voting_position() -> None:
     twin = GroupTwin(3)
     twin.open()
     twin.term = 7
     first = len(twin.entries) + 1
     for size in (5000, 6000, 7000):
-        twin.data(size)
+        twin.append_data(size)
     twin.sync_large(first)
     twin.disk.complete_all()
-    corrupt(twin, 4, IN_HEADER)
+    flip_byte(twin, 4, IN_HEADER)
     position = twin.log.row_at(Index(4)).position
     lost = twin.disk.snapshot()[f"{PATH}/{0:020d}.log"][position:]
     twin.disk.process_crash()
@@ -209,20 +209,20 @@ def test_a_damaged_last_entry_of_a_large_append_ends_the_log_and_is_the_voting_p
     [damage] = recovered.damage
     assert (damage.index, damage.offset, damage.position) == (4, recovered.log.next_offset, position)
     assert "the offset behind it is not known" in str(damage.error())
-    assert kept_aside(twin) == [lost]
+    assert damaged_files(twin) == [lost]
     assert twin.read_all() == [entry.batch for entry in twin.entries[:3]]
 
 
 @pytest.mark.parametrize("index", [3, 4])
-def test_a_damaged_entry_keeps_its_place_until_the_right_bytes_come(index: int) -> None:
+def test_a_damaged_entry_keeps_its_place_until_it_is_repaired(index: int) -> None:
     twin = GroupTwin(4)
     twin.open()
     first = len(twin.entries) + 1
     for size in (5000, 6000, 7000):
-        twin.data(size)
+        twin.append_data(size)
     twin.sync_large(first)
     twin.disk.complete_all()
-    corrupt(twin, index, IN_RECORDS)
+    flip_byte(twin, index, IN_RECORDS)
     twin.disk.process_crash()
     twin.open()
     assert [damage.index for damage in twin.recovered.damage] == [index]
@@ -230,7 +230,7 @@ def test_a_damaged_entry_keeps_its_place_until_the_right_bytes_come(index: int) 
     assert (twin.log.last_index, twin.log.check_row_at(Index(index)).term) == (4, 1)
     with pytest.raises(CorruptBatch):
         twin.log.read_entries(Index(index), Index(4), 1 << 20)
-    twin.data(50)
+    twin.append_data(50)
     twin.journal_small(5)
     twin.begin_checkpoint()
     twin.disk.complete_all()
@@ -239,9 +239,9 @@ def test_a_damaged_entry_keeps_its_place_until_the_right_bytes_come(index: int) 
     assert twin.read_all() == [entry.batch for entry in twin.entries]
 
 
-def test_a_lost_tail_is_moved_away_so_that_its_files_can_be_made_again() -> None:
+def test_files_of_a_lost_tail_are_moved_aside() -> None:
     twin = GroupTwin(5)
-    live(twin, 12)
+    run_operations(twin, 12)
     twin.begin_checkpoint()
     twin.disk.complete_all()
     bases = [segment.base_offset for segment in twin.log.segments]
@@ -254,18 +254,18 @@ def test_a_lost_tail_is_moved_away_so_that_its_files_can_be_made_again() -> None
     assert recovered.lost_from == recovered.log.last_index + 1
     assert recovered.voting_position == (len(twin.entries), twin.entries[-1].term)
     assert recovered.log.active.base_offset == bases[0]
-    kept = kept_aside(twin)
+    kept = damaged_files(twin)
     assert content in kept
     assert len(kept) == len(bases) - 2
     twin.entries = twin.entries[: recovered.log.last_index]
     assert twin.roll(), "a file of the same name as a lost one"
-    twin.data(10)
+    twin.append_data(10)
     assert twin.read_all() == [entry.batch for entry in twin.entries[recovered.log.segments[0].base_index - 1 :]]
 
 
-def test_a_directory_without_files_is_a_log_that_was_lost_as_a_whole() -> None:
+def test_a_directory_without_files_is_a_lost_log() -> None:
     twin = GroupTwin(6)
-    live(twin, 6)
+    run_operations(twin, 6)
     twin.begin_checkpoint()
     twin.disk.complete_all()
     twin.disk.process_crash()

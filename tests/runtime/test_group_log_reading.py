@@ -1,4 +1,4 @@
-"""Reads of a Raft group's log whose files end in a gap while the rest is still in memory, as on a full disk."""
+"""Reads of a Raft group's log with entries in memory after a gap in the files, as on a full disk."""
 
 from raftlog.raft import Entry, EntryKind
 from raftlog.records import build_batch, read_header, read_records
@@ -12,7 +12,7 @@ def entry(index: int, batch: bytearray) -> Entry:
     return Entry(Index(index), Term(1), EntryKind.DATA, len(batch), batch)
 
 
-def test_entries_only_in_memory_are_read_behind_a_gap_in_the_files() -> None:
+def test_entries_only_in_memory_are_read_after_a_gap_in_the_files() -> None:
     twin = GroupTwin(0)
     twin.open()
     log = GroupLog(twin.log, 1 << 20)

@@ -1,4 +1,4 @@
-"""A group's recovery against a list: histories with crashes at random moments and at every step, damage, full disks."""
+"""A Raft group's recovery compared with a list: random histories, crashes at every step, damage, full disks."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -17,11 +17,11 @@ from raftlog.runtime.log.group_recovery import read_configurations
 from raftlog.runtime.log.replay import JournalEntry, find_first_roll
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.types import Index, Offset, Term
-from tests.runtime.group_twin import DISK_UUID, GROUP, GROUP_ID, JOURNAL, PATH, SMALL, GroupTwin, live
+from tests.runtime.group_twin import DISK_UUID, GROUP, GROUP_ID, JOURNAL, PATH, SMALL, GroupTwin, run_operations
 
 
 class GroupAgainstList(RuleBasedStateMachine):
-    """Appends small and large, rolls, cuts, trims and checkpoints, with crashes at any moment between them."""
+    """State machine of appends, rolls, cuts, trims and checkpoints, with crashes between any two."""
 
     @initialize(seed=st.integers(0, 2**32))
     def begin(self, seed: int) -> None:
@@ -35,7 +35,7 @@ class GroupAgainstList(RuleBasedStateMachine):
         if rolls:
             twin.roll()
         for size in sizes:
-            twin.data(size)
+            twin.append_data(size)
         if is_large:
             twin.sync_large(first)
         else:
@@ -97,15 +97,15 @@ TestGroupAgainstList = GroupAgainstList.TestCase
 
 
 class PowerCut(BaseException):
-    """Ends the process that is being tested."""
+    """Simulated end of the process under test."""
 
 
 @contextmanager
 def cut_before(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
-    """Cut the power before the disk's step of that number; return the number of steps."""
+    """Cut the power before the disk step of that number; yield a function that returns the count of steps."""
     steps = 0
 
-    def counted(real: Callable[..., object]) -> Callable[..., object]:
+    def count_steps(real: Callable[..., object]) -> Callable[..., object]:
         def call(*arguments: object, **named: object) -> object:
             nonlocal steps
             if steps == step:
@@ -124,18 +124,18 @@ def cut_before(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
             (SimulatedDisk, "unlink"),
             (SimulatedDisk, "rename"),
         ):
-            patch.setattr(owner, name, counted(getattr(owner, name)))
+            patch.setattr(owner, name, count_steps(getattr(owner, name)))
         yield lambda: steps
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_power_may_be_cut_before_any_step_of_a_life(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_survives_a_power_cut_before_any_step(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     step = part
     while True:
         twin = GroupTwin(step)
         try:
             with cut_before(step, monkeypatch):
-                live(twin)
+                run_operations(twin)
         except PowerCut:
             durable = twin.durable_index if twin.is_created else 0
         else:
@@ -149,12 +149,12 @@ def test_power_may_be_cut_before_any_step_of_a_life(part: int, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_power_may_be_cut_before_any_step_of_a_recovery(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recovery_survives_a_power_cut_before_any_step(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     turns = 5 + 2 * seed
     step = 0
     while True:
         twin = GroupTwin(seed)
-        live(twin, turns)
+        run_operations(twin, turns)
         durable = twin.durable_index
         twin.disk.power_loss()
         try:
@@ -170,17 +170,17 @@ def test_power_may_be_cut_before_any_step_of_a_recovery(seed: int, monkeypatch: 
     assert step > 0
 
 
-def test_entries_behind_a_recovery_and_a_second_one_go_through_the_next_checkpoint() -> None:
+def test_entries_survive_recoveries_and_the_next_checkpoint() -> None:
     for seed in range(20):
         twin = GroupTwin(seed)
-        live(twin)
+        run_operations(twin)
         for _ in range(3):
             durable = twin.durable_index
             twin.disk.power_loss()
             twin.open()
             twin.check(durable)
             twin.term += 1
-            twin.data(100)
+            twin.append_data(100)
             twin.journal_small(len(twin.entries))
             twin.begin_checkpoint()
             twin.disk.complete_all()
@@ -191,24 +191,24 @@ def test_entries_behind_a_recovery_and_a_second_one_go_through_the_next_checkpoi
 
 
 def replay_on(disk: SimulatedDisk, twin: GroupTwin) -> None:
-    """Let a process with the twin's journal find its directory as it is on the disk."""
+    """Crash the process, and open the twin's directory from the disk."""
     disk.process_crash()
     twin.open()
 
 
 @pytest.mark.parametrize("room", [0, 500, 4000, 9000])
-def test_a_full_disk_refuses_no_group_and_what_it_refuses_waits_in_memory(room: int) -> None:
+def test_a_group_opens_on_a_full_disk_and_keeps_unwritten_entries_in_memory(room: int) -> None:
     twin = GroupTwin(8)
     twin.open()
     twin.begin_checkpoint()
     twin.disk.complete_all()
     for turn in range(4):
         first = len(twin.entries) + 1
-        twin.data(3000)
+        twin.append_data(3000)
         twin.journal_small(first)
         if turn == 2:
             twin.roll()
-            twin.data(100)
+            twin.append_data(100)
             twin.journal_small(first + 1)
     twin.disk.complete_all()
     twin.disk.process_crash()
@@ -230,9 +230,9 @@ def test_a_full_disk_refuses_no_group_and_what_it_refuses_waits_in_memory(room: 
     twin.check(len(twin.entries))
 
 
-def test_a_joined_replica_begins_with_nothing_and_a_cut_can_take_it_back_there() -> None:
+def test_a_joined_replica_can_be_cut_back_to_an_empty_log() -> None:
     source = GroupTwin(1)
-    live(source, 5)
+    run_operations(source, 5)
     batches = [entry.batch for entry in source.entries]
     twin = GroupTwin(2)
     twin.journal, _ = Journal.open(twin.disk, JOURNAL, DISK_UUID, SMALL, create=True)
@@ -245,16 +245,16 @@ def test_a_joined_replica_begins_with_nothing_and_a_cut_can_take_it_back_there()
     assert (twin.recovered.damage, twin.recovered.lost_from) == ((), None)
     assert twin.read_all() == batches
     assert twin.disk.list_directory(PATH)
-    twin.wait(twin.journal.append([Cut(GROUP, Index(1))]))
+    twin.wait_until_durable(twin.journal.append([Cut(GROUP, Index(1))]))
     replay_on(twin.disk, twin)
     assert (twin.log.last_index, twin.log.next_offset, twin.disk.list_directory(PATH)) == (0, 0, [])
     assert (twin.recovered.damage, twin.recovered.lost_from) == ((), None)
     assert read_configurations(twin.log, twin.recovered.configuration_index, Index(0)) == ()
 
 
-def test_foreign_files_stay() -> None:
+def test_foreign_files_are_left_alone() -> None:
     twin = GroupTwin(3)
-    live(twin, 4)
+    run_operations(twin, 4)
     twin.disk.process_crash()
     for name in ("notes.txt", f"{99:020d}.index", "00000000000000000000.log.repaired"):
         twin.disk.open(f"{PATH}/{name}", create=True)
@@ -264,9 +264,9 @@ def test_foreign_files_stay() -> None:
     assert not twin.disk.exists(f"{PATH}/{99:020d}.index")
 
 
-def test_after_a_checkpoint_nothing_is_read_again_and_nothing_is_to_be_synced() -> None:
+def test_after_a_checkpoint_no_entry_is_replayed_or_synced() -> None:
     twin = GroupTwin(4)
-    live(twin, 11)
+    run_operations(twin, 11)
     twin.begin_checkpoint()
     twin.disk.complete_all()
     replay_on(twin.disk, twin)
@@ -274,15 +274,15 @@ def test_after_a_checkpoint_nothing_is_read_again_and_nothing_is_to_be_synced() 
     assert twin.log.list_changes_since_checkpoint() == ([], [], [])
 
 
-def test_configurations_are_found_without_knowing_the_latest_and_around_damage() -> None:
+def test_configurations_are_found_also_around_damage() -> None:
     twin = GroupTwin(5)
     twin.open()
     for _ in range(3):
         for _ in range(2):
             twin.change_configuration()
-            twin.data(10)
+            twin.append_data(10)
         twin.roll()
-    twin.data(10)
+    twin.append_data(10)
     known = tuple(twin.configurations())
     log = twin.log
     for committed in range(len(twin.entries) + 1):
@@ -296,13 +296,13 @@ def test_configurations_are_found_without_knowing_the_latest_and_around_damage()
 
 
 @pytest.mark.parametrize("is_committed", [False, True])
-def test_a_roll_at_the_log_start_that_may_still_be_cut_keeps_what_stands_before_it(is_committed: bool) -> None:
+def test_an_uncommitted_roll_at_the_log_start_keeps_the_segment_before_it(is_committed: bool) -> None:
     twin = GroupTwin(6)
     twin.open()
     for _ in range(2):
-        twin.data(10)
+        twin.append_data(10)
         twin.roll()
-    twin.data(10)
+    twin.append_data(10)
     twin.journal_small(2)
     twin.begin_checkpoint()
     twin.disk.complete_all()
@@ -310,7 +310,7 @@ def test_a_roll_at_the_log_start_that_may_still_be_cut_keeps_what_stands_before_
     twin.log_start = segment.base_offset  # the process ends before it deletes the segment below
     if is_committed:
         twin.journal.hint_commit(CommitHint(GROUP, Index(segment.base_index)))
-    twin.wait(twin.journal.append([Trim(GROUP, Offset(segment.base_offset))]))
+    twin.wait_until_durable(twin.journal.append([Trim(GROUP, Offset(segment.base_offset))]))
     replay_on(twin.disk, twin)
     assert twin.log.segments[0].base_index == (segment.base_index if is_committed else 1)
     assert twin.log.log_start_offset == segment.base_offset
@@ -318,7 +318,7 @@ def test_a_roll_at_the_log_start_that_may_still_be_cut_keeps_what_stands_before_
 
 
 def entry(index: int, offset: int, *, is_roll: bool, is_large: bool) -> JournalEntry:
-    """Return an entry as the journal has it; of a large one only the row."""
+    """Return an entry as stored in the journal; a large one has only its row."""
     if is_large:
         row = struct.pack(">QQQQIII", index, 1, offset, 0 if is_roll else 100, 100, 0, 0)
         return JournalEntry(Index(index), Term(1), Offset(offset), None, row)
@@ -344,7 +344,7 @@ def entry(index: int, offset: int, *, is_roll: bool, is_large: bool) -> JournalE
         (9, 0, [0, 10], True, False, None),
     ],
 )
-def test_a_log_trimmed_past_its_checkpoint_begins_with_a_roll_that_is_there(
+def test_a_log_trimmed_past_its_checkpoint_begins_with_an_existing_roll(
     log_start: int, commit_hint: int, held: list[int], is_begun: bool, is_large: bool, expected: int | None
 ) -> None:
     """Entries 3 and 4 belong to the checkpoint's file 0; rolls 5 and 9 begin the files 10 and 20."""

@@ -1,4 +1,4 @@
-"""Python's garbage collector in a broker: what the start made is frozen, and what it left is freed."""
+"""Python's garbage collector in a broker: objects of the start are frozen, and its garbage is freed."""
 
 import gc
 import weakref

@@ -1,4 +1,4 @@
-"""Latencies in buckets, against the bounds of the buckets."""
+"""Latencies in buckets, compared with the bounds of the buckets."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from raftlog.runtime.histogram import BOUNDS_S, Histogram
 
 
 @given(st.lists(st.one_of(st.sampled_from(BOUNDS_S), st.floats(0, 20))))
-def test_each_bucket_counts_what_was_at_most_its_bound(seconds: list[float]) -> None:
+def test_each_bucket_counts_latencies_up_to_its_bound(seconds: list[float]) -> None:
     histogram = Histogram()
     for each in seconds:
         histogram.observe(each)

@@ -1,4 +1,4 @@
-"""A fetched log takes the place of the old one, also where that was the only directory of its topic."""
+"""A fetched log replaces the old one, also when that was the only directory of its topic."""
 
 import uuid
 from random import Random
@@ -13,7 +13,7 @@ GROUP = uuid.UUID(int=7)
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_the_place_is_where_the_old_one_was(others: int) -> None:
+def test_a_fetched_log_is_moved_to_the_place_of_the_old_one(others: int) -> None:
     disk = SimulatedDisk(Random(1))
     make_replica_directory(disk, "/data/orders/0", GROUP)
     for number in range(others):

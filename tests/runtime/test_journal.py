@@ -1,4 +1,4 @@
-"""The journal's calls: waiters of syncs, checkpoints and recycling, failing syncs, files, the end."""
+"""The journal: sync waiters, checkpoints, file recycling, failed syncs, closing."""
 
 from dataclasses import replace
 from random import Random
@@ -13,13 +13,13 @@ from raftlog.runtime.journal.operations import CommitHint, Cut, JournaledHardSta
 from raftlog.storage.roll import RollMember
 from raftlog.types import Index, Term
 from tests.runtime.journal_twin import DISK, PATH, SMALL, end_of
-from tests.runtime.opened_journal import ONE, TWO, append_one, fill, new, reopened, state
+from tests.runtime.opened_journal import ONE, TWO, append_one, create_journal, fill, make_state, reopen_after_power_loss
 
 # syncs
 
 
-def test_one_sync_serves_all_that_waited() -> None:
-    disk, journal, durable = new(replace(SMALL, file_bytes=100 * 4096))
+def test_one_sync_serves_all_waiters() -> None:
+    disk, journal, durable = create_journal(replace(SMALL, file_bytes=100 * 4096))
     before = disk.sync_count
     first = append_one(journal, 1)
     journal.flush()
@@ -36,26 +36,26 @@ def test_one_sync_serves_all_that_waited() -> None:
 
 
 def test_nothing_is_written_or_durable_before_the_flush_and_its_sync() -> None:
-    disk, journal, durable = new()
+    disk, journal, durable = create_journal()
     untouched = disk.snapshot()
     append_one(journal, 1)
     assert disk.snapshot() == untouched
     journal.flush()
     assert disk.snapshot() != untouched
     assert not durable
-    _, fold = reopened(disk)
+    _, fold = reopen_after_power_loss(disk)
     assert ONE not in fold.groups or fold.groups[ONE].last_index == 1
 
 
 def test_an_idle_flush_does_nothing() -> None:
-    disk, journal, _ = new()
+    disk, journal, _ = create_journal()
     journal.flush()
     assert disk.pending_syncs == 0
     assert journal.is_idle
 
 
-def test_a_commit_hint_forces_no_sync_and_goes_with_the_next_one() -> None:
-    disk, journal, _ = new()
+def test_a_commit_hint_is_written_with_the_next_sync() -> None:
+    disk, journal, _ = create_journal()
     append_one(journal, 1)
     journal.flush()
     disk.complete_all()
@@ -65,12 +65,12 @@ def test_a_commit_hint_forces_no_sync_and_goes_with_the_next_one() -> None:
     journal.append([JournaledHardState(TWO, Term(1), None)])
     journal.flush()
     disk.complete_all()
-    _, fold = reopened(disk)
+    _, fold = reopen_after_power_loss(disk)
     assert fold.groups[ONE].commit_hint == 1
 
 
-def test_operations_may_come_from_inside_the_completion() -> None:
-    disk, journal, durable = new()
+def test_a_completion_may_append_operations() -> None:
+    disk, journal, durable = create_journal()
 
     def go_on(sequence: int) -> None:
         durable.append(sequence)
@@ -83,24 +83,24 @@ def test_operations_may_come_from_inside_the_completion() -> None:
     journal.flush()
     disk.complete_all()
     assert len(durable) == 5
-    _, fold = reopened(disk)
+    _, fold = reopen_after_power_loss(disk)
     assert fold.groups[ONE].last_index == 5
 
 
-def test_a_large_operation_spans_frames_that_become_durable_with_one_flush() -> None:
-    disk, journal, durable = new()
+def test_a_large_operation_spans_frames_of_one_flush() -> None:
+    disk, journal, durable = create_journal()
     numbers = [append_one(journal, index, batch=bytes(build_batch([NewRecord(bytes(9000))]))) for index in range(1, 20)]
     assert len(set(numbers)) > 3
     journal.flush()
     disk.complete_all()
     assert journal.durable_sequence >= numbers[-1]
     assert len(durable) == len(set(numbers))
-    _, fold = reopened(disk)
+    _, fold = reopen_after_power_loss(disk)
     assert fold.groups[ONE].last_index == 19
 
 
-def test_a_failed_sync_ends_the_journal_and_is_never_tried_again() -> None:
-    disk, journal, durable = new()
+def test_a_failed_sync_ends_the_journal_and_is_never_retried() -> None:
+    disk, journal, durable = create_journal()
     failures: list[Exception] = []
     journal.on_failure = failures.append
     append_one(journal, 1)
@@ -119,8 +119,8 @@ def test_a_failed_sync_ends_the_journal_and_is_never_tried_again() -> None:
 
 
 def test_page_cache_contents_after_a_failed_sync_are_made_durable_before_use() -> None:
-    """The kernel calls those pages clean: without a new write no sync would save them."""
-    disk, journal, _ = new()
+    """The kernel marks those pages clean: without a new write no sync would store them."""
+    disk, journal, _ = create_journal()
     append_one(journal, 1)
     journal.flush()
     disk.fail_sync()
@@ -129,12 +129,12 @@ def test_page_cache_contents_after_a_failed_sync_are_made_durable_before_use() -
     _, fold = Journal.open(disk, PATH, DISK, SMALL)
     seen = fold.groups[ONE].last_index
     assert seen == 1
-    _, fold = reopened(disk)
+    _, fold = reopen_after_power_loss(disk)
     assert fold.groups[ONE].last_index == seen
 
 
 def test_a_failed_sync_while_opening_is_an_error() -> None:
-    disk, journal, _ = new()
+    disk, journal, _ = create_journal()
     journal.close()
     disk.fail_sync()
     with pytest.raises(OSError, match="Input/output"):
@@ -144,18 +144,18 @@ def test_a_failed_sync_while_opening_is_an_error() -> None:
 # checkpoints
 
 
-def test_a_completed_checkpoint_moves_the_start_and_files_are_used_again() -> None:
-    opened = new()
+def test_a_completed_checkpoint_moves_the_start_and_recycles_files() -> None:
+    opened = create_journal()
     disk, journal, _ = opened
     after = 1
     for _ in range(8):
         after = fill(opened, after, 45)
         assert journal.is_checkpoint_due
-        journal.checkpoint([state(ONE, after - 1)])
+        journal.checkpoint([make_state(ONE, after - 1)])
         disk.complete_all()
         assert not journal.is_checkpoint_due
     assert len(disk.list_directory(PATH)) <= 2 + SMALL.spare_files_max
-    _, fold = reopened(disk)
+    _, fold = reopen_after_power_loss(disk)
     group = fold.groups[ONE]
     assert group.keep_to == group.last_index == after - 1
     assert group.end is not None
@@ -163,27 +163,27 @@ def test_a_completed_checkpoint_moves_the_start_and_files_are_used_again() -> No
     assert not list(group.extents())
 
 
-def test_operations_between_the_halves_of_a_checkpoint_are_replayed_over_it() -> None:
-    opened = new()
+def test_operations_during_a_checkpoint_are_replayed_after_it() -> None:
+    opened = create_journal()
     disk, journal, _ = opened
     fill(opened, 1, 3)
-    number = journal.begin_checkpoint([state(ONE, 3)])
+    number = journal.begin_checkpoint([make_state(ONE, 3)])
     append_one(journal, 4)
     journal.append([Cut(ONE, Index(3))])
     append_one(journal, 3)
     journal.flush()
     disk.complete_all()
-    _, fold = reopened(SimulatedDiskCopy(disk))
+    _, fold = reopen_after_power_loss(copy_disk(disk))
     assert fold.start < number, "not completed, so recovery begins where it did"
     journal.complete_checkpoint(number)
     disk.complete_all()
-    _, fold = reopened(disk)
+    _, fold = reopen_after_power_loss(disk)
     assert fold.start == number
     group = fold.groups[ONE]
     assert (group.keep_to, [(each.first, each.last) for each in group.extents()]) == (2, [(3, 3)])
 
 
-def SimulatedDiskCopy(disk: SimulatedDisk) -> SimulatedDisk:  # noqa: N802  # reads as the constructor that it replaces
+def copy_disk(disk: SimulatedDisk) -> SimulatedDisk:  # reads as the constructor that it replaces
     copy = SimulatedDisk(Random(2))
     copy.make_directory(PATH)
     for path, data in disk.snapshot().items():
@@ -194,25 +194,25 @@ def SimulatedDiskCopy(disk: SimulatedDisk) -> SimulatedDisk:  # noqa: N802  # re
     return copy
 
 
-def test_the_halves_may_complete_before_the_first_is_durable() -> None:
-    disk, journal, _ = new()
+def test_a_checkpoint_may_be_completed_before_its_begin_is_durable() -> None:
+    disk, journal, _ = create_journal()
     append_one(journal, 1)
-    number = journal.checkpoint([state(ONE, 1)])
+    number = journal.checkpoint([make_state(ONE, 1)])
     assert disk.pending_syncs == 1
     disk.complete_all()
-    _, fold = reopened(disk)
+    _, fold = reopen_after_power_loss(disk)
     assert fold.start == number
 
 
-def test_a_checkpoint_of_many_groups_spans_frames_and_drops_those_that_it_does_not_name() -> None:
+def test_a_checkpoint_of_many_groups_spans_frames_and_drops_other_groups() -> None:
     config = replace(SMALL, reserve_bytes=20 * 4096)
-    disk, journal, _ = new(config)
+    disk, journal, _ = create_journal(config)
     append_one(journal, 1, TWO)
     groups = [number.to_bytes(16) for number in range(100, 900)]
     vote = RollMember(3, DISK)
-    journal.checkpoint([state(group, 7)._replace(vote=vote, commit_hint=Index(6)) for group in groups])
+    journal.checkpoint([make_state(group, 7)._replace(vote=vote, commit_hint=Index(6)) for group in groups])
     disk.complete_all()
-    _, fold = reopened(disk, config)
+    _, fold = reopen_after_power_loss(disk, config)
     assert list(fold.groups) == groups
     last = fold.groups[groups[-1]]
     assert (last.mark, last.term, last.vote, last.commit_hint) == (Mark.CREATED, 1, vote, 6)
@@ -223,20 +223,20 @@ def test_a_checkpoint_of_many_groups_spans_frames_and_drops_those_that_it_does_n
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_name_of_a_new_file_is_durable_before_anything_in_it_is(seed: int) -> None:
-    opened = new()
+def test_the_name_of_a_new_file_is_durable_before_its_content(seed: int) -> None:
+    opened = create_journal()
     opened.disk.random.seed(seed)
     fill(opened, 1, 130)
     assert len(opened.disk.list_directory(PATH)) >= 6
-    _, fold = reopened(opened.disk)
+    _, fold = reopen_after_power_loss(opened.disk)
     assert fold.groups[ONE].last_index == 130
 
 
-def test_files_are_given_back_only_when_the_new_start_is_durable() -> None:
-    opened = new(replace(SMALL, spare_files_max=0))
+def test_files_are_deleted_only_after_the_new_start_is_durable() -> None:
+    opened = create_journal(replace(SMALL, spare_files_max=0))
     disk, journal, _ = opened
     fill(opened, 1, 60)
-    number = journal.begin_checkpoint([state(ONE, 60)])
+    number = journal.begin_checkpoint([make_state(ONE, 60)])
     journal.flush()
     disk.complete_all()
     files = disk.list_directory(PATH)
@@ -250,21 +250,21 @@ def test_files_are_given_back_only_when_the_new_start_is_durable() -> None:
 # the end
 
 
-def test_a_closed_journal_has_kept_what_waited() -> None:
-    disk, journal, _ = new()
+def test_close_writes_waiting_operations() -> None:
+    disk, journal, _ = create_journal()
     append_one(journal, 1)
     journal.close()
     journal.close()
     with pytest.raises(LogClosed):
         append_one(journal, 2)
-    _, fold = reopened(disk)
+    _, fold = reopen_after_power_loss(disk)
     assert fold.groups[ONE].last_index == 1
 
 
-def test_sequences_go_on_over_restarts() -> None:
-    disk, journal, _ = new()
+def test_sequences_continue_over_restarts() -> None:
+    disk, journal, _ = create_journal()
     seen = [journal.durable_sequence]
     for _ in range(4):
-        journal, _ = reopened(disk)
+        journal, _ = reopen_after_power_loss(disk)
         seen.append(journal.durable_sequence)
     assert seen == sorted(set(seen))

@@ -1,4 +1,4 @@
-"""The journal against its naive twin on a simulated disk: random operations, crashes, checkpoints, damage."""
+"""The journal compared with its naive twin on a simulated disk: random operations, crashes, checkpoints, damage."""
 
 from random import Random
 
@@ -18,7 +18,7 @@ groups = st.sampled_from(GROUPS)
 
 
 class JournalAgainstTwin(RuleBasedStateMachine):
-    """State machine over journal and twin; `durable` is the value of `on_durable`, below which nothing may be lost."""
+    """State machine over journal and twin; operations below `durable`, the last `on_durable`, must survive."""
 
     @initialize(seed=st.integers(0, 2**32))
     def begin(self, seed: int) -> None:
@@ -63,7 +63,7 @@ class JournalAgainstTwin(RuleBasedStateMachine):
 
     @rule(group=groups, lost=st.sampled_from([(0, 0), (1, 1), (9, 3)]))
     def voting_position(self, group: bytes, lost: tuple[int, int]) -> None:
-        self.twin.other(self.journal, VotingPosition(group, Index(lost[0]), Term(lost[1])))
+        self.twin.append_other(self.journal, VotingPosition(group, Index(lost[0]), Term(lost[1])))
 
     @rule(group=groups, kind=st.sampled_from(["trim", "install", "create", "remove"]), number=st.integers(1, 30))
     def other(self, group: bytes, kind: str, number: int) -> None:
@@ -72,13 +72,13 @@ class JournalAgainstTwin(RuleBasedStateMachine):
         end = end_of({number: b""})
         assert end is not None
         if kind == "trim":
-            self.twin.other(self.journal, Trim(group, Offset(replica.log_start + number)))
+            self.twin.append_other(self.journal, Trim(group, Offset(replica.log_start + number)))
         elif kind == "install":
-            self.twin.other(self.journal, Install(group, Offset(number), end))
+            self.twin.append_other(self.journal, Install(group, Offset(number), end))
         elif kind == "create" and replica.mark is not Mark.CREATED:
-            self.twin.other(self.journal, Created(group, Offset(0), end))
+            self.twin.append_other(self.journal, Created(group, Offset(0), end))
         elif kind == "remove":
-            self.twin.other(self.journal, Removed(group))
+            self.twin.append_other(self.journal, Removed(group))
 
     @rule()
     def flush(self) -> None:
@@ -131,7 +131,7 @@ class JournalAgainstTwin(RuleBasedStateMachine):
         data=st.data(),
     )
     def damage(self, crash: str, kind: str, data: st.DataObject) -> None:
-        """Damage is reported, or hit nothing that counted: it never takes anything durable in silence."""
+        """Damage a block; it must be reported, or no durable operation may be missing."""
         if crash == "close":
             self.settle()
             self.journal.close()
@@ -164,7 +164,7 @@ class JournalAgainstTwin(RuleBasedStateMachine):
         self.twin.check(fold, self.durable)
         assert self.journal.durable_sequence >= fold.end - 1
         assert offline.end == fold.end
-        self.twin.go_on_from(fold)
+        self.twin.continue_from(fold)
         self.durable = self.journal.durable_sequence
 
 

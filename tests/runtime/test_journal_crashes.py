@@ -1,4 +1,4 @@
-"""A crash at every single write, sync and unlink of a journal's life, opening and recovery included."""
+"""A crash at every write, sync and unlink of a journal, opening and recovery included."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,15 +11,15 @@ from raftlog.runtime.journal.fold import Fold
 from raftlog.runtime.journal.journal import Journal
 from raftlog.runtime.journal.recovery import read_journal
 from tests.runtime.journal_twin import DISK, GROUPS, PATH, SMALL, Twin
-from tests.runtime.opened_journal import ONE, append_one, new, reopened
+from tests.runtime.opened_journal import ONE, append_one, create_journal, reopen_after_power_loss
 
 
 class PowerCut(BaseException):
-    """Ends the process that is being tested."""
+    """Simulated end of the process under test."""
 
 
-class Life:
-    """One process after another over one disk; `durable` is what the last one promised."""
+class ProcessSequence:
+    """Successive processes on one disk; `durable` is the last reported durable sequence."""
 
     def __init__(self, seed: int) -> None:
         self.disk = SimulatedDisk(Random(seed))
@@ -35,13 +35,13 @@ class Life:
             self.disk, PATH, DISK, SMALL, create=self.durable == 0, synced_at_least=self.durable
         )
         self.twin.check(fold, self.durable)
-        self.twin.go_on_from(fold)
+        self.twin.continue_from(fold)
         self.journal, self.durable = journal, journal.durable_sequence
         journal.on_durable = self.note
         return fold
 
     def work(self) -> None:
-        """Enough for two checkpoints, recycled files, a late id and a frame over a border of files."""
+        """Run enough operations for two checkpoints, recycled files, a late id, and a frame across files."""
         journal, twin = self.journal, self.twin
         assert journal is not None
         for turn in range(24):
@@ -64,10 +64,10 @@ class Life:
 
 @contextmanager
 def cut_before(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
-    """Cut the power before the disk's step of that number; return the number of steps."""
+    """Cut the power before the disk step of that number; yield a function that returns the count of steps."""
     steps = 0
 
-    def counted(real: Callable[..., object]) -> Callable[..., object]:
+    def count_steps(real: Callable[..., object]) -> Callable[..., object]:
         def call(*arguments: object, **named: object) -> object:
             nonlocal steps
             if steps == step:
@@ -86,11 +86,11 @@ def cut_before(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
             (SimulatedDisk, "unlink"),
             (SimulatedDisk, "open"),
         ):
-            patch.setattr(owner, name, counted(getattr(owner, name)))
+            patch.setattr(owner, name, count_steps(getattr(owner, name)))
         yield lambda: steps
 
 
-def run_until(step: int, life: Life, monkeypatch: pytest.MonkeyPatch) -> int:
+def run_until(step: int, life: ProcessSequence, monkeypatch: pytest.MonkeyPatch) -> int:
     with cut_before(step, monkeypatch) as steps:
         try:
             life.open()
@@ -100,12 +100,12 @@ def run_until(step: int, life: Life, monkeypatch: pytest.MonkeyPatch) -> int:
         return steps()
 
 
-def test_a_crash_at_any_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No durable data is lost, none is called damage, and the journal continues."""
-    total = run_until(-1, Life(0), monkeypatch)
+def test_a_crash_at_any_step_loses_nothing_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No durable data is lost or reported as damaged, and the journal continues."""
+    total = run_until(-1, ProcessSequence(0), monkeypatch)
     assert total > 80
     for step in range(total):
-        life = Life(step)
+        life = ProcessSequence(step)
         run_until(step, life, monkeypatch)
         life.disk.power_loss()
         life.open()
@@ -115,12 +115,12 @@ def test_a_crash_at_any_step(monkeypatch: pytest.MonkeyPatch) -> None:
         life.open()
 
 
-def test_a_crash_at_any_step_of_a_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recovery after a torn write can itself be interrupted anywhere, again and again."""
+def test_a_crash_at_any_step_of_a_recovery_loses_nothing_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recovery after a torn write can itself be interrupted repeatedly at any step."""
     for seed in range(12):
         step = 0
         while True:
-            life = Life(seed)
+            life = ProcessSequence(seed)
             life.open()
             life.work()
             journal = life.journal
@@ -130,7 +130,7 @@ def test_a_crash_at_any_step_of_a_recovery(monkeypatch: pytest.MonkeyPatch) -> N
             life.disk.power_loss()
             survived = read_journal(life.disk, PATH, DISK)
             life.twin.check(survived, life.durable)
-            life.twin.go_on_from(survived)
+            life.twin.continue_from(survived)
             with cut_before(step, monkeypatch):
                 try:
                     life.open()
@@ -146,7 +146,7 @@ def test_a_crash_at_any_step_of_a_recovery(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_same_seed_writes_the_same_bytes() -> None:
     snapshots = []
     for _ in range(2):
-        life = Life(5)
+        life = ProcessSequence(5)
         life.open()
         life.work()
         life.disk.power_loss()
@@ -155,10 +155,10 @@ def test_the_same_seed_writes_the_same_bytes() -> None:
     assert snapshots[0] == snapshots[1]
 
 
-def test_a_burst_into_new_files_survives() -> None:
-    """Appends that outrun the preparation of files make some by themselves; a frame in one syncs its name too."""
+def test_a_burst_of_appends_into_new_files_survives() -> None:
+    """Appends faster than the preparation of files create some themselves, with a sync of the new name."""
     for seed in range(20):
-        opened = new(seed=seed)
+        opened = create_journal(seed=seed)
         disk, journal, _ = opened
         for index in range(1, 601):
             append_one(journal, index)
@@ -166,5 +166,5 @@ def test_a_burst_into_new_files_survives() -> None:
         journal.flush()
         disk.complete_all()
         assert journal.is_idle
-        _, fold = reopened(disk)
+        _, fold = reopen_after_power_loss(disk)
         assert fold.groups[ONE].last_index == 600, f"seed {seed}"

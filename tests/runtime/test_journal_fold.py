@@ -1,4 +1,4 @@
-"""The fold: gaps, cuts, hard state, voting positions, and which configuration entry a group is known to have."""
+"""The fold of operations: gaps, cuts, hard state, voting positions, and the known configuration entry."""
 
 import pytest
 
@@ -20,24 +20,24 @@ from raftlog.runtime.journal.operations import (
 from raftlog.storage.roll import RollMember
 from raftlog.types import Index, Offset, Term
 from tests.runtime.journal_twin import DISK, end_of, row_of
-from tests.runtime.opened_journal import ONE, append_one, new, reopened, state
+from tests.runtime.opened_journal import ONE, append_one, create_journal, make_state, reopen_after_power_loss
 
 
-def test_entries_without_their_predecessor_are_dropped_for_good() -> None:
+def test_entries_without_their_predecessor_are_dropped() -> None:
     """Entries 2 and 3 follow a large entry 1 whose id was never journaled; later another 1 and 2 are appended."""
-    disk, journal, _ = new()
+    disk, journal, _ = create_journal()
     append_one(journal, 2)
     append_one(journal, 3)
     journal.flush()
     disk.complete_all()
-    journal, fold = reopened(disk)
+    journal, fold = reopen_after_power_loss(disk)
     assert (fold.groups[ONE].last_index, fold.groups[ONE].dropped) == (0, 2)
     other = bytes(build_batch([NewRecord(b"another")]))
     append_one(journal, 1, batch=other)
     journal.append([AppendIds(ONE, Index(2), row_of(2, 1))])
     journal.flush()
     disk.complete_all()
-    _, fold = reopened(disk)
+    _, fold = reopen_after_power_loss(disk)
     assert fold.groups[ONE].last_index == 2
     one, two = fold.groups[ONE].extents()
     assert fold.read_batches(one) == [other]
@@ -45,12 +45,12 @@ def test_entries_without_their_predecessor_are_dropped_for_good() -> None:
 
 
 def test_a_cut_inside_an_append_leaves_its_first_batches() -> None:
-    disk, journal, _ = new()
+    disk, journal, _ = create_journal()
     batches = [bytes(build_batch([NewRecord(bytes([number]) * 2000)])) for number in range(6)]
     journal.append([Append(ONE, Index(1), Index(6), batches), Cut(ONE, Index(4))])
     journal.flush()
     disk.complete_all()
-    _, fold = reopened(disk)
+    _, fold = reopen_after_power_loss(disk)
     (extent,) = fold.groups[ONE].extents()
     assert fold.read_batches(extent) == batches[:3]
 
@@ -73,16 +73,16 @@ assert END is not None
 LOST = LostEnd(Index(12), Term(3))
 
 
-def folded_after(*operations: Operation, configuration_index: int = 5) -> FoldedGroup:
-    """Group ONE after a checkpoint of a log of nine entries, and these operations."""
-    disk, journal, _ = new()
-    said = state(ONE, 9)._replace(configuration_index=Index(configuration_index), voting_position=LOST)
+def fold_after(*operations: Operation, configuration_index: int = 5) -> FoldedGroup:
+    """Return the fold of group ONE after a checkpoint of nine entries and these operations."""
+    disk, journal, _ = create_journal()
+    said = make_state(ONE, 9)._replace(configuration_index=Index(configuration_index), voting_position=LOST)
     journal.checkpoint([said])
     disk.complete_all()
     journal.append(operations)
     journal.flush()
     disk.complete_all()
-    return reopened(disk)[1].groups[ONE]
+    return reopen_after_power_loss(disk)[1].groups[ONE]
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,14 @@ def folded_after(*operations: Operation, configuration_index: int = 5) -> Folded
         ((Removed(ONE),), 0),
     ],
 )
-def test_which_configuration_entry_is_known(operations: tuple[Operation, ...], configuration_index: int | None) -> None:
-    assert folded_after(*operations).configuration_index == configuration_index
+def test_the_known_configuration_entry_follows_cuts_and_appends(
+    operations: tuple[Operation, ...], configuration_index: int | None
+) -> None:
+    assert fold_after(*operations).configuration_index == configuration_index
 
 
-def test_a_configuration_that_stands_in_a_roll_only_is_known_whatever_is_cut() -> None:
-    assert folded_after(Cut(ONE, Index(1)), configuration_index=0).configuration_index == 0
+def test_a_configuration_in_a_roll_is_known_after_any_cut() -> None:
+    assert fold_after(Cut(ONE, Index(1)), configuration_index=0).configuration_index == 0
 
 
 @pytest.mark.parametrize(
@@ -118,18 +120,18 @@ def test_a_configuration_that_stands_in_a_roll_only_is_known_whatever_is_cut() -
 def test_a_voting_position_stays_until_it_is_lifted(
     operations: tuple[Operation, ...], voting_position: LostEnd | None
 ) -> None:
-    assert folded_after(*operations).voting_position == voting_position
+    assert fold_after(*operations).voting_position == voting_position
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
         VotingPosition(ONE, Index(0), Term(1)),
-        state(ONE, 9)._replace(configuration_index=Index(10)),
+        make_state(ONE, 9)._replace(configuration_index=Index(10)),
         GroupState(ONE, Mark.NONE, Term(1), None, Offset(0), None, Index(0), Index(1)),
     ],
 )
 def test_invalid_groups_are_not_written(wrong: Operation) -> None:
-    _, journal, _ = new()
+    _, journal, _ = create_journal()
     with pytest.raises(AssertionError):
         journal.append([wrong])

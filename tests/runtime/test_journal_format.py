@@ -1,4 +1,4 @@
-"""Section 13 of docs/FORMATS.md against the code: its tables decode a real journal."""
+"""Section 13 of docs/FORMATS.md compared with the code: its tables decode a real journal."""
 
 import re
 import uuid
@@ -55,14 +55,14 @@ def decode(name: str, data: bytes, position: int = 0) -> dict[str, Any]:
     return read_layout(name).decode(data, position)
 
 
-def test_every_table_has_the_size_of_the_code() -> None:
+def test_sizes_of_tables_match_the_code() -> None:
     section = DOCUMENT.split("## 13. ")[1].split("## 14. ")[0]
     assert re.findall(r"<!-- layout: (.+) -->", section) == list(SIZES)
     for name, size in SIZES.items():
         assert read_layout(name).size == size
 
 
-def test_numbers_in_the_text_are_those_of_the_code() -> None:
+def test_numbers_in_the_text_match_the_code() -> None:
     assert (
         f"blocks of {BLOCK_SIZE} bytes: a header of {BLOCK_HEADER_SIZE}, a payload of up to {PAYLOAD_SIZE}," in DOCUMENT
     )
@@ -74,12 +74,12 @@ def test_numbers_in_the_text_are_those_of_the_code() -> None:
     assert [f"{mark.value}: {mark.name.lower()}" in DOCUMENT for mark in Mark] == [True] * 3
 
 
-def test_the_operations_are_those_of_the_code() -> None:
+def test_operations_match_the_code() -> None:
     documented = {int(cells[0]): cells[1] for cells in table_after("operations")}
     assert documented == {kind.value: kind.name.lower() for kind in OperationKind}
 
 
-def written() -> bytes:
+def write_journal() -> bytes:
     """Return the first file of a journal with one operation of each kind."""
     disk = SimulatedDisk(Random(1))
     journal, _ = Journal.open(disk, PATH, DISK, SMALL, create=True)
@@ -110,8 +110,8 @@ def written() -> bytes:
 GROUP_UUID = uuid.UUID(int=99)
 
 
-def test_the_tables_read_a_journal() -> None:
-    data = written()
+def test_the_tables_decode_a_journal() -> None:
+    data = write_journal()
     chain, seen, frame = 0, [], b""
     for number in range(len(data) // BLOCK_SIZE):
         block = data[number * BLOCK_SIZE : (number + 1) * BLOCK_SIZE]
@@ -146,7 +146,7 @@ def test_the_tables_read_a_journal() -> None:
 
 
 def operations_of(frame: bytes) -> list[tuple[dict[str, Any], bytes]]:
-    """Return head and body of each operation."""
+    """Return head and body of each operation in a frame."""
     count = decode("frame head", frame)["operations"]
     at = FRAME_HEAD_SIZE + count * OPERATION_HEAD_SIZE
     found = []

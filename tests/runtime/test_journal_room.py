@@ -1,4 +1,4 @@
-"""The journal's room: full disks, bounds on what waits, admission before the append, and the reserve."""
+"""The journal's space: full disks, bounds of waiting operations, admission before the append, the reserve."""
 
 from dataclasses import replace
 
@@ -12,27 +12,37 @@ from raftlog.runtime.journal.files import FILL_BLOCKS_MIN, JournalFile, JournalF
 from raftlog.runtime.journal.operations import Append, Cut, JournaledHardState
 from raftlog.types import Index, Term
 from tests.runtime.journal_twin import SMALL
-from tests.runtime.opened_journal import BATCH, ONE, TWO, Opened, append_one, fill, new, reopened, state
+from tests.runtime.opened_journal import (
+    BATCH,
+    ONE,
+    TWO,
+    Opened,
+    append_one,
+    create_journal,
+    fill,
+    make_state,
+    reopen_after_power_loss,
+)
 
 
 def test_a_full_disk_refuses_entries_and_leaves_room_for_votes_and_a_checkpoint() -> None:
     capacity = 3 * SMALL.file_bytes
-    opened = new(capacity=capacity)
+    opened = create_journal(capacity=capacity)
     disk, journal, _ = opened
     index = fill_until_full(opened)
     assert index > 40
     assert journal.is_checkpoint_due
     journal.append([JournaledHardState(TWO, Term(1), None)])
     journal.flush()
-    journal.checkpoint([state(ONE, index - 1), state(TWO, 1)])
+    journal.checkpoint([make_state(ONE, index - 1), make_state(TWO, 1)])
     disk.complete_all()
     index = fill(opened, index, 10)
-    _, fold = reopened(disk)
+    _, fold = reopen_after_power_loss(disk)
     assert (fold.groups[ONE].last_index, fold.groups[TWO].term) == (index - 1, 1)
 
 
-def test_a_refused_call_takes_nothing() -> None:
-    opened = new(capacity=3 * SMALL.file_bytes)
+def test_a_refused_call_changes_nothing() -> None:
+    opened = create_journal(capacity=3 * SMALL.file_bytes)
     disk, journal, _ = opened
     index = 1
     batches = [BATCH] * 12
@@ -48,12 +58,12 @@ def test_a_refused_call_takes_nothing() -> None:
         assert "the disk is full" in str(refusal)  # noqa: PT017  # the loop counts what was taken before it
     assert journal.is_idle
     assert journal.pending_bytes == 0
-    _, fold = reopened(disk)
+    _, fold = reopen_after_power_loss(disk)
     assert (fold.groups[ONE].last_index, fold.groups[TWO].term) == (index - 1, index - 12)
 
 
 def fill_until_full(opened: Opened, index: int = 1) -> int:
-    """Append until the disk is full; returns the index after the last entry that was taken."""
+    """Append until the disk is full; return the index after the last accepted entry."""
     while True:
         try:
             index = fill(opened, index, 1)
@@ -63,21 +73,21 @@ def fill_until_full(opened: Opened, index: int = 1) -> int:
 
 @settings(max_examples=25, deadline=None)
 @given(spare=st.integers(0, 40))
-def test_a_full_disk_stops_nothing_for_good(spare: int) -> None:
-    opened = new(capacity=2 * SMALL.file_bytes + spare * 4096)
+def test_a_journal_continues_after_a_full_disk_has_space(spare: int) -> None:
+    opened = create_journal(capacity=2 * SMALL.file_bytes + spare * 4096)
     index = 1
     for _ in range(5):
         before, index = index, fill_until_full(opened, index)
         assert index > before
-        opened.journal.checkpoint([state(ONE, index - 1)])
+        opened.journal.checkpoint([make_state(ONE, index - 1)])
         opened.disk.complete_all()
-    _, fold = reopened(opened.disk)
+    _, fold = reopen_after_power_loss(opened.disk)
     assert fold.groups[ONE].last_index == index - 1
 
 
 def test_a_new_file_whose_sync_fails_ends_the_journal() -> None:
-    """A frame would be written into it as into one that is there, name and all."""
-    disk, journal, _ = new()
+    """Otherwise a frame would be written into a file whose name is not durable."""
+    disk, journal, _ = create_journal()
     for index in range(1, 400):
         append_one(journal, index)
         journal.flush()
@@ -94,8 +104,8 @@ def test_a_new_file_whose_sync_fails_ends_the_journal() -> None:
 # bounds
 
 
-def test_waiting_operations_are_bounded_and_votes_have_room_left() -> None:
-    _, journal, _ = new(replace(SMALL, pending_bytes_max=50_000))
+def test_waiting_operations_are_bounded_with_a_reserve_for_votes() -> None:
+    _, journal, _ = create_journal(replace(SMALL, pending_bytes_max=50_000))
     for index in range(1, 46):
         append_one(journal, index)
     with pytest.raises(Overloaded):
@@ -104,15 +114,15 @@ def test_waiting_operations_are_bounded_and_votes_have_room_left() -> None:
     journal.append([JournaledHardState(TWO, Term(1), None)])
 
 
-def test_a_journal_without_checkpoints_takes_no_more_entries() -> None:
-    opened = new(replace(SMALL, journal_bytes_max=50 * 4096))
+def test_a_journal_without_checkpoints_refuses_entries() -> None:
+    opened = create_journal(replace(SMALL, journal_bytes_max=50 * 4096))
     with pytest.raises(Overloaded, match="checkpoint"):
         fill(opened, 1, 60)
     assert opened.journal.live_bytes <= 55 * 4096
     opened.journal.append([JournaledHardState(TWO, Term(1), None)])
 
 
-def test_settings_that_cannot_work_are_refused() -> None:
+def test_inconsistent_settings_are_refused() -> None:
     for changes in ({"write_bytes_max": 4096}, {"write_bytes_max": 32 << 20}, {"reserve_bytes": 1 << 30}):
         with pytest.raises(InvalidArgument):
             replace(JournalConfig(), **changes)
@@ -121,11 +131,11 @@ def test_settings_that_cannot_work_are_refused() -> None:
 # admission
 
 
-def entries_of(index: int, count: int) -> Append:
+def make_append(index: int, count: int) -> Append:
     return Append(ONE, Index(index), Index(index + count - 1), [BATCH] * count)
 
 
-def why_append_raises(opened: Opened, operation: Append) -> RaftlogError | None:
+def error_of_append(opened: Opened, operation: Append) -> RaftlogError | None:
     try:
         opened.journal.append([operation])
     except RaftlogError as refusal:
@@ -135,17 +145,17 @@ def why_append_raises(opened: Opened, operation: Append) -> RaftlogError | None:
 
 @settings(max_examples=40, deadline=None)
 @given(spare=st.integers(0, 20), counts=st.lists(st.integers(1, 15), min_size=1, max_size=12), flushes=st.booleans())
-def test_why_refused_predicts_the_append(spare: int, counts: list[int], flushes: bool) -> None:
-    """Whether the disk is full, too much waits in memory, or no checkpoint comes."""
+def test_append_error_predicts_the_append(spare: int, counts: list[int], flushes: bool) -> None:
+    """The cause may be a full disk, too many waiting operations, or a missing checkpoint."""
     config = replace(SMALL, pending_bytes_max=60_000, journal_bytes_max=40 * 4096)
-    opened = new(config, capacity=2 * SMALL.file_bytes + spare * 4096)
+    opened = create_journal(config, capacity=2 * SMALL.file_bytes + spare * 4096)
     disk, journal, _ = opened
     index = 1
     for count in counts:
         before = (journal.pending_bytes, journal.is_idle)
         said = journal.append_error(count * len(BATCH))
         assert (journal.pending_bytes, journal.is_idle) == before
-        raised = why_append_raises(opened, entries_of(index, count))
+        raised = error_of_append(opened, make_append(index, count))
         assert (type(said), str(said)) == (type(raised), str(raised))
         index += count if raised is None else 0
         if flushes:
@@ -154,45 +164,45 @@ def test_why_refused_predicts_the_append(spare: int, counts: list[int], flushes:
     assert index > 1
 
 
-def test_the_room_of_admitted_entries_stays_theirs_on_a_full_disk() -> None:
-    """Votes and cuts come between admission and append; a checkpoint still has room behind them."""
-    opened = new(capacity=3 * SMALL.file_bytes)
+def test_admitted_entries_keep_their_space_on_a_full_disk() -> None:
+    """Votes and cuts come between admission and append; a checkpoint still has space after them."""
+    opened = create_journal(capacity=3 * SMALL.file_bytes)
     disk, journal, _ = opened
     index = 1
     while journal.append_error(2 * len(BATCH)) is None:
         journal.append([JournaledHardState(TWO, Term(index), None), Cut(TWO, Index(1))])
-        journal.append([entries_of(index, 2)], may_use_reserve=True)
+        journal.append([make_append(index, 2)], may_use_reserve=True)
         index += 2
         journal.flush()
         disk.complete_all()
     refusal = journal.append_error(2 * len(BATCH))
     assert isinstance(refusal, StorageFull)
-    assert type(why_append_raises(opened, entries_of(index, 2))) is StorageFull
-    journal.append([entries_of(index, 2)], may_use_reserve=True)
+    assert type(error_of_append(opened, make_append(index, 2))) is StorageFull
+    journal.append([make_append(index, 2)], may_use_reserve=True)
     journal.flush()
     disk.complete_all()
     assert journal.is_checkpoint_due
-    journal.checkpoint([state(ONE, index + 1), state(TWO, 1, term=index)])
+    journal.checkpoint([make_state(ONE, index + 1), make_state(TWO, 1, term=index)])
     disk.complete_all()
     assert journal.append_error(2 * len(BATCH)) is None
-    _, fold = reopened(disk)
+    _, fold = reopen_after_power_loss(disk)
     assert fold.groups[ONE].last_index == index + 1
 
 
-def test_entries_that_were_admitted_wait_beyond_the_bound_for_new_ones_but_not_beyond_the_reserve() -> None:
-    _, journal, _ = new(replace(SMALL, pending_bytes_max=50_000))
+def test_admitted_entries_may_use_the_reserve() -> None:
+    _, journal, _ = create_journal(replace(SMALL, pending_bytes_max=50_000))
     index = 1
     while journal.append_error(len(BATCH)) is None:
         append_one(journal, index)
         index += 1
-    journal.append([entries_of(index, 10)], may_use_reserve=True)
+    journal.append([make_append(index, 10)], may_use_reserve=True)
     assert 50_000 < journal.pending_bytes <= 50_000 + SMALL.reserve_bytes
     with pytest.raises(Overloaded):
-        journal.append([entries_of(index + 10, 10)], may_use_reserve=True)
+        journal.append([make_append(index + 10, 10)], may_use_reserve=True)
 
 
-def test_a_journal_that_waits_for_its_checkpoint_takes_what_was_admitted_before() -> None:
-    opened = new(replace(SMALL, journal_bytes_max=50 * 4096))
+def test_admitted_entries_are_accepted_before_a_due_checkpoint() -> None:
+    opened = create_journal(replace(SMALL, journal_bytes_max=50 * 4096))
     with pytest.raises(Overloaded, match="checkpoint"):
         fill(opened, 1, 60)
     index = opened.journal.live_bytes // 4096
@@ -200,23 +210,23 @@ def test_a_journal_that_waits_for_its_checkpoint_takes_what_was_admitted_before(
     opened.journal.append([Append(TWO, Index(index), Index(index), [BATCH])], may_use_reserve=True)
 
 
-def test_why_refused_returns_the_failure_that_ended_the_journal() -> None:
-    disk, journal, _ = new()
+def test_append_error_returns_the_failure_that_ended_the_journal() -> None:
+    disk, journal, _ = create_journal()
     append_one(journal, 1)
     journal.flush()
     disk.fail_sync()
     disk.complete_all()
     assert isinstance(journal.append_error(1), SyncFailed)
-    _, closed, _ = new()
+    _, closed, _ = create_journal()
     closed.close()
     assert isinstance(closed.append_error(1), LogClosed)
 
 
 @pytest.mark.parametrize("batches", [1, 40])
 def test_the_next_file_is_filled_in_small_slices_in_time(monkeypatch: pytest.MonkeyPatch, batches: int) -> None:
-    """No append waits for a whole file: it is complete before it is needed, with small frames and with large ones."""
+    """No append waits for a whole file: it is complete before its use, with small and large frames."""
     config = replace(SMALL, file_bytes=2 << 20, write_bytes_max=1 << 18, checkpoint_bytes=1 << 30)
-    opened = new(config)
+    opened = create_journal(config)
     fill_blocks, slices = JournalFiles._fill, []
 
     def noted(files: JournalFiles, growing: JournalFile, *blocks: int) -> None:

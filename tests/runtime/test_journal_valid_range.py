@@ -1,4 +1,4 @@
-"""Torn or damaged: every subset of an unfinished write, and every kind of damage in every place."""
+"""Torn or damaged: every subset of an unfinished write, and every kind of damage in every block."""
 
 from itertools import product
 from random import Random
@@ -35,8 +35,8 @@ def disk_with(files: Files) -> SimulatedDisk:
     return disk
 
 
-class Writing(NamedTuple):
-    """A journal before its last write, and as that write would have left it."""
+class LastWrite(NamedTuple):
+    """Files of a journal before its last write and after it."""
 
     before: Files
     after: Files
@@ -45,7 +45,7 @@ class Writing(NamedTuple):
 
     @property
     def written(self) -> list[tuple[str, int]]:
-        """The blocks of the last write, in order."""
+        """Blocks of the last write, in order."""
         pages = [(path, page) for path, data in self.after.items() for page in range(len(data) // PAGE)]
         changed = [
             (path, page)
@@ -73,8 +73,8 @@ def settle(disk: SimulatedDisk, journal: Journal) -> None:
     disk.complete_all()
 
 
-def write_after(blocks_before: int, *, recycled: bool, size: int = 17_000) -> Writing:
-    """Write five blocks behind so many others, on new files or on files that were used before."""
+def write_after(blocks_before: int, *, recycled: bool, size: int = 17_000) -> LastWrite:
+    """Write five blocks after `blocks_before` others, in new or recycled files."""
     disk = SimulatedDisk(Random(2))
     twin = Twin(Random(2))
     journal, _ = Journal.open(disk, PATH, DISK, SMALL, create=True)
@@ -91,14 +91,14 @@ def write_after(blocks_before: int, *, recycled: bool, size: int = 17_000) -> Wr
     before, durable = disk.snapshot(), journal.durable_sequence
     twin.append(journal, GROUP, [size])
     journal.flush()
-    return Writing(before, disk.snapshot(), twin, durable)
+    return LastWrite(before, disk.snapshot(), twin, durable)
 
 
 PLACES = [write_after(blocks, recycled=recycled) for blocks in (0, 1, 18, 20, 22) for recycled in (False, True)]
 
 
 @pytest.mark.parametrize("writing", PLACES)
-def test_any_subset_of_an_unfinished_write_is_torn_and_takes_nothing_with_it(writing: Writing) -> None:
+def test_any_subset_of_an_unfinished_write_is_torn(writing: LastWrite) -> None:
     assert len(writing.written) == 5
     for choice in product((False, True), repeat=5):
         kept = {at for at, is_kept in zip(writing.written, choice, strict=True) if is_kept}
@@ -106,11 +106,11 @@ def test_any_subset_of_an_unfinished_write_is_torn_and_takes_nothing_with_it(wri
         journal, fold = Journal.open(disk, PATH, DISK, SMALL, synced_at_least=writing.durable)
         assert fold.end == writing.durable + 1 + 5 * all(choice)
         writing.twin.check(fold, writing.durable)
-        check_that_the_end_holds(disk, journal, fold)
+        check_next_write(disk, journal, fold)
 
 
-def check_that_the_end_holds(disk: SimulatedDisk, journal: Journal, before: Fold) -> None:
-    """Check that the next write is neither mixed up with a torn one nor reported as damage because of it."""
+def check_next_write(disk: SimulatedDisk, journal: Journal, before: Fold) -> None:
+    """Check that the next write is neither joined with a torn one nor reported as damage because of it."""
     term = Term(before.groups[GROUP].term + 1) if GROUP in before.groups else Term(1)
     number = journal.append([JournaledHardState(GROUP, term, None)])
     settle(disk, journal)
@@ -122,27 +122,27 @@ def check_that_the_end_holds(disk: SimulatedDisk, journal: Journal, before: Fold
 
 
 @pytest.mark.parametrize("blocks", [1, 20, 22])
-def test_blocks_of_two_attempts_at_one_frame_are_not_taken_for_a_whole_one(blocks: int) -> None:
+def test_blocks_of_two_attempts_at_one_frame_are_not_joined(blocks: int) -> None:
     """Both have five blocks with the same sequences; only the chain distinguishes them."""
     first, second = write_after(blocks, recycled=False), write_after(blocks, recycled=False, size=17_001)
     assert first.before == second.before
     assert first.written == second.written
     for border in range(1, 5):
         early, late = set(first.written[:border]), first.written[border:]
-        mixed = Writing(first.with_blocks(early), second.after, first.twin, first.durable).with_blocks(set(late))
+        mixed = LastWrite(first.with_blocks(early), second.after, first.twin, first.durable).with_blocks(set(late))
         _, fold = Journal.open(disk_with(mixed), PATH, DISK, SMALL)
         assert fold.end == first.durable + 1
 
 
-def synced(writing: Writing) -> Writing:
-    """Return the same write synced, with a small one behind it."""
+def with_sync(writing: LastWrite) -> LastWrite:
+    """Return the same write synced, with a small write after it."""
     disk = disk_with(writing.after)
     journal, _ = Journal.open(disk, PATH, DISK, SMALL)
-    return Writing(writing.before, disk.snapshot(), writing.twin, journal.durable_sequence)
+    return LastWrite(writing.before, disk.snapshot(), writing.twin, journal.durable_sequence)
 
 
 def live_blocks(files: Files) -> list[tuple[int, str, int]]:
-    """Sequence, file and number of each block that recovery needs."""
+    """Return sequence, file and number of each block that recovery needs."""
     blocks = []
     start = 0
     for path, data in files.items():
@@ -157,7 +157,7 @@ def live_blocks(files: Files) -> list[tuple[int, str, int]]:
 DAMAGES = ("flip", "flip the magic", "zero", "stale", "garbage", "another block")
 
 
-def damaged(files: Files, old: Files, kind: str, path: str, page: int) -> SimulatedDisk:
+def damage_block(files: Files, old: Files, kind: str, path: str, page: int) -> SimulatedDisk:
     at = page * PAGE
     changed = dict(files)
     block = bytearray(files[path][at : at + PAGE])
@@ -180,13 +180,13 @@ def damaged(files: Files, old: Files, kind: str, path: str, page: int) -> Simula
 
 @pytest.mark.parametrize("kind", DAMAGES)
 @pytest.mark.parametrize("writing", PLACES[2:6])
-def test_damage_to_any_synced_block_is_reported(writing: Writing, kind: str) -> None:
-    """All but the very last frame, which holds no operation: it was made by the opening."""
-    whole = synced(writing)
+def test_damage_to_any_synced_block_is_reported(writing: LastWrite, kind: str) -> None:
+    """The very last frame is excepted: the opening wrote it, and it has no operation."""
+    whole = with_sync(writing)
     zeros = {path: bytes(len(data)) for path, data in whole.after.items()}
     blocks = live_blocks(whole.after)
     for sequence, path, page in blocks[:-1]:
-        disk = damaged(whole.after, zeros, kind, path, page)
+        disk = damage_block(whole.after, zeros, kind, path, page)
         if disk.snapshot()[path] == whole.after[path]:
             continue
         with pytest.raises(JournalDamaged) as reported:
@@ -195,10 +195,10 @@ def test_damage_to_any_synced_block_is_reported(writing: Writing, kind: str) -> 
         assert disk.snapshot()[path] != whole.after[path]
 
 
-def test_damage_names_file_and_position() -> None:
-    whole = synced(PLACES[4])
+def test_damage_is_reported_with_file_and_position() -> None:
+    whole = with_sync(PLACES[4])
     sequence, path, page = live_blocks(whole.after)[3]
-    disk = damaged(whole.after, {}, "flip", path, page)
+    disk = damage_block(whole.after, {}, "flip", path, page)
     with pytest.raises(JournalDamaged) as reported:
         Journal.open(disk, PATH, DISK, SMALL)
     assert (reported.value.file, reported.value.position) == (path, page * PAGE)
@@ -211,9 +211,9 @@ def test_damage_names_file_and_position() -> None:
 
 @pytest.mark.parametrize("inside", [1, 47, 55, 100, 200, 4000, 4095])
 @pytest.mark.parametrize("writing", PLACES[2:6])
-def test_a_file_that_ends_inside_a_live_block_is_damage(writing: Writing, inside: int) -> None:
-    """Also where zeros would complete the block: an opening would fill the file up and write over it."""
-    whole = synced(writing)
+def test_a_file_that_ends_inside_a_live_block_is_damage(writing: LastWrite, inside: int) -> None:
+    """Even if zeros would complete the block, it is damage: an opening would extend and overwrite the file."""
+    whole = with_sync(writing)
     for _, path, page in live_blocks(whole.after):
         cut = whole.after[path][: page * PAGE + inside]
         disk = disk_with({**whole.after, path: cut})
@@ -225,34 +225,34 @@ def test_a_file_that_ends_inside_a_live_block_is_damage(writing: Writing, inside
 
 
 def test_a_file_that_ends_inside_a_block_of_zeros_is_filled_up() -> None:
-    whole = synced(PLACES[4])
+    whole = with_sync(PLACES[4])
     path = max(path for _, path, _ in live_blocks(whole.after))
     page = max(page for _, live, page in live_blocks(whole.after) if live == path) + 1
     disk = disk_with({**whole.after, path: whole.after[path][: page * PAGE + 100]})
     journal, fold = Journal.open(disk, PATH, DISK, SMALL, synced_at_least=whole.durable)
     whole.twin.check(fold, whole.durable)
-    check_that_the_end_holds(disk, journal, fold)
+    check_next_write(disk, journal, fold)
     assert len(disk.snapshot()[path]) == len(whole.after[path])
 
 
-def test_a_block_in_the_wrong_place_is_named() -> None:
-    whole = synced(PLACES[4])
+def test_a_block_in_the_wrong_place_is_reported() -> None:
+    whole = with_sync(PLACES[4])
     _, path, page = live_blocks(whole.after)[3]
     with pytest.raises(JournalDamaged, match=f"it holds block {page + 1} of use 1"):
-        Journal.open(damaged(whole.after, {}, "another block", path, page), PATH, DISK, SMALL)
+        Journal.open(damage_block(whole.after, {}, "another block", path, page), PATH, DISK, SMALL)
 
 
 def test_a_vanished_last_frame_is_detected_by_its_remembered_sequence() -> None:
-    whole = synced(PLACES[2])
+    whole = with_sync(PLACES[2])
     sequence, path, page = live_blocks(whole.after)[-1]
-    lost = damaged(whole.after, {}, "zero", path, page)
+    lost = damage_block(whole.after, {}, "zero", path, page)
     assert read_journal(lost, PATH, DISK).end == sequence
     with pytest.raises(JournalDamaged, match=f"block {sequence} had been synced"):
         Journal.open(lost, PATH, DISK, SMALL, synced_at_least=sequence)
 
 
 def test_a_lost_file_is_damage_and_a_lost_spare_is_not() -> None:
-    whole = synced(PLACES[7])
+    whole = with_sync(PLACES[7])
     live = {path for _, path, _ in live_blocks(whole.after)}
     assert 0 < len(live) < len(whole.after)
     for gone in whole.after:
@@ -265,7 +265,7 @@ def test_a_lost_file_is_damage_and_a_lost_spare_is_not() -> None:
             journal.close()
 
 
-def test_nothing_at_all_is_damage_unless_a_journal_is_to_be_made() -> None:
+def test_missing_content_is_damage_unless_a_journal_is_created() -> None:
     for files in ({}, {f"{PATH}/00000000.journal": bytes(5 * PAGE)}):
         with pytest.raises(JournalDamaged, match="no intact block is left"):
             Journal.open(disk_with(files), PATH, DISK, SMALL)
@@ -279,7 +279,7 @@ def test_the_journal_of_another_disk_is_damage() -> None:
         Journal.open(disk, PATH, type(DISK)(int=78), SMALL, create=True)
 
 
-def test_bad_bytes_out_of_reach_of_any_write_are_wiped_and_no_damage() -> None:
+def test_bad_bytes_beyond_the_last_write_are_wiped_and_no_damage() -> None:
     config = JournalConfig(file_bytes=8 << 20, write_bytes_max=4 << 20, reserve_bytes=1 << 20)
     disk = SimulatedDisk(Random(4))
     journal, _ = Journal.open(disk, PATH, DISK, config, create=True)

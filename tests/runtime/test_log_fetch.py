@@ -1,4 +1,4 @@
-"""A follower that lacks much fetches it: over every interruption it goes on where it was, and it is never flooded."""
+"""A follower that lags far fetches entries: it resumes after each interruption, within bounded memory."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pytest
 from raftlog.raft import EntryId, RaftSettings
 from raftlog.runtime.transfer.bulk import FetchResult, LogFetchRequest, LogsDiverge
 from raftlog.types import Index, Term
-from tests.runtime.drivers import GROUP, SMALL, Wire, World
+from tests.runtime.drivers import GROUP, SMALL, SimulatedWire, World
 
 FAR = replace(SMALL, transfer_window_bytes=8192, raft=RaftSettings(fetch_bytes_min=8192))
 RECORDS = 250
@@ -20,8 +20,8 @@ AHEAD = FAR.transfer_window_bytes + 3 * FAR.transfer_chunk_bytes
 """Bytes that may be fetched twice after an interrupted transfer."""
 
 
-def away(world: World) -> tuple[int, int]:
-    """Restart a follower that was down and lacks much; return the leader and it."""
+def restart_lagging_follower(world: World) -> tuple[int, int]:
+    """Restart a follower that was down and lags far; return leader and follower."""
     leader = world.leader()
     follower = next(number for number in (1, 2, 3) if number != leader)
     world.commit(leader, b"first")
@@ -31,15 +31,15 @@ def away(world: World) -> tuple[int, int]:
     return leader, follower
 
 
-def fetched(world: World, number: int) -> int:
+def bytes_fetched(world: World, number: int) -> int:
     return world.drivers[number].catch_up.bytes_fetched
 
 
-def under_way(world: World, follower: int, some: int = LACKS // 3) -> None:
-    world.run_until(lambda: fetched(world, follower) >= some)
+def wait_for_fetch(world: World, follower: int, some: int = LACKS // 3) -> None:
+    world.run_until(lambda: bytes_fetched(world, follower) >= some)
 
 
-def require_same(world: World) -> None:
+def require_equal_replicas(world: World) -> None:
     world.converge()
     assert world.files(1) == world.files(2) == world.files(3)
     assert len(world.values(1)) == RECORDS + 1
@@ -48,16 +48,16 @@ def require_same(world: World) -> None:
 
 def test_missing_entries_are_fetched() -> None:
     with World(config=FAR) as world:
-        leader, follower = away(world)
-        require_same(world)
-        assert fetched(world, follower) > RECORDS * SIZE - FAR.raft.fetch_bytes_min
-        assert world.drivers[leader].supplier.bytes_supplied >= fetched(world, follower)
+        leader, follower = restart_lagging_follower(world)
+        require_equal_replicas(world)
+        assert bytes_fetched(world, follower) > RECORDS * SIZE - FAR.raft.fetch_bytes_min
+        assert world.drivers[leader].supplier.bytes_supplied >= bytes_fetched(world, follower)
 
 
-def test_later_entries_arrive_by_raft_alone() -> None:
+def test_later_entries_arrive_only_by_raft() -> None:
     with World(config=FAR) as world:
-        leader, follower = away(world)
-        under_way(world, follower)
+        leader, follower = restart_lagging_follower(world)
+        wait_for_fetch(world, follower)
         for _ in range(1000):
             world.propose(leader, b"meanwhile")  # ten in a round trip, so the leader's log never ends
         assert not world.drivers[follower].catch_up.is_fetching
@@ -65,40 +65,40 @@ def test_later_entries_arrive_by_raft_alone() -> None:
         assert world.files(1) == world.files(2) == world.files(3)
 
 
-def test_little_comes_by_raft() -> None:
+def test_few_missing_entries_arrive_by_raft() -> None:
     with World(config=replace(FAR, raft=RaftSettings())) as world:
-        _, follower = away(world)
-        require_same(world)
-        assert fetched(world, follower) == 0
+        _, follower = restart_lagging_follower(world)
+        require_equal_replicas(world)
+        assert bytes_fetched(world, follower) == 0
 
 
 @pytest.mark.parametrize("is_power_lost", [False, True])
-def test_another_leader_goes_on_where_the_last_one_was(is_power_lost: bool) -> None:
+def test_the_next_leader_continues_the_transfer(is_power_lost: bool) -> None:
     with World(config=FAR) as world:
-        leader, follower = away(world)
-        under_way(world, follower)
+        leader, follower = restart_lagging_follower(world)
+        wait_for_fetch(world, follower)
         world.crash(leader, power=is_power_lost)
         world.run_until(lambda: world.leader() != leader)
         world.start(leader)
-        require_same(world)
-        assert RECORDS * SIZE - FAR.raft.fetch_bytes_min < fetched(world, follower) < LACKS + AHEAD
+        require_equal_replicas(world)
+        assert RECORDS * SIZE - FAR.raft.fetch_bytes_min < bytes_fetched(world, follower) < LACKS + AHEAD
 
 
-def test_another_life_goes_on_where_the_last_one_was() -> None:
+def test_a_restarted_follower_continues_the_transfer() -> None:
     with World(config=FAR) as world:
-        leader, follower = away(world)
+        leader, follower = restart_lagging_follower(world)
         for _ in range(3):
-            under_way(world, follower, LACKS // 8)
+            wait_for_fetch(world, follower, LACKS // 8)
             world.crash(follower, power=True)
             world.start(follower)
-        require_same(world)
+        require_equal_replicas(world)
         assert world.drivers[leader].supplier.bytes_supplied < LACKS + 3 * AHEAD
 
 
 def test_a_trim_moves_the_transfer_to_the_new_start() -> None:
     with World(config=FAR) as world:
-        leader, follower = away(world)
-        under_way(world, follower, LACKS // 6)
+        leader, follower = restart_lagging_follower(world)
+        wait_for_fetch(world, follower, LACKS // 6)
         offset = world.group(leader).high_watermark - 10
         future = world.do(leader, lambda: world.group(leader).propose_trim(offset))[0]
         world.run_until(future.done)  # type: ignore[attr-defined]  # it is one
@@ -109,11 +109,11 @@ def test_a_trim_moves_the_transfer_to_the_new_start() -> None:
         assert not world.failures
 
 
-def test_unsynced_bytes_are_bounded() -> None:
-    """A stalled disk stops the transfer; nothing piles up, here or at the leader."""
+def test_unsynced_bytes_of_a_transfer_are_bounded() -> None:
+    """A stalled disk stops the transfer; no bytes accumulate at follower or leader."""
     with World(config=FAR) as world:
-        _, follower = away(world)
-        under_way(world, follower, 1)
+        _, follower = restart_lagging_follower(world)
+        wait_for_fetch(world, follower, 1)
         world.disks[follower - 1].submit_sync = lambda *_: None  # type: ignore[method-assign,assignment]
         world.run(1)
         log = world.group(follower).log
@@ -124,14 +124,14 @@ def test_unsynced_bytes_are_bounded() -> None:
 
 @pytest.fixture
 def spoil(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[object], object]], None]:
-    """Let answers over the bulk connection become something else on their way."""
-    request = Wire.request
+    """Return a function that starts to change answers on the bulk connection."""
+    request = SimulatedWire.request
 
     def begin(change: Callable[[object], object]) -> None:
-        async def changed(wire: Wire, node: int, asked: object) -> object:
+        async def changed(wire: SimulatedWire, node: int, asked: object) -> object:
             return change(await request(wire, node, asked))  # type: ignore[arg-type]
 
-        monkeypatch.setattr(Wire, "request", changed)
+        monkeypatch.setattr(SimulatedWire, "request", changed)
 
     return begin
 
@@ -149,15 +149,15 @@ def test_data_spoiled_by_the_network_is_refused(spoil: Callable[[Callable[[objec
 
     spoil(flip)
     with World(config=FAR) as world:
-        away(world)
-        require_same(world)
+        restart_lagging_follower(world)
+        require_equal_replicas(world)
         assert len(spoiled) == 3
 
 
-def test_appends_resume_behind_the_commit_where_the_logs_diverge(
+def test_appends_resume_after_the_commit_where_the_logs_diverge(
     spoil: Callable[[Callable[[object], object]], None],
 ) -> None:
-    """The leader does not have our last entry: asked again, it gives what follows the last committed one."""
+    """The leader lacks our last entry: the next request asks for entries after the last committed one."""
     parted = []
 
     def part(answer: object) -> object:
@@ -168,12 +168,12 @@ def test_appends_resume_behind_the_commit_where_the_logs_diverge(
 
     spoil(part)
     with World(config=FAR) as world:
-        away(world)
-        require_same(world)
+        restart_lagging_follower(world)
+        require_equal_replicas(world)
         assert parted
 
 
-def test_entries_that_a_leader_supplies() -> None:
+def test_a_leader_supplies_requested_entries() -> None:
     with World(config=FAR) as world:
         leader = world.leader()
         world.fill(leader, 20)

@@ -1,4 +1,4 @@
-"""Steps that held the event loop: their times, names, and events, with a clock and a scheduler of the test's own."""
+"""Steps that held the event loop: times, names and events, with a clock and a scheduler under test control."""
 
 import logging
 import threading
@@ -11,8 +11,8 @@ from raftlog.runtime.loop_holds import LOOP_HOLDS, OTHER, LoopHolds
 from tests.runtime import drivers
 
 
-class World:
-    """Time in milliseconds."""
+class ClockWorld:
+    """Clock in milliseconds, and measured holds of the event loop."""
 
     def __init__(self) -> None:
         self.now_ms = self.waited_ms = 0.0
@@ -30,18 +30,18 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> ClockWorld:
+    return ClockWorld()
 
 
-def test_only_a_step_above_five_milliseconds_counts(world: World) -> None:
+def test_only_a_step_above_five_milliseconds_counts(world: ClockWorld) -> None:
     for own_ms in (4, 6, 9):
         with world.holds.step("fill"):
             world.run(own_ms)
     assert world.seen() == {"fill": (2, 9)}
 
 
-def test_time_without_a_core_does_not_count(world: World) -> None:
+def test_time_without_a_cpu_does_not_count(world: ClockWorld) -> None:
     with world.holds.step("fill"):
         world.run(4, waiting_ms=50)
     assert world.seen() == {}
@@ -50,7 +50,7 @@ def test_time_without_a_core_does_not_count(world: World) -> None:
     assert world.seen() == {"fill": (1, 7)}
 
 
-def test_a_step_leaves_out_those_inside_of_it(world: World) -> None:
+def test_a_step_does_not_count_nested_steps(world: ClockWorld) -> None:
     with world.holds.step("turn"):
         world.run(3)
         with world.holds.step("fill"):
@@ -65,7 +65,7 @@ def test_a_step_leaves_out_those_inside_of_it(world: World) -> None:
     assert world.seen() == {"fill": (2, 8), "turn": (1, 7)}
 
 
-def test_a_late_tick_without_a_step_is_other(world: World) -> None:
+def test_a_late_tick_without_a_step_counts_as_other(world: ClockWorld) -> None:
     world.holds.tick(0.004)
     with world.holds.step("fill"):
         world.run(20)
@@ -78,17 +78,15 @@ def test_a_late_tick_without_a_step_is_other(world: World) -> None:
     assert world.seen() == {"fill": (1, 20), OTHER: (1, 9)}
 
 
-def test_a_callback_is_named_by_its_function(world: World) -> None:
+def test_a_callback_is_named_by_its_function(world: ClockWorld) -> None:
     for work in (world.run, partial(world.run, 1)):
         began, counted_s = world.holds.clock(), world.holds.counted_s
         world.run(6)
         world.holds.note_since(began, work, counted_s)
-    assert world.seen() == {"World.run": (2, 6)}
+    assert world.seen() == {"ClockWorld.run": (2, 6)}
 
 
-def test_an_event_tells_of_a_step_that_is_much_longer_than_before(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_step_much_longer_than_before_is_logged(world: ClockWorld, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     for own_ms in (6, 7, 8, 20, 21):
         with world.holds.step("fill"):
@@ -96,7 +94,7 @@ def test_an_event_tells_of_a_step_that_is_much_longer_than_before(
     assert [(record.step, record.held_ms) for record in caplog.records] == [("fill", 6.0), ("fill", 20.0)]  # type: ignore[attr-defined]
 
 
-def test_other_threads_and_times_before_the_beginning_do_not_count(world: World) -> None:
+def test_other_threads_and_times_before_the_start_do_not_count(world: ClockWorld) -> None:
     world.run(10)
     thread = threading.Thread(target=world.holds.note_since, args=(0.0, "fill", 0.0))
     thread.start()
@@ -122,7 +120,7 @@ def test_steps_of_a_driver_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-def test_the_kernel_counts_the_waiting() -> None:
+def test_the_kernel_reports_the_waiting_time() -> None:
     holds = LoopHolds()
     holds.begin()
     assert holds._waited_s is not None

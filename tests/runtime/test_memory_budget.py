@@ -1,19 +1,19 @@
-"""`MemoryBudget` alone: order among owners that wait, age of owners, and the parts of one total."""
+"""`MemoryBudget` alone: order of waiting owners, age of owners, and shares of the total."""
 
 import pytest
 
 from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
 
 
-def _no_call() -> None:
+def _fail_on_call() -> None:
     raise AssertionError("nothing was waited for")
 
 
-def test_a_small_request_does_not_overtake_one_that_waits() -> None:
-    """Otherwise a stream of small ones would keep a large one waiting for ever."""
+def test_a_small_request_does_not_overtake_a_waiting_one() -> None:
+    """Otherwise a stream of small requests would delay a large one forever."""
     budget = MemoryBudget(10)
     granted: list[str] = []
-    assert budget.take("a", 6, _no_call)
+    assert budget.take("a", 6, _fail_on_call)
     assert not budget.take("b", 5, lambda: granted.append("b"))
     assert not budget.take("c", 1, lambda: granted.append("c"))
     assert not budget.maybe_take("d", 1)
@@ -23,7 +23,7 @@ def test_a_small_request_does_not_overtake_one_that_waits() -> None:
     assert budget.maybe_take("d", 1)
 
 
-def test_an_owner_that_asks_without_waiting_gets_anything_while_nothing_is_used() -> None:
+def test_a_request_of_any_size_is_granted_while_nothing_is_used() -> None:
     budget = MemoryBudget(10)
     assert budget.maybe_take("a", 11)
     assert not budget.maybe_take("b", 1)
@@ -32,29 +32,29 @@ def test_an_owner_that_asks_without_waiting_gets_anything_while_nothing_is_used(
     assert not budget.maybe_take("c", 1)
 
 
-def test_a_part_that_is_given_back_serves_others_and_its_owner_stays_the_oldest() -> None:
+def test_a_partial_release_serves_others_and_keeps_the_age_of_its_owner() -> None:
     budget = MemoryBudget(10)
     granted: list[str] = []
-    assert budget.take("a", 5, _no_call)
-    assert budget.take("b", 5, _no_call)
+    assert budget.take("a", 5, _fail_on_call)
+    assert budget.take("b", 5, _fail_on_call)
     assert not budget.take("c", 3, lambda: granted.append("c"))
     budget.release_part("a", 3)
     assert granted == ["c"]
-    assert budget.take("a", 30, _no_call)
-    assert not budget.take("b", 1, _no_call)
+    assert budget.take("a", 30, _fail_on_call)
+    assert not budget.take("b", 1, _fail_on_call)
 
 
-def test_an_owner_that_another_one_ends_while_it_is_served_gets_nothing() -> None:
+def test_an_owner_released_during_service_gets_nothing() -> None:
     budget = MemoryBudget(10)
-    assert budget.take("a", 10, _no_call)
+    assert budget.take("a", 10, _fail_on_call)
     assert not budget.take("b", 3, lambda: budget.release("c"))
-    assert not budget.take("c", 3, _no_call)
+    assert not budget.take("c", 3, _fail_on_call)
     budget.release("a")
     assert (budget.used, budget.waiting_count) == (3, 0)
 
 
 @pytest.mark.parametrize("total", [1, 7, 1 << 20, (1 << 20) + 5])
-def test_the_shares_are_the_whole(total: int) -> None:
+def test_shares_add_up_to_the_total(total: int) -> None:
     shares = MemoryShares.of(total)
     assert sum(shares) == total
     assert shares.frames <= shares.requests <= shares.answers

@@ -1,4 +1,4 @@
-"""A process without free file descriptors refuses what needs a new file, loses nothing, and is no full disk."""
+"""A process without free file descriptors refuses operations that need a new file, and loses nothing."""
 
 import errno
 
@@ -11,7 +11,7 @@ from tests.runtime.drivers import GROUP, World
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
-def test_missing_descriptors_refuse_and_lose_nothing(number: int) -> None:
+def test_without_descriptors_appends_are_refused_and_nothing_is_lost(number: int) -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 5)
@@ -74,8 +74,8 @@ def test_a_journal_without_descriptors_raises() -> None:
         assert not driver.journal.lacks_descriptors
 
 
-def test_entries_that_cannot_be_read_without_descriptors_are_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A leader that cannot read what a follower lacks steps down; another one sends it."""
+def test_entries_unreadable_for_lack_of_descriptors_are_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that cannot read the missing entries of a follower steps down; another one sends them."""
     with World() as world:
         leader = world.leader()
         behind = next(number for number in world.drivers if number != leader)

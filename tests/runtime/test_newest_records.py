@@ -1,4 +1,4 @@
-"""Newest records of keys, of replicas whose compaction came to different points, by entries made by hand."""
+"""Newest records of keys in replicas with different compaction marks, with entries made by hand."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def mark(offset: int, compacted_to: int) -> OfflineEntry:
 
 
 def difference(*logs: list[OfflineEntry], marks: list[OfflineEntry] | None = None) -> str | None:
-    """Compare these logs, each of which ends with these marks; by default one that allows everything here."""
+    """Return the difference of logs that all end with these marks (default: a mark above all entries)."""
     logs = tuple([*log, *(marks if marks is not None else [mark(20, 15)])] for log in logs)
     newest = [NewestRecords(Index(END), Offset(0)) for _ in logs]
     for each, log in zip(newest, logs, strict=True):
@@ -38,7 +38,7 @@ def difference(*logs: list[OfflineEntry], marks: list[OfflineEntry] | None = Non
 FIRST, OTHER, LATER = entry(0, b"other"), entry(3, b"k"), entry(12, b"k")
 
 
-def test_records_replaced_beyond_the_greatest_mark_may_not_be_missing() -> None:
+def test_records_above_the_greatest_mark_must_not_be_missing() -> None:
     whole, lacking = [FIRST, OTHER, LATER], [FIRST, LATER]
     assert "differs at offset 3: " in str(difference(whole, lacking, marks=[]))
     assert "differs at offset 3: " in str(difference(whole, lacking, marks=[mark(20, 12), mark(21, 11)]))
@@ -48,7 +48,7 @@ def test_records_replaced_beyond_the_greatest_mark_may_not_be_missing() -> None:
 
 
 @pytest.mark.parametrize("older", [[], [entry(1, b"k")]])
-def test_records_replaced_behind_the_end_may_be_missing_below(older: list[OfflineEntry]) -> None:
+def test_records_replaced_after_the_end_may_be_missing_below(older: list[OfflineEntry]) -> None:
     assert difference([FIRST, OTHER, LATER], [FIRST, *older, LATER], [FIRST, OTHER, LATER]) is None
     for logs in ([FIRST, OTHER, LATER], [FIRST, *older]), ([FIRST, *older], [FIRST, OTHER, LATER]):
         assert "differs at offset 3: " in str(difference(*logs)), "the other one has no later record of the key"
@@ -56,7 +56,7 @@ def test_records_replaced_behind_the_end_may_be_missing_below(older: list[Offlin
     assert difference([FIRST, OTHER, removed], [FIRST, *older, removed]) is None
 
 
-def test_another_record_at_the_offset_or_one_without_a_key_is_never_replaced() -> None:
+def test_a_different_record_or_one_without_a_key_is_a_difference() -> None:
     altered = entry(3, b"k", b"altered")
     assert "differs at offset 3: " in str(difference([FIRST, OTHER, LATER], [FIRST, altered, LATER]))
     without = entry(3, None)

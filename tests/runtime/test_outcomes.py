@@ -1,4 +1,4 @@
-"""Outcomes of proposals, entries that are admitted, and rolls: rule by rule, on logs that are made up."""
+"""Outcomes of proposals, admission of entries, and rolls: each rule on logs made by hand."""
 
 import asyncio
 import uuid
@@ -21,7 +21,7 @@ from raftlog.runtime.replica.proposals import Committed, Proposals
 from raftlog.runtime.replica.rolls import Rolls
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.types import Index, Offset, Term
-from tests.storage.test_replica_log import Replica, three_segments
+from tests.storage.test_replica_log import Replica, make_three_segments
 
 GROUP = uuid.UUID(int=7)
 
@@ -30,7 +30,7 @@ GROUP = uuid.UUID(int=7)
 
 
 class Log:
-    """Entry n has offset n; `terms` by index from 1 on, below `boundary` none."""
+    """Log whose entry n has offset n; `terms` by index from 1 on, and none below `boundary`."""
 
     def __init__(self, *terms: int, boundary: int = 0) -> None:
         self._terms = terms
@@ -52,7 +52,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 def outcome(loop: asyncio.AbstractEventLoop, log: Log, first: int, last: int, term: int = 2) -> Any:
-    """Return the result of a proposal of entries `first` to `last` in a term, once as many are delivered."""
+    """Return the outcome of a proposal of entries `first` to `last` in a term, once they are delivered."""
     proposals = Proposals("t/0", log, Histogram())  # type: ignore[arg-type]
     future: asyncio.Future[Committed] = loop.create_future()
     proposals.add(Accepted(Term(term), Index(first), Index(last)), future, lambda committed: committed)
@@ -60,23 +60,23 @@ def outcome(loop: asyncio.AbstractEventLoop, log: Log, first: int, last: int, te
     return future.exception() or future.result()
 
 
-def test_a_proposal_is_done_when_its_last_entry_has_its_term(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_proposal_succeeded_when_its_last_entry_has_its_term(loop: asyncio.AbstractEventLoop) -> None:
     assert outcome(loop, Log(1, 2, 2), 2, 3) == (2, 2, 3, 2, 4)
 
 
-def test_a_proposal_failed_when_another_entry_has_the_place_of_its_first_one(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_proposal_failed_when_its_first_entry_was_replaced(loop: asyncio.AbstractEventLoop) -> None:
     assert isinstance(outcome(loop, Log(1, 3, 3), 2, 3), NotLeader)
 
 
-def test_a_proposal_of_which_a_beginning_stayed_is_unknown(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_proposal_with_only_its_first_entries_left_is_unknown(loop: asyncio.AbstractEventLoop) -> None:
     assert isinstance(outcome(loop, Log(1, 2, 3), 2, 3), OutcomeUnknown)
 
 
-def test_a_proposal_whose_entries_are_trimmed_is_unknown(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_proposal_with_trimmed_entries_is_unknown(loop: asyncio.AbstractEventLoop) -> None:
     assert isinstance(outcome(loop, Log(1, 2, 2, boundary=2), 2, 3), OutcomeUnknown)
 
 
-def test_a_proposal_of_a_replica_that_ends_is_unknown(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_proposal_of_a_replica_that_stops_is_unknown(loop: asyncio.AbstractEventLoop) -> None:
     proposals = Proposals("t/0", Log(1), Histogram())  # type: ignore[arg-type]
     future: asyncio.Future[Committed] = loop.create_future()
     proposals.add(Accepted(Term(1), Index(2), Index(2)), future, lambda committed: committed)
@@ -87,40 +87,40 @@ def test_a_proposal_of_a_replica_that_ends_is_unknown(loop: asyncio.AbstractEven
 # admission
 
 
-def data(index: int, offset: int, term: int = 3) -> Entry:
+def make_data_entry(index: int, offset: int, term: int = 3) -> Entry:
     batch = build_batch([NewRecord(b"x", timestamp=5)])
     stamp(batch, Offset(offset), Term(term))
     return entry_of(Index(index), Term(term), batch)
 
 
-def rolled(index: int, group: uuid.UUID, base_index: int) -> Entry:
+def make_roll_entry(index: int, group: uuid.UUID, base_index: int) -> Entry:
     payload = encode_roll(Roll(group, base_index, 2, 0, -1, 1000))
     batch = build_control_batch(ControlKind.ROLL, payload, 1000, next_offset=Offset(7))
     stamp(batch, Offset(7), Term(3))
     return entry_of(Index(index), Term(3), batch)
 
 
-def changed(entry: Entry, at: int) -> Entry:
+def flip_byte(entry: Entry, at: int) -> Entry:
     payload = bytearray(entry.payload)
     payload[at] ^= 1
     return entry._replace(payload=payload)
 
 
-def test_sound_entries_are_admitted() -> None:
-    assert end_of_entries((data(4, 7), data(5, 8)), GROUP) == 9
-    assert end_of_entries((rolled(4, GROUP, 4),), GROUP) == 7
+def test_valid_entries_are_admitted() -> None:
+    assert end_of_entries((make_data_entry(4, 7), make_data_entry(5, 8)), GROUP) == 9
+    assert end_of_entries((make_roll_entry(4, GROUP, 4),), GROUP) == 7
 
 
 @pytest.mark.parametrize(
     "entries",
     [
-        (changed(data(4, 7), -1),),
-        (data(4, 7)._replace(term=Term(4)),),
-        (data(4, 7), data(5, 9)),
-        (data(4, 7)._replace(size_bytes=9),),
-        (data(4, 7)._replace(payload=bytearray(20), size_bytes=20),),
-        (rolled(4, uuid.UUID(int=8), 4),),
-        (rolled(4, GROUP, 5),),
+        (flip_byte(make_data_entry(4, 7), -1),),
+        (make_data_entry(4, 7)._replace(term=Term(4)),),
+        (make_data_entry(4, 7), make_data_entry(5, 9)),
+        (make_data_entry(4, 7)._replace(size_bytes=9),),
+        (make_data_entry(4, 7)._replace(payload=bytearray(20), size_bytes=20),),
+        (make_roll_entry(4, uuid.UUID(int=8), 4),),
+        (make_roll_entry(4, GROUP, 5),),
     ],
     ids=["crc", "term", "offset", "size", "short", "group of a roll", "index of a roll"],
 )
@@ -141,7 +141,7 @@ def may_roll(*, proposed: int = 0, last: int = 9, written: int = 9, next_offset:
     return rolling.may_roll()
 
 
-def test_a_roll_waits_for_the_one_before_for_the_files_and_for_a_record() -> None:
+def test_a_roll_waits_for_the_previous_roll_the_files_and_a_record() -> None:
     assert may_roll()
     assert may_roll(proposed=9)
     assert not may_roll(proposed=10)
@@ -153,8 +153,8 @@ def group_log(r: Replica) -> GroupLog:
     return GroupLog(r.log, 1 << 20)
 
 
-def test_files_stay_up_to_a_roll_that_is_not_committed() -> None:
-    r = three_segments(publish=True)
+def test_files_stay_up_to_an_uncommitted_roll() -> None:
+    r = make_three_segments(publish=True)
     log = group_log(r)
     log.move_start(Offset(10))
     rolls = [segment.base_index for segment in r.log.segments]
@@ -163,19 +163,19 @@ def test_files_stay_up_to_a_roll_that_is_not_committed() -> None:
     assert end_of_leftovers(log.segments, Index(rolls[1] - 1)) is None
 
 
-def test_a_mark_of_compaction_never_falls() -> None:
-    log = group_log(three_segments(publish=True))
+def test_a_compaction_mark_never_falls() -> None:
+    log = group_log(make_three_segments(publish=True))
     log.note_mark(CompactionMark(Offset(10), Offset(4)))
     log.note_mark(CompactionMark(Offset(5), Offset(6)))
     assert log.mark == (10, 6)
 
 
-def test_the_files_stay_as_they_are_while_a_cut_is_not_durable() -> None:
-    r = three_segments(publish=True)
+def test_files_are_unchanged_until_a_cut_is_durable() -> None:
+    r = make_three_segments(publish=True)
     log = group_log(r)
     before = r.disk.snapshot()
     assert log.cut_to(Index(15))
-    log.append([data(index, index - 3, term=4) for index in range(16, 23)])
+    log.append([make_data_entry(index, index - 3, term=4) for index in range(16, 23)])
     assert log.write()
     assert r.disk.snapshot() == before
     assert log.written_index == 15

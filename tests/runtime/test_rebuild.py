@@ -1,4 +1,4 @@
-"""A damaged replica goes on alone: gaps stand where its damage was, everything else stays, also over a power loss."""
+"""A damaged sole replica is rebuilt: gaps replace its damage, all other data stays, also over a power loss."""
 
 import asyncio
 from collections.abc import Callable
@@ -31,8 +31,8 @@ def damage_row_and_batch(world: World, index: int) -> None:
     world.disks[0].flip_bit(segment.files.index.path, (index - segment.base_index) * ROW_SIZE + 3, 2)
 
 
-def prepared(world: World) -> None:
-    """Fill some segments that the journal does not cover any more."""
+def fill_segments(world: World) -> None:
+    """Fill some segments that the journal no longer covers."""
     world.leader()
     world.fill(1, VALUES, 300)
     world.converge()
@@ -60,15 +60,15 @@ def begin_rebuild(world: World) -> "asyncio.Task[RebuildResult]":
     return task
 
 
-def offsets(world: World) -> list[int]:
+def numbers_of(world: World) -> list[int]:
     return [int(value.split(b" ")[0]) for value in world.values(1)]
 
 
 @pytest.mark.parametrize("damage", [damage_batch, damage_row_and_batch])
 @pytest.mark.parametrize("which", ["record", "roll", "last"])
-def test_gaps_in_the_place_of_damage(damage: Callable[[World, int], None], which: str) -> None:
+def test_gaps_replace_damaged_batches(damage: Callable[[World, int], None], which: str) -> None:
     with World(1) as world:
-        prepared(world)
+        fill_segments(world)
         segments = world.group(1).log.segments
         record = segments.row_at(Index(10))
         index = {"record": 10, "roll": segments.segments[1].base_index, "last": world.group(1).log.last_index}[which]
@@ -85,20 +85,20 @@ def test_gaps_in_the_place_of_damage(damage: Callable[[World, int], None], which
         assert lost == ([record.offset] if which == "record" else [])
         assert world.group(1).damage is None
         assert world.group(1).log.last_index >= before + 1
-        assert offsets(world) == [number for number in range(VALUES) if number not in lost]
+        assert numbers_of(world) == [number for number in range(VALUES) if number not in lost]
         assert world.commit(1, b"60 goes on").base_offset == VALUES
         world.crash(1, power=True)
         world.start(1)
         world.leader()
         world.converge()
-        assert offsets(world) == [number for number in range(VALUES + 1) if number not in lost]
+        assert numbers_of(world) == [number for number in range(VALUES + 1) if number not in lost]
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_power_loss_meanwhile(seed: int) -> None:
-    """Afterwards it is the old log or the new one, and can be rebuilt again."""
+def test_a_power_loss_during_a_rebuild_keeps_the_old_or_new_log(seed: int) -> None:
+    """Afterwards the log can be rebuilt again."""
     with World(1) as world:
-        prepared(world)
+        fill_segments(world)
         damage_batch(world, 10)
         quarantine(world)
         begin_rebuild(world)
@@ -112,14 +112,14 @@ def test_a_power_loss_meanwhile(seed: int) -> None:
             world.run_until(task.done)
         world.leader()
         world.converge()
-        found = offsets(world)
+        found = numbers_of(world)
         assert len(found) == VALUES - 1
         assert world.commit(1, b"60 goes on").base_offset == VALUES
 
 
-def test_a_full_disk_leaves_everything_as_it_was() -> None:
+def test_a_rebuild_on_a_full_disk_changes_nothing() -> None:
     with World(1) as world:
-        prepared(world)
+        fill_segments(world)
         damage_batch(world, 10)
         quarantine(world)
         world.disks[0].capacity_bytes = sum(map(len, world.disks[0].snapshot().values())) + 4096
@@ -133,9 +133,9 @@ def test_a_full_disk_leaves_everything_as_it_was() -> None:
         assert again.result().lost
 
 
-def test_an_order_that_is_repeated_waits_for_the_first_one() -> None:
+def test_a_repeated_request_waits_for_the_first_rebuild() -> None:
     with World(1) as world:
-        prepared(world)
+        fill_segments(world)
         damage_batch(world, 10)
         quarantine(world)
         first, second = begin_rebuild(world), begin_rebuild(world)
@@ -144,10 +144,10 @@ def test_an_order_that_is_repeated_waits_for_the_first_one() -> None:
         assert not world.drivers[1].catch_up.is_rebuilding(world.group(1))
 
 
-def test_an_order_that_is_repeated_while_the_logs_change_places() -> None:
-    """The replica drops messages then, and must receive them again. There is no space for a second copy."""
+def test_a_request_can_be_repeated_during_the_exchange_of_logs() -> None:
+    """The replica drops messages during the exchange, and must receive them afterwards; a second copy has no space."""
     with World(1) as world:
-        prepared(world)
+        fill_segments(world)
         damage_batch(world, 10)
         quarantine(world)
         group, disk = world.group(1), world.disks[0]
@@ -163,12 +163,12 @@ def test_an_order_that_is_repeated_while_the_logs_change_places() -> None:
         assert not group.is_frozen
         disk.capacity_bytes = None
         world.converge()
-        assert len(offsets(world)) == VALUES - 1
+        assert len(numbers_of(world)) == VALUES - 1
 
 
-def test_a_leader_s_offer_does_not_end_a_rebuild() -> None:
+def test_an_offer_of_a_leader_does_not_end_a_rebuild() -> None:
     with World(1) as world:
-        prepared(world)
+        fill_segments(world)
         damage_batch(world, 10)
         quarantine(world)
         group, catch_up = world.group(1), world.drivers[1].catch_up
@@ -181,9 +181,9 @@ def test_a_leader_s_offer_does_not_end_a_rebuild() -> None:
         assert len(task.result().lost) == 1
 
 
-def test_a_replica_that_goes_ends_its_rebuild() -> None:
+def test_removing_a_replica_ends_its_rebuild() -> None:
     with World(1) as world:
-        prepared(world)
+        fill_segments(world)
         task = begin_rebuild(world)
         world.do(1, lambda: world.drivers[1].remove_group(GROUP.bytes))
         world.run_until(task.done)

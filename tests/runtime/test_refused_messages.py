@@ -1,4 +1,4 @@
-"""Messages that no sound replica sends, at real drivers in virtual time: the process lives, and nothing is lost."""
+"""Messages that no correct replica sends, at real drivers in virtual time: the process continues, nothing is lost."""
 
 import logging
 import uuid
@@ -16,8 +16,8 @@ from tests.runtime.drivers import GROUP, World
 STRANGER = ReplicaId(NodeId(9), uuid.UUID(int=9))
 
 
-def say(world: World, number: int, message: Message) -> None:
-    """Let a message of another process arrive."""
+def deliver(world: World, number: int, message: Message) -> None:
+    """Deliver a message of another process."""
     envelope = Envelope(GROUP.bytes, message)
     world.do(number, lambda: world.drivers[number].receive(message.sender.node_id, [envelope]))
 
@@ -27,11 +27,11 @@ def heartbeat(world: World, sender: ReplicaId, to: int) -> Heartbeat:
     return Heartbeat(sender, world.ids[to - 1], world.group(to).core.term, 1, Index(0))
 
 
-def others(number: int) -> list[int]:
+def other_numbers(number: int) -> list[int]:
     return [other for other in (1, 2, 3) if other != number]
 
 
-def events(caplog: pytest.LogCaptureFixture, name: str) -> list[logging.LogRecord]:
+def logged_events(caplog: pytest.LogCaptureFixture, name: str) -> list[logging.LogRecord]:
     return [record for record in caplog.records if record.getMessage() == name]
 
 
@@ -41,22 +41,22 @@ def test_a_stranger_that_claims_leadership_is_dropped(caplog: pytest.LogCaptureF
         world.fill(leader, 3)
         for number in (1, 2, 3):
             refused = world.drivers[number].messages_refused
-            say(world, number, heartbeat(world, STRANGER, number))
+            deliver(world, number, heartbeat(world, STRANGER, number))
             assert world.drivers[number].messages_refused == refused + 1
             assert world.group(number).stopped is None
-        assert len(events(caplog, "contradiction_dropped")) == 3
+        assert len(logged_events(caplog, "contradiction_dropped")) == 3
         assert world.leader() == leader
         world.fill(leader, 3)
         assert not world.failures
 
 
-def test_a_follower_that_a_member_contradicts_stops_until_its_next_start(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_follower_contradicted_by_a_member_stops_until_its_restart(caplog: pytest.LogCaptureFixture) -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 3)
-        follower, liar = others(leader)
-        say(world, follower, heartbeat(world, world.ids[liar - 1], follower))
-        (event,) = events(caplog, "replica_stopped")
+        follower, liar = other_numbers(leader)
+        deliver(world, follower, heartbeat(world, world.ids[liar - 1], follower))
+        (event,) = logged_events(caplog, "replica_stopped")
         assert f"two leaders in term {world.group(leader).core.term}" in event.why  # type: ignore[attr-defined]
         assert f"sender={world.ids[liar - 1]}" in event.offending  # type: ignore[attr-defined]
         assert f"sender={world.ids[leader - 1]}" in event.contradicts  # type: ignore[attr-defined]
@@ -77,14 +77,14 @@ def test_a_follower_that_a_member_contradicts_stops_until_its_next_start(caplog:
         assert not world.failures
 
 
-def test_a_leader_that_a_member_contradicts_stops_and_another_one_leads() -> None:
+def test_a_leader_contradicted_by_a_member_stops_and_another_leads() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 3)
-        for other in others(leader):
+        for other in other_numbers(leader):
             world.network.cut(world.nodes[leader - 1], world.nodes[other - 1])
         proposed = world.propose(leader, b"of which nobody knows")
-        say(world, leader, heartbeat(world, world.ids[others(leader)[0] - 1], leader))
+        deliver(world, leader, heartbeat(world, world.ids[other_numbers(leader)[0] - 1], leader))
         assert world.group(leader).core.role is Role.FOLLOWER
         with pytest.raises(OutcomeUnknown, match="stopped"):
             proposed.result()
@@ -98,11 +98,11 @@ def test_a_term_near_the_last_one_changes_nothing(caplog: pytest.LogCaptureFixtu
         leader = world.leader()
         term = world.group(leader).core.term
         for number in (1, 2, 3):
-            candidate = world.ids[others(number)[0] - 1]
+            candidate = world.ids[other_numbers(number)[0] - 1]
             last = world.group(number).core.last_id
             request = VoteRequest(candidate, world.ids[number - 1], Term(TERM_MAX), 1, last, True)
-            say(world, number, request)
-        assert len(events(caplog, "term_refused")) == 3
+            deliver(world, number, request)
+        assert len(logged_events(caplog, "term_refused")) == 3
         world.run(3)
         assert {world.group(number).core.term for number in (1, 2, 3)} == {term}
         world.crash(leader)

@@ -1,4 +1,4 @@
-"""Actions that must wait for a sync, and must not follow a failed one: with drivers whose disks delay syncs."""
+"""Actions that must wait for a sync, and must not follow a failed one, on drivers whose disks delay syncs."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -13,8 +13,8 @@ from raftlog.runtime.transfer import replacement
 from raftlog.runtime.transfer.installation import Installation
 from raftlog.runtime.transport import Envelope
 from raftlog.types import NodeId
-from tests.runtime.drivers import GROUP, SMALL, Wire, World, is_of_journal, is_of_segments
-from tests.runtime.test_adversity import others
+from tests.runtime.drivers import GROUP, SMALL, SimulatedWire, World, is_of_journal, is_of_segments
+from tests.runtime.test_adversity import other_numbers
 
 
 def begin_checkpoint(world: World, number: int) -> None:
@@ -26,7 +26,7 @@ def begin_checkpoint(world: World, number: int) -> None:
 # the journal
 
 
-def test_an_append_waits_for_its_own_frame_and_not_for_the_one_before() -> None:
+def test_an_append_waits_only_for_its_own_frame() -> None:
     with World(1) as world:
         world.leader()
         disk, group = world.disks[0], world.group(1)
@@ -50,16 +50,16 @@ def test_nothing_is_sent_while_a_vote_waits_for_its_sync(monkeypatch: pytest.Mon
         leader = world.leader()
         world.fill(leader, 2)
         world.converge()
-        _, voter = others(leader)
+        _, voter = other_numbers(leader)
         sent: list[Envelope] = []
-        send = Wire.send
+        send = SimulatedWire.send
 
-        def noted(wire: Wire, node: NodeId, envelopes: Sequence[Envelope]) -> None:
+        def noted(wire: SimulatedWire, node: NodeId, envelopes: Sequence[Envelope]) -> None:
             if wire._process.node is world.nodes[voter - 1]:
                 sent.extend(envelopes)
             send(wire, node, envelopes)
 
-        monkeypatch.setattr(Wire, "send", noted)
+        monkeypatch.setattr(SimulatedWire, "send", noted)
         term = world.group(voter).core.term
         world.disks[voter - 1].hold(is_of_journal)
         world.crash(leader)
@@ -75,7 +75,7 @@ def test_nothing_is_sent_while_a_vote_waits_for_its_sync(monkeypatch: pytest.Mon
 # segments
 
 
-def test_a_large_append_whose_sync_fails_ends_the_process() -> None:
+def test_a_failed_sync_of_a_large_append_stops_the_process() -> None:
     with World(1) as world:
         world.leader()
         world.run(0.1)
@@ -89,7 +89,7 @@ def test_a_large_append_whose_sync_fails_ends_the_process() -> None:
         assert len(world.failures) == 1
 
 
-def test_a_failed_sync_ends_the_process_and_fails_all_waiters() -> None:
+def test_a_failed_sync_stops_the_process_and_fails_all_waiters() -> None:
     with World(1) as world:
         driver = world.drivers[1]
         world.disks[0].fail_sync()
@@ -100,7 +100,7 @@ def test_a_failed_sync_ends_the_process_and_fails_all_waiters() -> None:
         assert len(world.failures) == 1
 
 
-def test_a_checkpoint_whose_sync_fails_ends_the_process() -> None:
+def test_a_failed_sync_of_a_checkpoint_stops_the_process() -> None:
     with World(1) as world:
         world.leader()
         world.commit(1, b"x")
@@ -141,12 +141,12 @@ def test_no_checkpoint_begins_before_entries_and_rows_are_in_their_files(
 
 
 def test_no_checkpoint_begins_while_a_cut_waits_for_the_journal() -> None:
-    """A checkpoint would name the cut entry as the last one, and the cut itself is not read again."""
+    """A checkpoint would have the cut entry as the last one, and recovery would not read the cut itself."""
     with World() as world:
         old = world.leader()
         world.fill(old, 3)
         world.converge()
-        for other in others(old):
+        for other in other_numbers(old):
             world.network.cut(world.nodes[old - 1], world.nodes[other - 1])
             world.network.cut(world.nodes[other - 1], world.nodes[old - 1])
         for number in range(6):
@@ -174,7 +174,7 @@ def test_no_checkpoint_begins_while_a_cut_waits_for_the_journal() -> None:
 
 
 def test_a_checkpoint_includes_a_trim_that_is_not_yet_in_the_journal() -> None:
-    """The part of the journal before the checkpoint's beginning is not read again."""
+    """Recovery does not read the part of the journal before the checkpoint's begin."""
     with World(1) as world:
         world.leader()
         world.fill(1, 5)
@@ -186,12 +186,12 @@ def test_a_checkpoint_includes_a_trim_that_is_not_yet_in_the_journal() -> None:
         assert checkpoints._state_of(group).log_start_offset == 3
 
 
-def test_an_uncommitted_trim_is_not_followed_after_a_restart() -> None:
+def test_an_uncommitted_trim_is_not_applied_after_a_restart() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 30)
         world.converge()
-        for other in others(leader):
+        for other in other_numbers(leader):
             world.network.cut(world.nodes[leader - 1], world.nodes[other - 1])
             world.network.cut(world.nodes[other - 1], world.nodes[leader - 1])
         world.do(leader, lambda: world.group(leader).propose_trim(20))
@@ -207,10 +207,10 @@ def test_an_uncommitted_trim_is_not_followed_after_a_restart() -> None:
 # installations
 
 
-def behind_the_log_start(world: World) -> int:
-    """Start a follower whose log ends before the leader's begins."""
+def start_follower_behind_log_start(world: World) -> int:
+    """Start a follower whose log ends before the leader's begins; return it."""
     leader = world.leader()
-    follower = others(leader)[0]
+    follower = other_numbers(leader)[0]
     world.commit(leader, b"first")
     world.crash(follower)
     world.fill(leader, 60)
@@ -221,11 +221,11 @@ def behind_the_log_start(world: World) -> int:
     return follower
 
 
-def test_a_log_takes_its_place_once_its_name_and_the_journal_s_word_are_durable(
+def test_a_fetched_log_is_installed_after_its_name_and_journal_entry_are_durable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with World() as world:
-        follower = behind_the_log_start(world)
+        follower = start_follower_behind_log_start(world)
         disk, journal = world.disks[follower - 1], world.drivers[follower].journal
         seen: list[tuple[bool, bool]] = []
         take = replacement.place_installed_log
@@ -241,7 +241,7 @@ def test_a_log_takes_its_place_once_its_name_and_the_journal_s_word_are_durable(
         assert seen == [(True, True)]
 
 
-def test_a_log_that_is_not_wanted_any_more_does_not_take_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fetched_log_that_is_no_longer_needed_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     with World() as world:
         is_fetched: list[bool] = []
         wants = RaftCore.needs_install
@@ -254,7 +254,7 @@ def test_a_log_that_is_not_wanted_any_more_does_not_take_its_place(monkeypatch: 
         monkeypatch.setattr(Installation, "_may_change_places", may)
         monkeypatch.setattr(RaftCore, "needs_install", lambda core, at: wants(core, at) and not is_fetched)
         monkeypatch.setattr(replacement, "place_installed_log", lambda *arguments: taken.append(arguments))
-        behind_the_log_start(world)
+        start_follower_behind_log_start(world)
         world.run_until(lambda: bool(is_fetched))
         world.run(0.1)
         assert not taken
@@ -271,7 +271,7 @@ def test_a_log_that_is_not_wanted_any_more_does_not_take_its_place(monkeypatch: 
         ((), False, False, True, False),
     ],
 )
-def test_a_log_takes_its_place_when_nothing_is_on_its_way_to_the_old_one(
+def test_a_fetched_log_is_installed_when_no_write_to_the_old_one_is_in_flight(
     parts: Sequence[int], is_dirty: bool, is_cut_waiting: bool, is_under_way: bool, may: bool
 ) -> None:
     made = Installation.__new__(Installation)

@@ -1,4 +1,4 @@
-"""The virtual loop, closed after each test: closing is what unwinds what a crash left behind."""
+"""Virtual loop that is closed after each test, which unwinds coroutines left by crashes."""
 
 from collections.abc import Iterator
 

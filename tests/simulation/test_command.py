@@ -33,7 +33,7 @@ def test_help_shows_every_option_with_its_default(monkeypatch: pytest.MonkeyPatc
     assert text.count("default:") >= 4
 
 
-def test_sound_seeds_end_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seeds_without_a_violation_exit_with_0(monkeypatch: pytest.MonkeyPatch) -> None:
     done = invoke(monkeypatch, set(), "--seeds", "3")
     assert done.exit_code == 0
     assert "3 seeds, 0 failed" in done.stdout
@@ -53,22 +53,22 @@ def test_a_failure_prints_the_command_that_repeats_it(monkeypatch: pytest.Monkey
         assert said in done.stdout
 
 
-def test_the_repeating_command_names_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_repeating_command_has_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
     done = invoke(monkeypatch, {1}, "--seeds", "1", "--level", "broker")
     assert "repeat: python -m jepsen.simulation --level broker --seeds 1 --from 1" in done.stdout
 
 
-def test_the_repeating_command_names_members_and_loss() -> None:
+def test_the_repeating_command_has_members_and_loss() -> None:
     failed = outcome(3, BROKEN)._replace(level="gossip", shape=" --members 10 --loss 0.1")
     assert repeat_command(failed).endswith("--level gossip --members 10 --loss 0.1 --seeds 1 --from 3")
 
 
-def test_members_and_loss_are_for_gossip(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_and_loss_are_only_for_gossip(monkeypatch: pytest.MonkeyPatch) -> None:
     done = invoke(monkeypatch, set(), "--seeds", "1", "--members", "10")
     assert (done.exit_code, "--level gossip" in done.stderr) == (2, True)
 
 
-def test_the_repeating_command_names_unordered_syncs() -> None:
+def test_the_repeating_command_has_unordered_syncs() -> None:
     failed = simulate_founding(1, unordered_syncs=True)
     assert repeat_command(failed).endswith("--level founding --unordered-syncs --seeds 1 --from 1")
     assert "unordered_syncs = True" in failed.options
@@ -79,7 +79,7 @@ def test_unordered_syncs_are_not_for_gossip(monkeypatch: pytest.MonkeyPatch) -> 
     assert (done.exit_code, "have disks" in done.stderr) == (2, True)
 
 
-def test_it_stops_after_so_many_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_stops_after_the_given_number_of_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     done = invoke(monkeypatch, set(range(100)), "--seeds", "50", "--failures-max", "2")
     assert "2 seeds, 2 failed" in done.stdout
 

@@ -1,4 +1,4 @@
-"""Cuts of logs that meet syncs of segments: they happen, find what they are there for, and change no other run."""
+"""Log cuts during held segment syncs: they occur, detect their planted bug, and change no other run."""
 
 from collections.abc import Callable
 
@@ -28,12 +28,12 @@ def triggered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     spring = CutAmbushes._on_cut
 
-    def noting(ambushes: CutAmbushes, machine: Machine) -> None:
+    def record_ambush(ambushes: CutAmbushes, machine: Machine) -> None:
         before = ambushes.triggered
         spring(ambushes, machine)
         found.extend([machine.name] * (ambushes.triggered - before))
 
-    monkeypatch.setattr(CutAmbushes, "_on_cut", noting)
+    monkeypatch.setattr(CutAmbushes, "_on_cut", record_ambush)
     return found
 
 
@@ -45,8 +45,8 @@ def test_fixed_seeds_survive_cuts_that_meet_syncs(triggered: list[str]) -> None:
     assert len(triggered) >= len(SEEDS)
 
 
-def test_they_find_large_appends_that_a_cut_does_not_shorten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its ids would be journaled behind the cut; in-order syncs and hundreds of other seeds do not show it."""
+def test_cuts_during_syncs_detect_large_appends_that_a_cut_does_not_shorten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ids would be journaled after the cut; in-order syncs and hundreds of other seeds do not detect it."""
 
     def spare(_appends: LargeAppends, _group: PartitionReplica, _index: Index) -> None:
         return None
@@ -59,18 +59,18 @@ def test_no_seed_draws_the_option() -> None:
     assert not any(draw(seed).cut_ambushes for seed in range(100))
 
 
-def test_the_command_that_repeats_a_run_names_them() -> None:
+def test_the_repeating_command_has_cuts_during_syncs() -> None:
     outcome = simulate(1, draw(1).with_cut_ambushes())
     assert "cut_ambushes = True" in outcome.options
     assert repeat_command(outcome).endswith("jepsen.simulation --cut-ambushes --seeds 1 --from 1")
 
 
-def test_they_are_for_drivers_only() -> None:
+def test_cuts_during_syncs_are_only_for_drivers() -> None:
     done = CliRunner().invoke(main, ["--level", "broker", "--cut-ambushes"])
     assert (done.exit_code, "--level driver" in done.stderr) == (2, True)
 
 
-def test_held_syncs_return_when_they_are_released_and_others_go_past_them(loop: VirtualLoop) -> None:
+def test_held_syncs_return_after_their_release_and_others_at_once(loop: VirtualLoop) -> None:
     disk = TimedDisk(generator(1), loop, 1_000, UnorderedDelays(generator(2)))
     disk.process = loop.add_node("n1").start()
     disk.make_directory("/journal")

@@ -11,8 +11,8 @@ from jepsen.simulation.network.shapes import bridge, halves, isolate, majorities
 STEADY = LinkConditions(delay_min_ns=MILLISECOND_NS, delay_max_ns=MILLISECOND_NS)
 
 
-class Mail:
-    """Three nodes and what each received, with the times in milliseconds."""
+class MailNetwork:
+    """Three nodes and their received messages with times in milliseconds."""
 
     def __init__(self, loop: VirtualLoop, conditions: LinkConditions = STEADY) -> None:
         self.loop = loop
@@ -37,11 +37,11 @@ class Mail:
 
 
 @pytest.fixture
-def mail(loop: VirtualLoop) -> Mail:
-    return Mail(loop)
+def mail(loop: VirtualLoop) -> MailNetwork:
+    return MailNetwork(loop)
 
 
-def test_a_message_arrives_after_the_delay(mail: Mail) -> None:
+def test_a_message_arrives_after_the_delay(mail: MailNetwork) -> None:
     buffer = bytearray(b"hello")
     mail.send(0, 1, buffer)
     buffer[:] = b"other"
@@ -49,16 +49,16 @@ def test_a_message_arrives_after_the_delay(mail: Mail) -> None:
     assert mail.received == [("n0", "n1", b"hello", 1.0)]
 
 
-def test_a_node_reaches_itself_whatever_the_network_is_like(loop: VirtualLoop) -> None:
-    mail = Mail(loop, STEADY._replace(loss=1.0))
+def test_a_node_always_reaches_itself(loop: VirtualLoop) -> None:
+    mail = MailNetwork(loop, STEADY._replace(loss=1.0))
     mail.send(0, 0, "to myself")
     mail.send(0, 1, "to you")
     loop.run_for(1)
     assert mail.messages() == ["to myself"]
 
 
-def test_loss_duplicates_and_reordering_come_as_often_as_asked(loop: VirtualLoop) -> None:
-    mail = Mail(loop, STEADY._replace(loss=0.2, duplicate=0.1, reorder=0.3))
+def test_loss_duplicates_and_reordering_have_the_configured_rates(loop: VirtualLoop) -> None:
+    mail = MailNetwork(loop, STEADY._replace(loss=0.2, duplicate=0.1, reorder=0.3))
     for number in range(1000):
         mail.send(0, 1, number)
         loop.run_for(0.001)
@@ -71,7 +71,7 @@ def test_loss_duplicates_and_reordering_come_as_often_as_asked(loop: VirtualLoop
     assert 150 < len(mail.network.drops) < 250
 
 
-def test_a_one_way_cut_leaves_the_other_way_open(mail: Mail) -> None:
+def test_a_one_way_cut_leaves_the_other_way_open(mail: MailNetwork) -> None:
     mail.send(0, 1, "under way")
     mail.network.cut(mail.nodes[0], mail.nodes[1])
     mail.send(0, 1, "into the cut")
@@ -85,7 +85,7 @@ def test_a_one_way_cut_leaves_the_other_way_open(mail: Mail) -> None:
     assert mail.messages()[1:] == ["mended"]
 
 
-def test_messages_in_flight_at_a_short_cut_stay_lost(mail: Mail) -> None:
+def test_messages_in_flight_at_a_short_cut_stay_lost(mail: MailNetwork) -> None:
     mail.send(0, 1, "under way")
     mail.network.cut(mail.nodes[0], mail.nodes[1])
     mail.network.heal()
@@ -94,7 +94,7 @@ def test_messages_in_flight_at_a_short_cut_stay_lost(mail: Mail) -> None:
 
 
 def test_a_narrow_link_queues_and_then_drops(loop: VirtualLoop) -> None:
-    mail = Mail(loop, STEADY._replace(bytes_per_s=1000, queue_bytes_max=250))
+    mail = MailNetwork(loop, STEADY._replace(bytes_per_s=1000, queue_bytes_max=250))
     for number in range(4):
         mail.send(0, 1, number, 100)
     loop.run_for(1)
@@ -102,7 +102,7 @@ def test_a_narrow_link_queues_and_then_drops(loop: VirtualLoop) -> None:
     assert mail.network.drop_counts == {"queue full": 2}
 
 
-def test_a_slow_link_is_slow_in_one_direction_until_the_network_heals(mail: Mail) -> None:
+def test_a_slow_link_is_slow_in_one_direction_until_the_network_heals(mail: MailNetwork) -> None:
     slow = STEADY._replace(delay_min_ns=300 * MILLISECOND_NS, delay_max_ns=300 * MILLISECOND_NS)
     mail.network.set_conditions(mail.nodes[0], mail.nodes[1], slow)
     mail.send(0, 1, "slow")
@@ -113,7 +113,7 @@ def test_a_slow_link_is_slow_in_one_direction_until_the_network_heals(mail: Mail
     assert [(message, at) for _, _, message, at in mail.received] == [("fast", 1.0), ("healed", 1.0), ("slow", 300.0)]
 
 
-def test_a_dead_process_receives_nothing_and_a_paused_one_later(mail: Mail) -> None:
+def test_a_crashed_process_receives_nothing_and_a_paused_one_later(mail: MailNetwork) -> None:
     mail.nodes[1].crash()
     mail.nodes[2].pause()
     mail.send(0, 1, "to the dead")
@@ -127,7 +127,7 @@ def test_a_dead_process_receives_nothing_and_a_paused_one_later(mail: Mail) -> N
     assert mail.received == [("n0", "n2", "to the sleeping", 1000.0)]
 
 
-def test_the_dead_send_nothing(mail: Mail) -> None:
+def test_crashed_processes_send_nothing(mail: MailNetwork) -> None:
     process = mail.nodes[0].running_process()
     mail.send(0, 1, "last words")
     mail.nodes[0].crash()
@@ -139,23 +139,23 @@ def test_the_dead_send_nothing(mail: Mail) -> None:
 # Shapes
 
 
-def reached(cuts: list[tuple[int, int]], count: int) -> list[set[int]]:
-    """Return the nodes that each node receives from, itself included."""
+def reachable_nodes(cuts: list[tuple[int, int]], count: int) -> list[set[int]]:
+    """Return for each node the nodes that it receives from, itself included."""
     return [{a for a in range(count) if (a, b) not in cuts} for b in range(count)]
 
 
 @pytest.mark.parametrize("count", [3, 4, 5, 7])
-def test_shapes_cut_the_links_of_their_names(count: int) -> None:
+def test_each_shape_cuts_its_links(count: int) -> None:
     nodes, random = range(count), Random(count)
-    two = reached(halves(nodes, random), count)
+    two = reachable_nodes(halves(nodes, random), count)
     assert sorted(map(len, two)) == [count // 2] * (count // 2) + [count - count // 2] * (count - count // 2)
-    bridged = reached(bridge(nodes, random), count)
+    bridged = reachable_nodes(bridge(nodes, random), count)
     assert [len(heard) for heard in bridged].count(count) == 1
-    ring = reached(majorities_ring(nodes, random), count)
+    ring = reachable_nodes(majorities_ring(nodes, random), count)
     assert {len(heard) for heard in ring} == {count // 2 + 1}
     assert len({frozenset(heard) for heard in ring}) == count
     assert all(node in heard for node, heard in enumerate(ring))
-    alone = reached(isolate(1, nodes), count)
+    alone = reachable_nodes(isolate(1, nodes), count)
     assert alone[1] == {1}
     assert all(1 not in heard for node, heard in enumerate(alone) if node != 1)
 
@@ -165,7 +165,7 @@ def test_one_way_and_split_are_exact() -> None:
     assert split([[0], [1, 2]]) == [(0, 1), (0, 2), (1, 0), (2, 0)]
 
 
-def test_imposed_cuts_add_up_until_healed(mail: Mail) -> None:
+def test_imposed_cuts_add_up_until_healed(mail: MailNetwork) -> None:
     mail.network.impose(one_way([0], [1]))
     mail.network.impose(one_way([1], [2]))
     for source, destination in ((0, 1), (1, 2), (2, 0)):

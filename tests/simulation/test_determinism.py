@@ -35,7 +35,7 @@ def test_a_choice_that_depends_on_hashes_changes_the_trace() -> None:
     assert len({digest_in_process(7, hash_seed, "--by-hash") for hash_seed in range(1, 5)}) > 1
 
 
-def test_the_world_is_as_restless_as_it_should_be() -> None:
+def test_the_world_has_all_kinds_of_events() -> None:
     world = World(8)
     world.run(60)
     assert world.heard > 1000

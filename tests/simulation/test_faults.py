@@ -47,7 +47,7 @@ def options() -> Options:
 
 
 class World:
-    """A cluster that has been at work for a while."""
+    """Cluster that has served its workload for a while."""
 
     def __init__(self) -> None:
         self.cluster = Cluster(options())
@@ -70,7 +70,7 @@ def world() -> Iterator[World]:
 
 
 @pytest.mark.parametrize("fault", DRIVER_FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_shows_and_is_survived(world: World, fault: Fault) -> None:
+def test_each_fault_has_its_effect_and_the_cluster_recovers(world: World, fault: Fault) -> None:
     before = world.timeline()
     for _ in range(6):  # a target that is down, or has no file yet, is passed by
         world.nemesis.faults.inject(fault)
@@ -106,7 +106,7 @@ def test_a_lost_disk_is_replaced_by_a_new_member(world: World) -> None:
     assert old not in voters
 
 
-def test_harm_stays_within_a_minority(world: World) -> None:
+def test_faults_stay_within_a_minority(world: World) -> None:
     fault_budget, plan = FaultBudget(world.cluster), world.cluster.groups[0]
     machines = list(world.cluster.machines.values())
     harmed = []

@@ -1,4 +1,4 @@
-"""Gossip in the simulator: a hundred members at 5 % loss for ten minutes, small clusters under everything at once."""
+"""Gossip in the simulator: a hundred members at 5 % loss for ten minutes, small clusters under all faults."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ SEEDS = range(1, 21)
 SEEDS_PER_TEST = 10
 
 
-def demand(outcome: Outcome) -> None:
+def require_no_violation(outcome: Outcome) -> None:
     if outcome.failure is not None:
         pytest.fail(failure_text(outcome, "the one under test"), pytrace=False)
 
@@ -29,24 +29,24 @@ def demand(outcome: Outcome) -> None:
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_a_hundred_members_at_five_percent_loss_for_ten_minutes(seed: int) -> None:
     outcome = simulate_gossip(seed, members=100, loss=0.05)
-    demand(outcome)
+    require_no_violation(outcome)
     assert outcome.virtual_s > 600
 
 
 @pytest.mark.parametrize("first", SEEDS[::SEEDS_PER_TEST])
-def test_fixed_seeds(first: int) -> None:
+def test_fixed_seeds_have_no_violation(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
-        demand(simulate_gossip(seed))
+        require_no_violation(simulate_gossip(seed))
 
 
 @pytest.mark.parametrize("kept", kept_seeds("gossip"), ids=lambda kept: str(kept.seed))
-def test_kept_seeds(kept: KeptSeed) -> None:
-    demand(simulate_gossip(kept.seed))
+def test_kept_seeds_have_no_violation(kept: KeptSeed) -> None:
+    require_no_violation(simulate_gossip(kept.seed))
 
 
 def test_without_loss_no_live_member_is_suspected_when_others_stop() -> None:
     for members in (2, 3, 5, 10):
-        demand(simulate_options(draw_steady(1, members=members, loss=0.0, safety_s=300.0)))
+        require_no_violation(simulate_options(draw_steady(1, members=members, loss=0.0, safety_s=300.0)))
 
 
 def test_two_hash_seeds_give_the_same_trace() -> None:
@@ -80,8 +80,8 @@ def change(
     return MemberChange(NodeId(node), before, after, GossipMember(NodeId(node), uuid, incarnation, after, about, 0.0))
 
 
-def watching(loss: float = 0.05) -> Watch:
-    """Return three members that are up."""
+def watch_three(loss: float = 0.05) -> Watch:
+    """Return a watcher of three members that are up."""
     watch = Watch(draw_steady(1, members=3, loss=loss))
     for process in watch.world.processes:
         watch.world.begin(process, ())
@@ -89,7 +89,7 @@ def watching(loss: float = 0.05) -> Watch:
     return watch
 
 
-def condemned(watch: Watch, *changes: MemberChange) -> str:
+def violations_of(watch: Watch, *changes: MemberChange) -> str:
     *before, last = changes
     for each in before:
         watch.on_change(watch.world.processes[0], each)
@@ -99,24 +99,28 @@ def condemned(watch: Watch, *changes: MemberChange) -> str:
 
 
 def test_a_healthy_member_declared_dead_is_detected() -> None:
-    assert condemned(watching(), change(2, MemberState.SUSPECT, MemberState.DEAD)) == "healthy-declared-dead"
+    assert violations_of(watch_three(), change(2, MemberState.SUSPECT, MemberState.DEAD)) == "healthy-declared-dead"
 
 
 def test_a_dead_member_may_be_declared_dead() -> None:
-    watch = watching()
+    watch = watch_three()
     watch.world.processes[1].end(90.0)
     watch.on_change(watch.world.processes[0], change(2, MemberState.SUSPECT, MemberState.DEAD))
     assert watch.deaths == {(2, 1): 10.0}
 
 
 def test_a_suspicion_without_loss_is_detected() -> None:
-    assert condemned(watching(loss=0.0), change(2, MemberState.ALIVE, MemberState.SUSPECT)) == "healthy-suspected"
-    watching(loss=0.05).on_change(watching().world.processes[0], change(2, MemberState.ALIVE, MemberState.SUSPECT))
+    assert (
+        violations_of(watch_three(loss=0.0), change(2, MemberState.ALIVE, MemberState.SUSPECT)) == "healthy-suspected"
+    )
+    watch_three(loss=0.05).on_change(
+        watch_three().world.processes[0], change(2, MemberState.ALIVE, MemberState.SUSPECT)
+    )
 
 
 def test_an_incarnation_that_falls_is_detected() -> None:
     newer, older = change(2, None, MemberState.ALIVE, 2 << 32), change(2, MemberState.ALIVE, MemberState.ALIVE, 1 << 32)
-    assert condemned(watching(), newer, older) == "incarnation-back"
+    assert violations_of(watch_three(), newer, older) == "incarnation-back"
 
 
 def test_a_state_that_falls_is_detected() -> None:
@@ -124,11 +128,11 @@ def test_a_state_that_falls_is_detected() -> None:
         change(2, MemberState.ALIVE, MemberState.SUSPECT),
         change(2, MemberState.SUSPECT, MemberState.ALIVE),
     )
-    assert condemned(watching(), suspect, alive) == "state-not-allowed"
+    assert violations_of(watch_three(), suspect, alive) == "state-not-allowed"
 
 
 def test_a_death_unknown_to_a_member_is_detected() -> None:
-    watch = watching()
+    watch = watch_three()
     watch.world.processes[1].end(90.0)
     with pytest.raises(PropertyBroken, match="dead-not-known"):
         watch.check_known(watch.world.processes[1], 1)
@@ -136,13 +140,13 @@ def test_a_death_unknown_to_a_member_is_detected() -> None:
 
 def test_a_member_that_was_killed_just_now_need_not_be_known_as_dead() -> None:
     """The check of an earlier change comes while the kill is too recent."""
-    watch = watching()
+    watch = watch_three()
     watch.world.processes[1].end(watch.world.now - 3.5)
     watch.check_known(watch.world.processes[1], 1)
 
 
 def test_costs_above_the_bound_are_detected() -> None:
-    watch = watching()
+    watch = watch_three()
     watch.check_traffic(3 * 3_000 * 10, 10.0)
     with pytest.raises(PropertyBroken, match="gossip-cost"):
         watch.check_traffic(3 * 3_001 * 10, 10.0)
@@ -150,4 +154,4 @@ def test_costs_above_the_bound_are_detected() -> None:
 
 def test_views_that_differ_in_the_end_are_detected() -> None:
     with pytest.raises(PropertyBroken, match="disagreement"):
-        watching().check_agreement()
+        watch_three().check_agreement()

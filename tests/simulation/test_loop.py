@@ -1,4 +1,4 @@
-"""Ordinary asyncio code on the virtual loop: the same behaviour, no waiting, and what a simulation must not do."""
+"""Ordinary asyncio code on the virtual loop: equal behaviour, no real waiting, and errors for real I/O."""
 
 import asyncio
 import math
@@ -26,7 +26,7 @@ def test_sleeping_takes_virtual_time_only(loop: VirtualLoop) -> None:
     assert loop.run_until_complete(nap()) == 86_400.0
 
 
-def test_callbacks_run_in_order_timers_by_time_and_then_by_their_setting(loop: VirtualLoop) -> None:
+def test_callbacks_run_in_order_and_timers_by_time_then_by_creation(loop: VirtualLoop) -> None:
     order: list[str] = []
     loop.call_later(2, order.append, "second timer")
     loop.call_at(1, order.append, "first timer")
@@ -39,7 +39,7 @@ def test_callbacks_run_in_order_timers_by_time_and_then_by_their_setting(loop: V
     assert order == ["soon", "first timer", "first timer, set later", "second timer"]
 
 
-def test_a_timer_may_be_as_far_as_infinity_and_sweeping_keeps_the_others(loop: VirtualLoop) -> None:
+def test_a_timer_may_be_at_infinity_and_sweeping_keeps_other_timers(loop: VirtualLoop) -> None:
     fired: list[int] = []
     loop.call_later(math.inf, fired.append, -1)
     handles = [loop.call_later(delay, fired.append, delay) for delay in range(1, 1001)]
@@ -57,7 +57,7 @@ def test_a_sleep_until_a_time_ends_no_earlier(moment: float) -> None:
     assert nanoseconds <= moment * 1e9 + 1 + 2 * math.ulp(moment) * 1e9
 
 
-def test_timeouts_events_queues_groups_and_gather_work(loop: VirtualLoop) -> None:
+def test_asyncio_primitives_work_on_the_virtual_loop(loop: VirtualLoop) -> None:
     async def everything() -> list[Any]:
         seen: list[Any] = []
         with pytest.raises(TimeoutError):
@@ -88,7 +88,7 @@ def test_timeouts_events_queues_groups_and_gather_work(loop: VirtualLoop) -> Non
     assert loop.run_until_complete(everything()) == [5.0, 0, 1, 2, ["a", "b"], (1, 1), 10.0]
 
 
-def test_the_runner_of_asyncio_can_use_it() -> None:
+def test_the_runner_of_asyncio_can_use_the_virtual_loop() -> None:
     async def main() -> float:
         asyncio.get_running_loop().create_task(asyncio.sleep(1000))
         await asyncio.sleep(1)
@@ -118,7 +118,7 @@ def test_async_generators_are_closed_as_usual(loop: VirtualLoop) -> None:
     assert closed == ["closed"]
 
 
-def test_running_until_a_condition_a_time_or_a_bound(loop: VirtualLoop) -> None:
+def test_the_loop_runs_until_a_condition_a_time_or_a_bound(loop: VirtualLoop) -> None:
     counts: list[int] = []
 
     async def count() -> None:
@@ -149,7 +149,7 @@ def test_a_condition_stops_between_two_callbacks(loop: VirtualLoop) -> None:
     assert seen == [0, 1, 2, 3, 4]
 
 
-def test_after_every_step_the_simulation_can_look(loop: VirtualLoop) -> None:
+def test_the_simulation_can_check_after_every_step(loop: VirtualLoop) -> None:
     steps: list[int] = []
     loop.after_step = lambda: steps.append(loop.now_ns)
     loop.call_soon(lambda: None)
@@ -158,7 +158,7 @@ def test_after_every_step_the_simulation_can_look(loop: VirtualLoop) -> None:
     assert steps == [0, 1_000_000_000]
 
 
-def test_waiting_for_ever_is_a_deadlock_that_names_the_waiter(loop: VirtualLoop) -> None:
+def test_waiting_forever_is_a_deadlock_with_the_name_of_the_waiter(loop: VirtualLoop) -> None:
     async def wait_for_nothing() -> None:
         await asyncio.Event().wait()
 
@@ -179,7 +179,7 @@ def test_time_without_progress_is_a_livelock(loop: VirtualLoop, monkeypatch: pyt
         loop.run_for(1)
 
 
-def test_an_unhandled_exception_ends_the_run_and_has_its_time(loop: VirtualLoop) -> None:
+def test_an_unhandled_exception_ends_the_run_with_its_time(loop: VirtualLoop) -> None:
     def explode() -> None:
         raise ZeroDivisionError("boom")
 

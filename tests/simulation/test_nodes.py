@@ -1,4 +1,4 @@
-"""Nodes: clocks of their own, pauses that hold back, crashes that destroy."""
+"""Simulated nodes: own clocks, pauses that delay callbacks, crashes that destroy state."""
 
 import asyncio
 from contextlib import suppress
@@ -9,7 +9,7 @@ from jepsen.simulation import Node, NodeClock, VirtualLoop
 from jepsen.simulation.virtual_time.clock import WALL_START_NS
 
 
-class Diary:
+class ActionLog:
     """Log of actions with times on the clocks of their nodes."""
 
     def __init__(self) -> None:
@@ -25,8 +25,8 @@ class Diary:
 
 
 @pytest.fixture
-def diary() -> Diary:
-    return Diary()
+def diary() -> ActionLog:
+    return ActionLog()
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def node(loop: VirtualLoop) -> Node:
     return loop.add_node("n1")
 
 
-def test_code_of_a_node_lives_by_its_clock(loop: VirtualLoop, diary: Diary) -> None:
+def test_code_of_a_node_uses_the_nodes_clock(loop: VirtualLoop, diary: ActionLog) -> None:
     fast = loop.add_node("fast", NodeClock(offset_ns=10**12, drift_ppm=1_000_000))
     slow = loop.add_node("slow", NodeClock(drift_ppm=-500_000))
     fast.start().spawn(diary.every_second(2))
@@ -49,7 +49,7 @@ def test_code_of_a_node_lives_by_its_clock(loop: VirtualLoop, diary: Diary) -> N
     assert slow.monotonic_ns() == 2_000_000_000
 
 
-def test_the_wall_clock_jumps_and_timers_do_not(loop: VirtualLoop, node: Node, diary: Diary) -> None:
+def test_the_wall_clock_jumps_and_timers_do_not(loop: VirtualLoop, node: Node, diary: ActionLog) -> None:
     node.start().spawn(diary.every_second(2))
     loop.run_for(1)
     node.jump_wall(-60_000_000_000)
@@ -58,7 +58,7 @@ def test_the_wall_clock_jumps_and_timers_do_not(loop: VirtualLoop, node: Node, d
     assert node.wall_ns() == WALL_START_NS - 58_000_000_000
 
 
-def test_tasks_that_a_node_makes_belong_to_it(loop: VirtualLoop, node: Node, diary: Diary) -> None:
+def test_tasks_that_a_node_makes_belong_to_it(loop: VirtualLoop, node: Node, diary: ActionLog) -> None:
     async def parent() -> None:
         asyncio.get_running_loop().call_later(3, diary.write, "timer")
         await asyncio.gather(diary.every_second(5), asyncio.create_task(asyncio.sleep(9)))
@@ -70,7 +70,7 @@ def test_tasks_that_a_node_makes_belong_to_it(loop: VirtualLoop, node: Node, dia
     assert diary.lines == [("0", 1.0)]
 
 
-def test_a_pause_holds_back_and_loses_nothing(loop: VirtualLoop, node: Node, diary: Diary) -> None:
+def test_a_pause_delays_callbacks_and_loses_none(loop: VirtualLoop, node: Node, diary: ActionLog) -> None:
     process = node.start()
     process.spawn(diary.every_second(3))
     loop.run_for(1.5)
@@ -85,7 +85,7 @@ def test_a_pause_holds_back_and_loses_nothing(loop: VirtualLoop, node: Node, dia
     assert diary.lines == [("0", 1.0), ("called while paused", 10.0), ("1", 10.0), ("2", 11.0)]
 
 
-def test_a_timeout_that_passed_during_a_pause_strikes_first_thing(loop: VirtualLoop, node: Node) -> None:
+def test_a_timeout_during_a_pause_fires_first_afterwards(loop: VirtualLoop, node: Node) -> None:
     outcomes: list[str] = []
 
     async def lease() -> None:
@@ -134,7 +134,7 @@ def test_a_crash_runs_no_finally_and_the_next_process_starts_empty(loop: Virtual
     assert said[2:] == ["first said goodbye"], "unwound when all is over"
 
 
-def test_a_crash_while_paused_forgets_what_was_held(loop: VirtualLoop, node: Node, diary: Diary) -> None:
+def test_a_crash_during_a_pause_drops_held_callbacks(loop: VirtualLoop, node: Node, diary: ActionLog) -> None:
     node.start().spawn(diary.every_second())
     loop.run_for(0.5)
     node.pause()
@@ -145,7 +145,7 @@ def test_a_crash_while_paused_forgets_what_was_held(loop: VirtualLoop, node: Nod
     assert diary.lines == []
 
 
-def test_a_crash_during_a_turn_stops_the_callbacks_behind_it(loop: VirtualLoop, node: Node) -> None:
+def test_a_crash_during_a_turn_drops_the_remaining_callbacks(loop: VirtualLoop, node: Node) -> None:
     seen: list[int] = []
     process = node.start()
     process.call_soon(seen.append, 1)
@@ -155,7 +155,7 @@ def test_a_crash_during_a_turn_stops_the_callbacks_behind_it(loop: VirtualLoop, 
     assert seen == [1]
 
 
-def test_listeners_are_notified_of_deaths_in_order(loop: VirtualLoop, node: Node) -> None:
+def test_listeners_are_notified_of_crashes_in_order(loop: VirtualLoop, node: Node) -> None:
     heard: list[str] = []
     node.on_crash(lambda process: heard.append(f"disk: {process.incarnation} {process.is_alive}"))
     node.on_crash(lambda process: heard.append("network"))
@@ -165,7 +165,7 @@ def test_listeners_are_notified_of_deaths_in_order(loop: VirtualLoop, node: Node
     assert not node.is_up
 
 
-def test_an_answer_to_a_dead_process_is_dropped(loop: VirtualLoop, node: Node) -> None:
+def test_an_answer_to_a_crashed_process_is_dropped(loop: VirtualLoop, node: Node) -> None:
     seen: list[int] = []
     future: asyncio.Future[int] = loop.create_future()
 
@@ -180,7 +180,7 @@ def test_an_answer_to_a_dead_process_is_dropped(loop: VirtualLoop, node: Node) -
     assert seen == []
 
 
-def test_a_failure_that_only_the_dead_could_have_handled_is_none(loop: VirtualLoop, node: Node) -> None:
+def test_an_error_awaited_only_by_a_crashed_process_is_ignored(loop: VirtualLoop, node: Node) -> None:
     async def wait() -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         loop.call_at_ns(loop.now_ns + 1000, future.set_exception, KeyError("nobody asked"))
@@ -192,7 +192,7 @@ def test_a_failure_that_only_the_dead_could_have_handled_is_none(loop: VirtualLo
     loop.run_for(1)
 
 
-def test_stubborn_coroutines_are_unwound_when_the_loop_is_closed(node: Node, loop: VirtualLoop) -> None:
+def test_coroutines_that_resist_cancellation_are_unwound_at_the_close(node: Node, loop: VirtualLoop) -> None:
     said: list[str] = []
 
     async def stubborn() -> None:

@@ -1,4 +1,4 @@
-"""Each property condemns the history that breaks it, and acquits the one next to it that does not."""
+"""Each property rejects a history that violates it, and accepts a similar one that does not."""
 
 import uuid
 from typing import Any
@@ -31,12 +31,14 @@ def entry(index: int, term: int, value: bytes = b"v", *, offset: int | None = No
 
 
 class Log(MemoryLog):
+    """Log whose data entries have dense offsets."""
+
     def offset_of(self, index: Index) -> Offset:
         return Offset(index - 1)
 
 
 class Member:
-    """A replica as the properties see it: a log, and Readys made by hand."""
+    """Replica as seen by the properties: a log, and Readys made by hand."""
 
     def __init__(self, properties: GroupProperties, number: int) -> None:
         self.properties = properties
@@ -85,32 +87,32 @@ class Member:
         now = ReplicaState(Term(term), role is Role.LEADER, FIRST, Offset(0 if watermark is None else watermark))
         self.properties.observe_ready(self.replica, self.log, ready, now)
 
-    def leads(self, term: int, *entries: Entry, **said: Any) -> None:
+    def become_leader(self, term: int, *entries: Entry, **said: Any) -> None:
         self.ready(*entries, term=term, role=Role.LEADER, **said)
 
-    def says_durable(self, index: int, term: int = 1, now: int | None = None) -> None:
+    def acknowledge(self, index: int, term: int = 1, now: int | None = None) -> None:
         to = replica_id(1)
         answer = AppendResponse(self.me, to, Term(term), 1, True, Index(index), Index(index), Index(index))
         self.properties.observe_message(answer, self.log, Term(now or term))
 
-    def votes(self, term: int, candidate: int) -> None:
+    def send_vote(self, term: int, candidate: int) -> None:
         answer = VoteResponse(self.me, replica_id(candidate), Term(term), 1, True)
         self.properties.observe_message(answer, self.log, Term(term))
 
 
 class Group:
-    """Three members with the same three entries of term 1, of which two are committed."""
+    """Three members with the same three entries of term 1, two of them committed."""
 
     def __init__(self) -> None:
         self.properties = GroupProperties("t/0")
         self.members = [Member(self.properties, number) for number in (1, 2, 3)]
         self.entries = [entry(1, 1), entry(2, 1), entry(3, 1)]
         leader, *followers = self.members
-        leader.leads(1, *self.entries)
+        leader.become_leader(1, *self.entries)
         for follower in followers:
             follower.ready(*self.entries)
-            follower.says_durable(3)
-        leader.leads(1, committed=2, watermark=2)
+            follower.acknowledge(3)
+        leader.become_leader(1, committed=2, watermark=2)
         for follower in followers:
             follower.ready(committed=2, watermark=2)
 
@@ -120,146 +122,146 @@ def group() -> Group:
     return Group()
 
 
-def broken(name: str) -> Any:
+def expect_violation(name: str) -> Any:
     return pytest.raises(PropertyBroken, match=f"^{name}:")
 
 
-def test_two_leaders_of_one_term(group: Group) -> None:
-    with broken("election-safety"):
-        group.members[1].leads(1)
+def test_two_leaders_of_one_term_are_a_violation(group: Group) -> None:
+    with expect_violation("election-safety"):
+        group.members[1].become_leader(1)
 
 
-def test_the_same_index_and_term_with_other_bytes(group: Group) -> None:
+def test_two_entries_with_one_index_and_term_are_a_violation(group: Group) -> None:
     group.members[1].ready(cut_to=2, term=2, committed=2, watermark=2)
-    with broken("log-matching"):
+    with expect_violation("log-matching"):
         group.members[1].ready(entry(3, 1, b"other"), committed=2, watermark=2)
 
 
-def test_the_same_entry_behind_another_one(group: Group) -> None:
+def test_one_entry_after_different_predecessors_is_a_violation(group: Group) -> None:
     for member, before in ((group.members[0], 1), (group.members[1], 2)):
         member.ready(cut_to=2, term=3, committed=2, watermark=2)
         if before == 1:
             member.ready(entry(3, 1), entry(4, 3), committed=2, watermark=2)
         else:
-            with broken("log-matching"):
+            with expect_violation("log-matching"):
                 member.ready(entry(3, 2), entry(4, 3), committed=2, watermark=2)
 
 
-def test_a_leader_without_what_was_committed(group: Group) -> None:
+def test_a_leader_without_a_committed_entry_is_a_violation(group: Group) -> None:
     other = Member(group.properties, 4)
-    with broken("leader-completeness"):
-        other.leads(2, entry(1, 1))
+    with expect_violation("leader-completeness"):
+        other.become_leader(2, entry(1, 1))
 
 
-def test_a_leader_of_an_older_term_may_lack_it(group: Group) -> None:
+def test_a_leader_of_an_older_term_may_lack_a_committed_entry(group: Group) -> None:
     other = Member(group.properties, 4)
-    other.leads(0)
+    other.become_leader(0)
 
 
-def test_another_entry_is_committed_at_an_index(group: Group) -> None:
+def test_two_committed_entries_at_one_index_are_a_violation(group: Group) -> None:
     other = Member(group.properties, 4)
-    with broken("state-machine-safety"):
+    with expect_violation("state-machine-safety"):
         other.ready(entry(1, 1), entry(2, 2), committed=2)
 
 
 def test_committed_entries_are_not_cut(group: Group) -> None:
-    with broken("committed-cut"):
+    with expect_violation("committed-cut"):
         group.members[1].ready(cut_to=1, term=2)
 
 
 def test_offsets_are_dense(group: Group) -> None:
     leader = group.members[0]
-    leader.leads(1, entry(4, 1, offset=7), committed=2, watermark=2)
+    leader.become_leader(1, entry(4, 1, offset=7), committed=2, watermark=2)
     group.members[1].ready(entry(4, 1, offset=7), committed=2, watermark=2)
-    group.members[1].says_durable(4)
-    with broken("dense-offsets"):
-        leader.leads(1, committed=4, watermark=4)
+    group.members[1].acknowledge(4)
+    with expect_violation("dense-offsets"):
+        leader.become_leader(1, committed=4, watermark=4)
 
 
 def test_a_commit_needs_a_quorum(group: Group) -> None:
     leader = group.members[0]
-    leader.leads(1, entry(4, 1), committed=2, watermark=2)
-    with broken("commit-without-quorum"):
-        leader.leads(1, committed=4, watermark=2)
+    leader.become_leader(1, entry(4, 1), committed=2, watermark=2)
+    with expect_violation("commit-without-quorum"):
+        leader.become_leader(1, committed=4, watermark=2)
 
 
-def test_a_deposed_leader_may_commit_by_late_acknowledgements(group: Group) -> None:
+def test_a_deposed_leader_may_commit_with_late_acknowledgements(group: Group) -> None:
     """The followers that acknowledged the entry have followed a later leader since."""
     leader, *followers = group.members
-    leader.leads(1, entry(4, 1), committed=2, watermark=2)
+    leader.become_leader(1, entry(4, 1), committed=2, watermark=2)
     for follower in followers:
         follower.ready(entry(4, 1), committed=2, watermark=2)
-        follower.says_durable(4)
-        follower.says_durable(4, term=2)
-    leader.leads(1, committed=4, watermark=2)
+        follower.acknowledge(4)
+        follower.acknowledge(4, term=2)
+    leader.become_leader(1, committed=4, watermark=2)
 
 
 def test_acknowledgements_of_an_earlier_term_do_not_count(group: Group) -> None:
     leader = group.members[0]
-    with broken("old-term-committed"):
-        leader.leads(2, committed=3, watermark=2)
+    with expect_violation("old-term-committed"):
+        leader.become_leader(2, committed=3, watermark=2)
 
 
 def test_a_leader_that_counted_itself_keeps_the_entry(group: Group) -> None:
     leader = group.members[0]
-    leader.leads(1, entry(4, 1), committed=2, watermark=2)
+    leader.become_leader(1, entry(4, 1), committed=2, watermark=2)
     group.members[1].ready(entry(4, 1), committed=2, watermark=2)
-    group.members[1].says_durable(4)
-    leader.leads(1, committed=4, watermark=2)
-    with broken("durable-lost"):
+    group.members[1].acknowledge(4)
+    leader.become_leader(1, committed=4, watermark=2)
+    with expect_violation("durable-lost"):
         leader.restart(Log(group.entries), committed=2)
 
 
-def test_the_high_watermark_of_a_life_never_falls(group: Group) -> None:
-    with broken("high-watermark-back"):
+def test_the_high_watermark_of_a_process_never_falls(group: Group) -> None:
+    with expect_violation("high-watermark-back"):
         group.members[1].ready(committed=2, watermark=1)
 
 
-def test_it_may_begin_lower_in_another_life(group: Group) -> None:
+def test_the_high_watermark_may_begin_lower_after_a_restart(group: Group) -> None:
     group.members[1].restart(group.members[1].log, committed=1)
 
 
-def test_nothing_uncommitted_is_visible(group: Group) -> None:
-    with broken("uncommitted-visible"):
+def test_visible_entries_must_be_committed(group: Group) -> None:
+    with expect_violation("uncommitted-visible"):
         group.members[1].ready(committed=2, watermark=3)
 
 
-def test_nothing_uncommitted_is_applied(group: Group) -> None:
-    with broken("applied-uncommitted"):
+def test_applied_entries_must_be_committed(group: Group) -> None:
+    with expect_violation("applied-uncommitted"):
         group.members[1].ready(committed=2, watermark=2, apply=IndexRange(Index(3), Index(3)))
 
 
-def test_acknowledged_is_committed_and_visible(group: Group) -> None:
+def test_acknowledged_entries_must_be_committed_and_visible(group: Group) -> None:
     properties, replica = group.properties, group.members[0].replica
     both = Offset(1), Offset(2)
     properties.observe_acknowledgement(replica, Term(1), Index(2), Index(2), both, Offset(2))
-    with broken("acknowledged-invisible"):
+    with expect_violation("acknowledged-invisible"):
         properties.observe_acknowledgement(replica, Term(1), Index(2), Index(2), both, Offset(1))
-    with broken("acknowledged-uncommitted"):
+    with expect_violation("acknowledged-uncommitted"):
         properties.observe_acknowledgement(replica, Term(1), Index(3), Index(3), (Offset(2), Offset(3)), Offset(3))
-    with broken("acknowledged-elsewhere"):
+    with expect_violation("acknowledged-elsewhere"):
         properties.observe_acknowledgement(replica, Term(1), Index(2), Index(2), (Offset(0), Offset(1)), Offset(2))
 
 
-def test_promises_survive_a_restart(group: Group) -> None:
+def test_acknowledgements_and_votes_survive_a_restart(group: Group) -> None:
     follower = group.members[1]
     follower.restart(Log(group.entries), committed=2)
-    with broken("durable-lost"):
+    with expect_violation("durable-lost"):
         follower.restart(Log(group.entries[:2]), committed=2)
 
 
-def test_a_replica_that_lost_its_end_may_hold_less_while_it_votes_by_what_it_held(group: Group) -> None:
+def test_a_replica_may_lose_its_end_while_its_votes_respect_it(group: Group) -> None:
     follower = group.members[1]
     held = EntryId(Index(3), Term(1))
     follower.restart(Log(group.entries[:2]), committed=2, voting_position=held)
     follower.restart(Log(group.entries[:2]), committed=2, voting_position=held)  # again, and not repaired yet
-    with broken("durable-lost"):
+    with expect_violation("durable-lost"):
         follower.restart(Log(group.entries[:2]), committed=2, voting_position=EntryId(Index(2), Term(1)))
 
 
-def test_a_later_leader_may_cut_what_an_earlier_one_counted(group: Group) -> None:
+def test_a_later_leader_may_cut_entries_acknowledged_to_an_earlier_one(group: Group) -> None:
     follower = group.members[1]
-    with broken("durable-cut"):
+    with expect_violation("durable-cut"):
         follower.ready(cut_to=2, term=1, committed=2, watermark=2)
     group = Group()
     follower = group.members[1]
@@ -267,45 +269,45 @@ def test_a_later_leader_may_cut_what_an_earlier_one_counted(group: Group) -> Non
     follower.restart(Log(group.entries[:2]), committed=2, term=2)
 
 
-def test_an_answer_that_waited_while_the_term_went_on_promises_nothing() -> None:
+def test_an_answer_delayed_into_a_later_term_is_no_acknowledgement() -> None:
     group = Group()
     follower = group.members[1]
     follower.ready(entry(4, 1), committed=2, watermark=2)
-    follower.says_durable(4, term=1, now=2)
+    follower.acknowledge(4, term=1, now=2)
     follower.restart(Log(group.entries), committed=2)
 
 
-def test_an_installed_log_is_promised(group: Group) -> None:
+def test_an_installed_log_counts_as_acknowledged(group: Group) -> None:
     follower = Member(group.properties, 4)
     follower.log.replace(EntryId(Index(2), Term(1)), group.entries[2:])
     boundary = EntryId(Index(2), Term(1))
     answer = InstallResponse(follower.me, replica_id(1), Term(1), 1, boundary, True, Index(3))
     group.properties.observe_message(answer, follower.log, Term(1))
-    with broken("durable-lost"):
+    with expect_violation("durable-lost"):
         follower.restart(Log())
 
 
 def test_a_vote_is_for_one_candidate(group: Group) -> None:
     voter = group.members[1]
-    voter.votes(2, 1)
-    voter.votes(2, 1)
-    with broken("voted-twice"):
-        voter.votes(2, 3)
+    voter.send_vote(2, 1)
+    voter.send_vote(2, 1)
+    with expect_violation("voted-twice"):
+        voter.send_vote(2, 3)
 
 
 def test_a_candidate_votes_for_itself(group: Group) -> None:
     voter = group.members[1]
     request = VoteRequest(voter.me, replica_id(1), Term(2), 1, EntryId(Index(3), Term(1)))
     group.properties.observe_message(request, voter.log, Term(2))
-    with broken("voted-twice"):
-        voter.votes(2, 3)
+    with expect_violation("voted-twice"):
+        voter.send_vote(2, 3)
 
 
-def test_terms_do_not_fall(group: Group) -> None:
+def test_terms_never_fall(group: Group) -> None:
     voter = group.members[1]
-    voter.votes(3, 1)
+    voter.send_vote(3, 1)
     voter.restart(voter.log, committed=2, term=3)
-    with broken("term-back"):
+    with expect_violation("term-back"):
         voter.restart(voter.log, committed=2, term=2)
 
 
@@ -315,25 +317,25 @@ def test_a_restarted_replica_holds_the_newest_committed_configuration(group: Gro
     follows = entry(4, 1)._replace(configuration=changed)
     for member in group.members:
         member.ready(follows, watermark=2)
-        member.says_durable(4)
+        member.acknowledge(4)
     follower.restart(follower.log, committed=2)
-    leader.leads(1, committed=4, watermark=4)
+    leader.become_leader(1, committed=4, watermark=4)
     follower.restart(follower.log, committed=3)
     follower.restart(follower.log, committed=4, configuration=changed)
     follower.restart(follower.log, committed=4, is_damaged=True)
-    with broken("old-configuration"):
+    with expect_violation("old-configuration"):
         follower.restart(follower.log, committed=4)
-    with broken("old-configuration"):
+    with expect_violation("old-configuration"):
         follower.restart(follower.log, committed=4, configuration=changed._replace(voters=VOTERS))
 
 
 def test_a_recovered_log_holds_what_was_written(group: Group) -> None:
     follower = group.members[1]
-    with broken("recovered-other-bytes"):
+    with expect_violation("recovered-other-bytes"):
         follower.restart(Log([*group.entries[:2], entry(3, 1, b"other")]), committed=2)
-    with broken("recovered-unknown-entry"):
+    with expect_violation("recovered-unknown-entry"):
         follower.restart(Log([*group.entries, entry(4, 9)]), committed=2)
-    with broken("recovered-uncommitted"):
+    with expect_violation("recovered-uncommitted"):
         follower.restart(Log(group.entries), committed=3)
 
 
@@ -349,7 +351,7 @@ def test_a_recovered_log_holds_what_was_written(group: Group) -> None:
         (Configuration(Index(5), VOTERS[:2], (), VOTERS), Configuration(Index(6), VOTERS), 5, True),
     ],
 )
-def test_members_change_one_step_at_a_time(
+def test_configurations_change_one_step_at_a_time(
     before: Configuration, after: Configuration, committed: int, is_wrong: bool
 ) -> None:
     assert (configuration_error(before, after, Index(committed)) is not None) == is_wrong

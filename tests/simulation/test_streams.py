@@ -1,4 +1,4 @@
-"""Streams: order without gaps, refusal, cuts, deaths, pauses, back-pressure."""
+"""Streams: order without gaps, refusals, cuts, crashes, pauses, back-pressure."""
 
 import asyncio
 from random import Random
@@ -15,7 +15,7 @@ LOSSY = LinkConditions(loss=0.3)
 
 
 class Pair:
-    """Two nodes; `accepted` are the streams that n1 got, `events` what its callbacks saw."""
+    """Two nodes; `accepted` has the streams accepted by n1, `events` its callbacks."""
 
     def __init__(self, loop: VirtualLoop, conditions: LinkConditions | None = None, seed: int = 1) -> None:
         self.loop = loop
@@ -49,7 +49,7 @@ def pair(loop: VirtualLoop) -> Pair:
     return Pair(loop)
 
 
-async def outcome(coroutine: Any) -> Any:
+async def outcome_of(coroutine: Any) -> Any:
     try:
         return await coroutine
     except (OSError, EOFError) as error:
@@ -58,7 +58,7 @@ async def outcome(coroutine: Any) -> Any:
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32), count=st.integers(0, 50))
-def test_a_lossy_link_makes_a_stream_late_and_never_wrong(seed: int, count: int) -> None:
+def test_a_lossy_link_delays_a_stream_and_keeps_its_content(seed: int, count: int) -> None:
     loop = VirtualLoop()
     pair = Pair(loop, LOSSY._replace(reorder=0.5, duplicate=0.5, bytes_per_s=100_000), seed)
     pair.listen()
@@ -87,7 +87,7 @@ def test_both_ends_receive_one_by_one(pair: Pair) -> None:
         buffer = bytearray(b"ping")
         stream.send(buffer)
         buffer.clear()
-        return [await stream.receive(), await outcome(stream.receive())]
+        return [await stream.receive(), await outcome_of(stream.receive())]
 
     pair.server.running_process().spawn(serve())
     asked = pair.in_client(ask())
@@ -97,7 +97,7 @@ def test_both_ends_receive_one_by_one(pair: Pair) -> None:
         stream.send("after the end")
 
 
-def test_callbacks_that_start_late_miss_nothing(pair: Pair) -> None:
+def test_callbacks_set_late_receive_all_messages(pair: Pair) -> None:
     pair.listen(callbacks=False)
     stream = pair.connect()
     stream.send("early")
@@ -110,7 +110,7 @@ def test_callbacks_that_start_late_miss_nothing(pair: Pair) -> None:
 
 
 def test_sends_to_a_closed_end_fail(pair: Pair) -> None:
-    """Each end detects a cut at its own time, and one perhaps not at all, when it was over by then."""
+    """Each end detects a cut at its own time, and perhaps not at all if the cut has ended before."""
     pair.listen(callbacks=False)
     stream = pair.connect()
     pair.loop.run_until(lambda: bool(pair.accepted))
@@ -126,7 +126,7 @@ def test_sends_to_a_closed_end_fail(pair: Pair) -> None:
 
 def test_a_node_that_is_down_or_does_not_listen_refuses(pair: Pair) -> None:
     async def try_it() -> Any:
-        return await outcome(pair.network.connect(pair.client.running_process(), pair.server, "rpc"))
+        return await outcome_of(pair.network.connect(pair.client.running_process(), pair.server, "rpc"))
 
     silent = pair.in_client(try_it())
     pair.loop.run_until(silent.done)
@@ -142,7 +142,7 @@ def test_no_stream_opens_over_a_cut_in_either_direction(pair: Pair, direction: s
     pair.listen()
     ends = (pair.client, pair.server)
     pair.network.cut(*(ends if direction == "there" else ends[::-1]))
-    tried = pair.in_client(outcome(pair.network.connect(pair.client.running_process(), pair.server, "rpc")))
+    tried = pair.in_client(outcome_of(pair.network.connect(pair.client.running_process(), pair.server, "rpc")))
     pair.loop.run_until(tried.done)
     assert tried.result() is TimeoutError
     assert pair.loop.now_ns == 3_000_000_000
@@ -151,7 +151,7 @@ def test_no_stream_opens_over_a_cut_in_either_direction(pair: Pair, direction: s
     assert pair.network.drops
 
 
-def test_a_cut_breaks_a_stream_for_both_ends_in_their_own_time(pair: Pair) -> None:
+def test_a_cut_breaks_both_ends_of_a_stream_at_different_times(pair: Pair) -> None:
     pair.listen()
     stream = pair.connect()
     lost: list[int] = []
@@ -170,7 +170,7 @@ def test_a_cut_breaks_a_stream_for_both_ends_in_their_own_time(pair: Pair) -> No
     assert pair.network.drop_counts == {"cut": 1, "stream broken": 2}
 
 
-def test_a_one_way_cut_delivers_the_other_way_until_it_is_noticed(pair: Pair) -> None:
+def test_a_one_way_cut_delivers_the_other_direction_until_it_is_detected(pair: Pair) -> None:
     pair.listen()
     stream = pair.connect()
     pair.network.cut(pair.server, pair.client)
@@ -179,12 +179,12 @@ def test_a_one_way_cut_delivers_the_other_way_until_it_is_noticed(pair: Pair) ->
     pair.accepted[0].send("never arrives")
     pair.loop.run_for(5)
     assert pair.events == ["heard, not answered", "ConnectionResetError"]
-    received = pair.in_client(outcome(stream.receive()))
+    received = pair.in_client(outcome_of(stream.receive()))
     pair.loop.run_for(1)
     assert received.result() is ConnectionResetError
 
 
-def test_a_stream_that_lost_something_never_ends_as_if_it_were_whole(pair: Pair) -> None:
+def test_a_stream_with_lost_messages_never_ends_normally(pair: Pair) -> None:
     pair.listen()
     stream = pair.connect()
     pair.loop.run_for(0.1)
@@ -196,7 +196,7 @@ def test_a_stream_that_lost_something_never_ends_as_if_it_were_whole(pair: Pair)
     assert pair.events == ["ConnectionResetError"]
 
 
-def test_a_short_cut_in_which_nothing_was_lost_breaks_nothing(pair: Pair) -> None:
+def test_a_short_cut_without_lost_messages_breaks_no_stream(pair: Pair) -> None:
     pair.listen()
     stream = pair.connect()
     pair.loop.run_for(0.1)
@@ -209,7 +209,7 @@ def test_a_short_cut_in_which_nothing_was_lost_breaks_nothing(pair: Pair) -> Non
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_peer_of_a_dead_process_gets_a_prefix_and_then_an_error(loop: VirtualLoop, seed: int) -> None:
+def test_the_peer_of_a_crashed_process_receives_a_prefix_and_then_an_error(loop: VirtualLoop, seed: int) -> None:
     pair = Pair(loop, seed=seed)
     pair.listen()
     stream = pair.connect()
@@ -225,7 +225,7 @@ def test_the_peer_of_a_dead_process_gets_a_prefix_and_then_an_error(loop: Virtua
     assert dead == 20, "every message arrived or was recorded"
 
 
-def test_messages_to_a_dead_process_are_lost_and_recorded(pair: Pair) -> None:
+def test_messages_to_a_crashed_process_are_lost_and_recorded(pair: Pair) -> None:
     pair.listen()
     stream = pair.connect()
     pair.server.crash()
@@ -250,7 +250,7 @@ def test_a_stream_belongs_to_a_process_and_not_to_its_node(pair: Pair) -> None:
     assert pair.events == ["to the new one"]
 
 
-def test_a_paused_process_keeps_its_streams_and_pushes_back(pair: Pair) -> None:
+def test_a_paused_process_keeps_its_streams_with_back_pressure(pair: Pair) -> None:
     pair.listen()
     stream = pair.connect()
     pair.loop.run_for(0.1)
@@ -298,7 +298,7 @@ def test_a_middle_box_breaks_both_ends_and_loses_what_is_in_flight(pair: Pair) -
     assert pair.network.drop_counts == {"stream broken": 1}
 
 
-def test_bandwidth_is_shared_by_what_goes_the_same_way(loop: VirtualLoop) -> None:
+def test_streams_of_one_direction_share_the_bandwidth(loop: VirtualLoop) -> None:
     steady = LinkConditions(MILLISECOND_NS, MILLISECOND_NS, bytes_per_s=1_000_000)
     pair = Pair(loop, steady)
     times: list[float] = []
@@ -315,25 +315,25 @@ def test_bandwidth_is_shared_by_what_goes_the_same_way(loop: VirtualLoop) -> Non
     assert [at - begin for at in times] == pytest.approx([11.0, 21.0])
 
 
-def test_a_cancelled_connect_leaves_no_end_behind(pair: Pair, loop: VirtualLoop) -> None:
+def test_a_cancelled_connect_leaves_no_open_end(pair: Pair, loop: VirtualLoop) -> None:
     pair.listen()
 
     async def give_up() -> None:
         async with asyncio.timeout(0.00005):
             await pair.network.connect(pair.client.running_process(), pair.server, "rpc")
 
-    tried = pair.in_client(outcome(give_up()))
+    tried = pair.in_client(outcome_of(give_up()))
     loop.run_for(10)
     assert tried.result() is TimeoutError
     assert pair.events in ([], ["ConnectionResetError"])
 
 
-def test_nodes_are_attached_once(pair: Pair) -> None:
+def test_a_node_cannot_be_attached_twice(pair: Pair) -> None:
     with pytest.raises(AssertionError):
         pair.network.attach(pair.client)
 
 
-def test_ends_name_where_they_go(pair: Pair) -> None:
+def test_the_repr_of_an_end_has_its_nodes(pair: Pair) -> None:
     pair.listen()
     peer: Node = pair.connect().peer_node
     assert (repr(peer), repr(pair.accepted[0])) == ("<node n1>", "<stream n1 → n0 rpc>")

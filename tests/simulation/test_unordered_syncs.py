@@ -1,4 +1,4 @@
-"""Syncs of a simulated disk that complete in any order, and seeds that stay what they were without them."""
+"""Syncs of a simulated disk that complete in any order; seeds without the option are unchanged."""
 
 from random import Random
 
@@ -15,8 +15,8 @@ DELAY_NS = 1_000_000
 NAMES = ("/journal/00000000.journal", "/segment.log", "/")
 
 
-def completed(loop: VirtualLoop, unordered: UnorderedDelays | None, random: Random) -> list[tuple[int, str]]:
-    """Return numbers and kinds of syncs that were submitted one after another, as they complete."""
+def completion_order(loop: VirtualLoop, unordered: UnorderedDelays | None, random: Random) -> list[tuple[int, str]]:
+    """Return numbers and kinds of successively submitted syncs in the order of their completion."""
     disk = TimedDisk(random, loop, DELAY_NS, unordered)
     disk.process = loop.add_node("n1").start()
     disk.make_directory("/journal")
@@ -34,14 +34,14 @@ def completed(loop: VirtualLoop, unordered: UnorderedDelays | None, random: Rand
     return done
 
 
-def test_in_order_without_the_option(loop: VirtualLoop) -> None:
-    done = completed(loop, None, Random(1))
+def test_syncs_complete_in_order_without_the_option(loop: VirtualLoop) -> None:
+    done = completion_order(loop, None, Random(1))
     assert [number for number, _ in done] == list(range(30))
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_in_any_order_with_it(loop: VirtualLoop, seed: int) -> None:
-    done = completed(loop, UnorderedDelays(Random(seed)), Random(1))
+def test_syncs_complete_in_any_order_with_the_option(loop: VirtualLoop, seed: int) -> None:
+    done = completion_order(loop, UnorderedDelays(Random(seed)), Random(1))
     numbers = [number for number, _ in done]
     assert sorted(numbers) == list(range(30))
     assert numbers != list(range(30))
@@ -50,7 +50,7 @@ def test_in_any_order_with_it(loop: VirtualLoop, seed: int) -> None:
     )
 
 
-def test_each_part_of_a_disk_has_a_slowness_of_its_own() -> None:
+def test_each_part_of_a_disk_has_its_own_latency() -> None:
     drawn = [UnorderedDelays(Random(seed)) for seed in range(200)]
     parts = {(each.journal, each.segments, each.directories) for each in drawn}
     assert parts == {(a, b, c) for a in SLOWNESS for b in SLOWNESS for c in SLOWNESS}

@@ -1,4 +1,4 @@
-"""The transport over the simulated network: what it freezes, and that it works by datagrams and by streams."""
+"""The transport over the simulated network: copied payloads, and delivery by datagrams and streams."""
 
 import uuid
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ KEY = bytes(16)
 BEAT = ProcessBeat(uuid.UUID(int=1), 1, 2)
 
 
-class Driver:
-    """Keeps what it is given."""
+class RecordingDriver:
+    """Fake driver that records its input."""
 
     def __init__(self) -> None:
         self.got: list[Any] = []
@@ -46,7 +46,7 @@ class Pair:
         self.loop = loop
         self.network = SimulatedNetwork(loop, generator("wiring"))
         self.nodes = {NodeId(number): loop.add_node(f"n{number}") for number in (1, 2)}
-        self.drivers = {number: Driver() for number in self.nodes}
+        self.drivers = {number: RecordingDriver() for number in self.nodes}
         self.watched: list[Envelope] = []
         self.transports = {number: self.connect(number, node, streams) for number, node in self.nodes.items()}
 
@@ -58,7 +58,7 @@ class Pair:
         return transport
 
     def run(self, call: Any) -> None:
-        """Run the call as code of the first node."""
+        """Run the call in the first node's process."""
         self.nodes[NodeId(1)].running_process().call_soon(call)
         self.loop.run_for(1)
 
@@ -88,7 +88,7 @@ def append(payload: bytearray) -> Envelope:
     return Envelope(KEY, AppendRequest(*ids, Term(1), 1, origin, (entry,), Index(0)))
 
 
-def test_messages_and_beats_arrive_and_are_watched(pair: Pair) -> None:
+def test_messages_and_beats_arrive_and_are_reported_to_the_watcher(pair: Pair) -> None:
     transport, payload = pair.transports[NodeId(1)], bytearray(b"batch")
     pair.run(lambda: transport.send(NodeId(2), [append(payload)]))
     pair.run(lambda: transport.beat(NodeId(2), BEAT))
@@ -118,7 +118,7 @@ def test_bulk_requests_are_answered_refused_or_time_out(pair: Pair) -> None:
     assert isinstance(pair.ask("entries"), ConnectionRefusedError)
 
 
-def test_a_broken_stream_is_opened_again(loop: VirtualLoop) -> None:
+def test_a_broken_stream_is_reopened(loop: VirtualLoop) -> None:
     pair = Pair(loop, streams=True)
     send = lambda: pair.transports[NodeId(1)].beat(NodeId(2), BEAT)  # noqa: E731 - called many times
     pair.run(send)
@@ -129,7 +129,7 @@ def test_a_broken_stream_is_opened_again(loop: VirtualLoop) -> None:
     assert len(pair.drivers[NodeId(2)].got) >= 2
 
 
-def test_everything_in_a_value_is_frozen() -> None:
+def test_buffers_at_any_depth_of_a_value_are_frozen() -> None:
     class Named(NamedTuple):
         data: object
 

@@ -1,4 +1,4 @@
-"""A small restless world from one seed: prints the digest of its trace. Run it under several hash seeds.
+"""Small world with many events from one seed, which prints the digest of its trace; run under several hash seeds.
 
 With `--by-hash` one choice depends on the hash of a string: the error that the digest has to show.
 """
@@ -19,7 +19,7 @@ WILD = LinkConditions(loss=0.1, duplicate=0.1, reorder=0.2, bytes_per_s=1_000_00
 
 
 class World:
-    """Five nodes gossip by datagrams and echo over streams, while everything happens to them."""
+    """Five nodes that gossip by datagrams and echo over streams, under all kinds of faults."""
 
     def __init__(self, seed: int, *, by_hash: bool = False) -> None:
         self.by_hash = by_hash

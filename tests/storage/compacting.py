@@ -1,4 +1,4 @@
-"""A replica's log with keys, a plain list of what was appended, and compaction run to its end, or up to some step."""
+"""Keyed replica log with a plain list of its records, and compaction run to its end or to some step."""
 
 import uuid
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ Kept = tuple[int, bytes | None, bytes | None, int]
 
 
 class KeyedLog:
-    """`records` holds everything that was ever appended; record n has offset n."""
+    """Replica log with keys; `records` has all appended records, of which record n has offset n."""
 
     def __init__(self, seed: int = 1) -> None:
         self.disk = SimulatedDisk(Random(seed))
@@ -65,7 +65,7 @@ class KeyedLog:
         self.records += stamped
 
     def settle(self) -> None:
-        """Write and sync everything."""
+        """Write and sync all entries."""
         self.log.write()
         self.log.mark_durable(self.log.last_index)
         changed = self.log.list_changes_since_checkpoint()
@@ -73,7 +73,7 @@ class KeyedLog:
         changed.note_synced()
 
     def compaction(self, bounds: CompactionBounds = BOUNDS) -> Compaction:
-        """Compact below the last roll; if that is new, tombstones below the mark before are removed."""
+        """Compact below the last roll; a new roll also lets tombstones below the previous mark be removed."""
         self.settle()
         if self.log.active.base_offset > self.mark:
             self.tombstones_to, self.mark = self.mark, Offset(self.log.active.base_offset)
@@ -87,7 +87,7 @@ class KeyedLog:
 
     # what must be there
 
-    def expected(self) -> list[Kept]:
+    def expected_records(self) -> list[Kept]:
         """Return the records after compaction.
 
         Above the mark all, below it the newest of each key and records without a key."""
@@ -102,7 +102,7 @@ class KeyedLog:
 
 
 def read_all(log: SegmentedLog, offset: int = 0, max_bytes: int = 700) -> list[Kept]:
-    """Read every record from `offset` on, like a consumer: no answer before the end is empty."""
+    """Read every record from `offset` on, as a consumer does; no answer before the end may be empty."""
     found: list[Kept] = []
     while offset < log.durable_offset:
         batches = log.read(offset, max_bytes)

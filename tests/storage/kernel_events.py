@@ -1,4 +1,4 @@
-"""Results that the kernel reports for syncs by AIO, changed or held back."""
+"""Results of AIO syncs as reported by the kernel, changed or delayed."""
 
 import ctypes
 import errno

@@ -1,4 +1,4 @@
-"""Adoption of a replica's segment: wrong values in its files are found on every path."""
+"""Adoption of a replica's segment: wrong values in its files are detected on every path."""
 
 from raftlog.raft.entry import TERM_MAX
 from raftlog.records import HEADER_SIZE
@@ -14,8 +14,8 @@ EPOCH_AT = 15
 ENTRIES = 6
 
 
-class Stopped:
-    """One segment of `ENTRIES` entries, terms 2 and 3, synced and closed; and how a start takes it over."""
+class StoppedSegment:
+    """Closed and synced segment of `ENTRIES` entries of terms 2 and 3, and its adoption by a restart."""
 
     def __init__(self) -> None:
         r = Replica()
@@ -43,8 +43,8 @@ class Stopped:
         return adopted
 
 
-def test_a_sound_segment_is_taken_over_with_and_without_its_rows() -> None:
-    s = Stopped()
+def test_an_intact_segment_is_adopted_with_and_without_its_rows() -> None:
+    s = StoppedSegment()
     assert s.adopt() == AdoptionResult()
     assert s.next_index == ENTRIES + 1
     s.files.index.truncate(0)
@@ -52,8 +52,8 @@ def test_a_sound_segment_is_taken_over_with_and_without_its_rows() -> None:
     assert (s.next_index, s.damage) == (ENTRIES + 1, [])
 
 
-def test_a_term_that_no_entry_there_can_have_ends_the_log() -> None:
-    s = Stopped()
+def test_an_impossible_term_ends_the_log() -> None:
+    s = StoppedSegment()
     s.files.index.truncate(0)
     s.disk.flip_bit(s.files.log.path, s.rows[3].position + EPOCH_AT, 6)
     adopted = s.adopt(term_max=3)
@@ -61,24 +61,24 @@ def test_a_term_that_no_entry_there_can_have_ends_the_log() -> None:
     assert s.next_index == 4
 
 
-def test_a_file_that_ends_inside_its_last_batch_is_not_taken_by_its_rows() -> None:
-    s = Stopped()
+def test_a_file_that_ends_inside_its_last_batch_is_not_adopted_by_its_rows() -> None:
+    s = StoppedSegment()
     s.files.log.truncate(s.rows[-1].position + HEADER_SIZE)
     adopted = s.adopt()
     assert adopted.broken is not None or adopted.pending is not None or s.damage
 
 
 def test_a_row_reveals_a_damaged_term_in_a_header() -> None:
-    s = Stopped()
+    s = StoppedSegment()
     s.files.index.truncate((ENTRIES - 1) * ROW_SIZE)
     s.disk.flip_bit(s.files.log.path, s.rows[2].position + EPOCH_AT, 0)  # 2 becomes 3, as later entries have it
     s.adopt(term_max=3)
     assert [each.index for each in s.damage] == [3]
 
 
-def test_a_flipped_bit_of_a_record_is_found_where_no_row_tells_of_the_batch() -> None:
-    """Its header is sound in every field, so that the CRC alone reveals it."""
-    s = Stopped()
+def test_a_flipped_bit_of_a_record_without_an_index_row_is_detected() -> None:
+    """The header has only valid fields, so that only the CRC reveals the damage."""
+    s = StoppedSegment()
     s.files.index.truncate(0)
     s.disk.flip_bit(s.files.log.path, s.rows[3].position + HEADER_SIZE, 0)
     adopted = s.adopt()

@@ -1,4 +1,4 @@
-"""Storage under adversity: full disks, failed syncs, power lost twice, rotten rows, rolls and lengths."""
+"""Storage under adversity: full disks, failed syncs, repeated power losses, damaged rows, rolls and lengths."""
 
 import os
 from collections.abc import Callable
@@ -15,32 +15,32 @@ from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.repair import repair_log
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.storage.verify import verify_log
-from tests.storage.test_recovery import FIRST, PATH, Fixture
+from tests.storage.test_recovery import FIRST, PATH, LogFixture
 
 RECORDS = 3
 
 
 class PowerCut(BaseException):
-    """Loss of power in the middle of a sync."""
+    """Simulated power loss during a sync."""
 
 
-def fill_disk(f: Fixture, room: int = 0) -> None:
-    """Leave so many bytes free."""
+def fill_disk(f: LogFixture, room: int = 0) -> None:
+    """Fill the disk until `room` bytes are free."""
     f.disk.capacity_bytes = sum(map(len, f.disk.snapshot().values())) + room
 
 
-def flush(f: Fixture) -> None:
+def flush(f: LogFixture) -> None:
     f.log.flush()
     f.disk.complete_all()
 
 
-def refused_from(f: Fixture) -> int:
+def lowest_refused(f: LogFixture) -> int:
     """Return the lowest refused index; check that every refusal reports a full disk."""
     assert all(isinstance(error, StorageFull) for _, error in f.refused)
     return min((index for index, _ in f.refused), default=1 << 60)
 
 
-def append_several(f: Fixture, count: int, size: int = 100) -> None:
+def append_several(f: LogFixture, count: int, size: int = 100) -> None:
     """Append batches of `RECORDS` records each, durably."""
     for _ in range(count):
         end = f.log.log_end_offset
@@ -49,7 +49,7 @@ def append_several(f: Fixture, count: int, size: int = 100) -> None:
     flush(f)
 
 
-def segment_files(f: Fixture) -> list[str]:
+def segment_files(f: LogFixture) -> list[str]:
     return [f"{PATH}/{name}" for name in f.disk.list_directory(PATH) if name.endswith(".log")]
 
 
@@ -58,14 +58,14 @@ def segment_files(f: Fixture) -> list[str]:
 
 @pytest.mark.parametrize("room", range(0, 7200, 400))
 def test_on_a_full_disk_every_append_of_a_flush_over_a_roll_is_durable_or_refused(room: int) -> None:
-    f = Fixture(segment_bytes=4096)
+    f = LogFixture(segment_bytes=4096)
     appended = [f.log.append([build_batch([bytes(8) + b"a" * 3000], now_ms=1)]) for _ in range(2)]
     assert f.log.segment_count == 2
     fill_disk(f, room)
     flush(f)
     assert not f.log.is_flushing
     for append in appended:
-        assert (append.index <= f.log.durable_index) != (append.index >= refused_from(f))
+        assert (append.index <= f.log.durable_index) != (append.index >= lowest_refused(f))
     kept = len(f.values())
     assert kept == sum(append.index <= f.log.durable_index for append in appended)
     f.disk.capacity_bytes = None
@@ -78,28 +78,28 @@ def test_on_a_full_disk_every_append_of_a_flush_over_a_roll_is_durable_or_refuse
 
 
 @pytest.mark.parametrize("room", range(0, 7200, 400))
-def test_of_a_refused_append_of_several_batches_none_becomes_readable(room: int) -> None:
-    f = Fixture(segment_bytes=4096)
+def test_no_batch_of_a_refused_append_becomes_readable(room: int) -> None:
+    f = LogFixture(segment_bytes=4096)
     batches = [build_batch([offset.to_bytes(8) + b"b" * 3000], now_ms=1) for offset in range(2)]
     append = f.log.append(batches)
     assert f.log.segment_count == 2
     fill_disk(f, room)
     flush(f)
     f.disk.capacity_bytes = None
-    kept = 0 if append.index >= refused_from(f) else 2
+    kept = 0 if append.index >= lowest_refused(f) else 2
     f.append_durably(1)
     assert f.values() == list(range(kept + 1))
     f.kill()
     assert f.values() == list(range(kept + 1))
 
 
-def test_a_cut_whose_waiting_batch_finds_the_disk_full_drops_nothing_else() -> None:
-    f = Fixture()
+def test_a_cut_with_an_unwritable_waiting_batch_drops_nothing_else() -> None:
+    f = LogFixture()
     f.append_durably(2)
     f.append(1, size=1000)
     fill_disk(f)
     f.log.cut(2)
-    assert refused_from(f) == 4
+    assert lowest_refused(f) == 4
     assert f.values() == [0, 1]
     assert f.log.log_end_offset == 2
     f.disk.power_loss()
@@ -107,8 +107,8 @@ def test_a_cut_whose_waiting_batch_finds_the_disk_full_drops_nothing_else() -> N
     assert f.values() == [0, 1]
 
 
-def test_a_cut_on_a_full_disk_during_a_flush_leaves_a_log_that_goes_on() -> None:
-    f = Fixture()
+def test_a_log_continues_after_a_cut_on_a_full_disk_during_a_flush() -> None:
+    f = LogFixture()
     f.append_durably(1)
     f.append(1)
     f.log.flush()
@@ -122,15 +122,15 @@ def test_a_cut_on_a_full_disk_during_a_flush_leaves_a_log_that_goes_on() -> None
     assert f.values() == [0, 1, 2]
 
 
-def test_a_refused_append_leaves_no_trace_in_look_ups_by_time() -> None:
-    f = Fixture()
+def test_a_refused_append_does_not_affect_lookups_by_time() -> None:
+    f = LogFixture()
     start = f.now
     f.append_durably(1, size=70_000)
     f.now = start + 100
     f.append(1, size=5000)
     fill_disk(f)
     flush(f)
-    assert refused_from(f) == 3
+    assert lowest_refused(f) == 3
     f.disk.capacity_bytes = None
     for after in (500, 900):
         f.now = start + after
@@ -144,8 +144,8 @@ def test_a_refused_append_leaves_no_trace_in_look_ups_by_time() -> None:
         f.open()
 
 
-def test_a_relaxed_append_during_a_flush_is_written_and_acknowledged_when_that_ends() -> None:
-    f = Fixture(flush_messages=10, flush_ms=3_600_000)
+def test_a_relaxed_append_during_a_flush_is_acknowledged_after_it() -> None:
+    f = LogFixture(flush_messages=10, flush_ms=3_600_000)
     f.append(10)
     assert f.log.maybe_flush()
     f.append(1)
@@ -166,7 +166,7 @@ def test_a_relaxed_append_during_a_flush_is_written_and_acknowledged_when_that_e
 def test_a_failed_sync_in_a_cut_or_trim_stops_the_log_without_answers(
     seed: int, act: Callable[[raftlog.storage.lone_log.LoneLog], object]
 ) -> None:
-    f = Fixture(seed)
+    f = LogFixture(seed)
     f.append_durably(1)
     f.append(1, size=6000)
     f.log.flush()
@@ -185,7 +185,7 @@ def test_a_failed_sync_in_a_cut_or_trim_stops_the_log_without_answers(
 
 
 def test_a_close_whose_sync_fails_raises_and_releases_the_directory() -> None:
-    f = Fixture()
+    f = LogFixture()
     f.append_durably(1)
     f.append(1)
     f.log.flush()
@@ -206,8 +206,8 @@ def test_a_close_whose_sync_fails_raises_and_releases_the_directory() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_power_lost_while_reopening_after_a_kill_is_no_damage(seed: int) -> None:
-    f = Fixture(seed)
+def test_a_power_loss_during_a_reopening_after_a_kill_is_no_damage(seed: int) -> None:
+    f = LogFixture(seed)
     f.append_durably(1)
     f.append(6, size=4500)
     f.log._log.write()
@@ -228,8 +228,8 @@ def test_power_lost_while_reopening_after_a_kill_is_no_damage(seed: int) -> None
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_trim_survives_power_loss_also_with_a_checkpoint_made_anew(seed: int) -> None:
-    f = Fixture(seed)
+def test_a_trim_survives_a_power_loss_also_with_a_new_checkpoint(seed: int) -> None:
+    f = LogFixture(seed)
     f.append_durably(10)
     f.log.close()
     f.disk.unlink(f"{PATH}/.raftlog/checkpoint")
@@ -245,7 +245,7 @@ def test_a_trim_survives_power_loss_also_with_a_checkpoint_made_anew(seed: int) 
 # damage
 
 
-def damage_roll(f: Fixture, where: str) -> None:
+def damage_roll(f: LogFixture, where: str) -> None:
     if where == "zeroed":
         roll_size, _ = f.position_of(0)
         f.disk.open(f"{FIRST}.log").write(0, [bytes(roll_size)])
@@ -254,8 +254,8 @@ def damage_roll(f: Fixture, where: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["payload", "header", "zeroed"])
-def test_a_damaged_roll_costs_no_record(where: str) -> None:
-    f = Fixture(segment_bytes=8192)
+def test_a_damaged_roll_loses_no_record(where: str) -> None:
+    f = LogFixture(segment_bytes=8192)
     f.append_durably(100)
     group = f.log.group_id
     damage_roll(f, where)
@@ -271,8 +271,8 @@ def test_a_damaged_roll_costs_no_record(where: str) -> None:
     assert f.values() == list(range(101))
 
 
-def rot_rows(f: Fixture, first: int, count: int, flipped: bool) -> None:
-    """Zero neighbouring index rows, or flip the highest bit of the positions that they name."""
+def damage_rows(f: LogFixture, first: int, count: int, flipped: bool) -> None:
+    """Zero neighbouring index rows, or flip the highest bit of their positions."""
     f.log.close()
     index = f.disk.open(f"{FIRST}.index")
     for row in range(first, min(first + count, f.log._log.active.rows)):
@@ -285,10 +285,10 @@ def rot_rows(f: Fixture, first: int, count: int, flipped: bool) -> None:
 @pytest.mark.parametrize("first", [0, 1, 50, 300])
 @pytest.mark.parametrize("count", [1, 2, 90])
 @pytest.mark.parametrize("flipped", [False, True], ids=["zeroed", "flipped"])
-def test_neighbouring_rotten_rows_stop_neither_readers_nor_writers(first: int, count: int, flipped: bool) -> None:
-    f = Fixture()
+def test_neighbouring_damaged_rows_stop_neither_readers_nor_writers(first: int, count: int, flipped: bool) -> None:
+    f = LogFixture()
     f.append_durably(300)
-    rot_rows(f, first, count, flipped)
+    damage_rows(f, first, count, flipped)
     assert not verify_log(f.disk, PATH).is_sound
     f.open()
     for start in (60, 49, 0, 299):
@@ -305,21 +305,21 @@ def test_neighbouring_rotten_rows_stop_neither_readers_nor_writers(first: int, c
 @pytest.mark.parametrize("first", [0, 1, 50, 299])
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("flipped", [False, True], ids=["zeroed", "flipped"])
-def test_rotten_rows_do_not_mislead_look_ups_by_time(first: int, count: int, flipped: bool) -> None:
-    f = Fixture()
+def test_damaged_rows_do_not_mislead_lookups_by_time(first: int, count: int, flipped: bool) -> None:
+    f = LogFixture()
     start = f.now
     for _ in range(300):
         f.append(1)
         f.now += 1
     flush(f)
-    rot_rows(f, first, count, flipped)
+    damage_rows(f, first, count, flipped)
     f.open()
     for offset in (0, 49, 50, 51, 299):
         assert f.log.offset_for_timestamp(start + offset) == (offset, start + offset)
     assert f.log.damage is None
 
 
-def damage_batches(f: Fixture, file: str, numbers: list[int]) -> list[tuple[int, int]]:
+def damage_batches(f: LogFixture, file: str, numbers: list[int]) -> list[tuple[int, int]]:
     """Flip a bit under the CRC in the headers of some batches of a file; negative numbers count from its end."""
     segment = f.log._log.segment_of_offset(int(file[-24:-4]))
     lost = []
@@ -332,8 +332,8 @@ def damage_batches(f: Fixture, file: str, numbers: list[int]) -> list[tuple[int,
 
 
 @pytest.mark.parametrize(("segment", "numbers"), [(0, [-1]), (-1, [-1]), (0, [3, 4]), (0, [-2, -1]), (-1, [-2, -1])])
-def test_recover_names_the_lost_offsets_and_gives_none_out_again(segment: int, numbers: list[int]) -> None:
-    f = Fixture(segment_bytes=8192)
+def test_a_repair_reports_lost_offsets_and_does_not_reuse_them(segment: int, numbers: list[int]) -> None:
+    f = LogFixture(segment_bytes=8192)
     append_several(f, 100)
     end = f.log.log_end_offset
     lost = damage_batches(f, segment_files(f)[segment], numbers)
@@ -353,8 +353,8 @@ def test_recover_names_the_lost_offsets_and_gives_none_out_again(segment: int, n
     assert f.values()[-1] == after >= end
 
 
-def test_recover_gives_out_no_offset_of_a_synced_batch_that_the_file_no_longer_has() -> None:
-    f = Fixture(segment_bytes=8192)
+def test_a_repair_does_not_reuse_offsets_of_a_missing_synced_batch() -> None:
+    f = LogFixture(segment_bytes=8192)
     append_several(f, 100)
     end = f.log.log_end_offset
     newest = segment_files(f)[-1]
@@ -371,14 +371,14 @@ def test_recover_gives_out_no_offset_of_a_synced_batch_that_the_file_no_longer_h
     assert f.log.append([build_batch([b"new"], now_ms=1)]).base_offset >= end
 
 
-def rot_row_length(stem: Path) -> None:
+def damage_row_length(stem: Path) -> None:
     file = stem.with_suffix(".index")
     index = bytearray(file.read_bytes())
     index[3 * ROW_SIZE + 32 : 3 * ROW_SIZE + 36] = b"\xff\xff\xff\xf0"
     file.write_bytes(index)
 
 
-def rot_header_length(stem: Path) -> None:
+def damage_header_length(stem: Path) -> None:
     with raftlog.Log.open(stem.parent) as log:
         segment = log._log._log.active
         position = segment.row(1).position
@@ -389,7 +389,7 @@ def rot_header_length(stem: Path) -> None:
     stem.with_suffix(".index").write_bytes(b"")
 
 
-@pytest.mark.parametrize("rot", [rot_row_length, rot_header_length])
+@pytest.mark.parametrize("rot", [damage_row_length, damage_header_length])
 def test_a_damaged_length_is_never_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rot: Callable[[Path], None]
 ) -> None:
@@ -401,17 +401,17 @@ def test_a_damaged_length_is_never_trusted(
     rot(stem)
     real = os.pread
 
-    def modest(descriptor: int, length: int, position: int) -> bytes:
+    def fallocate_bounded(descriptor: int, length: int, position: int) -> bytes:
         assert length <= 16 << 20, f"a read of {length} bytes takes the memory first"
         return real(descriptor, length, position)
 
-    monkeypatch.setattr(os, "pread", modest)
+    monkeypatch.setattr(os, "pread", fallocate_bounded)
     disk = RealDisk(lambda job: job())
     assert not verify_log(disk, str(path)).is_sound
     assert list(dump_file(disk, f"{stem}.log"))
     assert repair_log(disk, str(path), accept_loss=False).problems
     with raftlog.Log.open(path) as log:
-        if rot is rot_row_length:
+        if rot is damage_row_length:
             assert log.offset_at(timestamp=1) == 0
             assert [record.offset for record in log.read()] == list(range(5))
         else:

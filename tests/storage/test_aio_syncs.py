@@ -1,4 +1,4 @@
-"""Syncs by Linux AIO, on a real kernel and disk: their coverage, order, errors, and what goes to a thread instead."""
+"""Syncs by Linux AIO on a real kernel and disk: coverage, order, errors, and fallback to threads."""
 
 import asyncio
 import ctypes
@@ -21,8 +21,8 @@ Job = Callable[[], None]
 WITHIN_S = 20
 
 
-class World:
-    """A disk whose syncs are made by AIO; jobs for threads are collected."""
+class AioWorld:
+    """Disk whose syncs use AIO; jobs for threads are collected."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -44,13 +44,13 @@ class World:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    world = World(tmp_path)
+async def world(tmp_path: Path) -> AsyncIterator[AioWorld]:
+    world = AioWorld(tmp_path)
     yield world
     await world.aio.close(waits=True)
 
 
-async def test_a_sync_covers_the_writes_before_it(world: World) -> None:
+async def test_a_sync_covers_the_writes_before_it(world: AioWorld) -> None:
     file = world.file()
     result = world.submit(file)
     file.write(0, [b"late"])
@@ -60,7 +60,7 @@ async def test_a_sync_covers_the_writes_before_it(world: World) -> None:
     assert not file.is_dirty
 
 
-async def test_a_second_sync_of_a_file_in_flight_goes_to_a_thread(world: World) -> None:
+async def test_a_second_sync_of_a_file_in_flight_runs_in_a_thread(world: AioWorld) -> None:
     file, other = world.file(), world.file("other")
     first = world.submit(file)
     second = world.submit(file)
@@ -71,15 +71,15 @@ async def test_a_second_sync_of_a_file_in_flight_goes_to_a_thread(world: World) 
     assert await asyncio.wait_for(second, WITHIN_S) is None
 
 
-async def test_directories_and_several_files_go_to_a_thread(world: World) -> None:
+async def test_syncs_of_directories_and_several_files_run_in_a_thread(world: AioWorld) -> None:
     files = [world.file("a"), world.file("b")]
     world.disk.submit_sync(files, [], lambda _: None)
     world.disk.submit_sync(files[:1], [str(world.path)], lambda _: None)
     assert (len(world.jobs), world.aio.in_flight) == (2, 0)
 
 
-async def test_a_blocking_sync_waits_for_the_one_in_flight(world: World) -> None:
-    """The loop cannot complete it meanwhile, so the blocking call reads the events."""
+async def test_a_blocking_sync_waits_for_the_one_in_flight(world: AioWorld) -> None:
+    """The loop cannot complete the sync during the blocking call, which reads the events itself."""
     file = world.file()
     result = world.submit(file)
     world.disk.sync([file])
@@ -87,7 +87,7 @@ async def test_a_blocking_sync_waits_for_the_one_in_flight(world: World) -> None
     assert await asyncio.wait_for(result, WITHIN_S) is None
 
 
-async def test_a_failure_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_sync_fails_all_later_ones(world: AioWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     file = world.file()
     result = world.submit(file)
     fail_syncs(monkeypatch, world.aio)
@@ -103,7 +103,7 @@ async def test_a_failure_stays(world: World, monkeypatch: pytest.MonkeyPatch) ->
     assert file.is_dirty
 
 
-async def test_syncs_complete_in_any_order(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_syncs_complete_in_any_order(world: AioWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [world.file(name) for name in "abc"]
     for file, writes in zip(files, (1, 2, 3), strict=True):
         for _ in range(writes - 1):
@@ -125,8 +125,8 @@ async def test_syncs_complete_in_any_order(world: World, monkeypatch: pytest.Mon
     assert all(file.is_dirty for file in files)
 
 
-async def test_a_thread_waits_for_the_sync_in_flight(world: World) -> None:
-    """At most one sync of a file is in flight: the thread's begins after the end of the other one."""
+async def test_a_thread_waits_for_the_sync_in_flight(world: AioWorld) -> None:
+    """A file has at most one sync in flight: the thread's sync begins after the end of the other."""
     file, begun = world.file(), threading.Event()
     result = world.submit(file)
 
@@ -142,7 +142,7 @@ async def test_a_thread_waits_for_the_sync_in_flight(world: World) -> None:
     assert result.done()
 
 
-async def test_a_sync_in_flight_is_not_joined_by_one_while_a_thread_syncs(world: World) -> None:
+async def test_no_aio_sync_is_submitted_while_a_thread_syncs(world: AioWorld) -> None:
     file = world.file()
     with file._sync_lock:  # as a thread holds it during its sync
         world.submit(file)
@@ -150,8 +150,8 @@ async def test_a_sync_in_flight_is_not_joined_by_one_while_a_thread_syncs(world:
 
 
 @pytest.mark.parametrize("accepted", [0, errno.EAGAIN], ids=["short", "EAGAIN"])
-async def test_a_sync_that_the_kernel_does_not_take_goes_to_a_thread(
-    world: World, monkeypatch: pytest.MonkeyPatch, accepted: int
+async def test_a_sync_refused_by_the_kernel_runs_in_a_thread(
+    world: AioWorld, monkeypatch: pytest.MonkeyPatch, accepted: int
 ) -> None:
     def refuse(number: ctypes.c_long, *arguments: object) -> int:
         if number is not world.aio._calls.submit:
@@ -172,7 +172,7 @@ async def test_a_sync_that_the_kernel_does_not_take_goes_to_a_thread(
     assert len(world.jobs) == 1, "the next one is submitted again"
 
 
-async def test_syncs_whose_events_are_lost_fail(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_syncs_whose_events_are_lost_fail(world: AioWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> int:
         ctypes.set_errno(errno.EPERM)
         return -1
@@ -186,10 +186,10 @@ async def test_syncs_whose_events_are_lost_fail(world: World, monkeypatch: pytes
     assert (world.disk.sync_method, file.is_dirty) == ("threads", True)
 
 
-async def test_the_end_does_not_wait_for_a_sync_that_never_returns(
+async def test_close_does_not_wait_for_a_sync_that_never_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(tmp_path)
+    world = AioWorld(tmp_path)
     result = world.submit(world.file())
     hold_events(monkeypatch, world.aio)
     await asyncio.wait_for(world.aio.close(waits=False), WITHIN_S)
@@ -201,8 +201,8 @@ async def test_the_end_does_not_wait_for_a_sync_that_never_returns(
     assert result.done()
 
 
-async def test_the_end_waits_for_the_syncs_in_flight(tmp_path: Path) -> None:
-    world = World(tmp_path)
+async def test_close_waits_for_the_syncs_in_flight(tmp_path: Path) -> None:
+    world = AioWorld(tmp_path)
     result = world.submit(world.file())
     await asyncio.wait_for(world.aio.close(waits=True), WITHIN_S)
     assert result.result() is None
@@ -210,8 +210,8 @@ async def test_the_end_waits_for_the_syncs_in_flight(tmp_path: Path) -> None:
         os.fstat(world.aio._eventfd)
 
 
-async def test_a_forked_process_submits_nothing(world: World) -> None:
-    """The context stays with the process that made it, and its eventfd is closed by `exec`."""
+async def test_a_forked_process_submits_nothing(world: AioWorld) -> None:
+    """The context belongs to the process that created it, and `exec` closes its eventfd."""
     file = world.file()
     descriptor = os.open(file.path, os.O_RDWR)
     child = os.fork()
@@ -225,7 +225,7 @@ async def test_a_forked_process_submits_nothing(world: World) -> None:
     assert not world.jobs
 
 
-async def test_a_file_closed_during_its_sync_keeps_its_descriptor_until_the_end(world: World) -> None:
+async def test_a_file_closed_during_its_sync_keeps_its_descriptor(world: AioWorld) -> None:
     file = world.file()
     result = world.submit(file)
     file.close()
@@ -235,7 +235,7 @@ async def test_a_file_closed_during_its_sync_keeps_its_descriptor_until_the_end(
     os.close(taken)
 
 
-async def test_a_descriptor_that_cannot_be_synced_ends_aio(world: World) -> None:
+async def test_a_descriptor_that_cannot_be_synced_ends_aio(world: AioWorld) -> None:
     reader, writer = os.pipe()
     assert not world.aio.submit(writer, lambda _: pytest.fail("the kernel did not take it"))  # type: ignore[arg-type,return-value]
     assert world.aio.refused == f"io_submit: {os.strerror(errno.EINVAL)}"
@@ -247,7 +247,7 @@ async def test_a_descriptor_that_cannot_be_synced_ends_aio(world: World) -> None
         os.close(end)
 
 
-async def test_a_failed_close_of_a_closed_file_is_its_failure(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_close_of_a_closed_file_is_its_failure(world: AioWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     file = world.file()
     result = world.submit(file)
     file.close()
@@ -265,7 +265,7 @@ async def test_a_failed_close_of_a_closed_file_is_its_failure(world: World, monk
     assert not file._sync_lock.locked()
 
 
-async def test_more_than_fit_go_to_a_thread(world: World) -> None:
+async def test_syncs_beyond_the_queue_run_in_a_thread(world: AioWorld) -> None:
     files = [world.file(str(number)) for number in range(aio_syncs.IN_FLIGHT_MAX + 1)]
     results = [world.submit(file) for file in files]
     for job in world.jobs:
@@ -274,7 +274,7 @@ async def test_more_than_fit_go_to_a_thread(world: World) -> None:
     assert world.aio.in_flight == 0
 
 
-async def test_a_kernel_without_the_calls_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_kernel_without_aio_calls_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = aio_syncs._CALLS[platform.machine()]
     missing = aio_syncs._Calls(*[ctypes.c_long(100_000)] * 4)
     monkeypatch.setattr(aio_syncs, "_CALLS", dict.fromkeys(aio_syncs._CALLS, missing))
@@ -289,7 +289,7 @@ async def test_a_kernel_without_the_calls_is_refused(monkeypatch: pytest.MonkeyP
         AioSyncs(asyncio.get_running_loop())
 
 
-async def test_a_job_that_raises_does_not_stop_the_others(world: World) -> None:
+async def test_a_job_that_raises_does_not_stop_the_others(world: AioWorld) -> None:
     first_error: asyncio.Future[object] = world.loop.create_future()
     world.loop.set_exception_handler(lambda _, context: first_error.set_result(context["exception"]))
 
@@ -303,7 +303,7 @@ async def test_a_job_that_raises_does_not_stop_the_others(world: World) -> None:
     world.loop.set_exception_handler(None)
 
 
-def test_the_faster_way_is_chosen() -> None:
+def test_the_faster_sync_method_is_chosen() -> None:
     choice = SyncChoice()
     for _ in range(100):
         choice.note(choice.choose_aio(), 0.001)
@@ -320,8 +320,8 @@ def test_the_faster_way_is_chosen() -> None:
     assert choice.uses_aio
 
 
-async def test_the_time_of_a_sync_that_aio_did_not_take_counts_for_threads(
-    world: World, monkeypatch: pytest.MonkeyPatch
+async def test_the_time_of_a_sync_refused_by_aio_counts_for_threads(
+    world: AioWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choice, noted = SyncChoice(), list[bool]()
     monkeypatch.setattr(choice, "note", lambda by_aio, _: noted.append(by_aio))

@@ -1,4 +1,4 @@
-"""Compaction of a replica's files against a list of everything that was appended."""
+"""Compaction of a replica's files compared with a list of all appended records."""
 
 from itertools import pairwise
 
@@ -37,7 +37,7 @@ STEPS = st.one_of(
 CODECS = [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
 
 
-def follow(keyed: KeyedLog, steps: list[object], bounds: CompactionBounds) -> None:
+def apply_steps(keyed: KeyedLog, steps: list[object], bounds: CompactionBounds) -> None:
     for number, step in enumerate(steps):
         log = keyed.log
         if step == "roll" and log.next_offset > log.active.base_offset:
@@ -56,7 +56,7 @@ def follow(keyed: KeyedLog, steps: list[object], bounds: CompactionBounds) -> No
 
 
 def check(keyed: KeyedLog) -> None:
-    log, expected = keyed.log, keyed.expected()
+    log, expected = keyed.log, keyed.expected_records()
     assert read_all(log) == expected
     for offset in range(len(keyed.records)):
         first = read_all_once(log, offset)
@@ -129,10 +129,10 @@ def check_chain(log: SegmentedLog) -> None:
     segment_bytes=st.sampled_from([200, 1500, 100_000]),
     keys_max=st.sampled_from([1, 2, 1000]),
 )
-def test_the_newest_record_of_each_key_stays_and_every_offset_finds_the_next(
+def test_the_newest_record_of_each_key_stays_and_is_found_from_every_offset(
     steps: list[object], segment_bytes: int, keys_max: int
 ) -> None:
-    follow(KeyedLog(), steps, CompactionBounds(segment_bytes, 1000, keys_max))
+    apply_steps(KeyedLog(), steps, CompactionBounds(segment_bytes, 1000, keys_max))
 
 
 def many_segments(count: int = 6, keys: int = 3) -> KeyedLog:
@@ -145,7 +145,7 @@ def many_segments(count: int = 6, keys: int = 3) -> KeyedLog:
     return keyed
 
 
-def test_small_neighbours_become_one_file_and_a_second_run_has_nothing_to_do() -> None:
+def test_small_neighbouring_files_are_merged_in_one_run() -> None:
     keyed = many_segments()
     done = keyed.compact(CompactionBounds(100_000, 1000))
     assert [segment.base_offset for segment in keyed.log.segments] == [0, keyed.mark]
@@ -166,7 +166,7 @@ def test_files_do_not_grow_beyond_the_bound() -> None:
     check(keyed)
 
 
-def test_a_tombstone_stays_until_it_may_go() -> None:
+def test_a_tombstone_stays_until_its_retention_ends() -> None:
     keyed = KeyedLog()
     keyed.append([(b"a", b"1"), (b"a", None), (b"b", b"1"), (b"b", b"2")])
     keyed.roll()
@@ -191,7 +191,7 @@ def test_the_last_record_below_the_mark_stays_also_as_a_tombstone() -> None:
 
 
 @pytest.mark.parametrize(("tombstones_to", "stays"), [(2, True), (3, False)])
-def test_a_tombstone_stays_up_to_the_offset_that_was_named(tombstones_to: int, stays: bool) -> None:
+def test_tombstones_below_the_given_offset_are_removed(tombstones_to: int, stays: bool) -> None:
     keyed = KeyedLog()
     keyed.append([(b"a", b"1"), (b"b", b"1"), (b"a", None), (b"c", b"1")])
     keyed.roll()
@@ -204,7 +204,7 @@ def test_a_tombstone_stays_up_to_the_offset_that_was_named(tombstones_to: int, s
     assert [record[0] for record in read_all(keyed.log)] == [1, *([2] if stays else []), 3, 4]
 
 
-def test_records_below_the_log_start_go() -> None:
+def test_records_below_the_log_start_are_removed() -> None:
     keyed = many_segments(3)
     keyed.log.log_start_offset = Offset(9)
     keyed.compact()
@@ -214,8 +214,8 @@ def test_records_below_the_log_start_go() -> None:
     assert gaps[0].end_offset >= 9
 
 
-def test_a_key_that_was_written_once_at_the_log_start_stays() -> None:
-    """In the second run its batch lies below the offset where tombstones may go, so each record is looked at."""
+def test_a_key_written_once_at_the_log_start_stays() -> None:
+    """In the second run its batch is below the offset for tombstones, so each record is checked."""
     keyed = KeyedLog()
     keyed.append([(b"once", b"1"), (b"b", b"1"), (b"b", None)])
     for _ in range(2):
@@ -226,7 +226,7 @@ def test_a_key_that_was_written_once_at_the_log_start_stays() -> None:
     check(keyed)
 
 
-def test_a_key_that_was_written_once_where_the_log_start_moved_to_stays() -> None:
+def test_a_key_written_once_at_a_moved_log_start_stays() -> None:
     keyed = KeyedLog()
     keyed.append([(b"a", b"1"), (b"b", b"1"), (b"c", b"1")])
     keyed.append([(b"d", b"1")])
@@ -236,7 +236,7 @@ def test_a_key_that_was_written_once_where_the_log_start_moved_to_stays() -> Non
     assert [record[0] for record in read_all(keyed.log, 1)] == [1, 2, 3]
 
 
-def test_damage_ends_it_and_changes_nothing() -> None:
+def test_damage_stops_a_compaction_without_changes() -> None:
     keyed = many_segments()
     keyed.settle()
     victim = keyed.log.segments[2]
@@ -247,7 +247,7 @@ def test_damage_ends_it_and_changes_nothing() -> None:
     assert keyed.disk.snapshot() == before
 
 
-def test_a_run_that_is_stopped_anywhere_leaves_a_sound_log() -> None:
+def test_a_compaction_stopped_at_any_step_leaves_an_intact_log() -> None:
     total = len(list(many_segments().compaction(CompactionBounds(600, 1000)).run()))
     assert total > 8
     for stop in range(total):
@@ -265,8 +265,8 @@ def test_a_run_that_is_stopped_anywhere_leaves_a_sound_log() -> None:
         check(keyed)
 
 
-def test_a_run_that_is_stopped_between_two_parts_left_no_gap_behind_the_first() -> None:
-    """The control entries there too: gaps above what a file is compacted to are damage."""
+def test_a_compaction_stopped_between_two_parts_leaves_no_gap_after_the_first() -> None:
+    """Control entries count too: a gap above the compaction mark of a file is damage."""
     keyed = KeyedLog()
     for number in range(4):
         keyed.append([(b"a", b"%d" % number)])
@@ -285,7 +285,7 @@ def test_a_run_that_is_stopped_between_two_parts_left_no_gap_behind_the_first() 
     check(keyed)
 
 
-def test_rows_that_rot_are_healed_from_gaps_and_rebuilt_batches() -> None:
+def test_damaged_rows_are_repaired_from_gaps_and_rebuilt_batches() -> None:
     keyed = many_segments()
     keyed.compact(CompactionBounds(100_000, 1000))
     segment = keyed.log.segments[0]
@@ -298,7 +298,7 @@ def test_rows_that_rot_are_healed_from_gaps_and_rebuilt_batches() -> None:
 
 
 def check_reads(keyed: KeyedLog) -> None:
-    assert read_all(keyed.log) == keyed.expected()
+    assert read_all(keyed.log) == keyed.expected_records()
 
 
 def test_the_scrub_reads_compacted_files_to_the_end() -> None:
@@ -309,8 +309,8 @@ def test_the_scrub_reads_compacted_files_to_the_end() -> None:
         assert progress.damage is None
 
 
-def test_a_tombstone_never_goes_in_the_run_that_takes_the_record_it_deletes() -> None:
-    """With any mark: a consumer that has just read that record would never receive the tombstone."""
+def test_a_tombstone_outlives_the_run_that_removes_its_record() -> None:
+    """With any mark: a consumer that has just read the record would never receive the tombstone."""
     keyed = KeyedLog()
     keyed.append([(b"a", b"1"), (b"a", None), (b"b", b"1")])
     keyed.roll()
@@ -327,8 +327,8 @@ def test_a_tombstone_never_goes_in_the_run_that_takes_the_record_it_deletes() ->
 
 
 @pytest.mark.parametrize("codec", list(Compression)[1:])
-def test_a_large_batch_is_opened_in_steps(codec: Compression) -> None:
-    """A small one is not worth a pause."""
+def test_a_large_batch_is_decompressed_in_steps(codec: Compression) -> None:
+    """A small batch is decompressed in one step."""
     large, small = (bytes(build_batch([bytes(size)], compression=codec)) for size in (40 << 20, 10_000))
     assert len(list(compaction._run_in_steps(open_in_steps(large)))) > 30
     assert not list(compaction._run_in_steps(open_in_steps(small)))

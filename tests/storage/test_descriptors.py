@@ -1,4 +1,4 @@
-"""Few descriptors for many files: times at which they are released, and the report of a failed write-back then."""
+"""Few descriptors for many files: their release, and the report of a failed write-back afterwards."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ FILES = 40
 
 
 class World:
-    """A disk with a locked directory; `syncfs` is counted, and fails on request."""
+    """Disk with a locked directory; `syncfs` is counted, and fails on request."""
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path = path
@@ -57,7 +57,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     lock.release()
 
 
-def test_written_files_give_their_descriptors_back_and_are_used_again(world: World) -> None:
+def test_written_files_release_their_descriptors_and_can_be_reopened(world: World) -> None:
     files = world.files()
     assert world.open_count() <= LIMIT
     for number, file in enumerate(files):
@@ -77,7 +77,7 @@ def test_a_file_closed_unsynced_is_synced_through_the_witness(world: World) -> N
     assert len(world.file_syncs) == 2
 
 
-def test_a_witness_of_a_failure_fails_for_ever(world: World) -> None:
+def test_a_witness_of_a_failure_fails_all_later_syncs(world: World) -> None:
     files = world.files(LIMIT + 1)
     world.error = errno.EIO
     for _ in range(2):
@@ -90,7 +90,7 @@ def test_a_witness_of_a_failure_fails_for_ever(world: World) -> None:
     assert files[0].is_dirty
 
 
-def test_many_are_synced_by_one_call(world: World) -> None:
+def test_many_files_are_synced_by_one_call(world: World) -> None:
     files = world.files()
     done: list[OSError | None] = []
     world.disk.submit_sync(files, [str(world.path)], done.append)
@@ -122,9 +122,7 @@ def test_without_a_witness_unsynced_files_keep_their_descriptors(
     assert world.open_count() <= LIMIT, "synced, they give them back"
 
 
-def test_files_from_before_the_lock_and_after_it_have_no_witness(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_opened_before_or_after_the_lock_have_no_witness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path, monkeypatch)
     before = world.files()
     lock = world.lock()
@@ -156,7 +154,7 @@ def test_the_real_witness_syncs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
-def test_a_cached_descriptor_is_closed_where_none_is_left(
+def test_a_cached_descriptor_is_closed_when_none_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     world = World(tmp_path, monkeypatch)

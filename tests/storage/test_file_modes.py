@@ -1,4 +1,4 @@
-"""Modes of data files and directories: only the owner reads them, whatever the umask is."""
+"""Modes of data files and directories: only the owner can read them, under any umask."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def modes(path: Path) -> dict[str, int]:
-    """Return the modes of the directory and everything in it."""
+    """Return the modes of the directory and its content."""
     return {str(each): stat.S_IMODE(each.stat().st_mode) for each in [path, *path.rglob("*")]}
 
 
@@ -31,13 +31,13 @@ def check_private(path: Path) -> None:
         assert mode == (0o700 if os.path.isdir(name) else 0o600), f"{name} has mode {mode:o}"
 
 
-def test_an_embedded_log_is_its_owner_s(tmp_path: Path) -> None:
+def test_an_embedded_log_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     with Log.open(str(tmp_path / "a/log")) as log:
         log.append([b"x"])
     check_private(tmp_path / "a")
 
 
-def test_a_broker_s_directory_is_its_owner_s(tmp_path: Path) -> None:
+def test_a_brokers_directory_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     async def run() -> None:
         broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path / "data"), node_id=1))
         try:
@@ -63,7 +63,7 @@ def test_existing_files_keep_their_mode_and_work(tmp_path: Path) -> None:
     assert kept == {name: mode for name, mode in before.items() if name in kept}
 
 
-def test_a_directory_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
+def test_a_directory_instead_of_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     disk = RealDisk(lambda job: job())
     with pytest.raises(OSError, match="file"):

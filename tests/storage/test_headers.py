@@ -1,4 +1,4 @@
-"""Headers that are read without their batches."""
+"""Batch headers read without their batches."""
 
 import pytest
 
@@ -8,8 +8,8 @@ from raftlog.types import Index, Position, Term
 from tests.storage.test_replica_log import Replica
 
 
-def with_producers(size: int) -> Replica:
-    """Write a log in which every third batch is an idempotent producer's, and each segment begins with a roll."""
+def write_log_with_producers(size: int) -> Replica:
+    """Write a log where every third batch has a producer id, and each segment begins with a roll."""
     r = Replica()
     for term in (1, 2):
         r.roll(term)
@@ -24,7 +24,7 @@ def with_producers(size: int) -> Replica:
     return r
 
 
-def noted(r: Replica, first: int) -> list[int]:
+def find_headers(r: Replica, first: int) -> list[int]:
     found: list[int] = []
     while first <= r.log.last_index:
         read, following = scan_headers(r.log, Index(first), r.log.last_index)
@@ -37,21 +37,21 @@ def noted(r: Replica, first: int) -> list[int]:
 
 
 @pytest.mark.parametrize("size", [10, 3_000, 10_000])
-def test_those_of_producers_and_of_control_batches_are_found(size: int) -> None:
-    r = with_producers(size)
+def test_headers_of_producers_and_control_batches_are_found(size: int) -> None:
+    r = write_log_with_producers(size)
     headers = [read_header(batch) for batch in r.entries]
     wanted = [index for index, each in enumerate(headers, 1) if each.is_control or each.producer_id >= 0]
     assert len(wanted) == 42
-    assert noted(r, 1) == wanted
-    assert noted(r, 30) == [index for index in wanted if index >= 30]
+    assert find_headers(r, 1) == wanted
+    assert find_headers(r, 30) == [index for index in wanted if index >= 30]
 
 
 @pytest.mark.parametrize("size", [10, 10_000])
-def test_a_header_that_its_row_does_not_vouch_for_ends_the_walk(size: int) -> None:
-    r = with_producers(size)
+def test_a_header_that_contradicts_its_row_ends_the_search(size: int) -> None:
+    r = write_log_with_producers(size)
     row = r.log.row_at(Index(10))
     file = r.log.segment_of_index(10).files.log
     byte = file.read(row.position + 50, 1)
     file.write(Position(row.position + 50), [bytes([byte[0] ^ 1])])
-    assert noted(r, 1) == [1, 2, 5, 8]
+    assert find_headers(r, 1) == [1, 2, 5, 8]
     assert scan_headers(r.log, Index(10), Index(12)) == ([], 10)

@@ -1,4 +1,4 @@
-"""The small files of JSON: any damage is reported with the file's path."""
+"""Small JSON files: any damage is reported with the file's path."""
 
 import json
 from pathlib import Path
@@ -15,29 +15,29 @@ DISK = RealDisk(lambda job: job())
 FIELDS: dict[str, Any] = {"format": 1, "kind": "thing", "name": "é", "count": 7, "is_on": True, "list": ["a"]}
 
 
-def written(path: Path, content: bytes) -> str:
+def write_file(path: Path, content: bytes) -> str:
     (path / "thing").write_bytes(content)
     return str(path / "thing")
 
 
 def read(path: Path, content: bytes) -> JsonFile | None:
-    return read_json_file(DISK, written(path, content))
+    return read_json_file(DISK, write_file(path, content))
 
 
-def sound(path: Path, **fields: Any) -> JsonFile:
+def write_valid_file(path: Path, **fields: Any) -> JsonFile:
     found = read(path, encode_json({**FIELDS, **fields}))
     assert found is not None
     return found
 
 
-def test_written_records_are_read(tmp_path: Path) -> None:
-    file = sound(tmp_path)
+def test_written_content_is_read(tmp_path: Path) -> None:
+    file = write_valid_file(tmp_path)
     assert (file.format_version, file.kind) == (1, "thing")
     assert (file.text("name"), file.number("count"), file.flag("is_on"), file.items("list")) == ("é", 7, True, ["a"])
     assert read_json_file(DISK, str(tmp_path / "none")) is None
 
 
-def test_every_flipped_bit_and_every_cut_is_damage(tmp_path: Path) -> None:
+def test_every_flipped_bit_and_every_truncation_is_damage(tmp_path: Path) -> None:
     content = encode_json(FIELDS)
     damaged = [
         content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :]
@@ -76,7 +76,7 @@ def outcome(path: Path, content: bytes) -> object:
         (b"1" * 5000, "int"),
     ],
 )
-def test_foreign_files_are_named(tmp_path: Path, content: bytes, why: str) -> None:
+def test_foreign_files_are_refused_by_path(tmp_path: Path, content: bytes, why: str) -> None:
     with pytest.raises(SmallFileDamaged, match=rf"/thing is damaged: .*{why}"):
         read(tmp_path, content)
 
@@ -98,19 +98,19 @@ def test_foreign_files_are_named(tmp_path: Path, content: bytes, why: str) -> No
     ],
 )
 def test_a_field_of_another_type_is_damage(tmp_path: Path, name: str, read_field: Any, why: str) -> None:
-    file = sound(tmp_path, big=1 << 63, low=-1)
+    file = write_valid_file(tmp_path, big=1 << 63, low=-1)
     with pytest.raises(SmallFileDamaged, match=f"/thing is damaged: {why}"):
         read_field(file, name)
 
 
 def test_defaults_are_for_missing_fields_only(tmp_path: Path) -> None:
-    file = sound(tmp_path, nothing=None)
+    file = write_valid_file(tmp_path, nothing=None)
     assert (file.text_or_none("nothing"), file.text_or_none("none", None)) == (None, None)
     assert (file.flag("none", False), file.items("none", [])) == (False, [])
     assert file.parse_field("none", list, "a list", "ab") == ["a", "b"]
 
 
-def test_another_version_is_refused_only_when_it_was_meant(tmp_path: Path) -> None:
+def test_another_version_is_refused_only_in_an_undamaged_file(tmp_path: Path) -> None:
     path = str(tmp_path / "thing")
     write_sealed(DISK, path, "thing", {"name": "x"})
     content = Path(path).read_bytes()
@@ -125,6 +125,6 @@ def test_another_version_is_refused_only_when_it_was_meant(tmp_path: Path) -> No
     assert not isinstance(refused.value, SmallFileDamaged)
 
 
-def test_the_checksum_is_that_of_the_format(tmp_path: Path) -> None:
+def test_the_checksum_is_as_documented(tmp_path: Path) -> None:
     assert compute_checksum({"b": 1, "a": "é"}) == compute_checksum({"a": "é", "b": 1})
     assert json.loads(encode_json({"a": 1})) == {"a": 1, "crc32c": compute_checksum({"a": 1})}

@@ -1,4 +1,4 @@
-"""The lone log against a list: random appends, flushes, crashes, cuts, trims and reopening, on a simulated disk."""
+"""Single log compared with a list: random appends, flushes, crashes, cuts, trims, restarts on a simulated disk."""
 
 from random import Random
 
@@ -18,7 +18,7 @@ SMALL_SEGMENTS = LogConfig(segment_bytes=4096, segment_index_bytes=4096)
 
 
 class LogAgainstList(RuleBasedStateMachine):
-    """The model is a list of values by offset; `durable` of them were answered and may never go."""
+    """State machine with a list of values by offset; the first `durable` were answered and must stay."""
 
     @initialize(seed=st.integers(0, 2**32))
     def begin(self, seed: int) -> None:
@@ -65,7 +65,7 @@ class LogAgainstList(RuleBasedStateMachine):
         end = self.log.log_end_offset
         assert self.answered <= end <= len(self.values), (self.answered, end, len(self.values))
         assert end in self.borders, "a crash keeps whole batches"
-        self.forget_from(end)
+        self.discard_from(end)
         self.answered = end
 
     @rule()
@@ -91,7 +91,7 @@ class LogAgainstList(RuleBasedStateMachine):
         self.log.cut(offset)
         assert self.log.log_end_offset == offset
         if offset < len(self.values):
-            self.forget_from(offset)
+            self.discard_from(offset)
             self.answered = offset
 
     @rule(data=st.data())
@@ -118,7 +118,7 @@ class LogAgainstList(RuleBasedStateMachine):
         )
         assert found == expected
 
-    def forget_from(self, offset: int) -> None:
+    def discard_from(self, offset: int) -> None:
         del self.values[offset:]
         self.borders = {border for border in self.borders if border <= offset}
 

@@ -1,4 +1,4 @@
-"""Power lost around every sync of a lone log: what was cut or refused stays away, what was seen stays."""
+"""Power loss around every sync of a single log: cut or refused records stay away, visible records stay."""
 
 from contextlib import suppress
 from functools import partial
@@ -9,13 +9,13 @@ from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.errors import SyncFailed
 from raftlog.records import build_batch
 from tests.storage.test_adversity import PowerCut, fill_disk, flush
-from tests.storage.test_recovery import Fixture
+from tests.storage.test_recovery import LogFixture
 
 SEEDS = range(12)
 
 
-def end_at_sync(disk: SimulatedDisk, number: int) -> None:
-    """End the process before sync `number` (from 0) that its own thread makes; `disk.__dict__.pop("sync")` lifts it."""
+def crash_at_sync(disk: SimulatedDisk, number: int) -> None:
+    """Raise at the thread's sync of that number (from 0); `disk.__dict__.pop("sync")` removes it."""
     before = iter(range(number))
     real = disk.sync
 
@@ -27,13 +27,13 @@ def end_at_sync(disk: SimulatedDisk, number: int) -> None:
     disk.sync = sync  # type: ignore[method-assign]
 
 
-def go_on(disk: SimulatedDisk) -> None:
+def restore_syncs(disk: SimulatedDisk) -> None:
     disk.__dict__.pop("sync")
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_refused_append_does_not_come_back(seed: int) -> None:
-    f = Fixture(seed)
+def test_a_refused_append_does_not_reappear(seed: int) -> None:
+    f = LogFixture(seed)
     f.append_durably(1)
     fill_disk(f, room=9000)
     f.append(3, size=4000)
@@ -50,7 +50,7 @@ def test_a_refused_append_does_not_come_back(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("offset", [3, 17])
 def test_a_cut_holds_and_leaves_no_damage(seed: int, offset: int) -> None:
-    f = Fixture(seed, segment_bytes=8192)
+    f = LogFixture(seed, segment_bytes=8192)
     f.append_durably(20, size=1000)
     f.log.cut(offset)
     f.disk.power_loss()
@@ -62,14 +62,14 @@ def test_a_cut_holds_and_leaves_no_damage(seed: int, offset: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("number", range(4))
-def test_an_interrupted_cut_keeps_its_state_at_the_opening(seed: int, number: int) -> None:
-    f = Fixture(seed)
+def test_the_state_after_an_interrupted_cut_is_kept_by_later_openings(seed: int, number: int) -> None:
+    f = LogFixture(seed)
     f.append_durably(12, size=1000)
     f.log.checkpoint()
-    end_at_sync(f.disk, number)
+    crash_at_sync(f.disk, number)
     with suppress(PowerCut):
         f.log.cut(5)
-    go_on(f.disk)
+    restore_syncs(f.disk)
     f.disk.process_crash()
     assert f.open().damage is None
     seen = f.values()
@@ -79,8 +79,8 @@ def test_an_interrupted_cut_keeps_its_state_at_the_opening(seed: int, number: in
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_file_that_was_made_during_a_flush_keeps_its_name(seed: int) -> None:
-    f = Fixture(seed)
+def test_a_file_created_during_a_flush_keeps_its_name(seed: int) -> None:
+    f = LogFixture(seed)
     f.append(1)
     f.log.flush()
     f.log.roll()
@@ -95,16 +95,16 @@ def test_a_file_that_was_made_during_a_flush_keeps_its_name(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(48))
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_an_opening_that_ends_at_any_sync_leaves_no_damage(seed: int, number: int) -> None:
-    f = Fixture(seed)
+def test_an_opening_interrupted_at_any_sync_leaves_no_damage(seed: int, number: int) -> None:
+    f = LogFixture(seed)
     f.append_durably(1)
     f.append(6, size=4500)
     f.log._log.write()
     f.disk.process_crash()
-    end_at_sync(f.disk, number)
+    crash_at_sync(f.disk, number)
     with suppress(PowerCut):
         f.open()
-    go_on(f.disk)
+    restore_syncs(f.disk)
     f.disk.power_loss()
     assert f.open().damage is None
     assert f.values() == list(range(f.log.log_end_offset))
@@ -112,8 +112,8 @@ def test_an_opening_that_ends_at_any_sync_leaves_no_damage(seed: int, number: in
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_entries_opened_after_a_failed_sync_are_on_the_disk(seed: int) -> None:
-    f = Fixture(seed)
+def test_entries_read_after_a_failed_sync_are_on_the_disk(seed: int) -> None:
+    f = LogFixture(seed)
     f.append_durably(3)
     f.append(5, size=5000)
     f.disk.fail_sync()
@@ -127,8 +127,8 @@ def test_entries_opened_after_a_failed_sync_are_on_the_disk(seed: int) -> None:
     assert f.values() == seen
 
 
-def test_retention_counts_from_the_next_segment_not_from_a_client_s_clock() -> None:
-    f = Fixture(segment_bytes=4096, retention_ms=10_000)
+def test_retention_counts_from_the_next_segment_not_from_a_clients_clock() -> None:
+    f = LogFixture(segment_bytes=4096, retention_ms=10_000)
     append = partial(build_batch, [b"x" * 200], now_ms=1)
     for _ in range(10):
         f.log.append([append()])

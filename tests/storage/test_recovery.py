@@ -1,4 +1,4 @@
-"""Recovery, rule by rule, on the simulated disk: torn or damaged, missing files, metadata, interrupted work."""
+"""Recovery rules on the simulated disk: torn or damaged batches, missing files, metadata, interrupted work."""
 
 import errno
 from contextlib import suppress
@@ -29,8 +29,8 @@ FIRST = f"{PATH}/{0:020d}"
 ROLL_SIZE = 200
 
 
-class Fixture:
-    """A log on a simulated disk, and what its files hold."""
+class LogFixture:
+    """Log on a simulated disk, with access to its files."""
 
     def __init__(self, seed: int = 1, **config: int) -> None:
         self.disk = SimulatedDisk(Random(seed))
@@ -76,14 +76,14 @@ class Fixture:
         return self.open()
 
     def position_of(self, offset: int, name: str = FIRST) -> tuple[int, int]:
-        """Return position and length of the batch at `offset`, by its row."""
+        """Return position and length of the batch at `offset`, read from its row."""
         segment = self.log._log.segment_of_offset(offset)
         row = segment.row(segment.find_row(offset))
         return row.position, row.length
 
 
 def test_a_new_log_begins_with_a_roll_and_reopens_without_scanning() -> None:
-    f = Fixture()
+    f = LogFixture()
     assert (f.log.log_start_offset, f.log.high_watermark, f.log.last_index) == (0, 0, 1)
     group = f.log.group_id
     f.append_durably(3)
@@ -94,8 +94,8 @@ def test_a_new_log_begins_with_a_roll_and_reopens_without_scanning() -> None:
     assert f.values() == [0, 1, 2]
 
 
-def test_after_a_kill_only_batches_behind_the_checkpoint_are_scanned() -> None:
-    f = Fixture()
+def test_after_a_kill_only_batches_after_the_checkpoint_are_scanned() -> None:
+    f = LogFixture()
     f.append_durably(10)
     f.log.checkpoint()
     f.append_durably(4)
@@ -105,8 +105,8 @@ def test_after_a_kill_only_batches_behind_the_checkpoint_are_scanned() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 30, 61, 100])
-def test_a_short_last_batch_without_a_row_is_torn_and_kept_aside(cut: int) -> None:
-    f = Fixture()
+def test_a_short_last_batch_without_a_row_is_torn_and_moved_aside(cut: int) -> None:
+    f = LogFixture()
     f.append_durably(3)
     f.append(1)
     f.log._log.write()
@@ -125,7 +125,7 @@ def test_a_short_last_batch_without_a_row_is_torn_and_kept_aside(cut: int) -> No
 
 
 def test_a_zeroed_block_in_an_unsynced_batch_is_torn() -> None:
-    f = Fixture()
+    f = LogFixture()
     f.append_durably(1)
     f.append(1, size=20_000)
     f.append(1)
@@ -139,7 +139,7 @@ def test_a_zeroed_block_in_an_unsynced_batch_is_torn() -> None:
 
 
 def test_a_flipped_bit_in_the_last_batch_is_damage_because_its_row_proves_the_sync() -> None:
-    f = Fixture()
+    f = LogFixture()
     f.append_durably(3)
     position, length = f.position_of(2)
     f.disk.process_crash()
@@ -153,8 +153,8 @@ def test_a_flipped_bit_in_the_last_batch_is_damage_because_its_row_proves_the_sy
     assert [int.from_bytes(r.value[:8]) for b in log.read(0, 1) for r in read_records(b)] == [0]
 
 
-def test_a_lost_tail_that_was_synced_is_damage() -> None:
-    f = Fixture()
+def test_a_lost_synced_tail_is_damage() -> None:
+    f = LogFixture()
     f.append_durably(5)
     position, _ = f.position_of(3)
     f.disk.process_crash()
@@ -164,7 +164,7 @@ def test_a_lost_tail_that_was_synced_is_damage() -> None:
 
 
 def test_a_zeroed_block_in_a_synced_batch_is_damage_and_later_offsets_stay_readable() -> None:
-    f = Fixture()
+    f = LogFixture()
     f.append_durably(1, size=30_000)
     f.append_durably(4)
     f.disk.process_crash()
@@ -178,8 +178,8 @@ def test_a_zeroed_block_in_a_synced_batch_is_damage_and_later_offsets_stay_reada
 
 
 @pytest.mark.parametrize("field", [0, 9, 13, 16, 18, 30, 100])
-def test_any_flip_below_the_checkpoint_is_found_on_read_by_scrub_and_by_verify(field: int) -> None:
-    f = Fixture()
+def test_any_flip_below_the_checkpoint_is_detected_by_read_scrub_and_verify(field: int) -> None:
+    f = LogFixture()
     f.append_durably(10)
     f.log.close()
     f.open()
@@ -203,8 +203,8 @@ def test_any_flip_below_the_checkpoint_is_found_on_read_by_scrub_and_by_verify(f
 
 @pytest.mark.parametrize("row", range(8))
 @pytest.mark.parametrize("field", [0, 7, 15, 23, 31, 35, 39, 43])
-def test_a_damaged_index_row_is_healed_on_read_and_no_data_is_called_damaged(row: int, field: int) -> None:
-    f = Fixture()
+def test_a_damaged_index_row_is_repaired_on_read(row: int, field: int) -> None:
+    f = LogFixture()
     f.append_durably(7)
     f.log.close()
     f.open()
@@ -220,8 +220,8 @@ def test_a_damaged_index_row_is_healed_on_read_and_no_data_is_called_damaged(row
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_a_lost_index_file_is_built_again(suffix: str) -> None:
-    f = Fixture(segment_bytes=4096)
+def test_a_lost_index_file_is_rebuilt(suffix: str) -> None:
+    f = LogFixture(segment_bytes=4096)
     f.append_durably(60)
     f.log.close()
     whole = f.disk.snapshot()[FIRST + suffix]
@@ -234,8 +234,8 @@ def test_a_lost_index_file_is_built_again(suffix: str) -> None:
     assert log.offset_for_timestamp(1) == (0, 1_000_000)
 
 
-def test_a_lost_checkpoint_costs_a_scan_and_nothing_else() -> None:
-    f = Fixture(segment_bytes=4096)
+def test_a_lost_checkpoint_costs_only_a_scan() -> None:
+    f = LogFixture(segment_bytes=4096)
     f.append_durably(60)
     f.log.trim(50)
     f.append_durably(60)
@@ -249,7 +249,7 @@ def test_a_lost_checkpoint_costs_a_scan_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("slot", [0, 1])
 def test_a_torn_checkpoint_slot_leaves_the_other_one(slot: int) -> None:
-    f = Fixture()
+    f = LogFixture()
     for _ in range(3):
         f.append_durably(5)
         f.log.checkpoint()
@@ -261,8 +261,8 @@ def test_a_torn_checkpoint_slot_leaves_the_other_one(slot: int) -> None:
     assert f.values() == list(range(15))
 
 
-def test_a_lost_meta_file_is_written_again_from_the_first_roll() -> None:
-    f = Fixture()
+def test_a_lost_meta_file_is_rewritten_from_the_first_roll() -> None:
+    f = LogFixture()
     group = f.log.group_id
     f.append_durably(2)
     f.log.close()
@@ -271,8 +271,8 @@ def test_a_lost_meta_file_is_written_again_from_the_first_roll() -> None:
     assert f.values() == [0, 1]
 
 
-def test_a_damaged_meta_file_is_made_again_from_the_first_entry() -> None:
-    f = Fixture()
+def test_a_damaged_meta_file_is_rewritten_from_the_first_entry() -> None:
+    f = LogFixture()
     f.append_durably(2)
     group_id = f.log.group_id
     f.log.close()
@@ -283,7 +283,7 @@ def test_a_damaged_meta_file_is_made_again_from_the_first_entry() -> None:
 
 
 def test_a_damaged_meta_file_without_an_entry_is_refused_and_nothing_is_changed() -> None:
-    f = Fixture()
+    f = LogFixture()
     f.log.close()
     f.disk.flip_bit(f"{PATH}/.raftlog/meta", 60, 1)
     for name in f.disk.list_directory(PATH):
@@ -299,7 +299,7 @@ def test_a_damaged_meta_file_without_an_entry_is_refused_and_nothing_is_changed(
 def test_a_directory_of_another_version_is_refused_with_both_versions(
     monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
-    f = Fixture()
+    f = LogFixture()
     f.log.close()
     with monkeypatch.context() as other:
         other.setattr(directory, "FORMAT_VERSION", version)
@@ -319,13 +319,13 @@ def test_a_foreign_directory_is_refused() -> None:
 
 
 def test_a_second_opener_is_refused() -> None:
-    f = Fixture()
+    f = LogFixture()
     with pytest.raises(DirectoryLocked, match="another process"):
         LoneLog.open(f.disk, PATH, f.config, clock=lambda: 0)
 
 
 def test_a_missing_segment_in_the_middle_is_damage_and_the_rest_is_readable() -> None:
-    f = Fixture(segment_bytes=4096)
+    f = LogFixture(segment_bytes=4096)
     f.append_durably(90)
     f.log.close()
     bases = sorted(name for name in f.disk.list_directory(PATH) if name.endswith(".log"))
@@ -342,7 +342,7 @@ def test_a_missing_segment_in_the_middle_is_damage_and_the_rest_is_readable() ->
 
 
 def test_missing_segments_are_refused_and_not_taken_for_a_new_log() -> None:
-    f = Fixture()
+    f = LogFixture()
     f.append_durably(3)
     f.log.close()
     for name in f.disk.list_directory(PATH):
@@ -353,8 +353,8 @@ def test_missing_segments_are_refused_and_not_taken_for_a_new_log() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_creation_interrupted_by_power_loss_is_made_good(seed: int) -> None:
-    """Cut the power at every sync of the creation in turn, with many outcomes for what was unsynced."""
+def test_a_creation_interrupted_by_a_power_loss_is_completed(seed: int) -> None:
+    """The power fails at each sync of the creation, with many outcomes for unsynced data."""
     disk = SimulatedDisk(Random(seed))
 
     class PowerCutError(Exception):
@@ -378,8 +378,8 @@ def test_creation_interrupted_by_power_loss_is_made_good(seed: int) -> None:
     assert (log.damage, log.log_end_offset, log.last_index) == (None, 0, 1)
 
 
-def test_a_full_disk_refuses_definitely_keeps_reading_and_goes_on_by_itself() -> None:
-    f = Fixture(segment_bytes=64 * 1024)
+def test_a_full_disk_refuses_appends_serves_reads_and_recovers() -> None:
+    f = LogFixture(segment_bytes=64 * 1024)
     f.append_durably(20, size=1000)
     used = sum(len(data) for data in f.disk.snapshot().values())
     f.disk.capacity_bytes = used + 3000
@@ -400,7 +400,7 @@ def test_a_full_disk_refuses_definitely_keeps_reading_and_goes_on_by_itself() ->
 
 
 def test_trim_works_on_a_full_disk_and_frees_it() -> None:
-    f = Fixture(segment_bytes=16 * 1024)
+    f = LogFixture(segment_bytes=16 * 1024)
     f.append_durably(100, size=1000)
     f.disk.capacity_bytes = sum(len(data) for data in f.disk.snapshot().values())
     f.append(1, size=1000)
@@ -412,7 +412,7 @@ def test_trim_works_on_a_full_disk_and_frees_it() -> None:
 
 
 def test_a_failed_sync_is_never_retried() -> None:
-    f = Fixture()
+    f = LogFixture()
     f.append_durably(3)
     f.append(1)
     f.disk.fail_sync()
@@ -433,7 +433,7 @@ def test_a_failed_sync_is_never_retried() -> None:
 
 
 def test_a_read_error_is_raised_and_changes_nothing() -> None:
-    f = Fixture()
+    f = LogFixture()
     f.append_durably(3)
     position, _ = f.position_of(1)
     f.disk.fail_read(f"{FIRST}.log", position)
@@ -442,8 +442,8 @@ def test_a_read_error_is_raised_and_changes_nothing() -> None:
     assert f.log.failure is None
 
 
-def test_a_completion_that_comes_after_a_cut_counts_for_nothing() -> None:
-    f = Fixture()
+def test_a_sync_completed_after_a_cut_is_ignored() -> None:
+    f = LogFixture()
     f.append_durably(2)
     f.append(1)
     f.log.flush()
@@ -458,7 +458,7 @@ def test_a_completion_that_comes_after_a_cut_counts_for_nothing() -> None:
 
 
 def test_repair_replaces_damage_by_gaps_and_keeps_the_bytes() -> None:
-    f = Fixture(segment_bytes=8192)
+    f = LogFixture(segment_bytes=8192)
     f.append_durably(100)
     f.log.close()
     f.open()
@@ -486,8 +486,8 @@ def test_repair_replaces_damage_by_gaps_and_keeps_the_bytes() -> None:
 
 
 @pytest.mark.parametrize("steps", range(14))
-def test_an_interrupted_repair_can_be_repeated(steps: int) -> None:
-    f = Fixture(seed=steps, segment_bytes=8192)
+def test_an_interrupted_repair_can_be_rerun(steps: int) -> None:
+    f = LogFixture(seed=steps, segment_bytes=8192)
     f.append_durably(50)
     f.log.close()
     f.open()
@@ -515,7 +515,7 @@ def test_an_interrupted_repair_can_be_repeated(steps: int) -> None:
 
 
 def test_retention_by_age_uses_the_later_of_record_time_and_next_roll() -> None:
-    f = Fixture(segment_bytes=4096, retention_ms=10_000)
+    f = LogFixture(segment_bytes=4096, retention_ms=10_000)
     f.append_durably(30)
     f.now += 5_000
     f.append_durably(30)
@@ -533,7 +533,7 @@ def test_retention_by_age_uses_the_later_of_record_time_and_next_roll() -> None:
 
 
 def test_retention_does_not_trust_a_clients_old_clock() -> None:
-    f = Fixture(segment_bytes=4096, retention_ms=10_000)
+    f = LogFixture(segment_bytes=4096, retention_ms=10_000)
     for _ in range(60):
         f.log.append([build_batch([b"x" * 200], now_ms=1)])
     f.log.flush()
@@ -541,21 +541,21 @@ def test_retention_does_not_trust_a_clients_old_clock() -> None:
     assert f.log.clean() == 0
 
 
-def test_retention_by_bytes_keeps_at_least_so_much() -> None:
-    f = Fixture(segment_bytes=4096, retention_bytes=10_000)
+def test_retention_by_bytes_keeps_at_least_the_configured_size() -> None:
+    f = LogFixture(segment_bytes=4096, retention_bytes=10_000)
     f.append_durably(200)
     f.log.clean()
     assert 10_000 <= f.log.size_bytes < 10_000 + 4096
 
 
 def test_segments_roll_by_bytes_by_age_and_by_rows() -> None:
-    by_bytes = Fixture(segment_bytes=4096)
+    by_bytes = LogFixture(segment_bytes=4096)
     by_bytes.append_durably(60)
     assert by_bytes.log.segment_count > 2
-    by_rows = Fixture(segment_index_bytes=4096)
+    by_rows = LogFixture(segment_index_bytes=4096)
     by_rows.append_durably(200)
     assert by_rows.log.segment_count == 3
-    by_age = Fixture(segment_ms=1000)
+    by_age = LogFixture(segment_ms=1000)
     by_age.append_durably(2)
     by_age.now += 1000
     assert by_age.log.segment_count == 1
@@ -564,8 +564,8 @@ def test_segments_roll_by_bytes_by_age_and_by_rows() -> None:
 
 
 @pytest.mark.parametrize("field", [0, 7, 9, 11, 12, 15, 16])
-def test_a_header_that_its_row_can_give_back_is_restored_without_loss(field: int) -> None:
-    f = Fixture()
+def test_a_damaged_header_is_restored_from_its_row(field: int) -> None:
+    f = LogFixture()
     f.append_durably(5)
     position, _ = f.position_of(2)
     before = f.disk.snapshot()[f"{FIRST}.log"]
@@ -579,7 +579,7 @@ def test_a_header_that_its_row_can_give_back_is_restored_without_loss(field: int
 
 
 def test_tools_change_nothing_and_report_a_missing_end_of_a_log() -> None:
-    f = Fixture(segment_bytes=4096)
+    f = LogFixture(segment_bytes=4096)
     f.append_durably(60)
     f.log.close()
     newest = [name for name in f.disk.list_directory(PATH) if name.endswith(".log")][-1]
@@ -592,8 +592,8 @@ def test_tools_change_nothing_and_report_a_missing_end_of_a_log() -> None:
     assert problem.offset == int(newest[:20])
 
 
-def test_a_gap_at_the_end_of_the_log_reads_as_nothing() -> None:
-    f = Fixture()
+def test_a_gap_at_the_end_of_the_log_has_no_records() -> None:
+    f = LogFixture()
     f.append_durably(5)
     position, _ = f.position_of(4)
     f.disk.process_crash()

@@ -1,18 +1,18 @@
-"""Data that the opening of a lone log must not accept, and data that it must not discard."""
+"""Data that the opening of a single log must not accept, and data that it must not discard."""
 
 import pytest
 
 from raftlog.storage.checkpoint import SLOT_SIZE, read_checkpoint
 from raftlog.storage.repair import repair_log
 from raftlog.storage.rows import ROW_SIZE
-from tests.storage.test_recovery import FIRST, PATH, Fixture
+from tests.storage.test_recovery import FIRST, PATH, LogFixture
 
 CHECKPOINT = f"{PATH}/.raftlog/checkpoint"
 
 
-def two_segments(missing_bytes: int) -> tuple[Fixture, str]:
-    """Return a log without a checkpoint whose first file lacks its last row and batch, or a part; its second file."""
-    f = Fixture(segment_bytes=4096)
+def make_two_segments(missing_bytes: int) -> tuple[LogFixture, str]:
+    """Return a log without a checkpoint and its second file; the first lacks its last row and bytes."""
+    f = LogFixture(segment_bytes=4096)
     f.append_durably(40)
     second = f"{PATH}/{f.log._log.segments[1].base_offset:020d}"
     last = f.log._log.segments[0].row(f.log._log.segments[0].rows - 1)
@@ -24,8 +24,8 @@ def two_segments(missing_bytes: int) -> tuple[Fixture, str]:
     return f, second
 
 
-def test_the_end_of_a_file_before_a_synced_one_is_damage_and_is_not_cut() -> None:
-    f, _ = two_segments(missing_bytes=30)
+def test_a_missing_end_before_a_synced_file_is_damage_and_is_not_cut() -> None:
+    f, _ = make_two_segments(missing_bytes=30)
     before = f.disk.snapshot()[f"{FIRST}.log"]
     log = f.open()
     assert log.damage is not None
@@ -33,8 +33,8 @@ def test_the_end_of_a_file_before_a_synced_one_is_damage_and_is_not_cut() -> Non
     assert f.disk.snapshot()[f"{FIRST}.log"] == before
 
 
-def test_a_synced_file_behind_a_hole_is_kept_and_read() -> None:
-    f, second = two_segments(missing_bytes=0)
+def test_a_synced_file_after_a_missing_one_is_kept_and_read() -> None:
+    f, second = make_two_segments(missing_bytes=0)
     before = f.disk.snapshot()[f"{second}.log"]
     log = f.open()
     assert log.damage is not None
@@ -44,7 +44,7 @@ def test_a_synced_file_behind_a_hole_is_kept_and_read() -> None:
 
 
 def test_a_missing_first_file_is_damage() -> None:
-    f = Fixture(segment_bytes=4096)
+    f = LogFixture(segment_bytes=4096)
     f.append_durably(80)
     f.log.close()
     for suffix in (".log", ".index", ".timeindex"):
@@ -54,8 +54,8 @@ def test_a_missing_first_file_is_damage() -> None:
     assert "missing" in log.damage.why
 
 
-def test_a_flipped_bit_in_an_unsynced_batch_is_damage_for_no_power_loss_flips_it() -> None:
-    f = Fixture()
+def test_a_flipped_bit_in_an_unsynced_batch_is_damage() -> None:
+    f = LogFixture()
     f.append_durably(2)
     f.append(1)
     f.log._log.write()
@@ -69,8 +69,8 @@ def test_a_flipped_bit_in_an_unsynced_batch_is_damage_for_no_power_loss_flips_it
 
 @pytest.mark.parametrize("is_checked", [True, False], ids=["checkpoint", "scan"])
 @pytest.mark.parametrize("at", [6, 7])
-def test_an_offset_that_rotted_in_a_header_is_damage(at: int, is_checked: bool) -> None:
-    f = Fixture()
+def test_a_damaged_offset_in_a_header_is_damage(at: int, is_checked: bool) -> None:
+    f = LogFixture()
     f.append_durably(5)
     position, _ = f.position_of(4)
     if is_checked:
@@ -84,8 +84,8 @@ def test_an_offset_that_rotted_in_a_header_is_damage(at: int, is_checked: bool) 
     assert f.values()[:4] == [0, 1, 2, 3]
 
 
-def test_a_slot_of_the_checkpoint_that_fails_its_checksum_does_not_count() -> None:
-    f = Fixture()
+def test_a_checkpoint_slot_with_a_wrong_checksum_is_ignored() -> None:
+    f = LogFixture()
     f.append_durably(3)
     first = f.log.checkpoint()
     f.append_durably(3)
@@ -95,8 +95,8 @@ def test_a_slot_of_the_checkpoint_that_fails_its_checksum_does_not_count() -> No
     assert read_checkpoint(f.disk, PATH) == first
 
 
-def test_a_repair_does_not_bring_trimmed_records_back() -> None:
-    f = Fixture(segment_bytes=8192)
+def test_a_repair_does_not_restore_trimmed_records() -> None:
+    f = LogFixture(segment_bytes=8192)
     f.append_durably(100)
     assert f.log.trim(7) == 7
     position, _ = f.position_of(20)

@@ -1,4 +1,4 @@
-"""Segmented log as used by a replica: entries by index, replicated rolls, cuts without syncs, waiting rows."""
+"""Segmented log of a replica: entries by index, replicated rolls, cuts without syncs, unwritten rows."""
 
 import uuid
 from random import Random
@@ -19,7 +19,7 @@ GROUP = uuid.UUID(int=5)
 
 
 class Replica:
-    """A segmented log without a lone log around it, and a list of what it must hold."""
+    """Segmented log with a list of its expected entries."""
 
     def __init__(self, seed: int = 1) -> None:
         self.disk = SimulatedDisk(Random(seed))
@@ -66,7 +66,7 @@ class Replica:
         assert b"".join(logs) == b"".join(self.entries)
 
 
-def three_segments(*, publish: bool) -> Replica:
+def make_three_segments(*, publish: bool) -> Replica:
     r = Replica()
     for term in (1, 2, 3):
         r.roll(term)
@@ -88,8 +88,8 @@ def test_an_empty_log_ends_at_index_0_and_at_its_start() -> None:
 
 
 @pytest.mark.parametrize("publish", [False, True])
-def test_entries_are_read_by_index_wherever_their_rows_are(publish: bool) -> None:
-    r = three_segments(publish=publish)
+def test_entries_are_read_by_index_with_rows_in_memory_or_files(publish: bool) -> None:
+    r = make_three_segments(publish=publish)
     rows = [len(data) for name, data in r.disk.snapshot().items() if name.endswith(".index")]
     assert rows == ([6 * ROW_SIZE] * 3 if publish else [0, 0, 0])
     r.check()
@@ -101,7 +101,7 @@ def test_entries_are_read_by_index_wherever_their_rows_are(publish: bool) -> Non
 
 
 def test_only_written_entries_are_read() -> None:
-    r = three_segments(publish=False)
+    r = make_three_segments(publish=False)
     r.append(3, count=2)
     assert len(r.log.read_entries(Index(17), Index(20), 1 << 20)) == 2
     with pytest.raises(AssertionError, match="bytes are written"):
@@ -111,7 +111,7 @@ def test_only_written_entries_are_read() -> None:
 @pytest.mark.parametrize("publish", [False, True])
 @pytest.mark.parametrize("index", range(19))
 def test_a_cut_keeps_lower_entries_and_appends_continue_there(index: int, publish: bool) -> None:
-    r = three_segments(publish=publish)
+    r = make_three_segments(publish=publish)
     syncs = r.disk.sync_count
     r.cut(index)
     r.check()
@@ -132,7 +132,7 @@ def test_a_cut_keeps_lower_entries_and_appends_continue_there(index: int, publis
 
 
 @pytest.mark.parametrize("kept", range(6, 10))
-def test_a_cut_among_entries_that_are_not_written_yet(kept: int) -> None:
+def test_a_cut_among_unwritten_entries_keeps_lower_ones(kept: int) -> None:
     r = Replica()
     r.roll(0)
     r.append(1, count=5)
@@ -159,8 +159,8 @@ def test_a_cut_removes_entries_of_the_time_index() -> None:
     assert r.log.offset_for_timestamp(4_000) is None
 
 
-def test_a_checkpoint_syncs_changes_and_counts_those_made_meanwhile() -> None:
-    r = three_segments(publish=False)
+def test_a_checkpoint_syncs_changes_and_counts_later_ones() -> None:
+    r = make_three_segments(publish=False)
     log = r.log
     changed = log.list_changes_since_checkpoint()
     assert [file.path[-24:] for file in changed.files] == [f"{base:020d}.log" for base in (0, 5, 10)]
@@ -186,8 +186,8 @@ def test_a_checkpoint_syncs_changes_and_counts_those_made_meanwhile() -> None:
     assert log.list_changes_since_checkpoint().directories == [PATH]
 
 
-def test_a_damaged_batch_is_replaced_by_the_very_same_one_only() -> None:
-    r = three_segments(publish=True)
+def test_a_damaged_batch_is_replaced_only_by_an_identical_one() -> None:
+    r = make_three_segments(publish=True)
     row = r.log.row_at(Index(9))
     file = r.log.segment_of_index(9).files.log.path
     r.disk.flip_bit(file, row.position + 70, 3)
@@ -204,7 +204,7 @@ def test_a_damaged_batch_is_replaced_by_the_very_same_one_only() -> None:
 
 
 def test_a_rebuilt_entry_ends_where_the_next_one_begins() -> None:
-    r = three_segments(publish=True)
+    r = make_three_segments(publish=True)
     segment, row = r.log.segments[1], r.log.row_at(Index(9))
     r.disk.flip_bit(segment.files.index.path, 2 * ROW_SIZE + 3, 1)
     r.disk.flip_bit(segment.files.log.path, row.position + 70, 3)
@@ -218,14 +218,14 @@ def test_a_rebuilt_entry_ends_where_the_next_one_begins() -> None:
 
 
 def test_durable_entries_stay_durable() -> None:
-    r = three_segments(publish=True)
+    r = make_three_segments(publish=True)
     durable = r.log.durable_index, r.log.durable_offset
     r.log.mark_durable(Index(7))
     assert (r.log.durable_index, r.log.durable_offset) == durable
 
 
-def test_a_read_that_a_cut_disturbed_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    r = three_segments(publish=True)
+def test_a_read_disturbed_by_a_cut_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    r = make_three_segments(publish=True)
     attempts: list[int] = []
     read = SegmentedLog._read
 
@@ -245,28 +245,28 @@ def test_a_read_that_a_cut_disturbed_is_done_again(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("field", [0, 7, 15, 23, 31, 35, 39, 43])
 def test_a_damaged_row_is_repaired_and_never_trusted(field: int) -> None:
-    r = three_segments(publish=True)
+    r = make_three_segments(publish=True)
     r.disk.flip_bit(r.log.segments[1].files.index.path, 3 * ROW_SIZE + field, 2)
     assert r.log.check_row_at(Index(10)).term == 2
     r.check()
 
 
-def test_a_sound_row_stands_for_an_entry_whose_header_is_damaged() -> None:
-    r = three_segments(publish=True)
+def test_an_intact_row_replaces_a_damaged_header() -> None:
+    r = make_three_segments(publish=True)
     row = r.log.row_at(Index(9))
     r.disk.flip_bit(r.log.segments[1].files.log.path, row.position + 30, 2)
     assert r.log.check_row_at(Index(9)) == row
 
 
-def test_a_cut_at_a_rotten_row_cuts_at_the_right_place() -> None:
-    r = three_segments(publish=True)
+def test_a_cut_at_a_damaged_row_is_at_the_right_position() -> None:
+    r = make_three_segments(publish=True)
     r.disk.flip_bit(r.log.segments[1].files.index.path, 3 * ROW_SIZE + 31, 2)
     r.cut(9)
     r.check()
 
 
-def test_a_segment_that_cannot_be_made_changes_nothing() -> None:
-    r = three_segments(publish=False)
+def test_a_failed_creation_of_a_segment_changes_nothing() -> None:
+    r = make_three_segments(publish=False)
     before = r.disk.snapshot()
     r.disk.open(f"{PATH}/{15:020d}.log", create=True)
     with pytest.raises(FileExistsError):

@@ -1,11 +1,11 @@
-"""Threads for syncs: in order, in parallel, to the end."""
+"""Threads for syncs: start order, parallelism, and shutdown."""
 
 import threading
 
 from raftlog.storage.syncs.sync_threads import SyncThreads
 
 
-def test_jobs_begin_in_their_order_and_are_all_done_at_the_end() -> None:
+def test_jobs_start_in_order_and_all_end_before_the_close() -> None:
     threads, done = SyncThreads(1), []
     for number in range(100):
         threads.run(lambda number=number: done.append(number))
@@ -13,7 +13,7 @@ def test_jobs_begin_in_their_order_and_are_all_done_at_the_end() -> None:
     assert done == list(range(100))
 
 
-def test_one_that_hangs_holds_up_neither_the_others_nor_the_end() -> None:
+def test_a_hanging_job_delays_neither_others_nor_the_close() -> None:
     threads, hung, done = SyncThreads(2), threading.Event(), threading.Event()
     threads.run(lambda: hung.wait() and None)
     threads.run(done.set)

@@ -1,4 +1,4 @@
-"""Verification of a log while it is written; real files."""
+"""Verification of a log during writes, on real files."""
 
 from pathlib import Path
 
@@ -12,7 +12,9 @@ from raftlog.storage.segment import Segment
 from raftlog.topic_config import LogConfig
 
 
-def test_a_segment_whose_roll_is_written_meanwhile_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_whose_roll_is_written_during_verification_is_intact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "log"
     with raftlog.Log.open(path, LogConfig(segment_bytes=1 << 16)) as log:
         while len(list(path.glob("*.log"))) < 2:
@@ -35,7 +37,7 @@ def test_a_segment_whose_roll_is_written_meanwhile_is_sound(tmp_path: Path, monk
     assert report.problems == []
 
 
-def test_batches_appended_while_the_last_one_is_judged_are_no_damage(
+def test_batches_appended_during_the_check_of_the_last_one_are_no_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "log"

@@ -7,5 +7,5 @@ from raftlog.testing import process_start
 
 @pytest.fixture
 def own_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start every process with an interpreter of its own, as for users of `raftlog.testing`."""
+    """Start every process with its own interpreter, as for users of `raftlog.testing`."""
     monkeypatch.setattr(process_start, "start", subprocess.Popen)

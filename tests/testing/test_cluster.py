@@ -1,4 +1,4 @@
-"""Tests that need a single broker: processes, ports, logs, errors. Faults are in tests/integration."""
+"""Clusters of one broker: processes, ports, logs, errors; for faults see tests/integration."""
 
 import os
 import socket
@@ -15,7 +15,7 @@ from raftlog.testing.ports import address_of, reserve_port
 
 
 @pytest.mark.usefixtures("own_interpreters")
-def test_a_cluster_of_one(tmp_path: Path) -> None:
+def test_a_cluster_of_one_broker_serves_clients(tmp_path: Path) -> None:
     with Cluster(1, data_dir=tmp_path) as cluster:
         node = cluster.nodes[1]
         assert cluster.addresses == [node.http]
@@ -31,14 +31,14 @@ def test_a_cluster_of_one(tmp_path: Path) -> None:
     assert (tmp_path / "1.log").is_file()
 
 
-def test_its_temporary_directory_goes_with_it() -> None:
+def test_the_temporary_directory_is_deleted_with_the_cluster() -> None:
     with Cluster(1) as cluster:
         assert (cluster.directory / "1").is_dir()
     assert not cluster.directory.exists()
 
 
 @pytest.mark.usefixtures("own_interpreters")
-def test_killed_and_started_again_at_the_same_address() -> None:
+def test_a_killed_broker_restarts_at_the_same_address() -> None:
     with Cluster(1) as cluster:
         node = cluster.nodes[1]
         http, first = node.http, node.pid
@@ -53,7 +53,7 @@ def test_killed_and_started_again_at_the_same_address() -> None:
         assert node.exit_code == 0
 
 
-def test_a_paused_broker_answers_when_it_goes_on() -> None:
+def test_a_paused_broker_answers_after_it_resumes() -> None:
     with Cluster(1) as cluster:
         node = cluster.nodes[1]
         node.pause()
@@ -68,14 +68,14 @@ def test_a_paused_broker_answers_when_it_goes_on() -> None:
 
 
 @pytest.mark.usefixtures("own_interpreters")
-def test_a_broker_that_does_not_start_reports_the_reason() -> None:
+def test_a_failed_start_is_reported_with_the_reason() -> None:
     expected = r"node 1 did not start: it ended; its log ends:\n.*unknown setting 'x'"
     with pytest.raises(BrokerNotReady, match=expected), Cluster(1, serve_flags=["--topic-config", "x=1"]):
         pass
 
 
 @pytest.mark.usefixtures("own_interpreters")
-def test_a_broker_that_takes_too_long_is_killed(tmp_path: Path) -> None:
+def test_a_broker_with_a_slow_start_is_killed(tmp_path: Path) -> None:
     with BrokerProcess(str(tmp_path / "data")) as broker:
         with pytest.raises(BrokerNotReady, match=r"not ready within 0\.001 s"):
             broker.start(timeout_s=0.001)
@@ -84,14 +84,14 @@ def test_a_broker_that_takes_too_long_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("own_interpreters")
-def test_the_environment_does_not_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_in_the_environment_do_not_reach_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAFTLOG_NODE_ID", "77")
     with Cluster(1) as cluster:
         assert cluster.nodes[1].get("/v1/brokers")[0]["node_id"] == 1
 
 
 @pytest.mark.usefixtures("own_interpreters")
-def test_its_environment_is_asked_for_at_each_start(tmp_path: Path) -> None:
+def test_the_environment_is_computed_at_each_start(tmp_path: Path) -> None:
     asked: list[int] = []
 
     def environment(node: int) -> dict[str, str]:
@@ -107,7 +107,7 @@ def test_its_environment_is_asked_for_at_each_start(tmp_path: Path) -> None:
     assert asked == [1, 1]
 
 
-def test_libraries_to_be_loaded_first_add_up() -> None:
+def test_preloaded_libraries_are_joined() -> None:
     assert merge_environments({"LD_PRELOAD": "/a.so", "A": "1"}, {"B": "2"}, {"LD_PRELOAD": "/b.so", "A": "2"}) == {
         "LD_PRELOAD": "/a.so:/b.so",
         "A": "2",
@@ -118,7 +118,7 @@ def test_libraries_to_be_loaded_first_add_up() -> None:
     }
 
 
-def test_its_log_is_kept_over_restarts() -> None:
+def test_a_brokers_log_is_kept_over_restarts() -> None:
     with Cluster(1) as cluster:
         node = cluster.nodes[1]
         node.kill()
@@ -138,13 +138,13 @@ def test_a_cluster_of_one_has_no_cuts_and_no_joins() -> None:
             cluster.add_node()
 
 
-def test_a_leader_that_no_answer_names() -> None:
+def test_an_unknown_leader_is_reported() -> None:
     with Cluster(1) as cluster, pytest.raises(BrokerFailed, match="nowhere/0 has no leader"):
         cluster.leader("nowhere", timeout_s=0.0)
 
 
-def test_many_start_at_once() -> None:
-    """No broker takes the port of another."""
+def test_many_clusters_start_at_once() -> None:
+    """Each broker gets its own port."""
     addresses: list[str] = []
 
     def run() -> None:
@@ -160,7 +160,7 @@ def test_many_start_at_once() -> None:
     assert len(set(addresses)) == 4
 
 
-def test_a_held_port_is_not_given_out_and_can_be_listened_on() -> None:
+def test_a_held_port_is_not_given_to_others_and_can_be_used() -> None:
     with reserve_port() as held:
         address = address_of(held)
         host, _, port = address.rpartition(":")
@@ -172,14 +172,14 @@ def test_a_held_port_is_not_given_out_and_can_be_listened_on() -> None:
             another.bind((host, int(port)))
 
 
-def test_it_does_not_import_pytest() -> None:
+def test_the_testing_package_does_not_import_pytest() -> None:
     code = "import sys, raftlog.testing; print('pytest' in sys.modules, 'raftlog.partitions' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30, check=True)
     assert done.stdout.split() == [b"False", b"False"]
 
 
 @pytest.mark.usefixtures("own_interpreters")
-def test_ended_brokers_leave_nothing_open(tmp_path: Path) -> None:
+def test_stopped_brokers_leave_no_descriptor_open(tmp_path: Path) -> None:
     before = sorted(os.listdir("/proc/self/fd"))
     with Cluster(1, data_dir=tmp_path) as cluster:
         cluster.nodes[1].restart()

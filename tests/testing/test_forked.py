@@ -1,4 +1,4 @@
-"""Forked processes are like those with an interpreter of their own; `tests/forked` is no part of raftlog."""
+"""Forked processes behave as those with their own interpreter; `tests/forked` is no part of raftlog."""
 
 import os
 import select
@@ -27,7 +27,7 @@ def streams() -> dict[str, Any]:
     return {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 
 
-def test_output_and_exit_code(start: Start) -> None:
+def test_output_and_exit_code_are_reported(start: Start) -> None:
     with start([*COMMAND, "--version"], stdin=subprocess.DEVNULL, **streams()) as process:
         out, err = process.communicate()
     assert (process.returncode, err) == (0, b"")
@@ -39,7 +39,9 @@ def test_output_and_exit_code(start: Start) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGKILL, -9)])
-def test_signals_and_sessions(start: Start, tmp_path: Path, number: signal.Signals, code: int) -> None:
+def test_signals_reach_the_session_of_a_process(
+    start: Start, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     with start([*SERVE, str(tmp_path)], start_new_session=True, **streams()) as process:
         assert process.stdout.readline().startswith(b"{")
         assert process.poll() is None
@@ -50,7 +52,9 @@ def test_signals_and_sessions(start: Start, tmp_path: Path, number: signal.Signa
         assert process.wait(10) == code
 
 
-def test_environment_and_working_directory(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_and_working_directory_are_passed_on(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     environment = os.environ | {"RAFTLOG_HTTP": "127.0.0.1:0", "RAFTLOG_KAFKA": "none", "RAFTLOG_DATA_DIR": "here"}
     with start([*COMMAND, "serve"], env=environment, **streams()) as process:
@@ -66,7 +70,7 @@ def test_environment_for_the_interpreter_start_prevents_a_fork(fork_server: Fork
 
 
 @pytest.fixture
-def lonely(tmp_path: Path) -> Iterator[int]:
+def dropped_broker(tmp_path: Path) -> Iterator[int]:
     """Return a pidfd of a forked broker whose `BrokerProcess` was dropped."""
     server = ForkServer([])
     process = server.popen([*SERVE, str(tmp_path)], start_new_session=True, **streams())
@@ -79,7 +83,7 @@ def lonely(tmp_path: Path) -> Iterator[int]:
     server.close()
 
 
-def test_no_process_is_left_behind(lonely: int) -> None:
+def test_no_process_is_left_behind(dropped_broker: int) -> None:
     ended = select.poll()
-    ended.register(lonely, select.POLLIN)
+    ended.register(dropped_broker, select.POLLIN)
     assert ended.poll(10_000), "it lives on"

@@ -1,4 +1,4 @@
-"""Questions to brokers: an answer that does not come to its end leaves nothing behind."""
+"""Requests to brokers: an incomplete answer leaves no open socket."""
 
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +9,7 @@ from raftlog.testing import BrokerFailed
 from raftlog.testing.http import ask
 
 
-def test_an_answer_that_stops_leaves_no_socket_open() -> None:
+def test_an_incomplete_answer_leaves_no_socket_open() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
 
         def answer() -> None:

@@ -1,4 +1,4 @@
-"""The proxy between brokers, with real transports on both sides of it."""
+"""The proxy between brokers, with real transports on both sides."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from raftlog.runtime.rpc.calls import Answer, Call
 from raftlog.runtime.rpc.errors import ConnectionLost, NoAnswer, NotConnected
 from raftlog.runtime.rpc.handshake import encode_hello, pack_hello
 from raftlog.testing.network import Network
-from tests.rpc.processes import Process, Raw, connected_to, hello_of, identity_of, running
+from tests.rpc.processes import Process, RawPeer, hello_of, identity_of, run_processes, wait_until_connected
 
 SHORT_MS = 200
 
@@ -29,23 +29,23 @@ def network() -> Iterator[Network]:
 
 @asynccontextmanager
 async def pair(network: Network) -> AsyncIterator[tuple[Process, Process]]:
-    """Provide nodes 1 and 2, connected to each other through the proxy."""
+    """Provide nodes 1 and 2, connected through the proxy."""
     one, two = Process(identity_of(1)), Process(identity_of(2))
-    async with running(one, two):
+    async with run_processes(one, two):
         for process, other in ((one, two), (two, one)):
             host, port = network.add(other.node, other.address[1]).split(":")
             process.transport.set_addresses({other.node: (host, int(port))})
-        await both_connected(one, two)
+        await wait_until_both_connected(one, two)
         yield one, two
 
 
-async def both_connected(one: Process, two: Process) -> None:
+async def wait_until_both_connected(one: Process, two: Process) -> None:
     async with asyncio.timeout(15):
-        await connected_to(one, two.node)
-        await connected_to(two, one.node)
+        await wait_until_connected(one, two.node)
+        await wait_until_connected(two, one.node)
 
 
-async def test_bytes_go_through(network: Network) -> None:
+async def test_bytes_pass_the_proxy(network: Network) -> None:
     payload = (b"small", bytes(3 << 20))
     async with pair(network) as (one, two):
         answers = await asyncio.gather(
@@ -57,7 +57,7 @@ async def test_bytes_go_through(network: Network) -> None:
 
 
 @pytest.mark.parametrize("cut", [[(1, 2)], [(2, 1)], [(1, 2), (2, 1)]])
-async def test_a_cut_drops_bytes_and_healing_connects_anew(network: Network, cut: list[tuple[int, int]]) -> None:
+async def test_a_cut_drops_bytes_and_healing_reconnects(network: Network, cut: list[tuple[int, int]]) -> None:
     async with pair(network) as (one, two):
         await asyncio.to_thread(network.cut, cut)
         for process, other in ((one, two), (two, one)):
@@ -65,21 +65,21 @@ async def test_a_cut_drops_bytes_and_healing_connects_anew(network: Network, cut
                 await process.transport.call(other.node, Call("echo", 1, timeout_ms=SHORT_MS))
         await asyncio.to_thread(network.cut, [])
         for process, other in ((one, two), (two, one)):
-            assert await answered(process, other) == Answer([int(process.node), 2])
+            assert await request_answer(process, other) == Answer([int(process.node), 2])
 
 
-async def answered(process: Process, other: Process) -> Answer:
+async def request_answer(process: Process, other: Process) -> Answer:
     """Return an answer over the present connection, or over the next one."""
     async with asyncio.timeout(15):
         while True:
-            await connected_to(process, other.node)
+            await wait_until_connected(process, other.node)
             try:
                 return await process.transport.call(other.node, Call("echo", 2))
             except (ConnectionLost, NotConnected):
                 await process.connections.next()  # its end is one of those that have not been looked at
 
 
-async def test_a_cut_of_others_changes_nothing(network: Network) -> None:
+async def test_a_cut_between_other_nodes_has_no_effect(network: Network) -> None:
     async with pair(network) as (one, two):
         made = one.transport.peers()[0].raft.connections_made
         await asyncio.to_thread(network.cut, [(1, 3), (3, 2)])
@@ -88,18 +88,18 @@ async def test_a_cut_of_others_changes_nothing(network: Network) -> None:
         assert one.transport.peers()[0].raft.connections_made == made
 
 
-async def test_a_new_connection_over_a_cut_way_is_answered_by_nothing(network: Network) -> None:
+async def test_a_new_connection_over_a_cut_link_gets_no_answer(network: Network) -> None:
     two = Process(identity_of(2))
-    async with running(two):
+    async with run_processes(two):
         host, port = network.add(2, two.address[1]).split(":")
         await asyncio.to_thread(network.cut, [(1, 2)])
-        raw = await Raw.connect((host, int(port)))
+        raw = await RawPeer.connect((host, int(port)))
         raw.write(*encoded_hello(1))
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(raw.reader.read(1), SHORT_MS / 1000)
         assert not two.transport._listener.connections(), "nobody came as far as the node"
         await asyncio.to_thread(network.cut, [])
-        assert await raw.ended() == b"", "it ends when the link is open, so that the caller tries again"
+        assert await raw.wait_until_closed() == b"", "it ends when the link is open, so that the caller tries again"
         await raw.close()
 
 
@@ -107,7 +107,7 @@ def encoded_hello(node: int) -> list[bytes]:
     return [bytes(buffer) for buffer in encode_hello(pack_hello(hello_of(node)))]
 
 
-async def test_an_end_is_not_seen_over_a_cut_way(network: Network) -> None:
+async def test_the_end_of_a_connection_does_not_pass_a_cut_link(network: Network) -> None:
     async with pair(network) as (one, two):
         await asyncio.to_thread(network.cut, [(2, 1)])
         await two.transport.close()
@@ -122,27 +122,27 @@ async def test_an_end_is_not_seen_over_a_cut_way(network: Network) -> None:
 
 async def test_a_proxy_without_a_listener_behind_it_breaks_the_connection(network: Network) -> None:
     two = Process(identity_of(2))
-    async with running(two):
+    async with run_processes(two):
         port = two.address[1]
     host, proxied = network.add(2, port).split(":")
-    raw = await Raw.connect((host, int(proxied)))
+    raw = await RawPeer.connect((host, int(proxied)))
     raw.write(*encoded_hello(1))
-    assert await raw.ended() == b""
+    assert await raw.wait_until_closed() == b""
     await raw.close()
 
 
-async def test_strangers_reach_the_node(network: Network) -> None:
+async def test_connections_of_strangers_pass_the_proxy(network: Network) -> None:
     two = Process(identity_of(2))
-    async with running(two):
+    async with run_processes(two):
         host, port = network.add(2, two.address[1]).split(":")
-        raw = await Raw.connect((host, int(port)))
+        raw = await RawPeer.connect((host, int(port)))
         raw.write(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n" + bytes(100_000))
-        assert await raw.ended() == b""
+        assert await raw.wait_until_closed() == b""
         await raw.close()
         assert two.transport.complaints == 1
 
 
-def test_guarded_processes_end_with_the_test() -> None:
+def test_guarded_processes_exit_with_the_test() -> None:
     code = (
         "import subprocess, sys, os\n"
         "from raftlog.testing.network import Network\n"

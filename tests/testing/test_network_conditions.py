@@ -1,4 +1,4 @@
-"""Network conditions: with real transports on both sides of the proxy, and their arithmetic alone."""
+"""Network conditions: with real transports on both sides of the proxy, and their computation alone."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -21,7 +21,7 @@ from raftlog.testing.link_state import (
 from raftlog.testing.network import Faults, Network
 from raftlog.testing.network_conditions import NetworkConditions, TrafficCounters
 from raftlog.testing.stream import END, ForwardedStream
-from tests.rpc.processes import Process, connected_to
+from tests.rpc.processes import Process, wait_until_connected
 from tests.testing.test_network import pair
 
 FORTH, BACK = (1, 2), (2, 1)
@@ -40,7 +40,7 @@ async def set_conditions(network: Network, **conditions: NetworkConditions) -> N
     await asyncio.to_thread(network.set_faults, faults)
 
 
-async def call_for(one: Process, two: Process, value: object, payload: tuple[bytes, ...] = ()) -> float:
+async def time_of_call(one: Process, two: Process, value: object, payload: tuple[bytes, ...] = ()) -> float:
     """Return the time until an answer arrives."""
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -48,17 +48,17 @@ async def call_for(one: Process, two: Process, value: object, payload: tuple[byt
     return loop.time() - began
 
 
-async def test_a_delay_is_of_one_direction_and_counted(network: Network) -> None:
+async def test_a_delay_affects_one_direction_and_is_counted(network: Network) -> None:
     async with pair(network) as (one, two):
         await set_conditions(network, forth=NetworkConditions(delay_ms=150))
-        assert await call_for(one, two, 1) >= 0.145
+        assert await time_of_call(one, two, 1) >= 0.145
         seen = await asyncio.to_thread(network.counters)
         assert seen[FORTH].rpc.delayed_bytes > 0
         assert seen[FORTH].rpc.longest_ms >= 145
         assert (seen[BACK].rpc.delayed_bytes, seen[BACK].rpc.longest_ms) == (0, 0)
         await set_conditions(network)
         before = (await asyncio.to_thread(network.counters))[FORTH]
-        await call_for(one, two, 2)
+        await time_of_call(one, two, 2)
         after = (await asyncio.to_thread(network.counters))[FORTH].since(before).rpc
         assert after.passed_bytes > 0
         assert (after.delayed_bytes, after.longest_ms) == (0, 0)
@@ -69,26 +69,26 @@ async def test_bytes_keep_their_order_under_network_faults(network: Network) -> 
     async with pair(network) as (one, two):
         await set_conditions(network, forth=NetworkConditions(20, 20, loss=0.02), back=NetworkConditions(jitter_ms=5))
         for number in range(5):
-            await call_for(one, two, number, payload)
+            await time_of_call(one, two, number, payload)
         assert (await asyncio.to_thread(network.counters))[FORTH].rpc.lost_segments > 0
 
 
 async def test_the_end_of_a_fault_releases_held_data_at_once(network: Network) -> None:
     async with pair(network) as (one, two):
         await set_conditions(network, forth=NetworkConditions(delay_ms=60_000))
-        asked = asyncio.ensure_future(call_for(one, two, 1))
+        asked = asyncio.ensure_future(time_of_call(one, two, 1))
         while not (await asyncio.to_thread(network.counters))[FORTH].rpc.delayed_bytes:
             assert not asked.done()
         await set_conditions(network)
         assert await asyncio.wait_for(asked, 15) < 60
 
 
-async def test_a_slow_way_holds_its_senders_up(network: Network) -> None:
+async def test_a_slow_link_delays_its_senders(network: Network) -> None:
     async with pair(network) as (one, two):
         await set_conditions(network, forth=NetworkConditions(rate_bytes_s=400_000))
-        assert await call_for(one, two, 1, (bytes(200_000),)) >= 0.45
+        assert await time_of_call(one, two, 1, (bytes(200_000),)) >= 0.45
         # More than may be held: the rest waits in the sockets of the senders.
-        big = asyncio.ensure_future(call_for(one, two, 2, (bytes(6 << 20),)))
+        big = asyncio.ensure_future(time_of_call(one, two, 2, (bytes(6 << 20),)))
         while not (seen := await asyncio.to_thread(network.counters))[FORTH].rpc.delayed_bytes > 300_000:
             assert not big.done()
         assert seen[FORTH].rpc.delayed_bytes < 5 << 20
@@ -97,7 +97,7 @@ async def test_a_slow_way_holds_its_senders_up(network: Network) -> None:
         await asyncio.wait_for(big, 15)
 
 
-async def test_a_reset_breaks_connections_and_loses_what_was_on_its_way(network: Network) -> None:
+async def test_a_reset_breaks_connections_and_loses_bytes_in_flight(network: Network) -> None:
     async with pair(network) as (one, two):
         await set_conditions(network, forth=NetworkConditions(delay_ms=60_000))
         asked = asyncio.ensure_future(one.transport.call(two.node, Call("echo", 1)))
@@ -109,11 +109,11 @@ async def test_a_reset_breaks_connections_and_loses_what_was_on_its_way(network:
             await asked
         await set_conditions(network)
         async with asyncio.timeout(15):
-            await connected_to(one, two.node)
+            await wait_until_connected(one, two.node)
         assert (await asyncio.to_thread(network.counters))[FORTH].rpc.resets >= 1
 
 
-async def test_a_cut_counts_what_it_dropped(network: Network) -> None:
+async def test_dropped_bytes_of_a_cut_are_counted(network: Network) -> None:
     async with pair(network) as (one, two):
         await asyncio.to_thread(network.cut, [FORTH])
         with pytest.raises(NoAnswer):
@@ -128,14 +128,14 @@ async def test_a_cut_counts_what_it_dropped(network: Network) -> None:
 
 
 @asynccontextmanager
-async def asking(address: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def connect_client(address: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     yield reader, writer
     writer.close()
 
 
-async def test_clients_are_cut_off_from_answers_alone(network: Network) -> None:
+async def test_a_cut_of_clients_can_drop_only_answers(network: Network) -> None:
     heard: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -146,7 +146,7 @@ async def test_clients_are_cut_off_from_answers_alone(network: Network) -> None:
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     address = network.add_clients(7, server.sockets[0].getsockname()[1])
-    async with asyncio.timeout(15), asking(address) as (reader, writer):
+    async with asyncio.timeout(15), connect_client(address) as (reader, writer):
         writer.write(b"one?")
         assert (await heard.get(), await reader.read(3)) == (b"one?", b"yes")
         await asyncio.to_thread(network.cut, [(7, 0)])
@@ -157,7 +157,7 @@ async def test_clients_are_cut_off_from_answers_alone(network: Network) -> None:
         assert seen.dropped_bytes == 3
         await asyncio.to_thread(network.cut, [(0, 7)])
         assert await reader.read() == b"", "the connection that lost something ends"
-    async with asyncio.timeout(15), asking(address) as (reader, writer):
+    async with asyncio.timeout(15), connect_client(address) as (reader, writer):
         writer.write(b"three?")
         while not (await asyncio.to_thread(network.counters))[0, 7].rpc.dropped_bytes:
             pass
@@ -167,11 +167,11 @@ async def test_clients_are_cut_off_from_answers_alone(network: Network) -> None:
     server.close()
 
 
-async def test_a_silent_client_over_a_cut_way_connects_anew(network: Network) -> None:
+async def test_a_silent_client_over_a_cut_link_reconnects(network: Network) -> None:
     server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     address = network.add_clients(7, server.sockets[0].getsockname()[1])
     await asyncio.to_thread(network.cut, [(0, 7)])
-    async with asyncio.timeout(15), asking(address) as (reader, _):
+    async with asyncio.timeout(15), connect_client(address) as (reader, _):
         while await asyncio.to_thread(network.reset, [(0, 8)]) or not await linked(network):
             pass
         await asyncio.to_thread(network.cut, [])
@@ -183,7 +183,7 @@ async def linked(network: Network) -> bool:
     return (0, 7) in await asyncio.to_thread(network.counters)
 
 
-def test_public_addresses_of_a_cluster_of_one() -> None:
+def test_a_cluster_of_one_has_public_addresses() -> None:
     with Cluster(1, client_cuts=True) as cluster:
         node = cluster.nodes[1]
         assert cluster.addresses == [node.http_public] != [node.http]
@@ -207,7 +207,7 @@ def state_with(conditions: NetworkConditions, seed: int = 1) -> LinkState:
     return link_state
 
 
-def test_lost_segments_stall_for_doubling_time_outs() -> None:
+def test_lost_segments_stall_for_doubling_timeouts() -> None:
     link_state = state_with(NetworkConditions(loss=0.5))
     stalls = {round(link_state.arrival(0.0, 100) / RETRANSMISSION_S) for _ in range(2000)}
     assert stalls == {0, 1, 3, 7, 15, 31}
@@ -217,7 +217,7 @@ def test_lost_segments_stall_for_doubling_time_outs() -> None:
     assert large.counters.lost_segments > 450, "the more segments, the more of them are lost"
 
 
-def test_a_rate_is_of_all_that_share_the_way() -> None:
+def test_connections_of_a_link_share_its_rate() -> None:
     link_state = state_with(NetworkConditions(delay_ms=10, rate_bytes_s=1000))
     assert [link_state.arrival(5.0, 500), link_state.arrival(5.0, 500)] == pytest.approx([5.51, 6.01])
     assert link_state.arrival(100.0, 500) == pytest.approx(100.51)
@@ -225,7 +225,7 @@ def test_a_rate_is_of_all_that_share_the_way() -> None:
     assert state_with(NetworkConditions(delay_ms=1)).limit == HELD_BYTES_MAX
 
 
-def test_datagrams_are_lost_doubled_and_overtaken() -> None:
+def test_datagrams_are_lost_duplicated_and_reordered() -> None:
     link_state = state_with(NetworkConditions(delay_ms=10, loss=0.2, duplicate=0.1, reorder=0.1))
     arrivals = [(due, number) for number in range(2000) for due in link_state.arrivals(number / 1000, 100)]
     assert 250 < link_state.counters.lost_datagrams < 550
@@ -238,7 +238,7 @@ def test_datagrams_are_lost_doubled_and_overtaken() -> None:
     assert link_state.arrivals(0.0, 100) == (), "a datagram above the limit is lost"
 
 
-def test_network_faults_have_to_be_possible() -> None:
+def test_impossible_network_faults_are_refused() -> None:
     for impossible in (NetworkConditions(loss=1.0), NetworkConditions(delay_ms=-1.0)):
         with pytest.raises(ValueError, match=r"shares must be below|negative"):
             impossible.check()
@@ -251,8 +251,8 @@ def test_unknown_nodes_have_no_link_state() -> None:
     assert [seen[:2] for seen in link_states.counters()] == [(1, 2)]
 
 
-class _Peer:
-    """Both ends of a stream."""
+class _FakeStream:
+    """Fake of both ends of a stream."""
 
     def __init__(self) -> None:
         self.is_full = False
@@ -271,8 +271,8 @@ class _Peer:
         self.calls.append(("resumed", reason))
 
 
-async def test_messages_in_flight_wait_for_full_receivers_and_meet_cuts() -> None:
-    sender, receiver, link_state = _Peer(), _Peer(), state_with(NetworkConditions(delay_ms=60_000))
+async def test_messages_in_flight_wait_for_full_receivers_and_are_lost_in_cuts() -> None:
+    sender, receiver, link_state = _FakeStream(), _FakeStream(), state_with(NetworkConditions(delay_ms=60_000))
     stream = ForwardedStream(link_state, sender, receiver)
     stream.feed(b"a")
     stream.feed(bytes(HELD_BYTES_MAX))
@@ -296,7 +296,7 @@ async def test_messages_in_flight_wait_for_full_receivers_and_meet_cuts() -> Non
     assert (stream.has_lost, link_state.counters.dropped_bytes, link_state.held_bytes) == (True, 1, 0)
 
 
-def test_counters_as_text() -> None:
+def test_counters_are_formatted_as_text() -> None:
     before = TrafficCounters(passed_bytes=10, dropped_bytes=100, delayed_bytes=1, longest_ms=70)
     after = TrafficCounters(passed_bytes=20, dropped_bytes=4412, dropped_datagrams=3, delayed_bytes=1, longest_ms=70)
     assert str(after.since(before)) == "4,312 bytes and 3 datagrams dropped"

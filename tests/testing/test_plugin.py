@@ -1,4 +1,4 @@
-"""The pytest plugin, in a pytest of its own."""
+"""The pytest plugin, run in a separate pytest."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ def test_that_fails(raftlog_cluster_factory):
 """
 
 
-def test_fixtures_and_the_logs_of_a_failed_test(tmp_path: Path) -> None:
+def test_the_plugin_has_fixtures_and_prints_logs_of_a_failed_test(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TESTS)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:asyncio", "-W", "error", str(tmp_path)],

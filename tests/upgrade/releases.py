@@ -1,4 +1,4 @@
-"""Two releases for tests of upgrades: interpreters with a raftlog of their own, and the small wheel of a release.
+"""Two releases for tests of upgrades: interpreters with their own raftlog, and a small wheel of a release.
 
 `make upgrade-wheel` writes `raftlog-VERSION-py3-none-any.whl` beside this file: the package without the pipeline. Tests
 then upgrade from the newest such wheel to this tree. Without a wheel they upgrade from this tree to a next release: a
@@ -28,7 +28,7 @@ _WHEEL: Final = "Wheel-Version: 1.0\nGenerator: raftlog\nRoot-Is-Purelib: true\n
 
 
 class Release(NamedTuple):
-    """An interpreter, and which raftlog it runs."""
+    """Interpreter with the raftlog release that it runs."""
 
     python: str
     version: str
@@ -36,7 +36,7 @@ class Release(NamedTuple):
 
 
 def releases(directory: Path) -> tuple[Release, Release]:
-    """Return the earlier and the later release; interpreters are made in `directory`."""
+    """Return the earlier and the later release, with interpreters in `directory`."""
     this = Release(sys.executable, raftlog.__version__, FEATURE_LEVEL_KNOWN)
     wheels = sorted(HERE.glob("*.whl"), key=lambda wheel: tuple(map(int, wheel.name.split("-")[1].split("."))))
     python, packages = _interpreter(directory)

@@ -1,4 +1,4 @@
-"""Brokers of two releases in one cluster: to the later one, and to where no way leads back."""
+"""Brokers of two releases in one cluster: upgrade to the later one, and its point of no return."""
 
 import asyncio
 import subprocess
@@ -46,8 +46,8 @@ def wait_for_kafka(cluster: Cluster) -> None:
         time.sleep(0.02)
 
 
-def restart(cluster: Cluster, number: int, release: Release) -> None:
-    """Restart a broker with a release, and wait until nothing lacks a replica."""
+def restart_with(cluster: Cluster, number: int, release: Release) -> None:
+    """Restart a broker with a release, and wait until all partitions have their replicas."""
     node = cluster.nodes[number]
     assert node.stop() == 0
     node.python = release.python
@@ -61,8 +61,8 @@ def upgrade(cluster: Cluster, *flags: str) -> str:
     return CliRunner().invoke(raftlog, command, catch_exceptions=False).output
 
 
-async def use_through(address: str, topic: str) -> None:
-    """Run the operations of clients through one broker: a topic, records in and out, a group's offset."""
+async def run_client_operations(address: str, topic: str) -> None:
+    """Run client operations through one broker: create a topic, produce, fetch, commit an offset."""
     async with BrokerClient([address]) as client:
         await client.create_topic(topic, 3, 3)
         for place in (TopicPartition(topic, number) for number in range(3)):
@@ -73,29 +73,29 @@ async def use_through(address: str, topic: str) -> None:
             assert {at: int(each.offset) for at, each in (await client.groups.committed(topic)).items()}[place] == 1
 
 
-def test_one_by_one_to_the_later_release(two: tuple[Release, Release]) -> None:
-    """Both releases work together; the last step comes when all support the level, and has no way back."""
+def test_brokers_are_upgraded_one_by_one(two: tuple[Release, Release]) -> None:
+    """Both releases work together; the last step needs support by all brokers, and cannot be undone."""
     old, new = two
     with Cluster(3, python=old.python) as cluster:
         assert versions(cluster) == [old.version] * 3
-        asyncio.run(use_through(cluster.addresses[0], "before"))
-        restart(cluster, 1, new)
+        asyncio.run(run_client_operations(cluster.addresses[0], "before"))
+        restart_with(cluster, 1, new)
         assert versions(cluster) == [new.version, old.version, old.version]
         for number, node in cluster.nodes.items():
-            asyncio.run(use_through(node.http, f"mixed-{number}"))
+            asyncio.run(run_client_operations(node.http, f"mixed-{number}"))
         if new.level > old.level:
             assert f"node 2 ({old.version}), node 3 ({old.version}) must run the new release" in upgrade(cluster)
             with pytest.raises((CommandFailed, RaftlogError), match="must run the new release"):
                 upgrade(cluster, "--finish")
-        restart(cluster, 2, new)
-        restart(cluster, 3, new)
+        restart_with(cluster, 2, new)
+        restart_with(cluster, 3, new)
         if new.level > old.level:
             assert "Finish the upgrade" in upgrade(cluster)
         assert kafka_addresses(cluster) == [{}, {}, {}], "not before the end of the upgrade"
         assert f"feature level {new.level}: the upgrade is finished" in upgrade(cluster, "--finish")
         cluster.wait_healthy()
         wait_for_kafka(cluster)
-        asyncio.run(use_through(cluster.addresses[2], "after"))
+        asyncio.run(run_client_operations(cluster.addresses[2], "after"))
         for node in cluster.nodes.values():
             for topic in ("before", "mixed-1", "mixed-2", "mixed-3", "after"):
                 assert read_values(node.http, topic) == [7]

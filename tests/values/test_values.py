@@ -1,4 +1,4 @@
-"""Declared values: one declaration each, JSON and schemas that follow from it."""
+"""Declared values: one declaration each, with JSON and schemas derived from it."""
 
 import ast
 from collections import Counter
@@ -25,7 +25,7 @@ def declared(path: Path) -> list[str]:
 
 
 def test_a_value_is_declared_once() -> None:
-    """A second class of its name would be a second definition, or another thing under its name."""
+    """A second class of the same name would be a second definition, or another concept under its name."""
     rooms = [ROOT / name for name in ("raftlog", "api", "partitions", "membership", "pipeline")]
     files = {path.resolve() for room in rooms for path in room.rglob("*.py")}
     counts = Counter(name for path in files for name in declared(path))
@@ -45,7 +45,7 @@ def values() -> list[type[Value]]:
 
 
 @pytest.mark.parametrize("kind", values(), ids=lambda kind: kind.__name__)
-def test_its_schema_has_all_of_its_fields(kind: type[Value]) -> None:
+def test_the_schema_of_a_value_has_all_its_fields(kind: type[Value]) -> None:
     schema = schemas_of(kind)[1][kind.__name__]
     fields = msgspec.structs.fields(kind)
     assert [*schema["properties"]] == [field.encode_name for field in fields]
@@ -56,13 +56,13 @@ def test_its_schema_has_all_of_its_fields(kind: type[Value]) -> None:
 ROW: dict[str, Any] = {"node_id": 1, "is_alive": True}
 
 
-def test_a_field_that_is_not_known_is_ignored_and_a_missing_one_has_its_default() -> None:
+def test_unknown_fields_are_ignored_and_missing_ones_have_defaults() -> None:
     found = decode_value(BrokerDescription, to_json(ROW | {"of_a_later_release": [1]}))
     assert (found.node_id, found.problem, found.in_maintenance) == (1, None, False)
 
 
 @pytest.mark.parametrize("wrong", [{"node_id": "1"}, {"node_id": -1}, {"node_id": True}, {"is_alive": None}])
-def test_an_answer_of_another_shape_names_the_field(wrong: dict[str, Any]) -> None:
+def test_the_error_for_an_invalid_answer_has_the_field(wrong: dict[str, Any]) -> None:
     with pytest.raises(Unavailable, match=next(iter(wrong))):
         decode_value(BrokerDescription, to_json(ROW | wrong))
 
@@ -72,12 +72,12 @@ def test_unset_fields_are_omitted() -> None:
     assert to_json(LogLevel("raftlog", "info")) == b'{"name":"raftlog","level":"info","expires":null}'
 
 
-def test_no_controller_is_none_for_programs() -> None:
+def test_a_missing_controller_is_none() -> None:
     health = ClusterHealth(True, [], -1, [1], [], [], 0, [], 0)
     assert health.controller_id is None
     assert b'"controller_id":-1' in to_json(health)
 
 
-def test_an_ipv6_address_between_brokers_can_be_pasted() -> None:
+def test_an_ipv6_address_of_a_broker_has_brackets() -> None:
     described = decode_value(BrokerDescription, to_json(ROW))
     assert described.copy_with(internal_rpc_address="::1", internal_rpc_port=9001).rpc == "[::1]:9001"

@@ -11,7 +11,7 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.operations.cluster_settings import current_settings
 from tests.brokers.conftest import Brokers
 from tests.kafka.admin.conftest import Admin
-from tests.operations.conftest import assigned, voters
+from tests.operations.conftest import assigned_nodes, voters
 from tests.waiting import until
 
 UNCLEAN = 1
@@ -106,7 +106,7 @@ async def test_a_preferred_leader_that_is_down_is_not_elected(unplanned: Brokers
 async def test_partitions_are_reassigned(unplanned: Brokers) -> None:
     admin = Admin(unplanned[2], DEFAULTS)
     assert await reassign(admin, ("t", 0, [2, 1])) == [("t", 0, 0)]
-    assert assigned(unplanned[2], "t") == [2, 1]
+    assert assigned_nodes(unplanned[2], "t") == [2, 1]
     await until(lambda: voters(unplanned[2], "t") == {1, 2})
     assert await reassign(admin, ("t", 0, None)) == [("t", 0, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)]
     assert await list_pending(admin) == {}
@@ -124,7 +124,7 @@ async def test_pending_reassignments_are_listed_and_cancelled(unplanned: Brokers
     assert await list_pending(admin, [{"name": "t", "partition_indexes": [0]}]) == listed
     assert await list_pending(admin, [{"name": "t", "partition_indexes": [1]}]) == {}
     assert await reassign(admin, ("t", 0, None)) == [("t", 0, 0)]
-    assert assigned(unplanned[1], "t") == [1, 2]
+    assert assigned_nodes(unplanned[1], "t") == [1, 2]
 
 
 BAD_ORDERS = [
@@ -145,4 +145,4 @@ async def test_invalid_reassignments_are_refused(unplanned: Brokers) -> None:
         assert await reassign(admin, order) == [(*order[:2], code)]
     twice = await reassign(admin, ("t", 0, [1]), ("t", 0, [2]))
     assert twice == [("t", 0, ErrorCode.INVALID_REQUEST)] * 2
-    assert assigned(unplanned[1], "t") == [1, 2, 3]
+    assert assigned_nodes(unplanned[1], "t") == [1, 2, 3]

@@ -54,7 +54,7 @@ def running_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(running_cluster: Cluster) -> Cluster:
-    """Return three healthy brokers, with all effects of earlier tests undone."""
+    """Return three healthy brokers without effects of earlier tests."""
     running_cluster.heal()
     for node in running_cluster.nodes.values():
         if not node.is_running:
@@ -67,7 +67,7 @@ def cluster(running_cluster: Cluster) -> Cluster:
 
 @pytest.fixture
 def bootstrap(cluster: Cluster) -> str:
-    """Return the value for the option of that name."""
+    """Return the value of the option `bootstrap`."""
     return cluster.bootstrap
 
 

@@ -1,4 +1,4 @@
-"""Topics to Parquet and back on a real cluster: the same records, each once, whatever is repeated."""
+"""Topics to Parquet and back on a real cluster: each record once, whichever step is repeated."""
 
 import asyncio
 from pathlib import Path
@@ -21,7 +21,7 @@ NEW_YEAR_MS = 1_767_225_600_000
 
 
 def fields_of(number: int) -> tuple[bytes, bytes | None, int, list[tuple[str, bytes | None]]]:
-    """Return value, key, timestamp and headers of the record with that offset; days alternate."""
+    """Return value, key, timestamp and headers of the record at an offset; days alternate."""
     value = b"%d" % number
     headers = [("h", value), ("h", None)] if number % 4 == 0 else []
     return value, None if number % 3 else b"key " + value, NEW_YEAR_MS + (number % 2) * DAY_MS + number, headers
@@ -40,7 +40,7 @@ def produce(bootstrap: str, topic: str, first: int, end: int, partitions: int = 
     asyncio.run(send())
 
 
-def topic_rows(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
+def read_topic(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
     return spark.read.format("raftlog").options(bootstrap=bootstrap, topics=topic).load()
 
 
@@ -48,18 +48,18 @@ def require_each_once(rows: DataFrame, end: int) -> None:
     """Check that the rows are the records of two partitions up to that offset, each once."""
     columns = ["partition", "value", "key", "cast(timestamp as double) as s", "headers"]
     found = sorted(
-        (row.partition, int(row.value), row.key and bytes(row.key), round(row.s * 1000), pairs_of(row.headers))
+        (row.partition, int(row.value), row.key and bytes(row.key), round(row.s * 1000), header_pairs_of(row.headers))
         for row in rows.selectExpr(*columns).collect()
     )
     expected = [(number, *fields_of(number)[1:]) for number in range(end)]
     assert found == [(partition, *fields) for partition in range(2) for fields in expected]
 
 
-def pairs_of(headers: Any) -> list[tuple[str, bytes | None]]:
+def header_pairs_of(headers: Any) -> list[tuple[str, bytes | None]]:
     return [(header.key, header.value and bytes(header.value)) for header in headers or ()]
 
 
-def test_a_topic_to_parquet_and_back(
+def test_a_topic_survives_archive_and_replay(
     spark: SparkSession,
     cluster: Cluster,
     bootstrap: str,
@@ -80,7 +80,7 @@ def test_a_topic_to_parquet_and_back(
     assert pipeline.archive(spark, pipeline.Segments(data_dirs), path, topics=[topic]).rows == 0
 
     archived = pipeline.read_archive(spark, path)
-    assert archived.schema == topic_rows(spark, bootstrap, topic).schema
+    assert archived.schema == read_topic(spark, bootstrap, topic).schema
     require_each_once(archived, 1300)
     plain = spark.read.parquet(path)
     require_each_once(plain, 1300)
@@ -109,11 +109,13 @@ def test_a_topic_to_parquet_and_back(
     assert steps == [1600]
     assert pipeline.replay(spark, path, bootstrap, to=target).rows == 1020
     assert pipeline.replay(spark, path, bootstrap, to={topic: target}).rows == 0
-    require_each_once(topic_rows(spark, bootstrap, target), 1310)
+    require_each_once(read_topic(spark, bootstrap, target), 1310)
 
 
-def test_a_replay_of_some_rows_by_key(spark: SparkSession, bootstrap: str, new_topic: Any, tmp_path: Path) -> None:
-    """From segment files, to a topic with fewer partitions."""
+def test_a_replay_selects_rows_and_partitions_by_key(
+    spark: SparkSession, bootstrap: str, new_topic: Any, tmp_path: Path
+) -> None:
+    """Rows of segment files are replayed to a topic with fewer partitions."""
     topic, path = new_topic(), str(tmp_path / "lake")
     with Log.open(tmp_path / "orders") as log:
         log.append([b"%d" % number for number in range(100)])
@@ -124,14 +126,14 @@ def test_a_replay_of_some_rows_by_key(spark: SparkSession, bootstrap: str, new_t
     assert pipeline.replay(spark, path, bootstrap, **options).rows == 9
     assert pipeline.replay(spark, path, bootstrap, **options).rows == 0
     assert pipeline.replay(spark, path, bootstrap, again=True, **options).rows == 9
-    values = [bytes(row.value) for row in topic_rows(spark, bootstrap, topic).select("value").collect()]
+    values = [bytes(row.value) for row in read_topic(spark, bootstrap, topic).select("value").collect()]
     assert sorted(values) == sorted(2 * [b"%d" % number for number in range(90, 100) if number != 95])
     for changed in ({"where": "nothing = 1"}, {"name": "mine", "again": True}, {"records_per_second": 0}):
         with pytest.raises(InvalidArgument):
             pipeline.replay(spark, path, bootstrap, **(options | changed))
 
 
-def test_unsupported_replays(spark: SparkSession, bootstrap: str, new_topic: Any, tmp_path: Path) -> None:
+def test_unsupported_replays_are_refused(spark: SparkSession, bootstrap: str, new_topic: Any, tmp_path: Path) -> None:
     narrow, wide, path = new_topic(), new_topic(partitions=2), str(tmp_path / "lake")
     produce(bootstrap, wide, 0, 3)
     pipeline.archive(spark, pipeline.Brokers(bootstrap), path, topics=wide)

@@ -1,4 +1,4 @@
-"""`raftlog pipeline …` as a process of its own: what it prints, and how Ctrl-C ends it."""
+"""`raftlog pipeline …` as a process: its output, and its end by Ctrl-C."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ def end_offset(cluster: Cluster, topic: str) -> int:
     return int(found["end_offset"])
 
 
-def wait_until_something_is_written(cluster: Cluster, topic: str, writer: "subprocess.Popen[bytes]") -> None:
+def wait_for_written_records(cluster: Cluster, topic: str, writer: "subprocess.Popen[bytes]") -> None:
     until = time.monotonic() + SECONDS_MAX
     while not end_offset(cluster, topic):
         assert writer.poll() is None, writer.communicate()
@@ -36,7 +36,8 @@ def wait_until_something_is_written(cluster: Cluster, topic: str, writer: "subpr
         time.sleep(0.05)
 
 
-def is_anybody_left(group: int) -> bool:
+def has_processes(group: int) -> bool:
+    """Return whether the process group still has processes."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -45,7 +46,7 @@ def is_anybody_left(group: int) -> bool:
 
 
 @pytest.mark.slow
-def test_a_replay_that_ctrl_c_ends_goes_on_when_it_is_started_again(
+def test_a_replay_continues_after_ctrl_c_and_a_restart(
     spark: SparkSession, cluster: Cluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     source, target = new_topic(), new_topic()
@@ -64,18 +65,18 @@ def test_a_replay_that_ctrl_c_ends_goes_on_when_it_is_started_again(
         start_new_session=True,
     ) as process:
         try:
-            wait_until_something_is_written(cluster, target, process)
+            wait_for_written_records(cluster, target, process)
             os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
             out, err = process.communicate(timeout=SECONDS_MAX)
             assert (process.returncode, out) == (1, b"")
             assert "starting Spark" in err.decode().splitlines()
             assert err.decode().splitlines()[-1] == "error: interrupted"
             until = time.monotonic() + SECONDS_MAX
-            while is_anybody_left(process.pid):
+            while has_processes(process.pid):
                 assert time.monotonic() < until, "the JVM or a worker outlived the command"
                 time.sleep(0.05)
         finally:
-            if is_anybody_left(process.pid):
+            if has_processes(process.pid):
                 os.killpg(process.pid, signal.SIGKILL)
     assert 0 < end_offset(cluster, target) < RECORDS
 

@@ -1,4 +1,4 @@
-"""A streaming driver killed by SIGKILL in the middle of its micro-batches and restarted; tasks repeated by Spark.
+"""A streaming driver killed by SIGKILL during micro-batches and restarted; tasks repeated by Spark.
 
 In the end each record is there once."""
 
@@ -75,7 +75,7 @@ def test_a_stream_whose_driver_is_killed_writes_each_record_once(
         command = [sys.executable, "-c", DRIVER, bootstrap, source, sink, str(tmp_path / "checkpoint")]
         with subprocess.Popen(command) as driver:
             try:
-                asyncio.run(until(bootstrap, sink, kill_at, driver))
+                asyncio.run(wait_for_records(bootstrap, sink, kill_at, driver))
             finally:
                 driver.kill()
             code = driver.wait()
@@ -90,8 +90,8 @@ def fill(bootstrap: str, topic: str) -> None:
     write_rows([rows], Columns(key=0, value=1), settings, WriteIdentity("fill", 0, 0), "run")
 
 
-async def until(bootstrap: str, topic: str, count: int | None, driver: "subprocess.Popen[bytes]") -> None:
-    """Wait until so many records are there, or, without a number, the driver has ended."""
+async def wait_for_records(bootstrap: str, topic: str, count: int | None, driver: "subprocess.Popen[bytes]") -> None:
+    """Wait until the topic has `count` records, or, for None, until the driver has exited."""
     async with BrokerClient(bootstrap.split(",")) as client:
         while driver.poll() is None:
             ends = [(await client.offsets(topic, partition)).end for partition in range(PARTITIONS)]

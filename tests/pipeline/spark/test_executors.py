@@ -1,4 +1,4 @@
-"""An executor lost, its JVM killed by SIGKILL, in the middle of a read and in the middle of a write.
+"""An executor lost, its JVM killed by SIGKILL, during a read and during a write.
 
 Spark repeats its tasks on others, and each record is read and written once. In local-cluster mode, where
 executors are processes."""
@@ -78,12 +78,12 @@ print("written", flush=True)
 pytestmark = pytest.mark.slow
 
 
-def test_a_lost_executor_costs_no_record_and_doubles_none(bootstrap: str, new_topic: NewTopic, tmp_path: Path) -> None:
+def test_a_lost_executor_loses_and_duplicates_no_record(bootstrap: str, new_topic: NewTopic, tmp_path: Path) -> None:
     source, sink = new_topic(PARTITIONS), new_topic(PARTITIONS)
     fill(bootstrap, source)
     for name in ("read", "write", "never-written"):
         os.mkfifo(tmp_path / name)
-    environment = os.environ | {"SPARK_HOME": str(a_home(tmp_path))}
+    environment = os.environ | {"SPARK_HOME": str(make_spark_home(tmp_path))}
     arguments = [bootstrap, source, sink, str(tmp_path), str(COUNT * 2 // 3), str(COUNT // 3)]
     command = [sys.executable, "-c", DRIVER, *arguments]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as driver:
@@ -103,8 +103,8 @@ def test_a_lost_executor_costs_no_record_and_doubles_none(bootstrap: str, new_to
     assert (sorted(missing), sorted(doubled)) == ([], [])
 
 
-def a_home(directory: Path) -> Path:
-    """Provide a place for Spark's files: executors work below their home."""
+def make_spark_home(directory: Path) -> Path:
+    """Create a Spark home of links, below which executors work."""
     home = directory / "home"
     home.mkdir()
     for each in Path(pyspark.__file__).parent.iterdir():

@@ -1,4 +1,4 @@
-"""Topics read by Spark through three brokers: as a batch, as a stream, and while things break."""
+"""Topics read by Spark through three brokers: as a batch, as a stream, and during failures."""
 
 import asyncio
 import os
@@ -39,7 +39,7 @@ def call(bootstrap: str, name: str, *args: Any) -> None:
     asyncio.run(called())
 
 
-def path_of_number(first: int, end: int, size: int = 0) -> list[NewRecord]:
+def make_numbered_records(first: int, end: int, size: int = 0) -> list[NewRecord]:
     return [NewRecord(b"%d" % number + bytes(size), timestamp=1000 * number) for number in range(first, end)]
 
 
@@ -51,10 +51,12 @@ def places_of(rows: DataFrame) -> list[tuple[int, int]]:
     return sorted((row.partition, row.offset) for row in rows.select("partition", "offset").collect())
 
 
-def test_a_batch_has_what_the_records_have(spark: SparkSession, bootstrap: str, new_topic: NewTopic) -> None:
+def test_a_batch_has_all_fields_of_the_records(spark: SparkSession, bootstrap: str, new_topic: NewTopic) -> None:
     topic = new_topic(2)
-    produce(bootstrap, topic, 0, [*path_of_number(0, 3000), NewRecord(None, b"k", 5, [("h", b"1"), ("n", None)])])
-    produce(bootstrap, topic, 1, path_of_number(0, 10))
+    produce(
+        bootstrap, topic, 0, [*make_numbered_records(0, 3000), NewRecord(None, b"k", 5, [("h", b"1"), ("n", None)])]
+    )
+    produce(bootstrap, topic, 1, make_numbered_records(0, 10))
     everything = read(spark, bootstrap, topic, minPartitions=4).withColumn("split", F.spark_partition_id()).collect()
     everything.sort(key=lambda row: (row.partition, row.offset))
     places = [(row.partition, row.offset) for row in everything]
@@ -90,7 +92,7 @@ def test_problems_are_reported_at_planning(spark: SparkSession, bootstrap: str, 
         spark.read.format("raftlog").schema("a int").options(bootstrap=bootstrap, topics="t").load().count()
 
 
-def test_a_query_of_ones_own_gets_the_sentence_without_the_workers_stack(spark: SparkSession, bootstrap: str) -> None:
+def test_a_users_query_gets_the_message_without_the_workers_stack(spark: SparkSession, bootstrap: str) -> None:
     with pytest.raises(AnalysisException) as planned:
         read(spark, bootstrap, "nowhere").count()
     assert "Traceback" not in str(planned.value)
@@ -104,11 +106,9 @@ def test_a_query_of_ones_own_gets_the_sentence_without_the_workers_stack(spark: 
         spark.range(1).select(F.udf(lambda number: 1 // number, useArrow=False)("id")).collect()
 
 
-def test_a_topic_that_goes_after_planning_is_data_lost(
-    spark: SparkSession, bootstrap: str, new_topic: NewTopic
-) -> None:
+def test_a_topic_deleted_after_planning_is_data_lost(spark: SparkSession, bootstrap: str, new_topic: NewTopic) -> None:
     topic = new_topic()
-    produce(bootstrap, topic, 0, path_of_number(0, 100), per_batch=10)
+    produce(bootstrap, topic, 0, make_numbered_records(0, 100), per_batch=10)
     strict, tolerant = read(spark, bootstrap, topic).rdd, read(spark, bootstrap, topic, failOnDataLoss=False).rdd
     assert strict.getNumPartitions() == tolerant.getNumPartitions() == 1  # planned now
     call(bootstrap, "delete_records", topic, 0, 40)
@@ -119,12 +119,12 @@ def test_a_topic_that_goes_after_planning_is_data_lost(
         strict.collect()
 
 
-def test_a_leader_that_is_killed_while_it_is_read_from(
+def test_a_read_continues_when_the_leader_is_killed(
     spark: SparkSession, cluster: Cluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic()
     count = 24_000  # more than one Arrow batch holds, and than lies between the processes of a task
-    produce(cluster.bootstrap, topic, 0, path_of_number(0, count, size=1000))
+    produce(cluster.bootstrap, topic, 0, make_numbered_records(0, count, size=1000))
     has_begun, may_go_on = tmp_path / "has-begun", tmp_path / "may-go-on"
     os.mkfifo(has_begun)
     os.mkfifo(may_go_on)
@@ -147,7 +147,7 @@ def test_a_leader_that_is_killed_while_it_is_read_from(
     assert found == list(range(count))
 
 
-def streamed(
+def run_stream(
     spark: SparkSession, bootstrap: str, topic: str, directory: Path, trigger: dict[str, Any], **options: Any
 ) -> list[int]:
     """Stream everything to Parquet; return the number of rows in each micro-batch."""
@@ -165,18 +165,18 @@ def streamed(
     return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
 
 
-def test_a_stream_goes_on_where_it_was(
+def test_a_stream_continues_from_its_checkpoint(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(2)
-    produce(bootstrap, topic, 0, path_of_number(0, 150))
-    produce(bootstrap, topic, 1, path_of_number(0, 50))
+    produce(bootstrap, topic, 0, make_numbered_records(0, 150))
+    produce(bootstrap, topic, 1, make_numbered_records(0, 50))
     now: dict[str, Any] = {"availableNow": True}
-    assert streamed(spark, bootstrap, topic, tmp_path, now, maxOffsetsPerTrigger=80) == [80, 80, 40]
-    produce(bootstrap, topic, 1, path_of_number(50, 60))
-    assert streamed(spark, bootstrap, topic, tmp_path, now) == [10]
+    assert run_stream(spark, bootstrap, topic, tmp_path, now, maxOffsetsPerTrigger=80) == [80, 80, 40]
+    produce(bootstrap, topic, 1, make_numbered_records(50, 60))
+    assert run_stream(spark, bootstrap, topic, tmp_path, now) == [10]
     found = places_of(spark.read.parquet(str(tmp_path / "rows")))
     assert found == [*((0, offset) for offset in range(150)), *((1, offset) for offset in range(60))]
     other = new_topic()
     with pytest.raises(PipelineFailed, match="another checkpointLocation"), convert_spark_errors("streaming"):
-        streamed(spark, bootstrap, other, tmp_path, now)
+        run_stream(spark, bootstrap, other, tmp_path, now)

@@ -1,4 +1,4 @@
-"""The data source `raftlog-segments` in Spark: data directories of a stopped cluster, as they are and damaged."""
+"""The data source `raftlog-segments` in Spark: data directories of a stopped cluster, intact and damaged."""
 
 import asyncio
 import shutil
@@ -76,7 +76,7 @@ def test_three_data_directories_are_one_table(spark: SparkSession, data_dirs: li
     assert sorted(row.offset for row in some.select("offset").collect()) == [5, 6, 7]
 
 
-def test_problems_are_reported_in_plain_words(spark: SparkSession, data_dirs: list[str], tmp_path: Path) -> None:
+def test_problems_are_reported_with_their_file(spark: SparkSession, data_dirs: list[str], tmp_path: Path) -> None:
     [replica] = [each for each in replicas_in(data_dirs[:1]) if (each.topic, each.partition) == ("orders", 1)]
     copy = Path(shutil.copytree(replica.path, tmp_path / "orders" / "1"))
     file = sorted(copy.glob("*.log"))[0]

@@ -1,4 +1,4 @@
-"""`verify` in Spark: a cluster that was killed in the middle of writing, its archive, and then damage."""
+"""`verify` in Spark: a cluster that was killed during writes, its archive, and then damage."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from raftlog.pipeline import Progress, Segments, archive, verify
 from raftlog.records import NewRecord, build_batch
 from raftlog.testing import Cluster
 from tests.pipeline.spark.conftest import NewTopic
-from tests.pipeline.verifying import expected, flip
+from tests.pipeline.verifying import flip, run_log_verify
 
 ENOUGH = 200
 """Batches."""
@@ -33,7 +33,7 @@ async def write(addresses: list[str], topic: str, enough: threading.Event) -> No
                     enough.set()
 
 
-def test_a_cluster_killed_in_mid_write(
+def test_a_cluster_killed_during_writes_is_verified(
     spark: SparkSession, cluster: Cluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(2, segment_bytes=str(1 << 16))
@@ -52,7 +52,7 @@ def test_a_cluster_killed_in_mid_write(
     of_topic = [each for each in report.partitions if each.topic == topic]
     assert [(each.partition, each.replicas, each.is_compared) for each in of_topic] == [(0, 3, True), (1, 3, True)]
     assert ("__controller", 0) in {(each.topic, each.partition) for each in report.partitions}
-    assert expected(*paths).is_sound
+    assert run_log_verify(*paths).is_sound
     assert {"reading journals", "checking replicas"} <= {each.what for each in told}
 
     lake = str(tmp_path / "lake")
@@ -65,7 +65,7 @@ def test_a_cluster_killed_in_mid_write(
     file = max((paths[1] / topic / "1").glob("*.log"))
     flip(file, file.stat().st_size // 2)
     report = verify(spark, list(map(str, paths)), topics=[topic])
-    wanted = expected(*(path / topic for path in paths))
+    wanted = run_log_verify(*(path / topic for path in paths))
     assert not report.is_sound
     assert wanted.problems <= set(report.problems)
     assert all(str(file) in problem for problem in report.problems)

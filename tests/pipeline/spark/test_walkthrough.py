@@ -1,4 +1,4 @@
-"""The tutorial docs/tutorials/spark.md, run from its first line to its last, and its output compared.
+"""The tutorial docs/tutorials/spark.md, run from first to last line, with its output compared.
 
 Commands run in a shell, those of `raftlog pipeline` in this process (a JVM for each would take half a minute), Python
 in one namespace. Only the directory and the addresses are others than in the document.
@@ -39,21 +39,21 @@ def brokers(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
         process.kill()
 
 
-def walk_through() -> Iterator[tuple[str, str]]:
-    """Yield kind and content of each block, and where the brokers are stopped."""
+def read_blocks() -> Iterator[tuple[str, str]]:
+    """Yield kind and content of each block, and `stop` at the marks that stop the brokers."""
     for match in BLOCK.finditer(DOCUMENT.read_text(encoding="utf-8")):
         yield ("stop", "") if match[3] else (match[1], match[2])
 
 
-def commands_and_outputs(block: str) -> Iterator[tuple[str, str]]:
+def split_console_block(block: str) -> Iterator[tuple[str, str]]:
     """Yield each command of a console block, and its output."""
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, _, expected = part.partition("\n")
         yield command, expected
 
 
-class Walker:
-    """Runs blocks; `output` is what the last Python block printed."""
+class BlockRunner:
+    """Runner of blocks; `output` is the output of the last Python block."""
 
     def __init__(self, directory: Path, address: str, capsys: pytest.CaptureFixture[str]) -> None:
         self._directory, self._address, self._capsys = str(directory), address, capsys
@@ -61,11 +61,11 @@ class Walker:
         self.output = ""
 
     def python(self, code: str) -> None:
-        exec(compile(self._here(code), str(DOCUMENT), "exec"), self._names)
+        exec(compile(self._localize(code), str(DOCUMENT), "exec"), self._names)
         self.output = self._capsys.readouterr().out
 
     def console(self, block: str) -> None:
-        for command, expected in commands_and_outputs(self._here(block)):
+        for command, expected in split_console_block(self._localize(block)):
             is_job = command.startswith("raftlog pipeline ")
             said = self._job(command) if is_job else self._shell(command)
             assert RATE.sub("", said) == RATE.sub("", expected), command
@@ -92,7 +92,7 @@ class Walker:
         assert done.returncode == 0, (command, done.stderr.decode())
         return (done.stdout + done.stderr).decode()
 
-    def _here(self, text: str) -> str:
+    def _localize(self, text: str) -> str:
         return text.replace(DIRECTORY, self._directory).replace(FIRST_NODE, self._address)
 
 
@@ -108,9 +108,9 @@ def test_the_walk_through_works_as_written(
     monkeypatch.setenv("RAFTLOG_BOOTSTRAP", address)
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.setattr(SparkSession, "stop", lambda session: None)  # all tests share it
-    walker = Walker(tmp_path, address, capsys)
+    walker = BlockRunner(tmp_path, address, capsys)
     kinds = []
-    for kind, block in walk_through():
+    for kind, block in read_blocks():
         kinds.append(kind)
         if kind == "python":
             walker.python(block)

@@ -31,7 +31,7 @@ ONCE = Counter(range(COUNT))
 CONTENT = ("cast(key as string)", "cast(value as string)", "timestamp", "headers")
 
 
-def numbers(spark: SparkSession, count: int = COUNT) -> DataFrame:
+def numbered_rows(spark: SparkSession, count: int = COUNT) -> DataFrame:
     return spark.range(count).selectExpr(
         "cast(id % 97 as string) as key",
         "cast(id as string) as value",
@@ -51,19 +51,19 @@ def read(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
     return spark.read.format("raftlog").option("bootstrap", bootstrap).option("topics", topic).load()
 
 
-def values(bootstrap: str, topic: str) -> Counter[int]:
+def count_stored_numbers(bootstrap: str, topic: str) -> Counter[int]:
     return asyncio.run(stored_numbers(bootstrap.split(","), topic))
 
 
-def failing_once(rows: DataFrame, bootstrap: str, topic: str, flag: Path) -> DataFrame:
-    """Return the same rows, of which one in the middle fails its first task once something is written."""
+def fail_once(rows: DataFrame, bootstrap: str, topic: str, flag: Path) -> DataFrame:
+    """Return the same rows; one in the middle fails in its first task after some were written."""
 
     @udf("string", useArrow=False)
     def fragile(value: str) -> str:
         if value == str(COUNT // 2) and not flag.exists():
             flag.touch()
             deadline_s = time.monotonic() + PATIENCE_S
-            while not values(bootstrap, topic):
+            while not count_stored_numbers(bootstrap, topic):
                 assert time.monotonic() < deadline_s, "no task writes anything"
             raise RuntimeError("the executor failed")
         return value
@@ -71,16 +71,16 @@ def failing_once(rows: DataFrame, bootstrap: str, topic: str, flag: Path) -> Dat
     return rows.withColumn("value", fragile("value"))
 
 
-def test_a_batch_is_written_once_however_often_it_is_repeated(
+def test_a_repeated_batch_is_written_once(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(3)
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
-    rows = numbers(spark).repartition(3)
-    broken = failing_once(rows, bootstrap, topic, tmp_path / "failed")
+    rows = numbered_rows(spark).repartition(3)
+    broken = fail_once(rows, bootstrap, topic, tmp_path / "failed")
     with pytest.raises(PipelineFailed, match="the executor failed"):
         save(broken, bootstrap, topic, writeId="nightly", batchBytes="1k")
-    assert 0 < sum(values(bootstrap, topic).values()) < COUNT
+    assert 0 < sum(count_stored_numbers(bootstrap, topic).values()) < COUNT
     assert recorded_epoch(bootstrap.split(","), "nightly") is None
     for _ in range(2):
         save(broken, bootstrap, topic, writeId="nightly", batchBytes="8k", compression="zstd")
@@ -92,11 +92,11 @@ def test_a_batch_is_written_once_however_often_it_is_repeated(
     spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     copy = new_topic(3)
     save(stored, bootstrap, copy)
-    assert copied(bootstrap, copy) == copied(bootstrap, topic)
+    assert copied_records(bootstrap, copy) == copied_records(bootstrap, topic)
 
 
-def copied(bootstrap: str, topic: str) -> dict[int, Counter[object]]:
-    """Return a copy's records of each partition, in no order: several tasks may have written to one partition."""
+def copied_records(bootstrap: str, topic: str) -> dict[int, Counter[object]]:
+    """Return the copied records of each partition as a multiset: several tasks may write to one partition."""
     found = asyncio.run(stored_records(bootstrap.split(","), topic))
     return {
         partition: Counter((r.timestamp, r.key, r.value, tuple(r.headers)) for r in records)
@@ -105,7 +105,7 @@ def copied(bootstrap: str, topic: str) -> dict[int, Counter[object]]:
 
 
 def test_unwritable_rows_are_reported_plainly(spark: SparkSession, bootstrap: str) -> None:
-    """Some errors are found when the query is planned, others only by a task."""
+    """Some errors are detected when the query is planned, others only in a task."""
     rows = spark.range(1).selectExpr("cast(id as string) as value", "1 as extra")
     with pytest.raises(PipelineFailed, match="writing: the column extra cannot be written"):
         save(rows, bootstrap, "nowhere")
@@ -113,8 +113,8 @@ def test_unwritable_rows_are_reported_plainly(spark: SparkSession, bootstrap: st
         save(rows.drop("extra"), bootstrap, "nowhere")
 
 
-def stream(spark: SparkSession, bootstrap: str, source: str, sink: str, checkpoint: Path) -> str:
-    """Run the query until each record of the source has one in the sink; return the query's id."""
+def run_stream(spark: SparkSession, bootstrap: str, source: str, sink: str, checkpoint: Path) -> str:
+    """Run the query until the sink has a record for each of the source; return the query's id."""
     rows = (
         spark.readStream.format("raftlog")
         .option("bootstrap", bootstrap)
@@ -136,13 +136,13 @@ def stream(spark: SparkSession, bootstrap: str, source: str, sink: str, checkpoi
     return str(query.id)
 
 
-def test_a_stream_goes_on_where_its_driver_was_killed(
+def test_a_stream_continues_after_its_driver_was_killed(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     source, sink, checkpoint = new_topic(3), new_topic(3), tmp_path / "checkpoint"
-    save(numbers(spark), bootstrap, source)
-    write_id = stream(spark, bootstrap, source, sink, checkpoint)
-    assert values(bootstrap, sink) == ONCE
+    save(numbered_rows(spark), bootstrap, source)
+    write_id = run_stream(spark, bootstrap, source, sink, checkpoint)
+    assert count_stored_numbers(bootstrap, sink) == ONCE
     last = recorded_epoch(bootstrap.split(","), write_id)
     assert last is not None
     assert last >= 1
@@ -151,20 +151,20 @@ def test_a_stream_goes_on_where_its_driver_was_killed(
     done = checkpoint / "commits" / str(last)
     for path in (done, done.with_name(f".{last}.crc")):
         path.unlink(missing_ok=True)
-    assert stream(spark, bootstrap, source, sink, checkpoint) == write_id
-    assert values(bootstrap, sink) == ONCE
+    assert run_stream(spark, bootstrap, source, sink, checkpoint) == write_id
+    assert count_stored_numbers(bootstrap, sink) == ONCE
 
     # Killed when all was written and nothing recorded.
     for path in (done, done.with_name(f".{last}.crc")):
         path.unlink()
-    asyncio.run(as_if_begun(bootstrap, write_id, sink, last))
-    assert stream(spark, bootstrap, source, sink, checkpoint) == write_id
-    assert values(bootstrap, sink) == ONCE
+    asyncio.run(restore_begun_epoch(bootstrap, write_id, sink, last))
+    assert run_stream(spark, bootstrap, source, sink, checkpoint) == write_id
+    assert count_stored_numbers(bootstrap, sink) == ONCE
     assert recorded_epoch(bootstrap.split(","), write_id) == last
 
 
-async def as_if_begun(bootstrap: str, write_id: str, topic: str, epoch: int) -> None:
-    """Restore the commit record as a crashed driver left it after it had begun the epoch."""
+async def restore_begun_epoch(bootstrap: str, write_id: str, topic: str, epoch: int) -> None:
+    """Restore the commit record as left by a driver that crashed after the begin of the epoch."""
     records = await stored_records(bootstrap.split(","), topic)
     ms = max(each[-1].timestamp for each in records.values())  # of rows that came without
     async with BrokerClient(bootstrap.split(",")) as client:
@@ -173,7 +173,7 @@ async def as_if_begun(bootstrap: str, write_id: str, topic: str, epoch: int) -> 
         await recorder.begin(topic, epoch, EpochStart("gone", ms, 3), await recorder.read())
 
 
-def test_the_leader_is_killed_while_rows_are_written(cluster: Cluster, new_topic: NewTopic, bootstrap: str) -> None:
+def test_rows_are_written_once_when_the_leader_is_killed(cluster: Cluster, new_topic: NewTopic, bootstrap: str) -> None:
     topic = new_topic(3)
     settings = SinkSettings(tuple(bootstrap.split(",")), topic=topic, batch_bytes=2_000)
     batches = [
@@ -181,16 +181,16 @@ def test_the_leader_is_killed_while_rows_are_written(cluster: Cluster, new_topic
         for start in range(0, COUNT, 200)
     ]
 
-    def disturbed() -> Iterator[pa.RecordBatch]:
+    def rows_with_a_kill() -> Iterator[pa.RecordBatch]:
         for count, batch in enumerate(batches):
             if count == 10:
                 cluster.nodes[cluster.leader(topic, 0)].kill()
             yield batch
 
-    outcome = write_rows(disturbed(), Columns(value=0), settings, WriteIdentity("killed", 0, 0), "run")
+    outcome = write_rows(rows_with_a_kill(), Columns(value=0), settings, WriteIdentity("killed", 0, 0), "run")
     assert outcome.rows == COUNT
     again = write_rows(reversed(batches), Columns(value=0), settings, WriteIdentity("killed", 0, 0), "another run")
     assert again.rows == COUNT
     with pytest.raises(InputChanged):
         write_rows(batches[1:], Columns(value=0), settings, WriteIdentity("killed", 0, 0), "a third")
-    assert values(bootstrap, topic) == ONCE
+    assert count_stored_numbers(bootstrap, topic) == ONCE

@@ -1,4 +1,4 @@
-"""Brokers and partitions for plans and what a plan makes of them; a controller's state with some of them."""
+"""Brokers and partitions for tests of plans, results of plans, and a controller state with them."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -32,11 +32,11 @@ def replica(node: int) -> ReplicaId:
     return ReplicaId(NodeId(node), UUID(int=1_000 + node))
 
 
-def place(node: int, host: str | None = None, **how: bool) -> BrokerPlace:
+def make_place(node: int, host: str | None = None, **how: bool) -> BrokerPlace:
     return BrokerPlace(replica(node), host or f"host-{node}", **how)
 
 
-def topic(number: int, rows: Iterable[Sequence[int]], **how: object) -> list[PlacedPartition]:
+def make_topic(number: int, rows: Iterable[Sequence[int]], **how: object) -> list[PlacedPartition]:
     """Return a topic with these replicas, which are also those of its creation."""
     created = [tuple(map(replica, row)) for row in rows]
     topic_id = UUID(int=number)
@@ -46,20 +46,20 @@ def topic(number: int, rows: Iterable[Sequence[int]], **how: object) -> list[Pla
     ]
 
 
-def after(placed: Sequence[PlacedPartition], changes: Iterable[Change]) -> list[PlacedPartition]:
+def apply_changes(placed: Sequence[PlacedPartition], changes: Iterable[Change]) -> list[PlacedPartition]:
     """Return the partitions after the changes."""
     new = {change.group: change.replicas for change in changes}
     return [each._replace(replicas=new.get(each.group, each.replicas)) for each in placed]
 
 
-def settled(
+def plan_to_end(
     places: Sequence[BrokerPlace],
     placed: Sequence[PlacedPartition],
     wishes: PlanScope = CONTINUOUS,
     limit: int = 16,
     seed: int = 0,
 ) -> tuple[list[PlacedPartition], list[Failure], int]:
-    """Plan and change until nothing is planned: the end, what could not be done, and the replicas that were moved."""
+    """Plan and apply until no change is planned; return partitions, failures, and the count of moved replicas."""
     random, now, moved = Random(seed), list(placed), 0
     for _ in range(PLANS_MAX):
         changes, failures = plan(places, now, wishes, random, limit)
@@ -67,7 +67,7 @@ def settled(
             return now, failures, moved
         before = {each.group: set(each.replicas) for each in now}
         moved += sum(set(change.replicas) != before[change.group] for change in changes)
-        now = after(now, changes)
+        now = apply_changes(now, changes)
     raise AssertionError(f"something is planned still after {PLANS_MAX} plans")
 
 
@@ -75,14 +75,14 @@ def nodes_of(placed: Iterable[PlacedPartition]) -> list[list[int]]:
     return [[each.node_id for each in one.replicas] for one in placed]
 
 
-def counts(placed: Iterable[PlacedPartition], nodes: Iterable[int]) -> dict[int, int]:
-    """Return replicas by broker."""
+def count_replicas(placed: Iterable[PlacedPartition], nodes: Iterable[int]) -> dict[int, int]:
+    """Return the number of replicas of each broker."""
     found = Counter(node for row in nodes_of(placed) for node in row)
     return {node: found[node] for node in nodes}
 
 
-def led(placed: Iterable[PlacedPartition], nodes: Iterable[int]) -> dict[int, int]:
-    """Return preferred leaders by broker."""
+def count_leaders(placed: Iterable[PlacedPartition], nodes: Iterable[int]) -> dict[int, int]:
+    """Return the number of preferred leaders of each broker."""
     found = Counter(row[0] for row in nodes_of(placed))
     return {node: found[node] for node in nodes}
 
@@ -93,7 +93,7 @@ def spread(numbers: dict[int, int]) -> int:
 
 @dataclass
 class Controller:
-    """Some brokers, and a topic of two partitions on the first three if there are so many."""
+    """Controller state with some brokers, and with a topic of two partitions on the first three of four."""
 
     brokers: int = 4
     seeds: int = 1

@@ -1,4 +1,4 @@
-"""Brokers join, are decommissioned, stay away and come back: replicas and leaders follow, and nothing is lost."""
+"""Brokers join, are decommissioned, stop and restart: replicas and leaders follow, and no record is lost."""
 
 import asyncio
 from collections import Counter
@@ -22,18 +22,18 @@ _PACE_S = 0.005
 
 @pytest.fixture
 async def three(tmp_path: Path) -> AsyncIterator[Brokers]:
-    """Provide three brokers of a cluster that others can join."""
+    """Start three brokers of a cluster that others can join."""
     async with brokers_in(tmp_path, 5, seeds=3) as brokers:
         await brokers.start(1, 2, 3)
         yield brokers
 
 
-def replicas(brokers: Brokers) -> dict[int, int]:
+def count_replicas(brokers: Brokers) -> dict[int, int]:
     """Return the number of replicas on each broker, without those of the controller."""
     return {number: len(broker.node.driver.groups) - 1 for number, broker in brokers.running.items()}
 
 
-def led(brokers: Brokers) -> dict[int, int]:
+def count_leaders(brokers: Brokers) -> dict[int, int]:
     """Return the number of partitions that each broker leads."""
     counts: Counter[int] = Counter()
     for number, broker in brokers.running.items():
@@ -43,7 +43,7 @@ def led(brokers: Brokers) -> dict[int, int]:
     return {number: counts[number] for number in brokers.running}
 
 
-async def set_up(broker: Broker, **configs: str) -> None:
+async def configure_cluster(broker: Broker, **configs: str) -> None:
     settings = tuple(sorted((name.replace("_", "."), value) for name, value in configs.items()))
     await broker.metadata.submit(AlterClusterConfig(settings, (), None), deadline_in(10_000))
 
@@ -57,8 +57,8 @@ async def report(broker: Broker) -> BalancerReport:
     return await broker.parts.balancer.report(deadline_in(10_000))
 
 
-class Writing:
-    """Writers to every partition of a topic through all brokers but some, one record after the other, until stopped."""
+class PartitionWriters:
+    """Writers to every partition of a topic through all brokers but `avoided`, until stopped."""
 
     def __init__(self, brokers: Brokers, topic: str, partitions: int) -> None:
         self._brokers, self._topic, self._partitions = brokers, topic, partitions
@@ -88,8 +88,8 @@ class Writing:
             count += 1
             await asyncio.sleep(_PACE_S)
 
-    async def end(self) -> None:
-        """Check that no write failed, and each acknowledged record is there, once and in order."""
+    async def stop_and_check(self) -> None:
+        """Stop; check that no write failed, and each acknowledged record is stored once and in order."""
         self._ends = True
         await self._task
         assert not self.failed
@@ -107,32 +107,32 @@ async def read(broker: Broker, topic: str, partition: int) -> list[bytes]:
     return values
 
 
-async def removed(brokers: Brokers, asked: int, node: int) -> None:
-    """Wait until a decommissioned broker is removed; its process is notified, and ends by itself."""
-    await until(lambda: node not in brokers[asked].metadata.state.brokers, lambda: replicas(brokers))
+async def wait_until_removed(brokers: Brokers, asked: int, node: int) -> None:
+    """Wait until a decommissioned broker is removed from the controller's state."""
+    await until(lambda: node not in brokers[asked].metadata.state.brokers, lambda: count_replicas(brokers))
 
 
 async def test_a_broker_joins_and_another_one_is_decommissioned(three: Brokers) -> None:
-    """Both happen under writes, of which none fails: replicas and leaders are even; an empty broker is removed."""
+    """Both happen during writes, and no write fails; replicas and leaders end even, the empty broker is removed."""
     await three[1].create_topic("t", 12, 3, deadline=deadline_in(10_000))
-    writing = Writing(three, "t", 12)
+    writing = PartitionWriters(three, "t", 12)
     await three.start(4)
-    await until(lambda: replicas(three) == {1: 9, 2: 9, 3: 9, 4: 9}, lambda: replicas(three))
-    await until(lambda: led(three) == {1: 3, 2: 3, 3: 3, 4: 3}, lambda: led(three))
+    await until(lambda: count_replicas(three) == {1: 9, 2: 9, 3: 9, 4: 9}, lambda: count_replicas(three))
+    await until(lambda: count_leaders(three) == {1: 3, 2: 3, 3: 3, 4: 3}, lambda: count_leaders(three))
     assert (await report(three[4])).status in ("ready", "in_progress")
     writing.avoided.add(1)
     await drain(three[2], 1)
-    await removed(three, 2, 1)
+    await wait_until_removed(three, 2, 1)
     del three.running[1]
-    await until(lambda: led(three) == {2: 4, 3: 4, 4: 4}, lambda: led(three))
-    await writing.end()
+    await until(lambda: count_leaders(three) == {2: 4, 3: 4, 4: 4}, lambda: count_leaders(three))
+    await writing.stop_and_check()
     assert {voter.node_id for voter in three[2].metadata.controller_voters()} == {2, 3, 4}
 
 
-async def test_the_controllers_leader_and_the_target_die_while_a_broker_is_emptied(three: Brokers) -> None:
-    """The next leader continues, and finds another place for the replicas that the target did not get."""
+async def test_a_broker_is_emptied_although_the_controllers_leader_and_the_target_fail(three: Brokers) -> None:
+    """The next leader continues, and finds another broker for the replicas that the target did not get."""
     await three.start(4, 5)
-    await set_up(three[1], balancer_mode="off", replicas_repair_after_ms="1000")
+    await configure_cluster(three[1], balancer_mode="off", replicas_repair_after_ms="1000")
     topic = await three[1].create_topic("t", 8, 3, deadline=deadline_in(10_000))
     leader = three[1].controller_id
     assert leader is not None
@@ -152,78 +152,78 @@ async def test_the_controllers_leader_and_the_target_die_while_a_broker_is_empti
     asked = next(node for node in three.running if node not in (source, *dying))
     await three.stop(*dying)
     await three.start(leader)
-    await removed(three, asked, source)
+    await wait_until_removed(three, asked, source)
     del three.running[source]
 
-    def wanted() -> Counter[int]:
+    def count_assigned() -> Counter[int]:
         return Counter(node for each in groups for node in nodes_of(three[asked].metadata.state, each))
 
-    await until(lambda: {*wanted()} == {*three.running}, wanted)
-    await until(lambda: replicas(three) == wanted(), lambda: replicas(three))
+    await until(lambda: {*count_assigned()} == {*three.running}, count_assigned)
+    await until(lambda: count_replicas(three) == count_assigned(), lambda: count_replicas(three))
 
 
 async def test_replicas_of_a_broker_that_stays_down_are_created_elsewhere(three: Brokers) -> None:
-    """The move begins after the configured time. The returning broker loses its old replicas and gets others."""
+    """The moves begin after the configured time; the returning broker loses its old replicas and gets others."""
     await three.start(4)
     await three[1].create_topic("t", 8, 3, deadline=deadline_in(10_000))
-    await set_up(three[1], replicas_repair_after_ms="1000")
+    await configure_cluster(three[1], replicas_repair_after_ms="1000")
     await three.stop(3)
-    await until(lambda: replicas(three) == {1: 8, 2: 8, 4: 8}, lambda: replicas(three))
+    await until(lambda: count_replicas(three) == {1: 8, 2: 8, 4: 8}, lambda: count_replicas(three))
     await three.start(3)
-    await until(lambda: replicas(three) == {1: 6, 2: 6, 3: 6, 4: 6}, lambda: replicas(three))
+    await until(lambda: count_replicas(three) == {1: 6, 2: 6, 3: 6, 4: 6}, lambda: count_replicas(three))
 
 
-async def test_of_fewer_replicas_one_that_stays_away_is_not_waited_for(three: Brokers) -> None:
-    """The other replica alone would be no quorum, so the leaving one stays until then, and is replaced then."""
+async def test_a_reduction_of_replicas_does_not_wait_for_a_stopped_one(three: Brokers) -> None:
+    """The other replica alone would be no quorum, so the leaving one stays until the stopped one is replaced."""
     topic = await three[1].create_topic("t", 1, 3, deadline=deadline_in(10_000))
     group = GroupName(UUID(topic.topic_id), 0)
-    await set_up(three[1], balancer_mode="off", replicas_repair_after_ms="1000")
-    writing = Writing(three, "t", 1)
+    await configure_cluster(three[1], balancer_mode="off", replicas_repair_after_ms="1000")
+    writing = PartitionWriters(three, "t", 1)
     writing.avoided.add(3)
     await three.stop(3)
     await three[1].operations.partitions.set_replicas("t", 0, [1, 3], deadline=deadline_in(10_000))
     await until(lambda: sorted(nodes_of(three[1].metadata.state, group)) == [1, 2])
-    await writing.end()
+    await writing.stop_and_check()
 
 
-async def test_a_broker_that_is_away_is_decommissioned(three: Brokers) -> None:
-    """Its replicas cannot be confirmed as deleted; but every partition does without it."""
+async def test_a_stopped_broker_can_be_decommissioned(three: Brokers) -> None:
+    """The deletion of its replicas cannot be confirmed, but no partition needs them."""
     await three.start(4)
     await three[1].create_topic("t", 4, 3, deadline=deadline_in(10_000))
     node = next(node for node in three.running if node != three[1].controller_id)
     await three.stop(node)
     asked = min(three.running)
     await drain(three[asked], node)
-    await removed(three, asked, node)
-    await until(lambda: replicas(three) == dict.fromkeys(three.running, 4), lambda: replicas(three))
+    await wait_until_removed(three, asked, node)
+    await until(lambda: count_replicas(three) == dict.fromkeys(three.running, 4), lambda: count_replicas(three))
 
 
-async def test_nothing_is_evened_without_an_order_where_operators_do_not_want_it(three: Brokers) -> None:
-    await set_up(three[1], balancer_mode="off")
+async def test_the_balancer_moves_only_on_request_when_it_is_off(three: Brokers) -> None:
+    await configure_cluster(three[1], balancer_mode="off")
     await three[1].create_topic("t", 8, 3, deadline=deadline_in(10_000))
     await three.start(4)
-    looks = await looked(three[1], "off")
+    looks = await wait_for_report(three[1], "off")
     assert not looks.reasons
-    assert replicas(three) == {1: 8, 2: 8, 3: 8, 4: 0}
+    assert count_replicas(three) == {1: 8, 2: 8, 3: 8, 4: 0}
     assert await three[4].parts.balancer.rebalance(deadline_in(10_000)) == 6
-    await until(lambda: replicas(three) == {1: 6, 2: 6, 3: 6, 4: 6}, lambda: replicas(three))
+    await until(lambda: count_replicas(three) == {1: 6, 2: 6, 3: 6, 4: 6}, lambda: count_replicas(three))
 
 
-async def test_a_broker_whose_replicas_have_no_other_place_reports_it(three: Brokers) -> None:
-    """F38: it stays, until there is a place, or it is to stay after all."""
+async def test_replicas_without_another_place_are_reported(three: Brokers) -> None:
+    """F38: the broker stays until there is a place, or until it is recommissioned."""
     await three[1].create_topic("t", 2, 3, deadline=deadline_in(10_000))
     await drain(three[1], 2)
-    told = await looked(three[1], "stalled")
+    told = await wait_for_report(three[1], "stalled")
     assert told.reasons == [
         "t/0, t/1: node 2 cannot give up its replica: it needs 3 hosts, and 2 are left: start brokers "
         "on other hosts, or give the partition fewer replicas"
     ]
     assert {(each.topic, each.partition, each.node_id) for each in told.misplaced} == {("t", 0, 2), ("t", 1, 2)}
     await drain(three[1], 2, is_draining=False)
-    await looked(three[1], "ready")
+    await wait_for_report(three[1], "ready")
 
 
-async def looked(broker: Broker, status: str) -> BalancerReport:
+async def wait_for_report(broker: Broker, status: str) -> BalancerReport:
     """Return the first report with this status."""
     async with asyncio.timeout(WITHIN_S):
         while (told := await report(broker)).status != status:

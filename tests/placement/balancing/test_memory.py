@@ -1,4 +1,4 @@
-"""State of the balancer about brokers and partitions during its tenure; conditions for the removal of a broker."""
+"""State of the balancer about brokers and partitions during its tenure; conditions to remove a broker."""
 
 import pytest
 
@@ -23,7 +23,7 @@ FIRST, SECOND = Name(TOPIC, 0), Name(TOPIC, 1)
 SETTINGS = BalancerSettings()
 
 
-def holding(
+def held_replicas(
     held: int = 0, moving: dict[Name, MovingPartition] | None = None, arrived: tuple[Name, ...] = (), led: bytes = b""
 ) -> HeldReplicas:
     found = {name.group_id.bytes: way for name, way in (moving or {}).items()}
@@ -55,7 +55,7 @@ def test_a_silent_broker_is_absent_since_the_beginning_of_the_leadership() -> No
     assert there.away_s(3, 110.0) == 0.0
 
 
-def test_a_pause_of_the_observer_makes_no_broker_longer_absent() -> None:
+def test_a_pause_of_the_observer_does_not_count_as_absence() -> None:
     there = Availability()
     there.record({1: True}, 0.0)
     there.record({1: False}, 1.0)
@@ -72,20 +72,24 @@ def test_a_pause_of_the_observer_makes_no_broker_longer_absent() -> None:
 def test_a_partition_is_moving_until_a_leader_reports_its_arrival() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
     tenure.note_submission(FIRST, [NodeId(4)], 0.0)
-    tenure.note_reports({NodeId(1): holding(), NodeId(2): None}, controller.state, 1.0)
+    tenure.note_reports({NodeId(1): held_replicas(), NodeId(2): None}, controller.state, 1.0)
     assert list(tenure.ways) == [FIRST]
     assert tenure.unanswered == [2]
-    tenure.note_reports({NodeId(1): holding(moving={SECOND: MovingPartition((NodeId(4),), ())})}, controller.state, 2.0)
+    tenure.note_reports(
+        {NodeId(1): held_replicas(moving={SECOND: MovingPartition((NodeId(4),), ())})}, controller.state, 2.0
+    )
     assert list(tenure.ways) == [FIRST, SECOND]
-    tenure.note_reports({NodeId(2): holding(arrived=(FIRST,))}, controller.state, 3.0)
+    tenure.note_reports({NodeId(2): held_replicas(arrived=(FIRST,))}, controller.state, 3.0)
     assert list(tenure.ways) == [SECOND]
 
 
-def test_a_move_that_can_only_wait_delays_no_other() -> None:
+def test_a_waiting_move_delays_no_other() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
     heard = {1: True, 2: True, 3: True, 4: True}
     tenure.availability.record(heard, 0.0)
-    tenure.note_reports({NodeId(1): holding(moving={FIRST: MovingPartition((NodeId(4),), ())})}, controller.state, 0.0)
+    tenure.note_reports(
+        {NodeId(1): held_replicas(moving={FIRST: MovingPartition((NodeId(4),), ())})}, controller.state, 0.0
+    )
     assert tenure.under_way(0.0) == 1
     assert not tenure.waits(controller.state, 0.0)
     tenure.availability.record({**heard, 4: False}, 1.0)
@@ -96,7 +100,7 @@ def test_a_move_that_can_only_wait_delays_no_other() -> None:
     assert tenure.waits(controller.state, SILENT_S) == {"no leader reports the progress of the move": ["t/0"]}
 
 
-def test_partitions_set_out_a_few_at_a_time() -> None:
+def test_the_rate_of_started_moves_is_bounded() -> None:
     tenure = Tenure(1, 0.0)
     assert tenure.startable_moves(16, 0.0) == 0
     assert tenure.startable_moves(16, 0.125) == MOVES_STARTED_PER_S / 8
@@ -120,10 +124,10 @@ def test_a_broker_in_maintenance_is_not_lost() -> None:
     assert not any(place.is_lost for place in tenure.places(controller.state, [], never, 2_000.0))
 
 
-def test_a_target_that_went_away_is_given_up_after_a_time() -> None:
+def test_a_move_to_a_stopped_target_is_cancelled_after_a_time() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
     controller.assign(FIRST, 1, 2, 4)
-    way = {NodeId(1): holding(moving={FIRST: MovingPartition((NodeId(4),), (NodeId(3),))})}
+    way = {NodeId(1): held_replicas(moving={FIRST: MovingPartition((NodeId(4),), (NodeId(3),))})}
     for at in range(int(STUCK_S) + 1):
         tenure.availability.record({1: True, 2: True, 3: True, 4: False}, float(at))
         tenure.note_reports(way, controller.state, float(at))
@@ -137,7 +141,7 @@ def test_a_target_that_went_away_is_given_up_after_a_time() -> None:
 # who has placed a partition
 
 
-def test_replicas_placed_by_an_order_stay_and_those_of_the_balancer_do_not() -> None:
+def test_replicas_placed_by_a_request_stay_and_those_of_the_balancer_do_not() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
     controller.assign(SECOND, 1, 2, 4)
 
@@ -145,7 +149,7 @@ def test_replicas_placed_by_an_order_stay_and_those_of_the_balancer_do_not() -> 
         tenure.note_environment(controller.state, now)
         return [each.is_resting for each in tenure.placed(controller.state, SETTINGS, now)]
 
-    assert resting(0.0) == [False, False], "who begins knows nothing of what was before"
+    assert resting(0.0) == [False, False], "a new tenure has no record of earlier requests"
     tenure.note_ordered(FIRST, controller.assign(FIRST, 2, 1, 4))
     assert resting(1.0) == [False, False]
     controller.assign(FIRST, 1, 2, 3)
@@ -154,7 +158,7 @@ def test_replicas_placed_by_an_order_stay_and_those_of_the_balancer_do_not() -> 
     assert resting(2.0 + REST_S) == [False, False]
 
 
-def test_it_is_calm_once_brokers_and_topics_have_been_the_same_for_a_while() -> None:
+def test_the_cluster_is_calm_after_a_time_without_changes() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
     tenure.note_environment(controller.state, 0.0)
     tenure.note_environment(controller.state, SETTLE_S)
@@ -172,17 +176,21 @@ def test_it_is_calm_once_brokers_and_topics_have_been_the_same_for_a_while() -> 
 
 
 @pytest.fixture
-def emptied() -> tuple[Controller, RegisteredBroker]:
-    """Return a broker that was decommissioned, and to which nothing is assigned."""
+def drained_broker() -> tuple[Controller, RegisteredBroker]:
+    """Return a controller state, and its broker that is decommissioned and has no replicas."""
     controller = Controller()
     return controller, controller.drain(4)
 
 
-def test_a_broker_is_removed_when_its_process_reports_no_replicas(emptied: tuple[Controller, RegisteredBroker]) -> None:
-    controller, broker = emptied
-    there = {NodeId(1): holding(3), NodeId(4): holding(0)}
+def test_a_broker_is_removed_when_its_process_reports_no_replicas(
+    drained_broker: tuple[Controller, RegisteredBroker],
+) -> None:
+    controller, broker = drained_broker
+    there = {NodeId(1): held_replicas(3), NodeId(4): held_replicas(0)}
     assert may_remove(broker, controller.state, there, [replica(1)], is_settled=True)
-    assert not may_remove(broker, controller.state, {**there, NodeId(4): holding(1)}, [replica(1)], is_settled=True)
+    assert not may_remove(
+        broker, controller.state, {**there, NodeId(4): held_replicas(1)}, [replica(1)], is_settled=True
+    )
     assert not may_remove(broker, controller.state, {**there, NodeId(1): None}, [replica(1)], is_settled=True)
     assert not may_remove(broker, controller.state, there, [replica(1), replica(4)], is_settled=True), (
         "it votes in group 0"
@@ -192,14 +200,14 @@ def test_a_broker_is_removed_when_its_process_reports_no_replicas(emptied: tuple
     assert not may_remove(broker, controller.state, there, [replica(1)], is_settled=True)
 
 
-def test_a_broker_that_is_away_goes_when_all_partitions_do_without_it(
-    emptied: tuple[Controller, RegisteredBroker],
+def test_a_stopped_broker_is_removed_when_no_partition_needs_it(
+    drained_broker: tuple[Controller, RegisteredBroker],
 ) -> None:
-    controller, broker = emptied
+    controller, broker = drained_broker
     first, second = FIRST.group_id.bytes, SECOND.group_id.bytes
 
     def may(*led: bytes, is_settled: bool = True) -> bool:
-        there = {NodeId(node): holding(2, led=each) for node, each in enumerate(led, 1)}
+        there = {NodeId(node): held_replicas(2, led=each) for node, each in enumerate(led, 1)}
         return may_remove(broker, controller.state, there, [replica(1)], is_settled=is_settled)
 
     assert may(summed([first]), summed([second]))

@@ -1,4 +1,4 @@
-"""From any members to any other ones, a step at a time: every step is legal, and the way ends."""
+"""Moves between any two assignments, step by step: every step is legal, and the last one reaches the target."""
 
 from random import Random
 from uuid import UUID
@@ -24,7 +24,7 @@ ALL = (ONE, TWO, THREE, FOUR, NEW_THREE)
 OLD = Configuration(Index(5), (ONE, TWO, THREE))
 
 
-def entered(configuration: Configuration, **how: object) -> Configuration:
+def take_step(configuration: Configuration, **how: object) -> Configuration:
     """Return the configuration after the next step, its joint phase included."""
     change = next_change(configuration, **how)  # type: ignore[arg-type]
     assert change is not None
@@ -34,13 +34,13 @@ def entered(configuration: Configuration, **how: object) -> Configuration:
     return after.leave_joint(Index(after.index + 1)) if after.is_joint else after
 
 
-def test_a_replaced_disk_learns_and_then_votes_in_the_place_of_the_old_one() -> None:
+def test_a_replacing_disk_learns_and_then_replaces_the_old_voter() -> None:
     wanted = (NEW_THREE, ONE, TWO)
     there = (ONE, TWO, NEW_THREE)
-    learning = entered(OLD, wanted=wanted, me=ONE, reachable=there, near=())
+    learning = take_step(OLD, wanted=wanted, me=ONE, reachable=there, near=())
     assert (learning.voters, learning.learners) == ((ONE, TWO, THREE), (NEW_THREE,))
     assert next_change(learning, wanted, me=ONE, reachable=there, near=()) is None, "it does not hold enough yet"
-    done = entered(learning, wanted=wanted, me=ONE, reachable=there, near=(NEW_THREE,))
+    done = take_step(learning, wanted=wanted, me=ONE, reachable=there, near=(NEW_THREE,))
     assert is_reached(done, wanted)
     assert next_change(done, wanted, me=ONE, reachable=there, near=(NEW_THREE,)) is None
 
@@ -52,43 +52,43 @@ def test_no_replica_is_removed_before_its_successor_is_added() -> None:
     assert next_change(OLD, wanted, me=ONE, reachable=ALL, near=()) is not None
 
 
-def test_of_those_that_go_the_absent_one_goes_first_and_the_leader_last() -> None:
+def test_absent_replicas_are_removed_first_and_the_leader_last() -> None:
     steps, configuration = [], Configuration(Index(5), (ONE, TWO, THREE))
     while not is_reached(configuration, (FOUR,)):
         near = configuration.learners
-        configuration = entered(configuration, wanted=(FOUR,), me=ONE, reachable=(ONE, TWO, FOUR), near=near)
+        configuration = take_step(configuration, wanted=(FOUR,), me=ONE, reachable=(ONE, TWO, FOUR), near=near)
         steps.append(configuration.voters)
     assert steps == [(ONE, TWO, THREE), (ONE, TWO, FOUR), (ONE, FOUR), (FOUR,)]
 
 
 def test_a_leaving_leader_is_not_replaced_before_another_can_take_over() -> None:
     alone = Configuration(Index(5), (ONE,), (FOUR,))
-    both = entered(alone, wanted=(FOUR,), me=ONE, reachable=ALL, near=(FOUR,))
+    both = take_step(alone, wanted=(FOUR,), me=ONE, reachable=ALL, near=(FOUR,))
     assert both.voters == (ONE, FOUR)
-    assert entered(both, wanted=(FOUR,), me=FOUR, reachable=ALL, near=()).voters == (FOUR,)
+    assert take_step(both, wanted=(FOUR,), me=FOUR, reachable=ALL, near=()).voters == (FOUR,)
 
 
-def test_a_joint_configuration_is_left_by_the_core_alone() -> None:
+def test_no_step_is_planned_in_a_joint_configuration() -> None:
     joint = Configuration(Index(5), (ONE, TWO), (), (ONE, TWO, THREE))
     assert next_change(joint, (ONE, TWO), me=ONE, reachable=ALL, near=ALL) is None
 
 
-def test_a_learner_that_is_not_wanted_any_more_goes() -> None:
+def test_a_learner_that_is_no_longer_wanted_is_removed() -> None:
     learning = Configuration(Index(5), (ONE, TWO, THREE), (FOUR,))
-    assert entered(learning, wanted=(ONE, TWO, THREE), me=ONE, reachable=ALL, near=ALL).learners == ()
+    assert take_step(learning, wanted=(ONE, TWO, THREE), me=ONE, reachable=ALL, near=ALL).learners == ()
 
 
 def test_a_stopped_learner_delays_no_other() -> None:
     learning = Configuration(Index(5), (ONE, TWO), (FOUR,))
-    after = entered(learning, wanted=(ONE, TWO, FOUR, NEW_THREE), me=ONE, reachable=(ONE, TWO, NEW_THREE), near=())
+    after = take_step(learning, wanted=(ONE, TWO, FOUR, NEW_THREE), me=ONE, reachable=(ONE, TWO, NEW_THREE), near=())
     assert after.learners == (NEW_THREE, FOUR)
 
 
-def test_no_replica_needed_by_the_live_ones_is_removed() -> None:
+def test_no_replica_needed_for_a_reachable_quorum_is_removed() -> None:
     there = (ONE, THREE)
     for wanted in ((ONE, TWO), (TWO,)):
         assert next_change(OLD, wanted, me=ONE, reachable=there, near=()) is None, "2 is away"
-    assert entered(OLD, wanted=(ONE, THREE), me=ONE, reachable=there, near=()).voters == (ONE, THREE)
+    assert take_step(OLD, wanted=(ONE, THREE), me=ONE, reachable=there, near=()).voters == (ONE, THREE)
     four = Configuration(Index(5), (ONE, TWO, THREE, FOUR))
     assert next_change(four, (ONE, TWO), me=ONE, reachable=(ONE, FOUR), near=()) is not None, "3 is away as well"
 
@@ -96,20 +96,20 @@ def test_no_replica_needed_by_the_live_ones_is_removed() -> None:
 one_per_node = st.lists(st.sampled_from(ALL), min_size=1, max_size=4, unique_by=lambda each: each.node_id)
 
 
-def some(random: Random) -> tuple[ReplicaId, ...]:
+def random_replicas(random: Random) -> tuple[ReplicaId, ...]:
     return tuple(random.sample(ALL, random.randrange(len(ALL) + 1)))
 
 
 @given(one_per_node, one_per_node, st.integers(0, 1 << 32))
-def test_every_way_is_legal_and_ends(begin: list[ReplicaId], wanted: list[ReplicaId], seed: int) -> None:
-    """Any voter leads, any replicas are away or slow for a while; at the end all are there."""
+def test_every_sequence_of_steps_is_legal_and_ends(begin: list[ReplicaId], wanted: list[ReplicaId], seed: int) -> None:
+    """Any voter leads, and any replicas are stopped or slow for a while; in the end all are up."""
     random = Random(seed)
     configuration = Configuration(Index(1), tuple(sorted(begin)))
     least = min(len(begin), len(wanted))
     for step in range(60):
         is_calm = step > 20
-        reachable = ALL if is_calm else some(random)
-        near = configuration.all_members() if is_calm else some(random)
+        reachable = ALL if is_calm else random_replicas(random)
+        near = configuration.all_members() if is_calm else random_replicas(random)
         me = random.choice(configuration.voters)
         change = next_change(configuration, wanted, me=me, reachable=reachable, near=near)
         if change is None:

@@ -1,4 +1,4 @@
-"""Reasons for which a move waits, in words."""
+"""Reported reasons for which a move waits."""
 
 import uuid
 from typing import Any
@@ -10,7 +10,7 @@ from raftlog.types import Index, NodeId
 A, B, C, D, E = (ReplicaId(NodeId(number), uuid.UUID(int=number)) for number in range(1, 6))
 
 
-def why(configuration: Configuration, *wanted: ReplicaId, **changes: Any) -> str | None:
+def reason_of(configuration: Configuration, *wanted: ReplicaId, **changes: Any) -> str | None:
     everything = {
         "is_committed": True,
         "is_fresh": True,
@@ -22,38 +22,42 @@ def why(configuration: Configuration, *wanted: ReplicaId, **changes: Any) -> str
     return wait_reason(configuration, wanted, **everything)
 
 
-def plain(*voters: ReplicaId, learners: tuple[ReplicaId, ...] = ()) -> Configuration:
+def make_configuration(*voters: ReplicaId, learners: tuple[ReplicaId, ...] = ()) -> Configuration:
     return Configuration(Index(9), voters, learners)
 
 
-def test_nothing_while_it_goes_on() -> None:
-    assert why(plain(A, B, C), A, B, D) is None
-    assert why(plain(A, B, C, learners=(D,)), A, B, D) is None
-    assert why(Configuration(Index(9), (A, B, D), (), (A, B, C)), A, B, D) is None
-    assert why(plain(A, B, C), A, B, D, is_committed=False) is None
+def test_a_move_with_a_next_step_has_no_reason() -> None:
+    assert reason_of(make_configuration(A, B, C), A, B, D) is None
+    assert reason_of(make_configuration(A, B, C, learners=(D,)), A, B, D) is None
+    assert reason_of(Configuration(Index(9), (A, B, D), (), (A, B, C)), A, B, D) is None
+    assert reason_of(make_configuration(A, B, C), A, B, D, is_committed=False) is None
 
 
-def test_a_stopped_broker_is_named() -> None:
-    assert why(plain(A, B, C), A, B, D, reachable=(A, B, C)) == "node 4 is to get a replica and does not answer"
-    filling = plain(A, B, C, learners=(D,))
-    assert why(filling, A, B, D, reachable=(A, B)) == "node 4 is to get a replica and does not answer"
-    assert why(filling, A, D, E, reachable=(A, B)) == "the nodes 4, 5 are to get a replica and do not answer"
-    assert why(filling, A, D, E, reachable=(A, B, E)) is None, "the other one goes on"
+def test_a_stopped_broker_is_reported() -> None:
+    assert (
+        reason_of(make_configuration(A, B, C), A, B, D, reachable=(A, B, C))
+        == "node 4 is to get a replica and does not answer"
+    )
+    filling = make_configuration(A, B, C, learners=(D,))
+    assert reason_of(filling, A, B, D, reachable=(A, B)) == "node 4 is to get a replica and does not answer"
+    assert reason_of(filling, A, D, E, reachable=(A, B)) == "the nodes 4, 5 are to get a replica and do not answer"
+    assert reason_of(filling, A, D, E, reachable=(A, B, E)) is None, "the other one goes on"
     joint = Configuration(Index(9), (A, B, D), (), (A, B, C))
     assert (
-        why(joint, A, B, D, reachable=(A, C)) == "a change of its voters is not committed yet: the nodes 2, 4 are away"
+        reason_of(joint, A, B, D, reachable=(A, C))
+        == "a change of its voters is not committed yet: the nodes 2, 4 are away"
     )
 
 
-def test_turns_and_refusals() -> None:
-    assert "waits its turn" in (why(plain(A, B, C), A, B, D, may_begin=False) or "")
-    assert why(plain(A, B, C, learners=(D,)), A, B, D, may_begin=False) is None
-    assert "controller's leader" in (why(plain(A, B, C), A, B, D, is_fresh=False) or "")
-    assert why(plain(A, B, C), A, B, D, refused="not now") == "not now"
+def test_a_move_waits_for_its_turn_or_reports_a_refusal() -> None:
+    assert "waits its turn" in (reason_of(make_configuration(A, B, C), A, B, D, may_begin=False) or "")
+    assert reason_of(make_configuration(A, B, C, learners=(D,)), A, B, D, may_begin=False) is None
+    assert "controller's leader" in (reason_of(make_configuration(A, B, C), A, B, D, is_fresh=False) or "")
+    assert reason_of(make_configuration(A, B, C), A, B, D, refused="not now") == "not now"
 
 
-def test_those_that_stay_are_too_few() -> None:
-    assert why(plain(A, B, C), A, B) is None
+def test_a_quorum_of_the_remaining_replicas_is_awaited() -> None:
+    assert reason_of(make_configuration(A, B, C), A, B) is None
     waits = "the others that vote stay until enough of its replicas are there: node 2 is away"
-    assert why(plain(A, B, C), A, B, reachable=(A, C)) == waits
-    assert why(plain(A, B, C, D), A, B, C, reachable=(A, C, D)) is None
+    assert reason_of(make_configuration(A, B, C), A, B, reachable=(A, C)) == waits
+    assert reason_of(make_configuration(A, B, C, D), A, B, C, reachable=(A, C, D)) is None

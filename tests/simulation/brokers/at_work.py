@@ -1,4 +1,4 @@
-"""A calm cluster of brokers that has been at work for a while, to which a test does one thing."""
+"""Cluster of brokers under load, without faults of its own, for tests that inject one."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,8 +14,8 @@ from jepsen.simulation.options import Fault
 from raftlog.types import NodeId
 
 
-def calm() -> BrokerOptions:
-    """Return three brokers and one topic that stays; segments are short, and much is written."""
+def calm_options() -> BrokerOptions:
+    """Return options of three brokers and one topic with short segments and many writes, without faults."""
     return replace(
         draw(1),
         seeds=3,
@@ -45,10 +45,10 @@ def calm() -> BrokerOptions:
 
 
 class World:
-    """A cluster that has been at work for a while."""
+    """Cluster that has served its workload for a while."""
 
     def __init__(self, **changes: Any) -> None:
-        self.cluster = BrokerCluster(replace(calm(), **changes))
+        self.cluster = BrokerCluster(replace(calm_options(), **changes))
         self.workload = Workload(self.cluster)
         self.nemesis = Nemesis(self.cluster, self.cluster.random("nemesis"))
         self.cluster.start()
@@ -60,7 +60,7 @@ class World:
         return self.cluster.loop.trace.timeline()
 
     def inject(self, fault: Fault, times: int) -> str:
-        """Inflict the fault so many times; return the lines that this added to the timeline."""
+        """Inject the fault `times` times; return the added lines of the timeline."""
         before = self.timeline()
         for _ in range(times):
             self.nemesis.faults.inject(fault)

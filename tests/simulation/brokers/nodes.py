@@ -1,4 +1,4 @@
-"""Three nodes in virtual time, on simulated disks and connections, and a group that they share."""
+"""Three nodes in virtual time, on simulated disks and connections, that share a Raft group."""
 
 import uuid
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ Computer = Machine[Node]
 
 
 class Rig:
-    """Machines by number."""
+    """Simulated machines by number, and their Raft group."""
 
     def __init__(self, seed: int = 1, numbers: Iterable[int] = (1, 2, 3)) -> None:
         self.loop = WiredLoop()
@@ -46,7 +46,7 @@ class Rig:
         self.loop.wire(self.network, self.loop.nodes)
 
     async def program(self, machine: Computer, around: NodeEnvironment) -> None:
-        """Run a process from its start to its end."""
+        """Run a process from start to end."""
         others = {number: (f"n{number}", RPC_PORT) for number in self.machines if number != machine.node_id}
         settings = NodeSettings(
             data_dir=DATA_DIR,
@@ -71,7 +71,9 @@ class Rig:
     def start(self, *numbers: int) -> None:
         for number in numbers or tuple(self.machines):
             self.machines[number].start()
-        self.until(lambda: all(self.machines[number].service or self.machines[number].end for number in self.machines))
+        self.run_until(
+            lambda: all(self.machines[number].service or self.machines[number].end for number in self.machines)
+        )
 
     def node(self, number: int) -> Node:
         node = self.machines[number].service
@@ -89,14 +91,14 @@ class Rig:
             machine.call(lambda node: node.create_group(roll))
 
     def leader(self) -> int:
-        """Return the leader that has committed in its term; 0 without one."""
+        """Return the leader that committed an entry of its term; 0 without one."""
         for number in self.machines:
             group = self.group(number)
             if group is not None and group.core.role is Role.LEADER and group.core.has_own_term_commit:
                 return number
         return 0
 
-    def until(self, condition: Callable[[], object], within_s: float = WITHIN_S) -> None:
+    def run_until(self, condition: Callable[[], object], within_s: float = WITHIN_S) -> None:
         assert self.loop.run_until(lambda: bool(condition()), within_s=within_s), self.loop.trace.timeline(30)
 
     def write(self, number: int, value: bytes) -> Committed:
@@ -108,7 +110,7 @@ class Rig:
             group.propose([build_batch([value], now_ms=1_000)]).add_done_callback(done.append)
 
         self.machines[number].call(propose)
-        self.until(lambda: done)
+        self.run_until(lambda: done)
         committed: Committed = done[0].result()
         return committed
 
@@ -124,7 +126,7 @@ class Rig:
         return found
 
     def refusals(self, number: int) -> str:
-        """Return the reasons why the node's connections fail, as the node reports them."""
+        """Return the reported reasons of failed connections of a node."""
         return "; ".join(str(peer.raft.last_error) for peer in self.node(number).transport.peers())
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Orders of operators to a simulated cluster are executed or refused; the checkers detect an order that is not."""
+"""Requests of operators to a simulated cluster are executed or refused; checkers detect one that is not."""
 
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
@@ -36,8 +36,8 @@ def begin() -> Iterator[Callable[..., World]]:
         world.cluster.close()
 
 
-def order(world: World, work: Do) -> None:
-    """Repeat the order at broker 1 until it is answered."""
+def request_until_answered(world: World, work: Do) -> None:
+    """Repeat the request at broker 1 until it is answered."""
     done: list[object] = []
 
     async def do(broker: Broker) -> None:
@@ -47,18 +47,20 @@ def order(world: World, work: Do) -> None:
     assert world.cluster.loop.run_until(lambda: bool(done), within_s=10), world.timeline()
 
 
-def removed(world: World, number: int) -> Machine:
-    """Decommission that broker, wait until it has stopped, and return its machine."""
+def remove_broker(world: World, number: int) -> Machine:
+    """Decommission a broker, wait until it stopped, and return its machine."""
     machine = world.machine(number)
     world.cluster.loop.run_for(25)  # the latecomer is there
-    order(world, lambda broker: broker.operations.brokers.decommission(number, deadline=deadline_in(5_000)))
+    request_until_answered(
+        world, lambda broker: broker.operations.brokers.decommission(number, deadline=deadline_in(5_000))
+    )
     assert world.cluster.loop.run_until(lambda: world.cluster.is_removed(machine), within_s=60), world.timeline()
     return machine
 
 
-def test_a_broker_comes_late_another_goes_and_is_refused_when_it_comes_back(begin: Callable[..., World]) -> None:
+def test_a_broker_joins_late_and_a_removed_one_is_refused(begin: Callable[..., World]) -> None:
     world = begin(replace(ELASTIC, latecomers=1))
-    machine = removed(world, 2)
+    machine = remove_broker(world, 2)
     starts = machine.node.starts
     assert world.cluster.loop.run_until(lambda: machine.node.starts > starts, within_s=10)
     assert world.cluster.loop.run_until(lambda: machine.node.process is None, within_s=30)
@@ -68,19 +70,19 @@ def test_a_broker_comes_late_another_goes_and_is_refused_when_it_comes_back(begi
     assert [each.node_id for each in world.cluster.newest_state().all_brokers()] == [1, 3, 4]
 
 
-def test_a_removed_broker_comes_back_with_an_empty_disk(begin: Callable[..., World]) -> None:
+def test_a_removed_broker_can_return_with_an_empty_disk(begin: Callable[..., World]) -> None:
     world = begin(replace(ELASTIC, latecomers=1, returns=1.0))
-    machine = removed(world, 2)
+    machine = remove_broker(world, 2)
     before = machine.replica
     assert world.cluster.loop.run_until(lambda: machine.service is not None and machine.replica != before, within_s=30)
     world.converge()
     assert [each.node_id for each in world.cluster.newest_state().all_brokers()] == [1, 2, 3, 4]
 
 
-def test_a_broker_that_is_removed_before_it_ever_serves_is_not_waited_for(begin: Callable[..., World]) -> None:
-    """Also when its disk was an empty one that took the place of another."""
+def test_a_broker_removed_before_it_serves_is_not_waited_for(begin: Callable[..., World]) -> None:
+    """Its disk may also have been an empty one that replaced another."""
     world = begin(replace(ELASTIC, latecomers=1, returns=1.0))
-    machine = removed(world, 2)
+    machine = remove_broker(world, 2)
 
     def is_registered() -> bool:
         broker = world.cluster.newest_state().brokers.get(machine.node_id)
@@ -92,17 +94,17 @@ def test_a_broker_that_is_removed_before_it_ever_serves_is_not_waited_for(begin:
     if machine.node.process is not None:
         machine.crash()
     assert not world.cluster.is_removed(machine)
-    order(world, lambda broker: broker.operations.brokers.decommission(2, deadline=deadline_in(5_000)))
+    request_until_answered(world, lambda broker: broker.operations.brokers.decommission(2, deadline=deadline_in(5_000)))
     assert world.cluster.loop.run_until(lambda: world.cluster.is_removed(machine), within_s=60), world.timeline()
     world.converge()
     assert [each.node_id for each in world.cluster.newest_state().all_brokers()] == [1, 3, 4]
 
 
-def test_a_needed_broker_stays_and_gets_the_reason(
+def test_a_needed_broker_stays_and_the_reason_is_reported(
     begin: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = begin()
-    order(world, lambda broker: broker.operations.brokers.decommission(3, deadline=deadline_in(5_000)))
+    request_until_answered(world, lambda broker: broker.operations.brokers.decommission(3, deadline=deadline_in(5_000)))
     status = BrokerOperations.decommission_status
 
     async def say_nothing(self: BrokerOperations, *args: Any, **options: Any) -> Any:
@@ -113,7 +115,7 @@ def test_a_needed_broker_stays_and_gets_the_reason(
         world.converge()
 
 
-def test_a_leader_that_changes_members_is_ambushed_and_the_move_goes_on(begin: Callable[..., World]) -> None:
+def test_a_move_continues_after_faults_at_its_leader(begin: Callable[..., World]) -> None:
     world = begin(replace(ELASTIC, latecomers=1, ambushes=1.0))
     world.cluster.loop.run_for(40)
     assert "an ambush: it changes the members" in world.timeline()
@@ -134,7 +136,7 @@ def test_brokers_gossip_and_rejoin_each_other(begin: Callable[..., World]) -> No
     assert not dead()
 
 
-def test_orders_that_were_taken_are_not_forgotten(begin: Callable[..., World]) -> None:
+def test_a_lost_request_is_detected(begin: Callable[..., World]) -> None:
     world = begin()
     state = world.cluster.newest_state()
     name = GroupName(state.topic("topic-0").topic_id, 0)
@@ -150,7 +152,7 @@ def _never(_bound_s: float, _name: str, _missing: Callable[[], list[str]]) -> No
     raise AssertionError
 
 
-def test_changes_in_quiet_times_are_detected(begin: Callable[..., World]) -> None:
+def test_changes_of_leaders_in_quiet_times_are_detected(begin: Callable[..., World]) -> None:
     world = begin()
     settling = FinalRequests(world.cluster, AcceptedRequests(), _never)
     assert settling._changes_within(3.0) == []

@@ -1,4 +1,4 @@
-"""Faults that affect only brokers: each has its documented effect on a running cluster, which recovers.
+"""Faults of brokers only: each has its documented effect on a running cluster, which recovers.
 
 All faults stay within the fault model."""
 
@@ -25,21 +25,21 @@ def world() -> Iterator[World]:
     world.cluster.close()
 
 
-def test_files_that_rot_or_cannot_be_read_are_repaired(world: World) -> None:
+def test_damaged_or_unreadable_files_are_repaired(world: World) -> None:
     for fault, texts in FILES.items():
         seen = world.inject(fault, 2)
         assert any(text in seen for text in texts), fault
     world.converge()
 
 
-def test_a_damaged_journal_makes_another_disk(world: World) -> None:
+def test_a_damaged_journal_leads_to_a_new_disk_uuid(world: World) -> None:
     before = {machine.replica for machine in world.cluster.machines.values()}
     while {machine.replica for machine in world.cluster.machines.values()} == before:
         world.inject(Fault.JOURNAL, 1)  # a bit that does not matter is none
     world.converge()
 
 
-def test_a_wiped_disk_comes_back_as_another_one(world: World) -> None:
+def test_a_wiped_disk_returns_with_a_new_uuid(world: World) -> None:
     machine = world.machine(2)
     before = machine.replica
     assert world.nemesis.faults.fault_budget.may_lose(machine)
@@ -52,7 +52,7 @@ def test_a_wiped_disk_comes_back_as_another_one(world: World) -> None:
     assert world.nemesis.faults.fault_budget.may_lose(world.machine(1))
 
 
-def test_an_old_copy_of_a_disk_takes_no_part_and_becomes_another_one(world: World) -> None:
+def test_an_old_copy_of_a_disk_is_refused_and_gets_a_new_uuid(world: World) -> None:
     world.inject(Fault.STALE, 1)
     (number,) = world.nemesis.faults.copies
     machine = world.machine(number)
@@ -66,7 +66,7 @@ def test_an_old_copy_of_a_disk_takes_no_part_and_becomes_another_one(world: Worl
     assert machine.replica not in (None, before)
 
 
-def test_a_long_absent_replica_gets_the_log_though_its_leader_crashes(world: World) -> None:
+def test_a_long_absent_replica_gets_the_log_although_its_leader_crashes(world: World) -> None:
     world.nemesis.faults.inject(Fault.AMBUSH)
     while "an ambush" not in world.timeline():
         assert "it is away for long" in world.inject(Fault.ABSENCE, 1)
@@ -74,12 +74,12 @@ def test_a_long_absent_replica_gets_the_log_though_its_leader_crashes(world: Wor
     world.converge()
 
 
-def test_replicas_move_while_all_that_goes_on(world: World) -> None:
+def test_replicas_move_during_faults(world: World) -> None:
     assert "shall have" in world.inject(Fault.MEMBERS, 4)
     world.converge()
 
 
-def test_files_are_compared_once_a_new_leader_s_first_entry_is_everywhere(
+def test_files_are_compared_after_a_new_leaders_first_entry_is_everywhere(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster, drain_all = world.cluster, Drain.read_all

@@ -1,4 +1,4 @@
-"""Scenes of the founding of a cluster that chance finds rarely."""
+"""Rare sequences of events in the founding of a cluster."""
 
 import contextlib
 from dataclasses import replace
@@ -23,8 +23,8 @@ def group_of(site: Founding, number: NodeId) -> PartitionReplica:
     return group
 
 
-def leading(site: Founding) -> NodeId | None:
-    """Return the leader among the nodes that are not cut off."""
+def leader_of(site: Founding) -> NodeId | None:
+    """Return the leader among the nodes that are not isolated."""
     numbers = [number for number in site.machines if number != OLD and site.machines[number].service]
     return next((number for number in numbers if group_of(site, number).core.role is Role.LEADER), None)
 
@@ -45,7 +45,7 @@ def hand_over(member: Member, site: Founding) -> None:
 
 
 def test_a_leader_at_an_unknown_address_brings_the_voter_up_to_date() -> None:
-    """The voter was cut off when the leader joined, and the log that names it is trimmed away meanwhile."""
+    """The voter was isolated when the leader joined, and the log entry with its address is trimmed meanwhile."""
     options = replace(founding.draw(1), seeds=3, joiners=1, spread_s=0.0, snapshot_log_bytes=2_000, drift_ppm=0)
     site = Founding(options)
     with log_to_timeline(site.loop):
@@ -61,11 +61,11 @@ def test_a_leader_at_an_unknown_address_brings_the_voter_up_to_date() -> None:
         last = group_of(site, OLD).log.last_index
         assert site.loop.run_until(lambda: _has_trimmed(site, last), within_s=3 * WITHIN_S)
         for _ in range(20):
-            leader = leading(site)
+            leader = leader_of(site)
             if leader not in (None, NEW):
                 site.machines[leader].call(lambda member: hand_over(member, site))
                 site.loop.run_for(1)
-        assert leading(site) == NEW
+        assert leader_of(site) == NEW
         site.network.heal()
         assert site.loop.run_until(lambda: group_of(site, OLD).applied_index > last, within_s=WITHIN_S)
     assert old.service is not None
@@ -73,6 +73,6 @@ def test_a_leader_at_an_unknown_address_brings_the_voter_up_to_date() -> None:
 
 
 def _has_trimmed(site: Founding, index: int) -> bool:
-    leader = leading(site)
+    leader = leader_of(site)
     is_voter = site.machines[NEW].service is not None and group_of(site, NEW).log.boundary.index > index
     return leader is not None and is_voter and len(group_of(site, leader).core.configuration.voters) == 4

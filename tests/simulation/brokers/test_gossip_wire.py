@@ -1,4 +1,4 @@
-"""Transport of gossip: datagrams and streams between hosts, cuts of gossip alone and with connections, pests."""
+"""Transport of gossip: datagrams and streams between hosts, cuts, and interference."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ from raftlog.membership.wire import DATAGRAM_BYTES_MAX, GossipStream
 
 
 class Pair:
-    """Two hosts that gossip."""
+    """Two hosts that exchange gossip."""
 
     def __init__(self, interference: float = 0.0) -> None:
         self.loop = WiredLoop()
@@ -47,7 +47,7 @@ def pair() -> Iterator[Pair]:
     pair.loop.close()
 
 
-def test_a_datagram_arrives_and_one_to_a_stranger_does_not(pair: Pair) -> None:
+def test_a_datagram_arrives_and_one_to_an_unknown_host_does_not(pair: Pair) -> None:
     pair.send(b"hello")
     pair.nodes[0].running_process().call_soon(pair.wires[0].send, b"lost", ("elsewhere", 1))
     pair.loop.run_for(1)
@@ -69,7 +69,7 @@ def test_gossip_is_cut_alone_or_with_the_connections_and_heals_with_them(pair: P
     assert pair.got == [b"past the cut", b"healed"]
 
 
-def test_streams_carry_frames_there_and_back(pair: Pair) -> None:
+def test_streams_carry_frames_in_both_directions(pair: Pair) -> None:
     heard: list[Any] = []
 
     async def echo(stream: GossipStream) -> None:
@@ -87,7 +87,7 @@ def test_streams_carry_frames_there_and_back(pair: Pair) -> None:
     assert heard == [b"abab"]
 
 
-def test_pests_repeat_garble_and_forge_and_let_the_datagram_pass() -> None:
+def test_interference_repeats_garbles_and_forges_datagrams_and_delivers_the_original() -> None:
     pair = Pair(interference=1.0)
     sent = [b"%d" % number * 50 for number in range(100, 200)]
     for datagram in sent:

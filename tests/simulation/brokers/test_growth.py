@@ -1,4 +1,4 @@
-"""Topics of simulated clusters get more partitions, under faults; no other run changes."""
+"""Topics of simulated clusters get more partitions under faults; runs without the option stay unchanged."""
 
 import pytest
 from click.testing import CliRunner
@@ -23,7 +23,7 @@ def test_administrators_add_partitions() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_fixed_seeds_with_growth(seed: int) -> None:
+def test_fixed_seeds_with_growth_have_no_violation(seed: int) -> None:
     outcome = simulate_brokers(seed, growth=True)
     if outcome.failure is not None:
         pytest.fail(failure_text(outcome, "the one under test"), pytrace=False)
@@ -34,6 +34,6 @@ def test_no_seed_draws_the_option() -> None:
     assert not any(draw(seed).growth for seed in range(100))
 
 
-def test_it_is_for_brokers_only() -> None:
+def test_growth_is_only_for_brokers() -> None:
     done = CliRunner().invoke(main, ["--level", "driver", "--growth"])
     assert (done.exit_code, "--level broker" in done.stderr) == (2, True)

@@ -1,4 +1,4 @@
-"""Kafka's protocol in simulated clusters: its clients do all that they can, under faults; no other run changes."""
+"""Kafka clients in simulated clusters run all their operations under faults; other runs stay unchanged."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from raftlog.partitions.leader.fetch import PartitionsFetch
 from tests.simulation.brokers.at_work import World
 
 
-def test_clients_of_kafka_do_everything() -> None:
+def test_kafka_clients_run_every_operation() -> None:
     world = World(kafka=True, uses=NONE)
     counts: Counter[str] = Counter()
     feed = world.cluster.checker.feed
@@ -78,7 +78,7 @@ def commit_of_an_earlier_generation(monkeypatch: pytest.MonkeyPatch) -> None:
         (commit_of_an_earlier_generation, "fenced-commit"),
     ],
 )
-def test_bugs_at_the_edge_are_found(
+def test_planted_bugs_of_the_kafka_listener_are_detected(
     monkeypatch: pytest.MonkeyPatch, bug: Callable[[pytest.MonkeyPatch], None], found: str
 ) -> None:
     bug(monkeypatch)
@@ -88,14 +88,14 @@ def test_bugs_at_the_edge_are_found(
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_fixed_seeds_with_kafka(seed: int) -> None:
+def test_fixed_seeds_with_kafka_have_no_violation(seed: int) -> None:
     outcome = simulate_brokers(seed, kafka=True)
     if outcome.failure is not None:
         pytest.fail(failure_text(outcome, "the one under test"), pytrace=False)
     assert repeat_command(outcome).endswith(f"--level broker --kafka --seeds 1 --from {seed}")
 
 
-def test_a_seed_repeats_to_the_last_callback() -> None:
+def test_a_kafka_seed_gives_the_same_run_to_the_last_callback() -> None:
     assert simulate_brokers(3, kafka=True).digest == simulate_brokers(3, kafka=True).digest
 
 
@@ -103,6 +103,6 @@ def test_no_seed_draws_the_option() -> None:
     assert not any(draw(seed).kafka for seed in range(100))
 
 
-def test_it_is_for_brokers_only() -> None:
+def test_kafka_is_only_for_brokers() -> None:
     done = CliRunner().invoke(main, ["--level", "driver", "--kafka"])
     assert (done.exit_code, "--level broker" in done.stderr) == (2, True)

@@ -1,4 +1,4 @@
-"""Violations in Raft configurations: changes without an order, and leaders unseated by replicas without a vote."""
+"""Violations in Raft configurations: changes without a request, and leaders deposed by replicas without a vote."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -31,7 +31,7 @@ def entry(index: int, voters: tuple[int, ...], learners: tuple[int, ...] = (), o
 
 
 class World:
-    """A topic on brokers 1, 2, 3 of four, and a leader on broker 1 that has a copy of the orders."""
+    """Topic on brokers 1, 2, 3 of four, with a leader on broker 1 that knows the requests."""
 
     def __init__(self) -> None:
         self.scribe = make_cluster(4)
@@ -50,7 +50,7 @@ class World:
         self.orders.on_change(key, "orders/0", LEADER, before.configuration, after, 0)
 
 
-def test_members_that_were_ordered() -> None:
+def test_requested_members_are_no_violation() -> None:
     world = World()
     world.assign(1, 2, 4)
     world.change(entry(1, (1, 2, 3)), entry(2, (1, 2, 3), (4,)))
@@ -58,24 +58,24 @@ def test_members_that_were_ordered() -> None:
     world.change(entry(3, (1, 2, 4), (), (1, 2, 3)), entry(4, (1, 2, 4)))
 
 
-def test_orders_of_a_moment_ago_still_count() -> None:
+def test_recent_requests_still_count() -> None:
     world = World()
     world.assign(1, 2, 4)
     world.assign(1, 2, 3)
     world.change(entry(1, (1, 2, 3)), entry(2, (1, 2, 3), (4,)))
 
 
-def test_a_voter_removed_without_an_order() -> None:
+def test_a_voter_removed_without_a_request_is_a_violation() -> None:
     with pytest.raises(PropertyBroken, match="unordered-members"):
         World().change(entry(1, (1, 2, 3)), entry(2, (1, 2), (), (1, 2, 3)))
 
 
-def test_a_learner_without_an_order() -> None:
+def test_a_learner_without_a_request_is_a_violation() -> None:
     with pytest.raises(PropertyBroken, match="unordered-members"):
         World().change(entry(1, (1, 2, 3)), entry(2, (1, 2, 3), (4,)))
 
 
-def test_the_controller_s_group_drops_only_draining_brokers() -> None:
+def test_the_controller_may_remove_only_draining_brokers() -> None:
     world = World()
     dropped = entry(2, (1, 2, 4), (3,), (1, 2, 3, 4))
     with pytest.raises(PropertyBroken, match="unordered-members"):
@@ -84,7 +84,7 @@ def test_the_controller_s_group_drops_only_draining_brokers() -> None:
     world.change(entry(1, (1, 2, 3, 4)), dropped, CONTROLLER.bytes)
 
 
-def unseat(world: World, by: int, asked_ns: int) -> None:
+def depose(world: World, by: int, asked_ns: int) -> None:
     """Remove broker 3 at the committed index 4, and let a replica campaign in term 3."""
     world.assign(1, 2, 4)
     world.change(entry(2, (1, 2, 3), (4,)), entry(3, (1, 2, 4), (), (1, 2, 3)))
@@ -96,11 +96,11 @@ def unseat(world: World, by: int, asked_ns: int) -> None:
     world.orders.record_follower(LEADER, group, KEY, Term(3))
 
 
-def test_a_leader_unseated_by_a_removed_replica() -> None:
+def test_a_leader_deposed_by_a_removed_replica_is_a_violation() -> None:
     with pytest.raises(PropertyBroken, match="removed-disturbs"):
-        unseat(World(), 3, GRACE_NS + 1)
+        depose(World(), 3, GRACE_NS + 1)
 
 
-def test_a_voter_may_unseat_a_leader_and_so_may_a_recent_one() -> None:
-    unseat(World(), 4, GRACE_NS + 1)
-    unseat(World(), 3, GRACE_NS)
+def test_a_present_or_recent_voter_may_depose_a_leader() -> None:
+    depose(World(), 4, GRACE_NS + 1)
+    depose(World(), 3, GRACE_NS)

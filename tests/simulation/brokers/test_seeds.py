@@ -1,4 +1,4 @@
-"""Whole brokers, and the founding of their clusters, under faults: fixed seeds, kept ones, and the same trace again."""
+"""Whole brokers and the founding of their clusters under faults: fixed seeds, kept seeds, and equal traces."""
 
 import json
 import os
@@ -40,19 +40,19 @@ def run(level: str, seed: int, *, unordered_syncs: bool = False) -> None:
 
 
 @pytest.mark.parametrize(("level", "first"), CHUNKS)
-def test_fixed_seeds(level: str, first: int) -> None:
+def test_fixed_seeds_have_no_violation(level: str, first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST[level]):
         run(level, seed)
 
 
 @pytest.mark.parametrize("level", list(SEEDS))
-def test_fixed_seeds_with_unordered_syncs(level: str) -> None:
+def test_fixed_seeds_with_unordered_syncs_have_no_violation(level: str) -> None:
     for seed in UNORDERED_SEEDS[level]:
         run(level, seed, unordered_syncs=True)
 
 
 @pytest.mark.parametrize("kept", KEPT, ids=str)
-def test_kept_seeds(kept: KeptSeed) -> None:
+def test_kept_seeds_have_no_violation(kept: KeptSeed) -> None:
     run(kept.level, kept.seed, unordered_syncs=kept.unordered_syncs)
 
 

@@ -1,4 +1,4 @@
-"""Small files of brokers are cut in half, emptied and removed; brokers get over it, and no other run changes."""
+"""Small files of brokers are cut, emptied and removed; brokers recover, and other runs stay unchanged."""
 
 import pytest
 from click.testing import CliRunner
@@ -36,7 +36,7 @@ def test_every_way_to_lose_a_small_file_is_survived(suffix: str) -> None:
     world.cluster.close()
 
 
-def test_a_replica_whose_meta_file_is_removed_is_known_by_its_roll() -> None:
+def test_a_replica_without_its_meta_file_is_identified_by_its_roll() -> None:
     world = World()
     machine = world.machine(2)
     assert machine.service is not None
@@ -51,7 +51,7 @@ def test_a_replica_whose_meta_file_is_removed_is_known_by_its_roll() -> None:
     world.cluster.close()
 
 
-def test_fixed_seeds_with_lost_files() -> None:
+def test_fixed_seeds_with_lost_files_have_no_violation() -> None:
     for seed in SEEDS:
         outcome = simulate_brokers(seed, lost_files=True)
         if outcome.failure is not None:
@@ -64,6 +64,6 @@ def test_no_seed_draws_the_option() -> None:
     assert Fault.SMALL_FILE in draw(1).with_lost_files().faults
 
 
-def test_they_are_for_brokers_only() -> None:
+def test_lost_files_are_only_for_brokers() -> None:
     done = CliRunner().invoke(main, ["--level", "driver", "--lost-files"])
     assert (done.exit_code, "--level broker" in done.stderr) == (2, True)

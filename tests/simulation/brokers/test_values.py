@@ -1,4 +1,4 @@
-"""Keys that clients write: a few that are shared, and some that are written exactly once, and perhaps removed."""
+"""Keys of simulated clients: a few shared ones, and some that are written exactly once and perhaps deleted."""
 
 from collections import Counter
 from dataclasses import replace
@@ -12,7 +12,7 @@ from raftlog.types import TopicPartition
 
 
 def writes_of(options: BrokerOptions) -> list[tuple[str, bool]]:
-    """Return the keys that two clients write, each with whether the record removes it."""
+    """Return the keys that two clients write, each with a flag for deletion."""
     found = []
     for process in (1, 2):
         values = Values(process, Random(process), options)
@@ -38,7 +38,7 @@ def test_some_keys_are_written_exactly_once(once: float) -> None:
     assert len(again) < len(once_written) / 2 or not once, "most are never removed"
 
 
-def test_they_are_drawn_for_the_records_level_alone() -> None:
+def test_unique_keys_are_drawn_only_for_the_records_level() -> None:
     assert {draw(seed).uses.once for seed in range(50)} == {0.0}
     drawn = [draw_keeping(seed).uses for seed in range(50)]
     assert {uses.once for uses in drawn} == {0.0, 0.2, 0.5}

@@ -1,4 +1,4 @@
-"""Violations that the watcher of whole brokers detects: split clusters, differing copies, topics that reappear."""
+"""Violations detected by the watcher of whole brokers: split clusters, differing copies, topics that reappear."""
 
 from uuid import UUID
 
@@ -14,7 +14,7 @@ from tests.controller.machine.fleet import create, make_cluster, topic_id
 KEY = UUID(int=5).bytes
 
 
-def test_a_second_cluster(loop: VirtualLoop) -> None:
+def test_a_second_cluster_is_a_violation(loop: VirtualLoop) -> None:
     watch, one = Watch(loop), loop.add_node("n1")
     watch.observe_cluster_id(one, None)
     watch.observe_cluster_id(one, UUID(int=1))
@@ -23,7 +23,7 @@ def test_a_second_cluster(loop: VirtualLoop) -> None:
         watch.observe_cluster_id(one, UUID(int=2))
 
 
-def test_copies_that_applied_as_much_and_differ(loop: VirtualLoop) -> None:
+def test_different_states_at_one_applied_index_are_a_violation(loop: VirtualLoop) -> None:
     watch = Watch(loop)
     first, second = make_cluster(), make_cluster()
     watch.on_state(loop.add_node("n1"), first.state)
@@ -34,7 +34,7 @@ def test_copies_that_applied_as_much_and_differ(loop: VirtualLoop) -> None:
         watch.on_state(loop.add_node("n3"), second.state)
 
 
-def test_a_topic_that_comes_back(loop: VirtualLoop) -> None:
+def test_a_deleted_topic_that_reappears_is_a_violation(loop: VirtualLoop) -> None:
     watch, node = Watch(loop), loop.add_node("n1")
     scribe = make_cluster()
     scribe.apply(create("orders", 1, (1, 2, 3)))
@@ -49,7 +49,7 @@ def test_a_topic_that_comes_back(loop: VirtualLoop) -> None:
         watch.on_state(node, scribe.state)
 
 
-def test_reports_before_the_commit(loop: VirtualLoop) -> None:
+def test_a_report_before_the_commit_is_a_violation(loop: VirtualLoop) -> None:
     watch = Watch(loop)
     with pytest.raises(PropertyBroken, match="acknowledged-uncommitted"):
         watch.observe_acknowledgement(KEY, "orders/0", Offset(0), Offset(1))

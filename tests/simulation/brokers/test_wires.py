@@ -1,4 +1,4 @@
-"""Connections of asyncio over the simulated network: order, back-pressure, ends, and the addresses of hosts."""
+"""Connections of asyncio over the simulated network: order, back-pressure, ends, and addresses of hosts."""
 
 import asyncio
 import socket
@@ -16,7 +16,7 @@ PORT = 7
 
 
 class End(asyncio.BufferedProtocol):
-    """Keeps what happens to it; takes a few bytes at a time."""
+    """Protocol that records its callbacks and accepts a few bytes at a time."""
 
     def __init__(self) -> None:
         self.transport: Any = None
@@ -49,7 +49,7 @@ class End(asyncio.BufferedProtocol):
 
 
 class Pair:
-    """Two hosts; the second one listens."""
+    """Two hosts, of which the second listens."""
 
     def __init__(self) -> None:
         self.loop = WiredLoop()
@@ -129,14 +129,14 @@ def test_a_reader_that_does_not_read_stops_the_writer(pair: Pair) -> None:
     assert pair.near.events == ["made", "paused", "resumed"]
 
 
-def test_a_dead_peer_is_noticed(pair: Pair) -> None:
+def test_a_crashed_peer_is_detected(pair: Pair) -> None:
     pair.connect()
     pair.nodes[1].crash()
     pair.loop.run_for(5)
     assert pair.near.events == ["made", "lost ConnectionResetError"]
 
 
-def test_a_host_without_a_listener_refuses_and_one_behind_a_cut_does_not_answer(pair: Pair) -> None:
+def test_a_host_without_a_listener_refuses_and_an_isolated_one_does_not_answer(pair: Pair) -> None:
     pair._run(pair.nodes[0], pair._connect())
     pair.loop.run_for(1)
     assert [type(error) for error in pair.errors] == [ConnectionRefusedError]
@@ -145,7 +145,7 @@ def test_a_host_without_a_listener_refuses_and_one_behind_a_cut_does_not_answer(
     assert [type(error) for error in pair.errors] == [ConnectionRefusedError, TimeoutError]
 
 
-def test_hosts_have_addresses_and_strangers_have_none(pair: Pair) -> None:
+def test_only_known_hosts_have_addresses(pair: Pair) -> None:
     async def ask(host: str) -> None:
         try:
             found = await pair.loop.getaddrinfo(host, None)
