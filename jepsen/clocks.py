@@ -53,7 +53,7 @@ class NodeClock:
         state_dir.mkdir(parents=True, exist_ok=True)
 
     def environment(self) -> dict[str, str]:
-        """Return the environment for the next launch of the broker, which begins now.
+        """Return the environment for a launch of the broker, which has to follow at once.
 
         Raises `OSError` when `unsupported_reason` gives a reason."""
         library = _library()

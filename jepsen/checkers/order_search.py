@@ -74,6 +74,8 @@ class _Step:
 
 
 class _Configuration(NamedTuple):
+    """State of the search: operations that took effect, as bit sets, and the value of the register."""
+
     base: int
     window: int
     used: int
@@ -140,6 +142,8 @@ def _narrow(steps: list[_Step], observed: _Observations) -> Contradiction | None
 
 
 class _Search:
+    """Depth-first search over configurations, with limits."""
+
     def __init__(self, required: list[_Step], optional: list[_Step], looks_max: int) -> None:
         self._required, self._optional, self._looks_max = required, optional, looks_max
         self._entered: set[_Configuration] = set()

@@ -20,7 +20,7 @@ from jepsen.checkers.records import PartitionBook, RecordBook
 from raftlog.types import Offset, TopicPartition
 
 
-class _Line(NamedTuple):
+class _EpochKey(NamedTuple):
     """Key of the values of one producer epoch in one partition."""
 
     partition: TopicPartition
@@ -37,8 +37,8 @@ class Sequences(Checker):
     def __init__(self, book: RecordBook, findings: Findings | None = None) -> None:
         super().__init__(findings)
         self._book = book
-        self._lines: dict[_Line, dict[int, Value]] = {}
-        self._of_answered: dict[_Line, dict[int, Value]] = {}
+        self._lines: dict[_EpochKey, dict[int, Value]] = {}
+        self._of_answered: dict[_EpochKey, dict[int, Value]] = {}
 
     def on_invocation(self, op: Op) -> None:
         assert isinstance(op.payload, Send), op
@@ -57,7 +57,7 @@ class Sequences(Checker):
             self._finish_line(line, values, self._book.book(line.partition), is_whole=False)
 
     def _finish_line(
-        self, line: _Line, values: dict[int, Value], book: PartitionBook, *, is_whole: bool = True
+        self, line: _EpochKey, values: dict[int, Value], book: PartitionBook, *, is_whole: bool = True
     ) -> None:
         known = [(number, book.offsets[value]) for number, value in sorted(values.items()) if value in book.offsets]
         for (number, offset), (later, after) in pairwise(known):
@@ -75,7 +75,7 @@ class Sequences(Checker):
         return not book.is_compacted and offset >= book.start and after < book.polled_end
 
 
-def _add_send(send: Send, lines: dict[_Line, dict[int, Value]]) -> None:
+def _add_send(send: Send, lines: dict[_EpochKey, dict[int, Value]]) -> None:
     if send.sequenced is not None:
         producer, epoch, first = send.sequenced
-        lines.setdefault(_Line(send.partition, producer, epoch), {}).update(enumerate(send.values, first))
+        lines.setdefault(_EpochKey(send.partition, producer, epoch), {}).update(enumerate(send.values, first))

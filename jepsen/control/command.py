@@ -62,7 +62,7 @@ def control(name: str, repaired: bool, seconds: float | None, seed: int | None, 
 
 
 def run_case(options: ControlOptions, folder: Store, progress: Progress) -> dict[str, Any]:
-    """Run one case and return the content of its `results.json`; the folder gets everything that the run writes."""
+    """Run one case and return the content of its `results.json`; the folder contains all files of the run."""
     case = options.case
     cluster = SyncObjCluster(
         options.nodes,

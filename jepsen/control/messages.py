@@ -59,7 +59,7 @@ class Stream:
             self._answers.append((end, message["next_node_idx"] - 1))
 
     def note_passed(self, count: int) -> None:
-        """Add `count` to the number of bytes that have passed."""
+        """Record that `count` more bytes have been delivered."""
         self._passed += count
         while self._logs and self._logs[0][0] <= self._passed:
             self._logs.popleft()

@@ -10,6 +10,8 @@ import orjson
 
 
 class MissingRecords(NamedTuple):
+    """Numbers of acknowledged records, and of those missing at the end."""
+
     acknowledged: int
     missing: int
 

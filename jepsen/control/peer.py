@@ -149,7 +149,7 @@ class Peer:
     # groups
 
     async def commit(self, group: str, marks: Marks, timeout_s: float) -> Marks:
-        """Commit offsets and return the group's offsets; with nothing to commit it is a linearizable read of them."""
+        """Commit offsets and return the group's offsets; without `marks` this is a linearizable read."""
         await self._wait_applied(lambda callback: self._commits.commit(group, marks, callback=callback), timeout_s)
         return self._commits.of(group)
 

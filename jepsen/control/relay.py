@@ -219,7 +219,7 @@ class Relay:
         self._call(change)
 
     def cut(self, links: Iterable[Link]) -> None:
-        """Cut exactly these links."""
+        """Cut these links and restore all others."""
         wanted = frozenset(links)
 
         async def change() -> None:

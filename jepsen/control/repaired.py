@@ -51,6 +51,8 @@ class SyncedJournal(FileJournal):  # type: ignore[misc]  # the library has no an
 
 
 class SyncingTransport(TCPTransport):  # type: ignore[misc]  # the library has no annotations
+    """Transport that syncs the journal before it sends a message."""
+
     def __init__(self, sync_obj: SyncObj, self_node: Any, other_nodes: Any) -> None:
         super().__init__(sync_obj, self_node, other_nodes)
         self._of = sync_obj

@@ -49,7 +49,7 @@ class DamageableFile(NamedTuple):
     parts: tuple[Part, ...]
 
 
-def find(data_dir: Path, only: Sequence[str] = ()) -> list[DamageableFile]:
+def find_files(data_dir: Path, only: Sequence[str] = ()) -> list[DamageableFile]:
     """Return all nonempty files of these kinds, by name. Raises `ValueError` for an unknown kind."""
     wanted = set(only or SURVIVABLE)
     if unknown := wanted - set(KINDS):

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from jepsen.damage.files import DamageableFile, Part, find
+from jepsen.damage.files import DamageableFile, Part, find_files
 
 _TAIL_BYTES: Final = 4096
 _TAIL_SHARE: Final = 0.5
@@ -19,7 +19,7 @@ _TAIL_SHARE: Final = 0.5
 
 def flip_bits(data_dir: Path, random: Random, count: int, only: Sequence[str] = ()) -> str:
     """Flip one bit in each of `count` bytes, or fewer, in files of these kinds; return a description."""
-    files = find(data_dir, only)
+    files = find_files(data_dir, only)
     flipped: set[tuple[str, int]] = set()
     descriptions = []
     for _ in range(count if files else 0):
@@ -34,7 +34,7 @@ def flip_bits(data_dir: Path, random: Random, count: int, only: Sequence[str] = 
 
 def truncate(data_dir: Path, random: Random, only: Sequence[str] = ()) -> str:
     """Cut one file before its end and return a description of it; "" without a file of these kinds."""
-    files = find(data_dir, only)
+    files = find_files(data_dir, only)
     if not files:
         return ""
     file = _choose(files, random)
@@ -49,7 +49,7 @@ def truncate(data_dir: Path, random: Random, only: Sequence[str] = ()) -> str:
 
 def delete(data_dir: Path, random: Random, only: Sequence[str] = ()) -> str:
     """Delete one file and return a description of it; "" without a file of these kinds."""
-    files = find(data_dir, only)
+    files = find_files(data_dir, only)
     if not files:
         return ""
     file = _choose(files, random)

@@ -76,7 +76,7 @@ class DiskControl:
             reported_full=self.get("reported_full"),
         )
 
-    def blind_spot(self) -> str | None:
+    def describe_bypass(self) -> str | None:
         """Return a description of calls that bypassed the shim; None without any.
 
         After such calls the durable state is unknown."""

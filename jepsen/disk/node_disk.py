@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 from jepsen.disk.control import DiskControl, DiskCounters
-from jepsen.disk.power_loss import LossCounts, lose
+from jepsen.disk.power_loss import LossCounts, revert_unsynced
 from jepsen.disk.shim_library import library
 from jepsen.disk.volatile import read_volatile
 
@@ -50,15 +50,15 @@ class NodeDisk:
 
         Returns an empty string when no write of the node is known: then it was an ordinary crash."""
         has_written = self._memory.exists()
-        lost = self.lose(random, torn)
+        lost = self.lose_unsynced(random, torn)
         return str(lost) if has_written else ""
 
-    def lose(self, random: Random, torn: bool = True) -> LossCounts:
+    def lose_unsynced(self, random: Random, torn: bool = True) -> LossCounts:
         """Simulate a power loss and return its effect in numbers."""
         self._claim_memory()
-        blind = self._control.blind_spot()
-        assert blind is None, f"the durable part of {self._data} is unknown: {blind}"
-        lost = lose(self._data, self._graves, read_volatile(self._memory), random, torn)
+        bypass = self._control.describe_bypass()
+        assert bypass is None, f"the durable part of {self._data} is unknown: {bypass}"
+        lost = revert_unsynced(self._data, self._graves, read_volatile(self._memory), random, torn)
         self.forget()
         return lost
 

@@ -31,7 +31,7 @@ class LossCounts(NamedTuple):
         return f"dropped {pages}, and {self.names} of {self.names_unsynced} unsynced names"
 
 
-def lose(data_dir: Path, graves: Path, volatile: Volatile, random: Random, torn: bool = True) -> LossCounts:
+def revert_unsynced(data_dir: Path, graves: Path, volatile: Volatile, random: Random, torn: bool = True) -> LossCounts:
     """Revert writes that are not durable, as a power loss does; no process may have the files open for writing.
 
     `graves` holds files that lost their names. Without `torn` a file keeps all of its unsynced state or none."""

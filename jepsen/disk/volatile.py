@@ -25,6 +25,8 @@ class Page(NamedTuple):
 
 
 class File(NamedTuple):
+    """State of a file that is not durable."""
+
     durable_size: int | None
     """None: its size is durable as it is."""
     pages: dict[int, Page]
@@ -50,6 +52,8 @@ class Operation(NamedTuple):
 
 
 class Volatile(NamedTuple):
+    """State of all files and names that is not durable."""
+
     files: dict[int, File]
     """By inode."""
     operations: list[Operation]

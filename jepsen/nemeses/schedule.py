@@ -46,6 +46,8 @@ def draw_schedule(
 
 
 class _Drawing:
+    """Generator of the faults of one schedule."""
+
     def __init__(self, random: Random, kinds: Sequence[FaultKind], nodes: Sequence[int], partitions: int) -> None:
         self._random, self._nodes, self._partitions = random, list(nodes), partitions
         self._kinds = list(dict.fromkeys(kinds))

@@ -42,7 +42,7 @@ class Victims(Protocol):
     def leader(self, place: TopicPartition) -> int | None: ...
 
     def cut(self, rpc: Sequence[Link], gossip: Sequence[Link]) -> None:
-        """Cut exactly these links."""
+        """Cut these links and restore all others."""
 
     def set_conditions(self, links: Sequence[Link], conditions: NetworkConditions) -> None:
         """Set the conditions of these links; `NetworkConditions()` removes them."""
@@ -51,7 +51,7 @@ class Victims(Protocol):
         """Reset the connections on these links, as a middlebox does, losing bytes in flight; return their number."""
 
     def cut_clients(self, nodes: Sequence[int], *, answers_only: bool) -> str:
-        """Cut exactly these nodes from their clients, in both directions or for answers only.
+        """Cut these nodes from their clients, in both directions or only answers, and restore all others.
 
         Returns a description of the data dropped since the last call."""
 

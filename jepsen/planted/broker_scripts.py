@@ -123,7 +123,7 @@ def isolate_member_briefly(stage: Stage) -> None:
         cluster.start()
         quiet = max(cluster.nodes)
         others = [node for number, node in cluster.nodes.items() if number != quiet]
-        stage.wait_until(lambda: _states(others, quiet) == {"alive"}, "the others know it", FOUNDED_S_MAX)
+        stage.wait_until(lambda: _gossip_states(others, quiet) == {"alive"}, "the others know it", FOUNDED_S_MAX)
         for _ in range(2):
             cluster.set_cuts((), SHAPES["isolated"]([quiet, *(node.node_id for node in others)]))
             stage.wait(SUSPECTED_S)
@@ -131,13 +131,13 @@ def isolate_member_briefly(stage: Stage) -> None:
             seen: set[str] = set()
             until_s = stage.now_s() + SUSPICION_S
             while stage.now_s() < until_s and "dead" not in seen:
-                seen |= _states(others, quiet)
+                seen |= _gossip_states(others, quiet)
                 stage.wait(LOOK_S)
             stage.expect("suspect" in seen, f"the others suspect node {quiet}, which they did not hear: {seen}")
             stage.expect("dead" not in seen, f"no member declares node {quiet} dead, which is reachable again: {seen}")
 
 
-def _states(asked: Sequence[ClusterNode], member: int) -> set[str]:
+def _gossip_states(asked: Sequence[ClusterNode], member: int) -> set[str]:
     """Return the gossip states of a member as reported by these brokers."""
     return {
         str(row["state"])

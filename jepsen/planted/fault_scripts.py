@@ -126,7 +126,7 @@ def resume_leader_in_isolation(stage: Stage) -> None:
 
 
 def restart_follower_amid_writes(stage: Stage) -> None:
-    """Kill and restart a follower while the leader sends."""
+    """Kill and restart a follower while the leader sends entries to it."""
     for _ in range(3):
         with stage.fault("kill", stage.others(stage.leader())[0]):
             stage.wait(1)

@@ -21,6 +21,8 @@ SECONDS: Final = 8.0
 
 
 class RealCase(NamedTuple):
+    """Scenario for a planted bug, and the findings that detect it."""
+
     scenario: Scenario
     detected_by: tuple[str, ...]
     """Kinds of findings: any of them."""

@@ -14,6 +14,8 @@ from jepsen.report.series import Records
 
 
 class _StatusStyle(NamedTuple):
+    """Text, colour and marker of a status."""
+
     text: str
     colour: str
     marker: str

@@ -107,6 +107,8 @@ class _Columns(Checker):
 
 
 class _LagColumns:
+    """Columns of the lags of all consumers."""
+
     def __init__(self) -> None:
         self.at_ns, self.process, self.lag_ns = array("q"), array("q"), array("q")
 

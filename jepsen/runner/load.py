@@ -31,6 +31,8 @@ _LOOK_S: Final = 0.02
 
 
 class _Client:
+    """Client process, with its figures."""
+
     def __init__(self, config: ClientConfiguration, store: Store) -> None:
         self.number = config.number
         path = store.part(f"client-{config.number}").with_suffix(".json")

@@ -42,11 +42,11 @@ def run(
     store.write_json("results.json", results)
     store.write_json("timeline.json", _timeline(outcome))
     progress("drawing", 0, outcome.figures, [])
-    store.write_text("report.txt", f"{report_text(results, store.path)}{draw(store.path)}\n")
+    store.write_text("report.txt", f"{report_text(results, store.path)}{draw_page(store.path)}\n")
     return results
 
 
-def draw(folder: Path) -> str:
+def draw_page(folder: Path) -> str:
     """Draw the page of a run or suite; return its place, or the reason of a failure (no part of the verdict)."""
     try:
         return write_page(folder) or f"drawn in {folder / INDEX}"

@@ -22,7 +22,7 @@ from jepsen.runner.arguments import exit_on_store_error, store_option, sync_meth
 from jepsen.runner.cluster import RealCluster
 from jepsen.runner.machine import unsupported_reason
 from jepsen.runner.progress import Bar, interrupt_on_sigterm
-from jepsen.runner.run import COULD_NOT_RUN, INTERRUPTED, draw, run
+from jepsen.runner.run import COULD_NOT_RUN, INTERRUPTED, draw_page, run
 from jepsen.runner.store import Store, new_directory
 from jepsen.scenarios.catalogue import SCENARIOS
 from jepsen.scenarios.scenario import Scenario
@@ -69,7 +69,7 @@ def suite(only: tuple[str, ...], seed: int | None, sync_method: str, store: Path
             row = _play_scenario(scenario, drawn, sync_method, folder, f"{number}/{len(wanted)} {scenario.number}")
             rows.append(row)
             (folder / "suite.json").write_bytes(orjson.dumps(rows, option=orjson.OPT_INDENT_2))
-            overview = draw(folder)
+            overview = draw_page(folder)
             if as_json:
                 click.echo(orjson.dumps(row))
             elif not sys.stdout.isatty():

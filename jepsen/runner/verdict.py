@@ -75,6 +75,8 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 class _HistoryPass:
+    """All checks and figures of a history, in one pass over its entries."""
+
     def __init__(self, drained: bool, faults: Collection[FaultKind]) -> None:
         self._drained = drained
         self._findings = Findings()

@@ -29,6 +29,8 @@ OWNER: Final[ContextVar["Process"]] = ContextVar("owner")
 
 
 class State(Enum):
+    """State of a process."""
+
     RUNNING = auto()
     PAUSED = auto()
     DEAD = auto()

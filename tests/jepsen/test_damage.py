@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from jepsen.damage import Snapshot, delete, flip_bits, truncate, wipe
-from jepsen.damage.files import KINDS, SURVIVABLE, find, kind_of
+from jepsen.damage.files import KINDS, SURVIVABLE, find_files, kind_of
 from raftlog.testing import Cluster
 from raftlog.testing.http import ask
 
@@ -63,10 +63,10 @@ def changed_page_bytes(before: bytes, after: bytes) -> list[int]:
 
 
 def test_every_kind_of_file_is_found(data_dir: Path) -> None:
-    assert {file.kind for file in find(data_dir, KINDS)} == set(ALONE)
-    assert {file.kind for file in find(data_dir)} == set(ALONE) & set(SURVIVABLE)
+    assert {file.kind for file in find_files(data_dir, KINDS)} == set(ALONE)
+    assert {file.kind for file in find_files(data_dir)} == set(ALONE) & set(SURVIVABLE)
     with pytest.raises(ValueError, match="no kind of file: journals"):
-        find(data_dir, ("journals",))
+        find_files(data_dir, ("journals",))
 
 
 @pytest.mark.parametrize("kind", ALONE)

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
 from jepsen.simulation.brokers.fault_budget import Damage, FaultBudget
 from jepsen.simulation.brokers.machine import DATA_DIR
-from jepsen.simulation.brokers.small_files import flip, lose
+from jepsen.simulation.brokers.small_files import damage_small_file, flip_bit
 from jepsen.simulation.disk.simulated_faults import PAGE_BYTES
 from jepsen.simulation.nemesis.file_damage import DiskDamage, damage_file, damage_journal
 from jepsen.simulation.nemesis.machine_faults import FAULT_S, MachineFaults
@@ -186,9 +186,9 @@ class DiskFaults(MachineFaults[Machine]):
         ]
         if files and self.cluster.options.lost_files:
             machine.crash()
-            lose(machine, *self._lost_random.choice(files), self._lost_random)
+            damage_small_file(machine, *self._lost_random.choice(files), self._lost_random)
         elif files:
-            flip(machine, *self.random.choice(files), self.random)
+            flip_bit(machine, *self.random.choice(files), self.random)
             if machine.node.is_up and self.random.random() < 0.5:
                 machine.crash()
 

@@ -173,6 +173,8 @@ class SimulatedWire:
 
 
 class _WireStream:
+    """Stream of gossip frames over a stream of the simulated network."""
+
     def __init__(self, stream: NetworkStream) -> None:
         self.peer: Address = address_of(stream.peer_node), 0
         self._stream = stream

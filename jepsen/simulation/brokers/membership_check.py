@@ -112,7 +112,7 @@ class MembershipCheck:
         after, copy = entry.configuration, self._copies.get(replica)
         if before.is_joint or after is None or copy is None:
             return  # the exit drops what the entry into the joint configuration was checked by
-        known = [*self._known.get((replica, key), ()), *_current_wanted(copy, key)]
+        known = [*self._known.get((replica, key), ()), *_current_assignment(copy, key)]
         if known and not any(_is_explained_by(orders, before, after) for orders in known):
             wanted = " or ".join(_format_replicas(orders.wanted) for orders in known)
             numbers = {"group": group, "leader": str(replica), "before": before, "after": after, "ordered": wanted}
@@ -128,7 +128,7 @@ def _wanted_members(state: ControllerState, name: GroupName) -> _WantedMembers:
     return _WantedMembers(frozenset(state.assignment(name).replicas), frozenset())
 
 
-def _current_wanted(copy: ControllerHost, key: GroupKey) -> list[_WantedMembers]:
+def _current_assignment(copy: ControllerHost, key: GroupKey) -> list[_WantedMembers]:
     """Return the present assignment in the copy; empty for an unknown Raft group."""
     state = copy.state
     if copy.group_id is not None and copy.group_id.bytes == key:

@@ -21,7 +21,7 @@ class Loss(Enum):
     REMOVED = "removed"
 
 
-def flip(machine: Machine, path: str, content: bytes, random: Random) -> None:
+def flip_bit(machine: Machine, path: str, content: bytes, random: Random) -> None:
     """Flip a bit anywhere except in the version: an unknown version is refused by design."""
     position = random.randrange(len(content))
     if position == content.find(VERSION) + len(VERSION):
@@ -30,12 +30,12 @@ def flip(machine: Machine, path: str, content: bytes, random: Random) -> None:
     machine.note(f"{path}: a bit flips at position {position}")
 
 
-def lose(machine: Machine, path: str, content: bytes, random: Random) -> None:
+def damage_small_file(machine: Machine, path: str, content: bytes, random: Random) -> None:
     """Inflict a random loss on a file of a stopped machine."""
     assert machine.node.process is None, f"{machine} runs"
     loss = random.choice(list(Loss))
     if loss is Loss.FLIPPED:
-        flip(machine, path, content, random)
+        flip_bit(machine, path, content, random)
         return
     if loss is Loss.REMOVED:
         machine.disk.unlink(path)

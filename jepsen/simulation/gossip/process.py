@@ -16,6 +16,8 @@ INBOX_MAX = 200
 
 
 class Datagram(NamedTuple):
+    """Received datagram that waits for a paused process."""
+
     messages: tuple[Message, ...]
     sender: Sender
 

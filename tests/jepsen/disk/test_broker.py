@@ -60,7 +60,7 @@ def test_a_power_loss_under_load_loses_nothing_acknowledged(tmp_path: Path, loss
         for _ in range(losses):
             disk.slow_syncs(0.02)  # so that something is always under way
             load.send_and_kill(broker, random.randrange(20, 150))
-            lost = disk.lose(random)
+            lost = disk.lose_unsynced(random)
             dropped += lost.pages
             start_and_check(broker, load)
         disk.stall_loop(0.2)

@@ -28,7 +28,7 @@ def run_and_lose_power(directory: Path, disk: NodeDisk, program: str, random: Ra
 
 def test_files_synced_with_their_directory_stay(tmp_path: Path, disk: NodeDisk) -> None:
     assert run_and_lose_power(tmp_path, disk, "synced('a', OLD)") == {"a": OLD}
-    assert str(disk.lose(NothingSurvives())) == "everything was synced"
+    assert str(disk.lose_unsynced(NothingSurvives())) == "everything was synced"
     assert disk.lose_power(NothingSurvives()) == "", "nothing was written since"
     assert disk.read_counters().syncs == 2
 

@@ -7,7 +7,7 @@ from jepsen.simulation.__main__ import main
 from jepsen.simulation.brokers.disk_faults import DISPOSABLE
 from jepsen.simulation.brokers.options import draw
 from jepsen.simulation.brokers.run import simulate_brokers
-from jepsen.simulation.brokers.small_files import Loss, lose
+from jepsen.simulation.brokers.small_files import Loss, damage_small_file
 from jepsen.simulation.options import Fault, generator
 from jepsen.simulation.report import failure_text, repeat_command
 from raftlog.runtime.log.replica_directory import group_of
@@ -27,7 +27,7 @@ def test_every_way_to_lose_a_small_file_is_survived(suffix: str) -> None:
         before = world.timeline()
         machine.crash()
         files = [(path, content) for path, content in machine.disk.snapshot().items() if path.endswith(suffix)]
-        lose(machine, *random.choice([each for each in files if each[1]]), random)
+        damage_small_file(machine, *random.choice([each for each in files if each[1]]), random)
         world.cluster.loop.run_for(4)
         seen += world.timeline().removeprefix(before)
     assert machine.service is not None

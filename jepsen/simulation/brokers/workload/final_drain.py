@@ -54,7 +54,7 @@ class Drain:
     async def _read(
         self, description: str, work: Callable[[Broker], Coroutine[Any, Any, None]], broker: Broker
     ) -> None:
-        """Run in the broker's process."""
+        """Run `work` in the broker's process, and mark it as done."""
         try:
             await work(broker)
         except RaftlogError as error:
