@@ -45,6 +45,7 @@ from raftlog.partitions.results import (
 )
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic
+from raftlog.partitions.security.service import Security
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.records import NewRecord
 from raftlog.runtime.batch_opener import BatchOpener
@@ -70,6 +71,8 @@ class Broker:
     """Sources of metrics."""
     leader: LeaderParts
     """Requests that only the leader of a partition serves, for protocols whose clients find it."""
+    security: Security
+    """Users, permissions and quotas."""
     opener: BatchOpener
     """Decompressor of batches whose records are counted or become JSON."""
 
@@ -82,7 +85,7 @@ class Broker:
         """For tests and the simulation, as `node` and `metadata` are."""
         self.groups, self.consumers, self.operations = parts.groups, parts.consumers, parts.operations
         self.producers, self.measuring, self.opener = parts.producers, parts.measuring, parts.opener
-        self.leader = parts.leader
+        self.leader, self.security = parts.leader, parts.security
         self._finder, self._reader, self._topics, self._view = parts.finder, parts.reader, parts.topics, parts.view
         self._wall_ms = environment.wall_ms
 
@@ -102,12 +105,15 @@ class Broker:
             await node.stop()
             raise
 
-    async def start(self, http: str = "", kafka: Mapping[str, str] | None = None) -> None:
+    async def start(
+        self, http: str = "", kafka: Mapping[str, str] | None = None, first_user: str | None = None
+    ) -> None:
         """Found or join the cluster; return once this broker is registered.
 
-        `http` is the address for clients, `kafka` has those for Kafka's clients by the name of the listener. Raises
+        `http` is the address for clients, `kafka` has those for Kafka's clients by the name of the listener.
+        `first_user` (`NAME:PASSWORD`) becomes the first user, a superuser, of a cluster that never had one. Raises
         `InvalidArgument` for invalid addresses and seeds, and the error with which the cluster refuses the broker."""
-        await self.parts.start(http, kafka or {})
+        await self.parts.start(http, kafka or {}, first_user)
         self.is_ready = True
 
     async def close(self) -> None:

@@ -46,6 +46,7 @@ from raftlog.partitions.routing.partition import Shared
 from raftlog.partitions.routing.reads import Reader
 from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.routing.topics import Topics
+from raftlog.partitions.security.service import Security
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.partitions.topic_changes import TopicChanges
 from raftlog.runtime.batch_opener import BatchOpener
@@ -73,6 +74,7 @@ class BrokerParts:
         lag_ticks_max = settings.replica_lag_time_max_ms // settings.driver.tick_ms
         self.settings, self.node, self.metadata = settings, node, metadata
         self.counters = Counters()
+        self.security = Security(metadata)
         # topics and their leaders
         self.router = PartitionRouter(node)
         self.reader = Reader(node, self.router)
@@ -156,13 +158,14 @@ class BrokerParts:
             self.balancer.state_changed,
             lambda: apply_throttle(self.node, self.metadata.state),
             self.gossip.state_changed,
+            self.security.state_changed,
         ]
 
     def refresh_topics(self) -> None:
         """Update the topics to the controller's state."""
         self.topics.refresh(self.metadata.state)
 
-    async def start(self, http: str, kafka: Mapping[str, str]) -> None:
+    async def start(self, http: str, kafka: Mapping[str, str], first_user: str | None) -> None:
         """See `Broker.start`."""
         await self.node.start()
         addresses = self._addresses(http, await self.gossip.bind(), kafka)
@@ -170,6 +173,8 @@ class BrokerParts:
         for part in (self.assignments, self.moves, self.leaving, self.balancer):
             part.start()
         await self.metadata.start(addresses)
+        if first_user is not None:
+            await self.security.create_first_user(first_user)
         self.gossip.start(addresses)
         if await self.assignments.wait_until_settled(deadline_in(LEADERS_MS)):
             self.assignments.set_aside_unknown()
@@ -187,6 +192,7 @@ class BrokerParts:
     async def stop(self) -> None:
         """See `Broker.close`."""
         self.gossip.leave()
+        self.security.close()
         for part in (self.housekeeping, self.balancer, self.leaving, self.moves, self.assignments):
             await part.stop()
         self.groups.close()

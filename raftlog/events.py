@@ -124,6 +124,15 @@ EVENTS: Final[dict[str, EventKind]] = {
     "feature_level_raised": _kind(
         INFO, "feature_level", "the feature level was raised; brokers of earlier releases can no longer join"
     ),
+    "user_changed": _kind(
+        INFO, "principal address listener user change", "a user was created or deleted, or its credentials changed"
+    ),
+    "acls_changed": _kind(
+        INFO,
+        "principal address listener change count acls",
+        "entries of access control were created or deleted; at most 20 are named",
+    ),
+    "quotas_changed": _kind(INFO, "principal address listener entity set unset", "quotas of an entity changed"),
     # clients
     "kafka_connection_closed": _kind(
         WARNING,

@@ -31,6 +31,7 @@ class Brokers:
         self.running: dict[int, Broker] = {}
         self.kafka: dict[int, dict[str, str]] = {}
         """Addresses for Kafka's clients of each broker, by the name of the listener."""
+        self.first_user: str | None = None
 
     async def start(self, *numbers: int) -> None:
         """Open and start the brokers with these node ids, or all, at the same time."""
@@ -46,7 +47,10 @@ class Brokers:
                 **self._settings,
             )
             opened[number] = self.running[number] = await Broker.open(settings)
-        starts = (each.start(f"127.0.0.1:{number}", self.kafka.get(number, {})) for number, each in opened.items())
+        starts = (
+            each.start(f"127.0.0.1:{number}", self.kafka.get(number, {}), self.first_user)
+            for number, each in opened.items()
+        )
         await asyncio.gather(*starts)
 
     async def stop(self, *numbers: int) -> None:

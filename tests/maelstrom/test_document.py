@@ -13,7 +13,7 @@ TEXT = (Path(__file__).parents[2] / "docs" / "MAELSTROM.md").read_text()
 
 
 def test_every_code_is_described() -> None:
-    rows = re.findall(r"^\| (\d+) \| ([a-z-]+) \|", TEXT, re.MULTILINE)
+    rows = re.findall(r"^- (\d+) ([a-z-]+): ", TEXT, re.MULTILINE)
     assert {int(code): name for code, name in rows} == {int(code): code.name.lower().replace("_", "-") for code in Code}
 
 

@@ -33,6 +33,7 @@ from raftlog.cli.serve.workers import supervise, workers_option
 from raftlog.errors import DiskRefused, InvalidArgument, StorageError
 from raftlog.events import event
 from raftlog.partitions.broker import Broker
+from raftlog.partitions.security.service import FIRST_USER_VARIABLE, check_first_user
 from raftlog.partitions.settings import SYNC_METHODS, BrokerSettings
 from raftlog.records.partitioner import PARTITIONERS
 from raftlog.runtime.heap import Collections
@@ -207,6 +208,9 @@ def serve(
             f"other machines can reach --http {http}, and HTTP has neither TLS nor passwords yet; "
             "listen on 127.0.0.1, or give --insecure"
         )
+    first_user = os.environ.pop(FIRST_USER_VARIABLE, None)
+    if first_user is not None:
+        check_first_user(first_user)
     if advertise_http is not None:
         split_address(advertise_http, "--advertise-http")
     logs.configure(log_level, log_format)
@@ -224,7 +228,7 @@ def serve(
         **settings,
     )
     try:
-        uvloop.run(_serve(broker_settings, http_settings, host, port, kafka, log_format))
+        uvloop.run(_serve(broker_settings, http_settings, host, port, kafka, log_format, first_user))
     finally:
         logs.write_held()  # before the error that ends the process, which is its last line
 
@@ -245,6 +249,7 @@ async def _serve(
     port: int,
     kafka: KafkaPlan,
     line_format: str,
+    first_user: str | None,
 ) -> None:
     _raise_open_files()
     collections = Collections()
@@ -255,10 +260,10 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     try:
-        await _run(settings, http_settings, host, port, kafka, line_format, stop, collections)
+        await _run(settings, http_settings, host, port, kafka, line_format, stop, collections, first_user)
     except DiskRefused as error:
         logger.error("%s; restarting as that disk", error)
-        await _run(settings, http_settings, host, port, kafka, line_format, stop, collections)
+        await _run(settings, http_settings, host, port, kafka, line_format, stop, collections, first_user)
 
 
 async def _run(
@@ -270,6 +275,7 @@ async def _run(
     line_format: str,
     stop: asyncio.Event,
     collections: Collections,
+    first_user: str | None,
 ) -> None:
     """Run a broker until it stops. Raises `DiskRefused` when the next start counts as another disk for the cluster."""
     loop = asyncio.get_running_loop()
@@ -282,7 +288,7 @@ async def _run(
     listeners = _make_listeners(broker, http_settings, host, port, kafka)
     try:
         await listeners.start()
-        if await _start(broker, listeners, stop):
+        if await _start(broker, listeners, stop, first_user):
             collections.settle()
             _print_ready(broker, listeners, line_format)
             is_ready.set()
@@ -319,9 +325,9 @@ def _handle_loop_error(broker: Broker, loop: asyncio.AbstractEventLoop, context:
         broker.fail(StorageError(f"broken invariant: {error}; please report it with the log"))
 
 
-async def _start(broker: Broker, listeners: Listeners, stop: asyncio.Event) -> bool:
+async def _start(broker: Broker, listeners: Listeners, stop: asyncio.Event, first_user: str | None) -> bool:
     """Start the broker; return False if it is stopped before it is ready, since a cluster may take long to form."""
-    starting = asyncio.ensure_future(broker.start(listeners.advertised, listeners.kafka))
+    starting = asyncio.ensure_future(broker.start(listeners.advertised, listeners.kafka, first_user))
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await _wait_for_first(starting, stopping, broker.ended)

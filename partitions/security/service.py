@@ -1,0 +1,87 @@
+"""Security of a broker: users, permissions, quotas and decisions, from the local copy of the controller's state.
+
+The composition calls `state_changed` after each batch of applied commands, so that a change is effective on every
+broker once it has applied it. With many entries the decisions follow within `REFRESH_S`."""
+
+import asyncio
+import logging
+from typing import Final
+
+from raftlog.errors import InvalidArgument, RaftlogError
+from raftlog.partitions.caller import Caller
+from raftlog.partitions.controller import ControllerHost
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.security.acls import Acls
+from raftlog.partitions.security.authorizer import Authorizer
+from raftlog.partitions.security.quotas import Quotas
+from raftlog.partitions.security.users import Users
+from raftlog.security.credentials import PASSWORD_BYTES_MAX, check_user_name
+
+_logger = logging.getLogger(__name__)
+MANY_ACLS: Final = 5_000
+"""Number of entries from which their changes are collected before the decisions follow."""
+REFRESH_S: Final = 0.25
+FIRST_USER_MS: Final = 30_000
+FIRST_USER_VARIABLE: Final = "RAFTLOG_BOOTSTRAP_USER"
+"""Variable of the environment with the first user of a cluster, as `NAME:PASSWORD`."""
+_FOUNDER: Final = Caller("bootstrap", "", "", "")
+
+
+class Security:
+    """Parts of a broker's security, for API servers; `authorizer` is off unless it is given."""
+
+    def __init__(self, metadata: ControllerHost, authorizer: Authorizer | None = None) -> None:
+        self.users, self.acls, self.quotas = Users(metadata), Acls(metadata), Quotas(metadata)
+        self.authorizer = authorizer or Authorizer()
+        self._metadata = metadata
+        self._applied: tuple[bytes, bytes] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def state_changed(self) -> None:
+        """Make the decisions follow the controller's state, now or soon."""
+        state = self._metadata.state
+        if self._applied == (state.users.digest, state.acls.digest) or self._timer is not None:
+            return
+        if len(state.acls) < MANY_ACLS:
+            self.refresh()
+        else:
+            self._timer = asyncio.get_running_loop().call_later(REFRESH_S, self.refresh)
+
+    def refresh(self) -> None:
+        """Make the decisions follow the controller's state now."""
+        self.close()
+        state = self._metadata.state
+        self._applied = (state.users.digest, state.acls.digest)
+        self.authorizer.refresh(self.acls.entries(), self.users.superusers())
+
+    def close(self) -> None:
+        """Cancel a refresh that waits."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def create_first_user(self, name_and_password: str) -> None:
+        """Create the first user of the cluster, a superuser, from `NAME:PASSWORD`, unless it ever had a user.
+
+        Raises `InvalidArgument` for another form. If the controller does not answer in time, or its feature level is
+        too low, that is logged, and a restart with the variable tries again."""
+        name, password = check_first_user(name_and_password)
+        try:
+            await self.users.create_first(name, password, caller=_FOUNDER, deadline=deadline_in(FIRST_USER_MS))
+        except InvalidArgument as error:
+            if "feature level" not in str(error):
+                raise
+            _logger.warning("the first user was not created: %s", error)
+        except RaftlogError as error:
+            _logger.warning("the first user was not created, a restart tries again: %s", error)
+
+
+def check_first_user(name_and_password: str) -> tuple[str, str]:
+    """Return name and password of a first user. Raises `InvalidArgument`, which does not show the password."""
+    name, colon, password = name_and_password.partition(":")
+    if not colon or not 0 < len(password.encode()) <= PASSWORD_BYTES_MAX:
+        raise InvalidArgument(
+            f"{FIRST_USER_VARIABLE} is not NAME:PASSWORD with a password of 1 to {PASSWORD_BYTES_MAX} bytes"
+        )
+    check_user_name(name)
+    return name, password
