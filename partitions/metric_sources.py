@@ -108,7 +108,7 @@ class MetricSources:
             status = core.status() if core.role is Role.LEADER else None
             if status is not None:
                 figures.led += 1
-                figures.under_replicated += not _is_whole(status, self._lag_ticks_max)
+                figures.under_replicated += not _has_all_voters_in_sync(status, self._lag_ticks_max)
             figures.leaderless += core.leader is None
             figures.asleep += core.is_quiesced
             figures.quarantined += group.damage is not None
@@ -124,7 +124,7 @@ class MetricSources:
         return figures
 
 
-def _is_whole(status: Status, lag_ticks_max: int) -> bool:
+def _has_all_voters_in_sync(status: Status, lag_ticks_max: int) -> bool:
     """Return whether every voter is in sync."""
     in_sync = voters_in_sync(status, lag_ticks_max)
     return all(voter in in_sync for voter in status.configuration.voters)

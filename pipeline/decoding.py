@@ -84,7 +84,7 @@ def _gather_batches(
         except UndecodableBatch as error:
             if error.offset >= end:
                 continue
-            located = error.at(place)
+            located = error.located_at(place)
             if not skips_undecodable:
                 if gathered.rows:
                     yield gathered.record_batch(place)

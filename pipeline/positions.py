@@ -60,7 +60,7 @@ class OffsetPositions:
     named: Mapping[str, Mapping[int, OffsetPosition]] = field(default_factory=dict)
     option: str = "default"
 
-    def at(self, topic: str, partition: int) -> OffsetPosition:
+    def position_of(self, topic: str, partition: int) -> OffsetPosition:
         return self.named.get(topic, {}).get(partition, self.unnamed)
 
     def check(self, partitions: Mapping[str, int]) -> None:

@@ -135,7 +135,7 @@ class UndecodableBatch(InvalidBatch):
         """Partition of the batch; None if the reader has none."""
         return TopicPartition(self.topic, self.partition) if self.topic else None
 
-    def at(self, place: TopicPartition) -> "UndecodableBatch":
+    def located_at(self, place: TopicPartition) -> "UndecodableBatch":
         """Return a copy of the error for this partition."""
         return type(self)(self.base_offset, self.offset, self.next_offset, self.why, *place)
 

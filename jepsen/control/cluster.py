@@ -177,11 +177,11 @@ class SyncObjCluster(WithoutFaults):
     def is_serving(self, node: int) -> bool:
         return bool((self._status(node) or {}).get("ready"))
 
-    def is_whole(self) -> bool:
+    def is_available(self) -> bool:
         return all(self.is_serving(node) for node in self._processes)
 
     def is_healthy(self) -> bool:
-        return self.is_whole()
+        return self.is_available()
 
     def kill(self, node: int) -> str:
         process = self._processes[node]

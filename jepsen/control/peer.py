@@ -76,7 +76,7 @@ class Commits(SyncObjConsumer):  # type: ignore[misc]  # the library has no anno
         for place, offset in marks.items():
             own[place] = max(own.get(place, 0), offset)
 
-    def of(self, group: str) -> Marks:
+    def committed_offsets(self, group: str) -> Marks:
         return dict(self._marks.get(group, {}))
 
 
@@ -151,7 +151,7 @@ class Peer:
     async def commit(self, group: str, marks: Marks, timeout_s: float) -> Marks:
         """Commit offsets and return the group's offsets; without `marks` this is a linearizable read."""
         await self._wait_applied(lambda callback: self._commits.commit(group, marks, callback=callback), timeout_s)
-        return self._commits.of(group)
+        return self._commits.committed_offsets(group)
 
     async def _wait_applied(self, ask: Callable[[Any], None], timeout_s: float, target: ReplList | None = None) -> int:
         """Wait for a command and return the end of the list when the command was applied here."""

@@ -1,4 +1,4 @@
-"""Rolling restart: one node after another, each once the cluster is healthy.
+"""Rolling restart: one node after another, each once the cluster is available.
 
 `nemesis` steps it; nothing here waits.
 """
@@ -39,10 +39,10 @@ class RollingRestart:
             self._node = None
 
     def step(self) -> None:
-        """Continue the restart; the next node follows only when the cluster is healthy, as in production."""
+        """Continue the restart; the next node follows only when the cluster is available."""
         node = self._node
         if node is None:
-            if self._left and self._victims.is_whole():
+            if self._left and self._victims.is_available():
                 self._terminate(self._left.pop(0))
         elif not self._is_launched:
             if not self._victims.is_up(node):

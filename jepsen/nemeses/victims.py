@@ -20,7 +20,7 @@ class Victims(Protocol):
 
     def is_up(self, node: int) -> bool: ...
     def is_serving(self, node: int) -> bool: ...
-    def is_whole(self) -> bool:
+    def is_available(self) -> bool:
         """Return whether all nodes are up and every partition has a leader."""
 
     def is_healthy(self) -> bool:

@@ -115,7 +115,7 @@ def latency_rows(operations: Operations) -> list[LatencyRow]:
     rows = []
     for code in operations.by_frequency():
         for outcome, word in enumerate(OUTCOMES):
-            _, took_s = operations.of(code, outcome)
+            _, took_s = operations.timings(code, outcome)
             if len(took_s):
                 percentiles = tuple(float(ms) for ms in np.percentile(1000 * took_s, _PERCENTS))
                 worst_ms = 1000 * float(took_s.max())

@@ -45,7 +45,7 @@ class Operations(NamedTuple):
         codes = [int(code) for code in np.argsort(-counts, kind="stable")]
         return [code for code in codes if counts[code] and KINDS[code] not in LOCAL]
 
-    def of(self, kind: int, outcome: int) -> tuple[Floats, Floats]:
+    def timings(self, kind: int, outcome: int) -> tuple[Floats, Floats]:
         """Return the invocation times and the durations, in seconds, of the operations with this kind and outcome."""
         which = (self.kind == kind) & (self.outcome == outcome)
         return self.invoked_s[which], self.completed_s[which] - self.invoked_s[which]

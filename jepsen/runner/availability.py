@@ -41,7 +41,7 @@ class Availability:
         if outcome == "ok":
             self._by_partition.setdefault(place, []).append(completed_ns)
 
-    def of(self, fault: InjectedFault, partitions: Sequence[TopicPartition], begin_ns: int) -> FaultFigures:
+    def figures_of(self, fault: InjectedFault, partitions: Sequence[TopicPartition], begin_ns: int) -> FaultFigures:
         """Return the figures of one fault, whose times count from `begin_ns`, the beginning of the load."""
         begin, end = (begin_ns + round(at_s * 1e9) for at_s in (fault.begin_s, fault.end_s))
         gaps = {place: longest_gap(self._by_partition.get(place, []), begin, end) for place in partitions}

@@ -138,7 +138,7 @@ class RealCluster:
             self._clocks[node].remove_leftovers(pid)
         return f"node {node}, process {pid}, ended with {victim.exit_code}"
 
-    def is_whole(self) -> bool:
+    def is_available(self) -> bool:
         health = self._health()
         return health is not None and not health["nodes_down"] and not health["leaderless_count"]
 

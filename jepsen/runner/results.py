@@ -31,7 +31,7 @@ def results_of(options: RunOptions, outcome: Outcome, checked: CheckResult, logs
     if outcome.broken is not None:
         doubted.insert(0, f"the test was not finished: {outcome.broken}")
     verdict_name = verdict_of(checked.findings, doubted)
-    figures = [checked.availability.of(fault, places, outcome.begin_ns) for fault in outcome.happened]
+    figures = [checked.availability.figures_of(fault, places, outcome.begin_ns) for fault in outcome.happened]
     quiet = checked.requests.quiet((*outcome.happened, *outcome.unseen), outcome.begin_ns, outcome.load_s)
     offered = checked.requests.offered_figures(outcome.happened, outcome.begin_ns, outcome.load_s)
     return {

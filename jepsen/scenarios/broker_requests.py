@@ -30,7 +30,7 @@ def figures(address: str) -> dict[str, float]:
 
 
 def bounds_of(stage: Stage, node: int, place: TopicPartition) -> tuple[int, int] | None:
-    """Return first and end offset by a linearizable request; None without an answer."""
+    """Return first offset and high watermark by a linearizable request; None unless it is answered with 200."""
     status, answer = stage.ask(node, f"{path_of(place)}/offsets?linearizable=true&timeout=1000")
     return (int(answer["beginning_offset"]), int(answer["end_offset"])) if status == 200 else None
 

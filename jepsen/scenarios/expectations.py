@@ -17,7 +17,7 @@ class WriteGapBound:
     def __call__(self, options: RunOptions, outcome: Outcome, checked: CheckResult) -> Iterable[str]:
         places = options.plan.places()
         for fault in outcome.happened:
-            figures = checked.availability.of(fault, places, outcome.begin_ns)
+            figures = checked.availability.figures_of(fault, places, outcome.begin_ns)
             if figures.without_write_s > self.seconds_max:
                 yield (
                     f"writes go on within {self.seconds_max:g} s: {figures.without_write_s:.2f} s without, {fault.what}"

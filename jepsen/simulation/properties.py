@@ -136,7 +136,7 @@ class GroupProperties:
         """In ascending order."""
         self.promises = Promises(name)
         self.on_members: Callable[[Replica, Configuration, Entry], None] = _ignore
-        """Called when a leader appends an entry with other members than those of the configuration before."""
+        """Called when a leader appends a new Raft configuration."""
         self._commit_terms: list[tuple[Term, Index]] = []
         """Up to which index was committed when this was the latest term of a leader that committed; both rise."""
         self._lives: dict[Replica, Life] = {}

@@ -187,7 +187,7 @@ class Poll:
             is_first = not any(taken.records for _, taken in self._taken)
             taken = await take(fetched.batches, standing.offset, self._room, self._limits.opener, at_least_one=is_first)
         except UndecodableBatch as error:
-            self._failed[standing.partition] = error.at(standing.partition)
+            self._failed[standing.partition] = error.located_at(standing.partition)
             return
         except RaftlogError as error:
             self._failed[standing.partition] = error

@@ -68,7 +68,7 @@ class FetchPositions:
         for partition, position in self._known.items():
             yield FetchPosition(partition, position.next)
 
-    def of(self, partition: TopicPartition) -> Offset | None:
+    def next_offset(self, partition: TopicPartition) -> Offset | None:
         """Return the next offset to deliver; None if the partition has no position."""
         position = self._known.get(partition)
         return None if position is None else position.next

@@ -124,6 +124,7 @@ class DiskReplacement:
     # a member
 
     async def _serve(self, request: Request) -> Answer:
+        """Submit the replacement if the old disk was silent long enough; forward it to the controller's leader."""
         silence_ms, command = _parse_request(request)
         refusal = _answer_of(self._report_if_alive(command))
         if refusal is not None:

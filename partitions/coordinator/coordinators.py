@@ -67,7 +67,7 @@ class Coordinators(Generic[C]):
         for coordinator in self:
             coordinator.topics_changed()
 
-    def of(self, partition: Partition) -> C:
+    def find(self, partition: Partition) -> C:
         """Return the coordinator of a partition, which may still be loading.
 
         Raises `NotLeader` when it is another broker."""

@@ -112,11 +112,11 @@ class CoordinatorRouter(Generic[C]):
     ) -> A:
         """Call `operation` at the coordinator of a partition; `key` may be empty."""
         if not self._forwards:
-            found: A = await self._serving[operation.name](self._coordinators.of(partition), request, deadline)
+            found: A = await self._serving[operation.name](self._coordinators.find(partition), request, deadline)
             return found
 
         async def here(_: Replica) -> A:
-            served: A = await self._serving[operation.name](self._coordinators.of(partition), request, deadline)
+            served: A = await self._serving[operation.name](self._coordinators.find(partition), request, deadline)
             return served
 
         async def there(node: NodeId) -> A:
@@ -145,7 +145,7 @@ class CoordinatorRouter(Generic[C]):
                 if not key or _partition_of(topic, key) is partition:
                     asked = operation.unpack_request(packed)
                     deadline = deadline_in(min(max(wait_ms, 0), WAIT_MS_MAX))
-                    served = self._serving[operation.name](self._coordinators.of(partition), asked, deadline)
+                    served = self._serving[operation.name](self._coordinators.find(partition), asked, deadline)
                     return operation.pack_answer(await served)
         raise InvalidArgument(
             f"the request {operation.name!r} cannot be decoded; check that the other broker runs a compatible release"
@@ -186,10 +186,10 @@ class CoordinatorRouter(Generic[C]):
         leader = self._router.leader_of(partition)
         return -1 if leader is None else int(leader)
 
-    async def coordinator_of(self, key: str, deadline: Deadline) -> NodeId:
+    async def find_coordinator(self, key: str, deadline: Deadline) -> NodeId:
         """Return the node that coordinates a key; create a missing internal topic.
 
-        Raises `NoLeader` without a known leader until the deadline."""
+        Raises `NoLeader` if no leader is known by the deadline."""
         partition = await self.partition_for(key, deadline)
         loop = asyncio.get_running_loop()
         while (leader := self._router.leader_of(partition)) is None:

@@ -30,7 +30,7 @@ class GroupExpiry:
         """Examine every group once, and expire groups and offsets that are due."""
         names = sorted(self._folded.names())
         for number, group in enumerate(names, 1):
-            keys = self._find_tombstones(group)
+            keys = self._find_expired_offsets(group)
             if keys:
                 self._environment.counters.group_expired += len(keys)
                 await self._coordinator.commit_entries([LogEntry(key, None) for key in keys], deadline_in(_WRITE_MS))
@@ -39,7 +39,8 @@ class GroupExpiry:
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
 
-    def _find_tombstones(self, group: str) -> list[OffsetKey]:
+    def _find_expired_offsets(self, group: str) -> list[OffsetKey]:
+        """Return the keys of offsets to delete: their topic was deleted, or the group has expired."""
         offsets = self._folded.latest_offsets(group)
         deleted = [key for key in offsets if self._environment.is_deleted(key.topic_id)]
         if self._machine.has_members(group) or not offsets:

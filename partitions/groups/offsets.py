@@ -74,12 +74,12 @@ class Offsets:
             # Higher ones may be pending: until those are committed, the outcome of this one is open.
             if not await self._coordinator.wait_for_pending(deadline):
                 await self._coordinator.wait_until_current(deadline)
-            return self.of(group)
+            return self.applied_offsets(group)
         await self._coordinator.commit_entries([GroupEntry(*each) for each in entries], deadline)
         self._environment.counters.group_commits += len(entries)
-        found = self.of(group)
+        found = self.applied_offsets(group)
         for key, record in entries:
-            # A coordinator that has ended meanwhile does not fold its last appends.
+            # A coordinator that has ended meanwhile does not apply its last appends.
             if self._coordinator.is_over or key[1:] not in found:
                 found[key.topic_id, key.partition] = record
         return found
@@ -106,14 +106,14 @@ class Offsets:
 
     # reading
 
-    def of(self, group: str) -> dict[Place, OffsetRecord]:
-        """Return the committed offsets of a group that are folded so far."""
+    def applied_offsets(self, group: str) -> dict[Place, OffsetRecord]:
+        """Return the group's committed offsets as applied here; newer commits may be missing."""
         return dict(self._folded.offsets.get(group, {}))
 
     async def committed(self, group: str, deadline: Deadline) -> dict[Place, OffsetRecord]:
         """Return the committed offsets of a group, including every commit answered before this call."""
         await self._coordinator.wait_until_current(deadline)
-        return self.of(group)
+        return self.applied_offsets(group)
 
     # changes by operators
 

@@ -22,15 +22,15 @@ class TopicPlaces:
     def __init__(self, finder: Finder, topics: Topics) -> None:
         self._finder, self._topics = finder, topics
 
-    async def find(self, offsets: Mapping[TopicPartition, _T], deadline: Deadline) -> dict[Place, _T]:
+    async def find_all(self, offsets: Mapping[TopicPartition, _T], deadline: Deadline) -> dict[Place, _T]:
         """Return the mapping with topic uuid and partition as keys. Raises `UnknownTopic` and `UnknownPartition`."""
-        return {await self.of(key, deadline): value for key, value in offsets.items()}
+        return {await self.find(key, deadline): value for key, value in offsets.items()}
 
-    async def of(self, key: TopicPartition, deadline: Deadline) -> Place:
+    async def find(self, key: TopicPartition, deadline: Deadline) -> Place:
         """Return topic uuid and partition. Raises `UnknownTopic` and `UnknownPartition`."""
         return (await self._finder.partition(*key, deadline)).topic_id, key.partition
 
-    async def of_each(
+    async def find_each(
         self, keys: Iterable[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, Place | RequestError]:
         """Return topic uuid and partition of each key, or its error; asks the controller once a topic at most."""

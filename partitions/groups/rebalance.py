@@ -17,7 +17,7 @@ from raftlog.partitions.groups.effects import Alive, Deleted, Effect, GroupAnswe
 from raftlog.partitions.groups.records import GroupRecord
 from raftlog.partitions.groups.results import SyncedGeneration
 from raftlog.partitions.groups.settings import GroupSettings
-from raftlog.partitions.groups.states import ConsumerGroupState, Event, after
+from raftlog.partitions.groups.states import ConsumerGroupState, Event, state_after
 from raftlog.partitions.groups.timers import Timers
 
 Slot = Literal["join", "sync", "beat", "deletion"]
@@ -79,7 +79,7 @@ class GroupRebalance:
 
     def apply_event(self, group: ConsumerGroup, event: Event) -> None:
         """Change the state of the group by an event."""
-        group.state = after(group.state, event)
+        group.state = state_after(group.state, event)
         group.changed_ms = self._wall_ms()
 
     def store(self, group: ConsumerGroup, kept: StoreContent) -> None:

@@ -167,7 +167,7 @@ class Groups:
         members. Raises `UnknownTopic`, `UnknownPartition`, `UnknownMember`,
         `StaleGeneration`, `FencedInstance`, `RebalanceInProgress`, `InvalidArgument`: nothing was committed."""
         await self.router.partition_for(group, deadline)
-        by_place = await self._environment.places.find(offsets, deadline)
+        by_place = await self._environment.places.find_all(offsets, deadline)
         check_offsets(by_place)
         if not by_place:
             return await self.committed(group, deadline=deadline)
@@ -184,7 +184,7 @@ class Groups:
         await self.router.partition_for(group, deadline)
         failed: dict[TopicPartition, RaftlogError] = {}
         found: dict[Place, OffsetCommit] = {}
-        for key, place in (await self._environment.places.of_each(offsets, deadline)).items():
+        for key, place in (await self._environment.places.find_each(offsets, deadline)).items():
             try:
                 if isinstance(place, RequestError):
                     raise place
@@ -316,7 +316,7 @@ class Groups:
             await self._check_empty(group, deadline)
             return resets(before, targets)
         wanted = {place: int(after) for place, (after, _) in targets.items()}
-        offsets = await self._environment.places.find(wanted, deadline)
+        offsets = await self._environment.places.find_all(wanted, deadline)
         was = await self.router.call(operations.RESET, group, OffsetMove(group, offsets), deadline, creates=True)
         names = dict(zip(offsets, wanted, strict=True))
         return resets({names[place]: offset for place, offset in was.items()}, targets)
@@ -325,7 +325,7 @@ class Groups:
         """Return the node that coordinates a group; create a missing internal topic.
 
         Raises `NoLeader` without a known coordinator until the deadline, and `InvalidArgument` for an invalid name."""
-        return await self.router.coordinator_of(group, deadline)
+        return await self.router.find_coordinator(group, deadline)
 
     def coordinates(self, group: str) -> bool:
         """Return whether this node coordinates a group, as known here."""

@@ -53,7 +53,7 @@ TRANSITIONS: Final[Mapping[ConsumerGroupState, Mapping[Event, ConsumerGroupState
 """All possible transitions; the machine asserts that no other occurs."""
 
 
-def after(state: ConsumerGroupState, event: Event) -> ConsumerGroupState:
+def state_after(state: ConsumerGroupState, event: Event) -> ConsumerGroupState:
     """Return the state that follows an event."""
     assert event in TRANSITIONS[state], f"{event} cannot happen to a group in {state}"
     return TRANSITIONS[state][event]

@@ -57,11 +57,11 @@ class _ReplicaReport(NamedTuple):
 class MoveReports(NamedTuple):
     """All reported moves, by topic and number, and the brokers that did not answer.
 
-    `is_whole`: there are no others."""
+    `is_complete`: there are no others."""
 
     moves: list[Reconfiguration]
     silent: list[NodeId]
-    is_whole: bool
+    is_complete: bool
 
 
 class _BrokerAnswer(NamedTuple):
@@ -84,7 +84,7 @@ class MoveReporter:
         until = Deadline(min(deadline, deadline_in(ASK_MS)))
         while True:
             seen = await self.moves(deadline)
-            if seen.is_whole or self._node.loop.time() >= until:
+            if seen.is_complete or self._node.loop.time() >= until:
                 return seen
             await self._node.pause(Deadline(min(until, deadline_in(_RETRY_MS))))
 
@@ -102,8 +102,8 @@ class MoveReporter:
         silent = [node for node, answer in zip(nodes, answers, strict=True) if answer is None]
         moves = [move for report in best.values() if (move := self._move(report)) is not None]
         led = sum(int.from_bytes(answer.led) for answer in answers if answer is not None)
-        is_whole = (led % (1 << 128)).to_bytes(16) == summed(self._metadata.state.group_keys())
-        return MoveReports(sorted(moves, key=lambda move: (move.topic, move.partition)), silent, is_whole)
+        is_complete = (led % (1 << 128)).to_bytes(16) == summed(self._metadata.state.group_keys())
+        return MoveReports(sorted(moves, key=lambda move: (move.topic, move.partition)), silent, is_complete)
 
     def _move(self, report: _ReplicaReport) -> Reconfiguration | None:
         """Return the pending reassignment; None for a partition that was deleted meanwhile."""

@@ -30,7 +30,7 @@ _MARKS_MAX: Final = 1_000
 
 
 class CompactionMarks:
-    """Compaction marks of one replica; `apply` is called periodically while it leads."""
+    """Compaction marks of one replica; `propose_if_due` is called periodically while it leads."""
 
     def __init__(self, name: str, group: PartitionReplica, producers: ProducerState) -> None:
         self._name, self._group, self._producers = name, group, producers
@@ -43,7 +43,7 @@ class CompactionMarks:
         self._mark: asyncio.Future[Committed] | None = None
         """Proposed mark without an outcome."""
 
-    def apply(self, config: TopicConfig, wall_ms: int, now_ms: int) -> None:
+    def propose_if_due(self, config: TopicConfig, wall_ms: int, now_ms: int) -> None:
         """Propose a mark if one is due and none is pending; `now_ms` is by the loop's clock."""
         if not config.is_compacted or self._mark is not None:
             return

@@ -22,7 +22,7 @@ _LOOKED_AT_MAX: Final = 4 * EXPIRED_MAX
 
 
 class ProducerExpiry:
-    """Expiry of one replica's producers; `apply` is called periodically."""
+    """Expiry of one replica's producers; `propose_if_due` is called periodically."""
 
     def __init__(self, name: str, group: PartitionReplica, state: ProducerState, sequence_check: SequenceCheck) -> None:
         self._name, self._group, self._state, self._sequence_check = name, group, state, sequence_check
@@ -33,7 +33,7 @@ class ProducerExpiry:
         self._mark: asyncio.Future[Committed] | None = None
         """Proposed mark without an outcome."""
 
-    def apply(self, expiration_ms: int, now_ms: int) -> None:
+    def propose_if_due(self, expiration_ms: int, now_ms: int) -> None:
         """Propose a mark for the producers that are due; `now_ms` is by the loop's clock."""
         if not self._sequence_check.can_decide():
             return

@@ -361,9 +361,9 @@ class Replica:
         self.group.roll_if_due()
         self._producers.maybe_write_run()
         loop_ms = int(asyncio.get_running_loop().time() * 1000)
-        self._expiry.apply(self.config.producer_id_expiration_ms, loop_ms)
-        self._retention.apply(self.config, now_ms)
-        self._compaction_marks.apply(self.config, now_ms, loop_ms)
+        self._expiry.propose_if_due(self.config.producer_id_expiration_ms, loop_ms)
+        self._retention.propose_if_due(self.config, now_ms)
+        self._compaction_marks.propose_if_due(self.config, now_ms, loop_ms)
 
     def describe(self) -> ReplicaDescription:
         return describe(self.group, self._lag_ticks_max)

@@ -18,14 +18,14 @@ _logger = logging.getLogger(__name__)
 
 
 class Retention:
-    """Retention of one replica; `apply` is called periodically while it leads."""
+    """Retention of one replica; `propose_if_due` is called periodically while it leads."""
 
     def __init__(self, name: str, group: PartitionReplica, producers: ProducerState, counters: Counters) -> None:
         self._name, self._group, self._producers, self._counters = name, group, producers, counters
         self._trim: asyncio.Future[Committed] | None = None
         """Proposed trim without an outcome."""
 
-    def apply(self, config: TopicConfig, now_ms: int) -> None:
+    def propose_if_due(self, config: TopicConfig, now_ms: int) -> None:
         """Propose a trim if segments are due and none is pending."""
         if self._trim is not None or not config.is_deleted:
             return
@@ -33,7 +33,7 @@ class Retention:
         segments = group.log.segments.segments
         committed = tuple(segment for segment in segments if segment.base_index <= group.applied_index)
         if not self._producers.is_covered:
-            committed = committed[: len(segments) - 1]  # a snapshot of producers behind the newest roll comes first
+            committed = committed[: len(segments) - 1]  # a snapshot of producers after the newest roll comes first
         if not committed:
             return
         offset = find_retained_start(committed, config, now_ms)

@@ -50,7 +50,7 @@ class ArchiveState(NamedTuple):
     dropped: dict[str, int]
     """Files whose rows are in other files now, and the time of their replacement (milliseconds)."""
 
-    def after(self, commits: Sequence[Commit]) -> "ArchiveState":
+    def with_commits(self, commits: Sequence[Commit]) -> "ArchiveState":
         """Return the state after further commits. Raises `ArchiveDamaged` if they do not follow this one."""
         covered, files, dropped = dict(self.covered), dict(self.files), dict(self.dropped)
         for number, commit in enumerate(commits, self.number + 1):
@@ -115,10 +115,10 @@ def read_newest(files: Files) -> ReadArchive:
     commits = [_read_commit(files, number) for number in numbers]
     at = max((n for n, commit in enumerate(commits) if commit.added), default=None)
     if at is None:
-        newest = state.after(commits)
+        newest = state.with_commits(commits)
         return ReadArchive(newest, newest, None, snapshot)
-    before = state.after(commits[:at])
-    return ReadArchive(before.after(commits[at:]), before, commits[at], snapshot)
+    before = state.with_commits(commits[:at])
+    return ReadArchive(before.with_commits(commits[at:]), before, commits[at], snapshot)
 
 
 def read_settled(files: Files) -> ArchiveState:
@@ -138,7 +138,7 @@ def read_settled(files: Files) -> ArchiveState:
 def read_at(files: Files, number: int) -> ArchiveState:
     """Return the state after commit `number`, which exists; raises `ArchiveDamaged`."""
     state = _read_base_state(files, number)
-    return state.after([_read_commit(files, each) for each in range(state.number + 1, number + 1)])
+    return state.with_commits([_read_commit(files, each) for each in range(state.number + 1, number + 1)])
 
 
 def list_unmoved(files: Files, added: Sequence[StagedFile]) -> list[StagedFile]:

@@ -158,7 +158,7 @@ class ArchiveWriter:
         return Commit(self.state.number + 1, kind, self.run, _now_ms(), self.state.archive_id)
 
     def _commit(self, commit: Commit) -> None:
-        state = self.state.after([commit])
+        state = self.state.with_commits([commit])
         self._create(commit)
         self.state = state
 

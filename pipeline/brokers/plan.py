@@ -171,7 +171,7 @@ async def _select_range(client: BrokerClient, settings: ReadSettings, log: Parti
 async def _resolve_position(
     client: BrokerClient, settings: ReadSettings, positions: OffsetPositions, log: PartitionLog
 ) -> int:
-    position = positions.at(*log.place)
+    position = positions.position_of(*log.place)
     if position.kind is PositionKind.EARLIEST:
         return log.start
     if position.kind is PositionKind.LATEST:

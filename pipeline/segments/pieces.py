@@ -257,7 +257,7 @@ class _RowBoundaries:
         self.rows, self._piece, self._log = IndexRows(segment.files.index), piece, segment.files.log
         self.behind = piece.row + piece.rows
 
-    def at(self, number: int) -> BatchBoundary | None:
+    def boundary(self, number: int) -> BatchBoundary | None:
         """Return the boundary before row `number`; None if the row is damaged."""
         if number <= self._piece.row:
             return self._piece.first
@@ -265,13 +265,13 @@ class _RowBoundaries:
             return self._piece.last
         return self.rows.boundary(number, self._log)
 
-    def at_or_before(self, number: int) -> tuple[int, BatchBoundary]:
-        while (place := self.at(number)) is None:
+    def boundary_at_or_before(self, number: int) -> tuple[int, BatchBoundary]:
+        while (place := self.boundary(number)) is None:
             number -= 1
         return number, place
 
-    def at_or_after(self, number: int) -> tuple[int, BatchBoundary]:
-        while (place := self.at(number)) is None:
+    def boundary_at_or_after(self, number: int) -> tuple[int, BatchBoundary]:
+        while (place := self.boundary(number)) is None:
             number += 1
         return number, place
 
@@ -280,19 +280,21 @@ def _divide_by_rows(
     piece: SegmentPiece, places: _RowBoundaries, start: int, end: int, piece_bytes: int
 ) -> Iterator[SegmentPiece]:
     rows, behind = places.rows, places.behind
-    number, place = places.at_or_before(max(piece.row, rows.find_first(piece.row, behind, "offset", start + 1) - 1))
+    number, place = places.boundary_at_or_before(
+        max(piece.row, rows.find_first(piece.row, behind, "offset", start + 1) - 1)
+    )
     while place.offset > start and number > piece.row:  # a damaged row misled the search
-        number, place = places.at_or_before(number - 1)
-    stop, stop_place = places.at_or_after(rows.find_first(number, behind, "offset", end))
+        number, place = places.boundary_at_or_before(number - 1)
+    stop, stop_place = places.boundary_at_or_after(rows.find_first(number, behind, "offset", end))
     while stop_place.offset < end and stop < behind:
-        stop, stop_place = places.at_or_after(stop + 1)
+        stop, stop_place = places.boundary_at_or_after(stop + 1)
     while number < stop:
         limit = place.position + piece_bytes
         if stop_place.position <= limit:
             following, after = stop, stop_place
         else:
             border = rows.find_first(number, stop, "position", limit + 1) - 1
-            following, after = places.at_or_after(max(number + 1, border))
+            following, after = places.boundary_at_or_after(max(number + 1, border))
         yield piece._replace(first=place, last=after, row=number, rows=following - number)
         number, place = following, after
 

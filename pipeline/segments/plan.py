@@ -187,8 +187,8 @@ def _warn_of_missing_partitions(extents: Iterable[LogExtent]) -> None:
 
 
 def _select_range(extent: LogExtent, starting: OffsetPositions, ending: OffsetPositions) -> tuple[int, int]:
-    start = _resolve_position(extent, starting.at(extent.topic, extent.partition), starting.option)
-    end = _resolve_position(extent, ending.at(extent.topic, extent.partition), ending.option)
+    start = _resolve_position(extent, starting.position_of(extent.topic, extent.partition), starting.option)
+    end = _resolve_position(extent, ending.position_of(extent.topic, extent.partition), ending.option)
     if start > end:
         raise InvalidArgument(
             f"{extent.topic}/{extent.partition} is to be read from offset {start} ({starting.option}) up to {end} "

@@ -47,7 +47,7 @@ class SlowReader:
         return int((await asyncio.get_running_loop().sock_recv(self.connection, 12)).split(b" ")[1])
 
     async def read_rest(self):
-        """Read up to the end; return the data and whether the connection ended in order."""
+        """Read until the connection ends or is reset; return the data."""
         found = []
         with contextlib.suppress(ConnectionResetError):
             while piece := await asyncio.get_running_loop().sock_recv(self.connection, MIB):

@@ -63,7 +63,7 @@ async def fetch_leader_terms(broker: Broker) -> list[tuple[int | None, int | Non
     return [(each.leader, each.leader_epoch) for each in described.partitions]
 
 
-async def is_whole(broker: Broker, count: int) -> bool:
+async def has_all_replicas_in_sync(broker: Broker, count: int) -> bool:
     """Return whether the topic has this number of partitions, each with all replicas in sync."""
     partitions = (await broker.describe_topic("t", deadline=soon())).partitions
     return len(partitions) == count and all(sorted(each.in_sync) == sorted(each.replicas) for each in partitions)
@@ -185,7 +185,7 @@ async def test_a_broker_that_was_down_creates_its_replicas_when_it_returns(topic
     await topic[1].create_partitions("t", 5, deadline=soon())
     written = [await write(topic[1], b"x", partition) for partition in range(5)]
     await topic.start(3)
-    await until_async(lambda: is_whole(topic[1], 5))
+    await until_async(lambda: has_all_replicas_in_sync(topic[1], 5))
     assert [len(await fetch_values(topic[3], partition)) for partition in range(5)] == [1] * len(written)
 
 
@@ -195,7 +195,7 @@ async def test_added_partitions_survive_a_restart_of_all_brokers(topic: Brokers)
         await write(topic[2], b"x", partition)
     await topic.stop()
     await topic.start()
-    await until_async(lambda: is_whole(topic[2], 4))
+    await until_async(lambda: has_all_replicas_in_sync(topic[2], 4))
     assert [await fetch_values(topic[3], partition) for partition in range(4)] == [[b"x"]] * 4
 
 
@@ -216,7 +216,7 @@ async def test_a_broker_restarts_while_partitions_are_added(topic: Brokers) -> N
     await topic.stop(2)
     await topic.start(2)
     await growing
-    await until_async(lambda: is_whole(topic[1], 5))
+    await until_async(lambda: has_all_replicas_in_sync(topic[1], 5))
 
 
 async def test_a_deletion_and_an_addition_at_the_same_time_leave_no_replicas(topic: Brokers) -> None:
@@ -240,7 +240,7 @@ async def test_the_replication_factor_of_an_added_partition_can_change(topic: Br
     await topic[1].create_partitions("t", 3, deadline=soon())
     await write(topic[1], b"x", 2)
     await topic[2].operations.partitions.set_replicas("t", 2, [3, 1], deadline=soon())
-    await until_async(lambda: is_whole(topic[1], 3))
+    await until_async(lambda: has_all_replicas_in_sync(topic[1], 3))
     assert [*(await topic[1].describe_topic("t", deadline=soon())).partitions[2].replicas] == [3, 1]
     assert await fetch_values(topic[2], 2) == [b"x"]
 
@@ -363,4 +363,4 @@ async def test_a_broker_with_added_partitions_can_be_decommissioned(tmp_path: Pa
         await four[1].operations.brokers.decommission(NodeId(4), deadline=soon())
         replica = four[1].metadata.state.broker(NodeId(4)).replica
         await until(lambda: not four[1].metadata.state.groups_of(replica))
-        await until_async(lambda: is_whole(four[1], 4))
+        await until_async(lambda: has_all_replicas_in_sync(four[1], 4))

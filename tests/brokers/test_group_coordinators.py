@@ -34,7 +34,7 @@ async def brokers(tmp_path) -> AsyncIterator[Brokers]:
 
 def coordinator_at(broker: Broker) -> GroupCoordinator:
     """Return the group's coordinator at this broker; raise `CoordinatorLoading` while it loads."""
-    found = broker.groups.coordinators.of(broker.groups.router.partition_of(G))
+    found = broker.groups.coordinators.find(broker.groups.router.partition_of(G))
     found.check()
     return found
 

@@ -100,7 +100,7 @@ async def test_waiting_heartbeats_beyond_the_limit_are_answered_soon(topic, monk
     await member.heartbeat(wait_ms=5_000)
     assert len(paused) == 1
     groups = topic[await coordinator_node(topic)].groups
-    coordinator = groups.coordinators.of(groups.router.partition_of(G))
+    coordinator = groups.coordinators.find(groups.router.partition_of(G))
     assert not coordinator._waiting
 
 

@@ -65,7 +65,7 @@ def test_the_outcome_of_the_body_takes_precedence_over_the_code() -> None:
 
 
 def test_the_error_for_an_undecodable_batch_has_its_offsets() -> None:
-    error = errors.UndecodableBatch(5, 6, 9, "why").at(TopicPartition("t", 0))
+    error = errors.UndecodableBatch(5, 6, 9, "why").located_at(TopicPartition("t", 0))
     again = error_of(*error_body(error))
     assert isinstance(again, errors.UndecodableBatch)
     assert (again.base_offset, again.offset, again.next_offset, str(again)) == (5, 6, 9, str(error))

@@ -53,7 +53,7 @@ def test_a_seek_discards_unacknowledged_deliveries():
     found.begin(A, Offset(1))
     found.acknowledge()
     assert found.acknowledged() == {}
-    assert found.of(A) == 1
+    assert found.next_offset(A) == 1
 
 
 def test_kept_partitions_keep_their_positions_unless_another_member_may_have_owned_them():
@@ -61,7 +61,7 @@ def test_kept_partitions_keep_their_positions_unless_another_member_may_have_own
     found.begin(A, Offset(5))
     found.begin(B, Offset(6))
     found.own([A], keep=True)
-    assert (found.of(A), found.of(B), found.missing) == (5, None, [])
+    assert (found.next_offset(A), found.next_offset(B), found.missing) == (5, None, [])
     found.own([A, B], keep=True)
     assert found.missing == [B]
     found.own([A, B], keep=False)

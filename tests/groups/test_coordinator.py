@@ -100,7 +100,7 @@ class World:
                 self.replica.commit()
         await run_pending_tasks()
         await maintenance.stop()
-        return sorted(self.coordinator.offsets.of("g"))
+        return sorted(self.coordinator.offsets.applied_offsets("g"))
 
 
 async def run_pending_tasks() -> None:

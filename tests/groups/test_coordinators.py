@@ -71,36 +71,36 @@ async def test_a_coordinator_serves_once_it_is_loaded_and_ends_with_its_replica(
     for _ in range(2):
         bench.coordinators.watch([bench.partition])
     assert bench.node.watched == ["t/0"]
-    first = bench.coordinators.of(bench.partition)
+    first = bench.coordinators.find(bench.partition)
     assert list(bench.coordinators) == [], "it loads"
     await run_pending_tasks()
     assert list(bench.coordinators) == bench.follower.began == [first]
     bench.partition.replica = Replica()
-    second = bench.coordinators.of(bench.partition)
+    second = bench.coordinators.find(bench.partition)
     assert second is not first
     assert first.is_over
     assert bench.follower.ended == [first]
     bench.coordinators._renew(bench.partition, first)
-    assert bench.coordinators.of(bench.partition) is second, "an earlier one cannot end it"
+    assert bench.coordinators.find(bench.partition) is second, "an earlier one cannot end it"
     await run_pending_tasks()
     assert bench.follower.began == [first, second]
 
 
 async def test_a_coordinator_that_never_served_is_not_reported_as_ended(bench: CoordinatorsHarness) -> None:
-    coordinator = bench.coordinators.of(bench.partition)
+    coordinator = bench.coordinators.find(bench.partition)
     bench.partition.replica.is_leader = False
     with pytest.raises(NotLeader):
-        bench.coordinators.of(bench.partition)
+        bench.coordinators.find(bench.partition)
     await run_pending_tasks()
     assert coordinator.is_over
     assert bench.follower.began == bench.follower.ended == []
 
 
 async def test_closed_coordinators_create_no_new_ones(bench: CoordinatorsHarness) -> None:
-    bench.coordinators.of(bench.partition)
+    bench.coordinators.find(bench.partition)
     [task] = bench.coordinators._tasks.values()
     bench.coordinators.close()
     await run_pending_tasks()
     assert task.done()
     with pytest.raises(NotLeader):
-        bench.coordinators.of(bench.partition)
+        bench.coordinators.find(bench.partition)

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from raftlog.partitions.groups.states import TRANSITIONS, ConsumerGroupState, Event, after
+from raftlog.partitions.groups.states import TRANSITIONS, ConsumerGroupState, Event, state_after
 
 E, P, C, S, D = ConsumerGroupState
 MEMBERS = {P, C, S}
@@ -24,10 +24,10 @@ def test_a_cell_matches_its_rule(state: ConsumerGroupState, event: Event) -> Non
     can_happen, becomes = rules[event]
     assert (event in TRANSITIONS[state]) == can_happen
     if can_happen:
-        assert after(state, event) is becomes
+        assert state_after(state, event) is becomes
     else:
         with pytest.raises(AssertionError):
-            after(state, event)
+            state_after(state, event)
 
 
 def test_the_table_has_every_state() -> None:

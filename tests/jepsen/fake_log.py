@@ -78,7 +78,7 @@ class FakeLog(WithoutFaults):
                 del records[-FORGOTTEN:]
         return "nobody was hurt"
 
-    def is_whole(self) -> bool:
+    def is_available(self) -> bool:
         return all(self._up.values())
 
     def change(self, shape: str, node: int, place: TopicPartition) -> str:
@@ -98,7 +98,7 @@ class FakeLog(WithoutFaults):
         pass
 
     def is_healthy(self) -> bool:
-        return self.is_whole()
+        return self.is_available()
 
     def cut(self, rpc: Sequence[Link], gossip: Sequence[Link]) -> None:
         pass

@@ -23,6 +23,6 @@ def test_a_fault_accounts_for_the_gaps_that_overlap_it() -> None:
         figures.note(second * S, "ok", ONE)
     figures.note(3 * S, "info", ONE)
     figures.note(4 * S, "fail", OTHER)
-    found = figures.of(InjectedFault("kill", "kill node 1", 2.5, 5.0, "", 5.0), (ONE, OTHER), 0)
+    found = figures.figures_of(InjectedFault("kill", "kill node 1", 2.5, 5.0, "", 5.0), (ONE, OTHER), 0)
     assert (found.without_write_s, found.worst_partition, found.worst_partition_s) == (6.0, "t/0", 6.0)
     assert (found.acknowledged, found.refused, found.unknown) == (0, 1, 1)

@@ -106,7 +106,7 @@ class Victims:
         self.done.append(f"kill {node}")
         return f"node {node} is dead"
 
-    def is_whole(self) -> bool:
+    def is_available(self) -> bool:
         return all(self.up.values()) and not self.starting
 
     def change(self, shape: str, node: int, place: TopicPartition) -> str:
@@ -137,7 +137,7 @@ class Victims:
         self.paused.discard(node)
 
     def is_healthy(self) -> bool:
-        return self.is_whole()
+        return self.is_available()
 
     def cut(self, rpc: Sequence[Link], gossip: Sequence[Link]) -> None:
         self.lost, self.gossip_lost = tuple(rpc), tuple(gossip)

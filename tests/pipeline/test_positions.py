@@ -32,27 +32,27 @@ def offset_position(number: int) -> OffsetPosition:
 
 
 def test_positions_by_word_and_default() -> None:
-    assert start_positions().at("t", 0) == EARLIEST
-    assert end_positions().at("t", 0) == LATEST
-    assert start_positions(startingOffsets="LATEST").at("t", 0) == LATEST
-    assert end_positions(endingOffsets="earliest").at("t", 0) == EARLIEST
-    assert starting_positions(Options("s", {}, ()), LATEST).at("t", 0) == LATEST
+    assert start_positions().position_of("t", 0) == EARLIEST
+    assert end_positions().position_of("t", 0) == LATEST
+    assert start_positions(startingOffsets="LATEST").position_of("t", 0) == LATEST
+    assert end_positions(endingOffsets="earliest").position_of("t", 0) == EARLIEST
+    assert starting_positions(Options("s", {}, ()), LATEST).position_of("t", 0) == LATEST
 
 
 def test_partitions_without_an_offset_have_the_default() -> None:
     text = '{"t": {"0": 23, "1": -2, "2": -1}}'
     found = start_positions(startingOffsets=text)
-    assert [found.at("t", number) for number in range(4)] == [offset_position(23), EARLIEST, LATEST, EARLIEST]
+    assert [found.position_of("t", number) for number in range(4)] == [offset_position(23), EARLIEST, LATEST, EARLIEST]
     found = end_positions(endingOffsets=text)
-    assert [found.at("t", 3), found.at("u", 0)] == [LATEST, LATEST]
+    assert [found.position_of("t", 3), found.position_of("u", 0)] == [LATEST, LATEST]
 
 
 def test_positions_by_time() -> None:
     at = OffsetPosition(PositionKind.TIMESTAMP, 1_700_000_000_000)
-    assert start_positions(startingTimestamp="1700000000000").at("t", 7) == at
-    assert end_positions(endingTimestamp="2023-11-14T22:13:20Z").at("t", 7) == at
+    assert start_positions(startingTimestamp="1700000000000").position_of("t", 7) == at
+    assert end_positions(endingTimestamp="2023-11-14T22:13:20Z").position_of("t", 7) == at
     found = start_positions(startingOffsetsByTimestamp='{"t": {"1": 1700000000000, "2": "2023-11-14T23:13:20+01:00"}}')
-    assert [found.at("t", number) for number in range(3)] == [EARLIEST, at, at]
+    assert [found.position_of("t", number) for number in range(3)] == [EARLIEST, at, at]
     assert milliseconds("1970-01-01T00:00:00.0000001Z", "o") == 0  # below what Python reads
     assert milliseconds("1970-01-01T00:00:00.000001Z", "o") == 1
 

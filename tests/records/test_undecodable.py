@@ -93,7 +93,7 @@ def test_records_with_gaps_between_them_are_valid() -> None:
 
 
 def test_the_error_can_be_pickled() -> None:
-    error = UndecodableBatch(5, 6, 9, "why").at(TopicPartition("orders", 3))
+    error = UndecodableBatch(5, 6, 9, "why").located_at(TopicPartition("orders", 3))
     again = pickle.loads(pickle.dumps(error))
     assert isinstance(again, InvalidBatch)
     assert str(again) == str(error)

@@ -94,9 +94,9 @@ def test_a_producer_with_a_batch_in_flight_is_not_silent() -> None:
     sequencing: Any = SimpleNamespace(can_decide=lambda: True, heard={}, is_busy=busy.__contains__, expire=expire)
     state: Any = SimpleNamespace(table=table_of((0, 1)))
     expiry = ProducerExpiry("t/0", SimpleNamespace(core=SimpleNamespace(term=1)), state, sequencing)  # type: ignore[arg-type]
-    expiry.apply(1_000, 0)
-    expiry.apply(1_000, 5_000)
+    expiry.propose_if_due(1_000, 0)
+    expiry.propose_if_due(1_000, 5_000)
     assert expired == []
     busy.clear()
-    expiry.apply(1_000, 5_000)
+    expiry.propose_if_due(1_000, 5_000)
     assert expired == [[(7, 0)]]

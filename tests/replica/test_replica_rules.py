@@ -163,13 +163,13 @@ def test_retention_is_bounded_by_committed_rolls_and_the_producer_snapshot(
 ) -> None:
     group = group_of(*THREE, applied=applied)
     retention = Retention("t/0", group, make_producers(is_covered=is_covered), Counters())
-    retention.apply(TopicConfig(retention_ms=1), OLD_MS)
+    retention.propose_if_due(TopicConfig(retention_ms=1), OLD_MS)
     assert [offset for offset, _ in group.proposed] == trims
 
 
 def test_compacted_topics_without_deletion_have_no_retention() -> None:
     group = group_of(*THREE, applied=30)
-    Retention("t/0", group, make_producers(), Counters()).apply(
+    Retention("t/0", group, make_producers(), Counters()).propose_if_due(
         TopicConfig(retention_ms=1, cleanup_policy="compact"), OLD_MS
     )
     assert group.proposed == []

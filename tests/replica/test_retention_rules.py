@@ -46,7 +46,7 @@ class TrimWorld:
         return self.trims[-1]
 
     def apply(self) -> None:
-        self.retention.apply(TopicConfig(retention_bytes=250, retention_ms=None), 5)
+        self.retention.propose_if_due(TopicConfig(retention_bytes=250, retention_ms=None), 5)
 
 
 @pytest.fixture

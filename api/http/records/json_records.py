@@ -107,7 +107,7 @@ class JsonRecords:
         try:
             opened = await self._opener.open(batch)
         except UndecodableBatch as error:
-            self._broken = error.at(self._place)
+            self._broken = error.located_at(self._place)
             return iter(())
         if opened is not batch:
             self._charge(len(opened))
@@ -185,7 +185,7 @@ class JsonRecords:
                 if room <= 0 or len(parts) >= _RECORDS_PER_SLICE:
                     break
         except UndecodableBatch as error:
-            self._broken = error.at(self._place)
+            self._broken = error.located_at(self._place)
         if last is not None:
             self.next_offset = last.offset + 1
         return parts

@@ -171,14 +171,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _producers(
         "new-leader-forgets-at-once",
-        "replica/expiry:ProducerExpiry.apply",
+        "replica/expiry:ProducerExpiry.propose_if_due",
         "dict.fromkeys(table, now_ms)",
         "dict.fromkeys(table, 0)",
         _PRODUCERS,
     ),
     _producers(
         "forget-who-was-heard",
-        "replica/expiry:ProducerExpiry.apply",
+        "replica/expiry:ProducerExpiry.propose_if_due",
         "            self._heard_ms[producer_id] = now_ms\n",
         "            self._heard_ms.setdefault(producer_id, 0)\n",
         _PRODUCERS,
@@ -199,7 +199,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _producers(
         "retention-takes-the-run",
-        "replica/retention:Retention.apply",
+        "replica/retention:Retention.propose_if_due",
         "if not self._producers.is_covered:",
         "if False:",
         ("tests/replica/test_replica_rules.py",),

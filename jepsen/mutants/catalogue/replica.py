@@ -158,14 +158,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # what goes
     _replica(
         "retention-below-an-uncommitted-roll",
-        "replica/retention:Retention.apply",
+        "replica/retention:Retention.propose_if_due",
         "tuple(segment for segment in segments if segment.base_index <= group.applied_index)",
         "segments",
         _RULES,
     ),
     _replica(
         "retention-deletes-what-is-compacted",
-        "replica/retention:Retention.apply",
+        "replica/retention:Retention.propose_if_due",
         " or not config.is_deleted",
         "",
         (*_RETENTION, *_CLEANING),
@@ -286,7 +286,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _replica(
         "retention-proposes-twice",
-        "replica/retention:Retention.apply",
+        "replica/retention:Retention.propose_if_due",
         "self._trim is not None or ",
         "",
         _RETENTION_RULES,
@@ -300,14 +300,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _replica(
         "retention-without-its-snapshot",
-        "replica/retention:Retention.apply",
+        "replica/retention:Retention.propose_if_due",
         "offset, self._producers.snapshot_index",
         "offset",
         _RETENTION_RULES,
     ),
     _replica(
         "retention-counts-what-it-keeps",
-        "replica/retention:Retention.apply",
+        "replica/retention:Retention.propose_if_due",
         " if segment.next_offset <= offset",
         "",
         _RETENTION_RULES,

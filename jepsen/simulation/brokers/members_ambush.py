@@ -31,7 +31,7 @@ class MembershipAmbush:
         self._left -= 1
         machine = self._faults.machines[leader.me.node_id]
         loop = self._faults.loop
-        machine.note("an ambush: it changes the members of a group")
+        machine.note("an ambush: it changes a Raft configuration")
         delay_ns = int(self._random.choice(DELAYS_S) * self._random.random() * SECOND_NS)
         loop.call_at_ns(loop.now_ns + delay_ns, self._strike, leader)
 

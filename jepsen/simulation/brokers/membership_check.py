@@ -1,4 +1,4 @@
-"""Property observed from outside: only the controller's assignments decide the members of a Raft group.
+"""Property observed from outside: only the controller's assignments decide the configuration of a Raft group.
 
     unordered-members   a leader adds only members that its copy of the orders wants, and drops only others
     removed-disturbs    no leader is unseated by a replica that has no vote (any more)

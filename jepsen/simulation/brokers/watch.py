@@ -1,9 +1,9 @@
 """Observer of all brokers while they run: the log of every Raft group, and the copies of the controller's state.
 
 Raft groups: the properties of the simulation of drivers (`properties`), for every group of any broker, and their
-members (`orders`). Controller: two copies with the same applied index are equal, a cluster has one id, and a topic that
-was deleted is in no later state. Called by hooks that are put into each process when it starts (`on_open`); independent
-of the product's assertions."""
+configurations (`membership_check`). Controller: two copies with the same applied index are equal, a cluster has one
+id, and a topic that was deleted is in no later state. Called by hooks that are put into each process when it starts
+(`on_open`); independent of the product's assertions."""
 
 import uuid
 from collections.abc import Callable, Sequence
@@ -56,7 +56,7 @@ class Watch:
         self.on_offer: Callable[[InstallOffer], None] = _ignore
         """Called when a leader offers its log to a replica that is behind its start."""
         self.on_change: Callable[[Replica, Configuration, Configuration], None] = _ignore
-        """Called when a leader appends other members of its group."""
+        """Called when a leader appends a new Raft configuration."""
         self.elections = 0
         self.membership = MembershipCheck()
         self.cluster_id: uuid.UUID | str | None = None

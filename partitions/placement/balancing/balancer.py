@@ -143,7 +143,7 @@ class Balancer(BackgroundLoop):
             await asyncio.sleep(_PAUSE_S)
 
     def _is_moving(self) -> bool:
-        return self._tenure is not None and bool(self._tenure.ways or self._tenure.queue)
+        return self._tenure is not None and bool(self._tenure.running_moves or self._tenure.queue)
 
     def _begin_tenure(self) -> Tenure:
         """Return the tenure of the present term; begin it if necessary."""
@@ -180,10 +180,10 @@ class Balancer(BackgroundLoop):
         state = self._metadata.state
         digest = state.moved.digest
         draining = [broker for broker in state.brokers if broker.is_draining]
-        if not tenure.ways and not tenure.unanswered and digest == self._asked and not draining:
+        if not tenure.running_moves and not tenure.unanswered and digest == self._asked and not draining:
             return {}
         heard = [broker.node_id for broker in state.all_brokers() if tenure.availability.is_heard(broker.node_id)]
-        keys = [name.group_id.bytes for name in tenure.ways]
+        keys = [name.group_id.bytes for name in tenure.running_moves]
         with_led = any(each.node_id not in heard and not state.load(each.replica).replicas for each in draining)
         reports = await self._progress.ask(heard, keys, deadline_in(_ASK_MS), with_led=with_led)
         if self._leads(tenure):
@@ -227,7 +227,7 @@ class Balancer(BackgroundLoop):
             version = await self._metadata.submit(command, deadline_in(_ORDER_MS))
         except RaftlogError as error:
             if isinstance(error, RequestError):
-                tenure.ways.pop(group, None)
+                tenure.running_moves.pop(group, None)
             _logger.info("balancing: %s could not be placed on %s: %s", name, _replica_names(change), error)
             return False
         tenure.note_ordered(group, version)
@@ -238,7 +238,7 @@ class Balancer(BackgroundLoop):
         """Remove draining brokers that have no replicas any more."""
         state = self._metadata.state
         voters = self._metadata.controller_voters()
-        is_settled = not tenure.ways and state.moved.digest == self._asked
+        is_settled = not tenure.running_moves and state.moved.digest == self._asked
         for broker in state.all_brokers():
             if broker.is_draining and may_remove(broker, state, reports, voters, is_settled=is_settled):
                 await self._metadata.submit(RemoveBroker(broker.node_id, broker.disk_uuid), deadline_in(_ORDER_MS))

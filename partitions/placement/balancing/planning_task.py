@@ -68,7 +68,7 @@ class PlanningTask:
         tenure.queue.clear()
         tenure.queue.extend(planner.changes)
         tenure.failures = planner.failures if is_settled else []  # there may be a place in a moment
-        if not planner.changes and not tenure.ways and is_settled:
+        if not planner.changes and not tenure.running_moves and is_settled:
             tenure.is_ordered = False
 
     async def count(self) -> Planner:

@@ -80,7 +80,7 @@ class BrokerProgress:
 
     async def _serve(self, request: Request) -> Answer:
         report = await self._report(request.header, request.deadline)
-        moving = [[key, *map(list, way)] for key, way in report.moving.items()]
+        moving = [[key, *map(list, move)] for key, move in report.moving.items()]
         return Answer([report.held, moving, report.arrived, report.led])
 
     async def _report(self, header: Any, deadline: Deadline) -> HeldReplicas:

@@ -29,7 +29,7 @@ def report_on(
         [each.node_id for each in brokers if not tenure.availability.is_heard(each.node_id)],
         [each.node_id for each in brokers if fitness.is_full(each.node_id, now)],
         None if tenure.looked_at is None else now - tenure.looked_at,
-        len(tenure.ways),
+        len(tenure.running_moves),
         sum(change.why is not ChangeReason.LEADERS for change in tenure.queue),
         _reasons(state, tenure, misplaced, now),
         misplaced,
@@ -43,7 +43,7 @@ def _status(
         return "starting"
     if tenure.under_way(now) or tenure.queue:
         return "in_progress"
-    if tenure.failures or tenure.ways or tenure.problem or tenure.unanswered:
+    if tenure.failures or tenure.running_moves or tenure.problem or tenure.unanswered:
         return "stalled"
     return "off" if settings.mode is BrokerMode.OFF else "ready"
 

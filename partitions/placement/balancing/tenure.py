@@ -1,8 +1,8 @@
 """State of the balancer during one leadership of the controller; the next leader reconstructs all of it.
 
-    ways       moving partitions, until their leaders report that they have arrived
-    resting    partitions that another source placed recently: they are not moved without need
-    queue      planned and not yet submitted changes, of partitions that do not move
+    running_moves    moving partitions, until their leaders report that they have arrived
+    resting          partitions that another source placed recently: they are not moved without need
+    queue            planned and not yet submitted changes, of partitions that do not move
 
 Made with each leadership, dropped at its end. Reads the controller's state for the plan. Owned by the balancer."""
 
@@ -37,7 +37,7 @@ _CALM_S_MAX: Final = 60.0
 class _RunningMove(NamedTuple):
     """Move of a partition that was submitted and has not arrived."""
 
-    way: MovingPartition
+    reported: MovingPartition
     changed_at: float
     named_at: float
 
@@ -49,7 +49,7 @@ class Tenure:
         self.term, self.began_at = term, now
         self.availability = Availability()
         self.looked_at: float | None = None
-        self.ways: dict[GroupName, _RunningMove] = {}
+        self.running_moves: dict[GroupName, _RunningMove] = {}
         self.resting: dict[GroupName, float] = {}
         """Time until which each partition rests."""
         self.queue: deque[Change] = deque()
@@ -64,7 +64,7 @@ class Tenure:
         """Versions of the assignments that differ from those of their creation, as seen last."""
         self._ordered: dict[GroupName, int] = {}
         """Versions that were made by this balancer."""
-        self._surroundings: tuple[bytes, ...] = ()
+        self._environment_digests: tuple[bytes, ...] = ()
         self._startable = 0.0
         self._counted_at = now
         """Time when the number of moves that may start was updated last."""
@@ -76,8 +76,8 @@ class Tenure:
     def note_environment(self, state: ControllerState, now: float) -> None:
         """Record the present brokers, topics and settings."""
         seen = (state.brokers.digest, state.topics.digest, state.maintenance.digest)
-        if seen != self._surroundings:
-            self._surroundings = seen
+        if seen != self._environment_digests:
+            self._environment_digests = seen
             self._note_disturbance(now)
         for name in [name for name, until in self.resting.items() if until <= now]:
             del self.resting[name]
@@ -95,7 +95,7 @@ class Tenure:
     # moving partitions
 
     def note_reports(self, reports: Mapping[NodeId, HeldReplicas | None], state: ControllerState, now: float) -> None:
-        """Record the brokers' reports of the partitions that they lead."""
+        """Update the running moves by the leaders' reports; remove finished ones and those of deleted partitions."""
         self.unanswered = sorted(node for node, each in reports.items() if each is None)
         for each in reports.values():
             if each is None:
@@ -103,30 +103,30 @@ class Tenure:
             for key in each.arrived:
                 name = state.group(UUID(bytes=key))
                 if name is not None:
-                    self.ways.pop(name, None)
+                    self.running_moves.pop(name, None)
         for each in reports.values():
-            for key, way in each.moving.items() if each is not None else ():
+            for key, reported in each.moving.items() if each is not None else ():
                 name = state.group(UUID(bytes=key))
                 if name is None:
                     continue
-                known = self.ways.get(name)
-                changed_at = now if known is None or known.way != way else known.changed_at
-                self.ways[name] = _RunningMove(way, changed_at, now)
-        for name in [name for name in self.ways if not state.has_group(name)]:
-            del self.ways[name]
+                known = self.running_moves.get(name)
+                changed_at = now if known is None or known.reported != reported else known.changed_at
+                self.running_moves[name] = _RunningMove(reported, changed_at, now)
+        for name in [name for name in self.running_moves if not state.has_group(name)]:
+            del self.running_moves[name]
 
     def note_submission(self, name: GroupName, missing: Collection[NodeId], now: float) -> None:
         """Record that a new assignment of the partition is about to be submitted."""
-        self.ways[name] = _RunningMove(MovingPartition(tuple(missing), ()), now, now)
+        self.running_moves[name] = _RunningMove(MovingPartition(tuple(missing), ()), now, now)
 
     def note_ordered(self, name: GroupName, version: int) -> None:
         self._ordered[name] = version
 
     def is_waiting(self, name: GroupName, now: float) -> bool:
         """Return whether a moving partition can only wait, so that another move may start."""
-        known = self.ways[name]
+        known = self.running_moves[name]
         is_unled = now - known.named_at >= SILENT_S
-        return is_unled or any(not self.availability.is_heard(node) for node in known.way.missing)
+        return is_unled or any(not self.availability.is_heard(node) for node in known.reported.missing)
 
     def startable_moves(self, moves_max: int, now: float) -> float:
         """Return the number of further moves that may start, with at most `moves_max` running."""
@@ -139,13 +139,13 @@ class Tenure:
         self._startable -= 1
 
     def under_way(self, now: float) -> int:
-        return sum(not self.is_waiting(name, now) for name in self.ways)
+        return sum(not self.is_waiting(name, now) for name in self.running_moves)
 
     def waits(self, state: ControllerState, now: float) -> dict[str, list[str]]:
         """Return waiting partitions by the reason of their wait."""
         found: dict[str, list[str]] = {}
-        for name, known in self.ways.items():
-            missing = [node for node in known.way.missing if not self.availability.is_heard(node)]
+        for name, known in self.running_moves.items():
+            missing = [node for node in known.reported.missing if not self.availability.is_heard(node)]
             if now - known.named_at >= SILENT_S:
                 why = "no leader reports the progress of the move"
             elif missing:
@@ -160,8 +160,8 @@ class Tenure:
         """Return partitions that move to brokers that disappeared before they were filled, with these brokers."""
         after_s = min(STUCK_S, settings.repair_after_s or STUCK_S)
         found = {}
-        for name, known in self.ways.items():
-            gone = tuple(node for node in known.way.missing if self.availability.away_s(node, now) >= after_s)
+        for name, known in self.running_moves.items():
+            gone = tuple(node for node in known.reported.missing if self.availability.away_s(node, now) >= after_s)
             if gone and now - known.named_at < SILENT_S:
                 found[name] = gone
         return found
@@ -191,7 +191,7 @@ class Tenure:
     def inputs(self, state: ControllerState, settings: BalancerSettings, now: float) -> tuple[object, ...]:
         """Return the inputs of a plan besides places and scope; equal inputs give the same plan."""
         stuck = tuple(self._stuck_partitions(settings, now).items())
-        return (*self._surroundings, state.moved.digest, frozenset(self.ways), stuck, len(self.resting))
+        return (*self._environment_digests, state.moved.digest, frozenset(self.running_moves), stuck, len(self.resting))
 
     def placed(self, state: ControllerState, settings: BalancerSettings, now: float) -> Iterator[PlacedPartition]:
         """Yield all partitions; record those that another source placed since the last plan."""
@@ -205,17 +205,17 @@ class Tenure:
                 if moved is not None:
                     replicas, version = moved.replicas, moved.version
                     self._note_version(name, version, before, now)
-                way = self.ways.get(name)
+                running = self.running_moves.get(name)
                 gone = stuck.get(name, ())
                 yield PlacedPartition(
                     name,
                     replicas,
                     version,
                     origin.replicas,
-                    is_busy=way is not None and not gone,
+                    is_busy=running is not None and not gone,
                     is_resting=name in self.resting,
                     stuck=gone,
-                    former=() if way is None else way.way.former,
+                    former=() if running is None else running.reported.former,
                 )
 
     def _note_version(self, name: GroupName, version: int, before: dict[GroupName, int] | None, now: float) -> None:

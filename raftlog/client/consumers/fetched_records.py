@@ -101,7 +101,7 @@ class FetchedRecords:
             try:
                 opened.extend(islice(self._records, wanted))  # `extend` keeps the records before an error
             except UndecodableBatch as error:
-                broken = error.at(self.place)
+                broken = error.located_at(self.place)
             is_over = len(opened) < wanted
             if opened and opened[0].offset < position:  # a fetch returns whole batches
                 opened = [record for record in opened if record.offset >= position]

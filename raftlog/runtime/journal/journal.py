@@ -308,6 +308,7 @@ class Journal:
         self._write_next()
 
     def _note_durable(self, last: JournalSequence, start: int, placed: FramePlaces) -> None:
+        """Record that the frames up to `last` are durable; recycle the files before block `start`."""
         assert self.durable_sequence < last < self._next, (self.durable_sequence, last, self._next)
         self.durable_sequence, self.durable_start = last, JournalSequence(start)
         for journal_file in placed.unsynced:

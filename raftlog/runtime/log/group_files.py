@@ -28,11 +28,11 @@ class GroupFiles:
         self._disk = disk
         self._path = path
 
-    def before(self, base: int) -> Offset | None:
+    def base_before(self, base: int) -> Offset | None:
         """Return the base offset of the file before the one at `base`; None without any."""
         return next((older for older in reversed(self.bases) if older < base), None)
 
-    def after(self, base: int) -> Offset | None:
+    def base_after(self, base: int) -> Offset | None:
         """Return the base offset of the file after the one at `base`; None without any."""
         return next((newer for newer in self.bases if newer > base), None)
 

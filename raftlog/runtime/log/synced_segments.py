@@ -127,7 +127,7 @@ class SyncedSegments:
             index = self._read_base_index(base)
             if index is None or index > keep_to:
                 continue
-            before = self._files.before(base)
+            before = self._files.base_before(base)
             may_be_cut = base == start and index > max(1, self._folded.commit_hint)
             return before if before is not None and may_be_cut and self._leads_to(before, index, base) else base
         return None
@@ -157,7 +157,7 @@ class SyncedSegments:
         """Return the start of the next file; None without one.
 
         If that file holds cut entries, the entries before them are the same."""
-        following = self._files.after(base)
+        following = self._files.base_after(base)
         index = None if following is None else self._read_base_index(following)
         return Start(index, following) if following is not None and index is not None else None
 

@@ -159,7 +159,7 @@ async def test_static_members_keep_their_assignment_and_fence_the_earlier_proces
     assert (await before.ask_to_sync()).error_code == ErrorCode.FENCED_INSTANCE_ID
     assert await before.commit({0: 1}) == {0: ErrorCode.FENCED_INSTANCE_ID}
     assert (await before.leave()).members[0].error_code == ErrorCode.FENCED_INSTANCE_ID
-    coordinator = face.broker.groups.coordinators.of(face.broker.groups.router.partition_of(G))
+    coordinator = face.broker.groups.coordinators.find(face.broker.groups.router.partition_of(G))
     (member,) = coordinator.machine.group(G).members.values()
     assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (20_000, 40_000)
     assert (await leave(face, {"": "i"})).members == [("", "i", 0)]

@@ -73,14 +73,14 @@ def test_a_partition_is_moving_until_a_leader_reports_its_arrival() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
     tenure.note_submission(FIRST, [NodeId(4)], 0.0)
     tenure.note_reports({NodeId(1): held_replicas(), NodeId(2): None}, controller.state, 1.0)
-    assert list(tenure.ways) == [FIRST]
+    assert list(tenure.running_moves) == [FIRST]
     assert tenure.unanswered == [2]
     tenure.note_reports(
         {NodeId(1): held_replicas(moving={SECOND: MovingPartition((NodeId(4),), ())})}, controller.state, 2.0
     )
-    assert list(tenure.ways) == [FIRST, SECOND]
+    assert list(tenure.running_moves) == [FIRST, SECOND]
     tenure.note_reports({NodeId(2): held_replicas(arrived=(FIRST,))}, controller.state, 3.0)
-    assert list(tenure.ways) == [SECOND]
+    assert list(tenure.running_moves) == [SECOND]
 
 
 def test_a_waiting_move_delays_no_other() -> None:
