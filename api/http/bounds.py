@@ -7,9 +7,11 @@ from typing import Any, Final
 from raftlog.api.http.openapi.parts import INT64_MAX, Json, array, integer, string
 from raftlog.partitions.consumers.patterns import PATTERN_CHARACTERS_MAX
 from raftlog.partitions.controller.machine.naming import INTERNAL_PREFIX, TOPIC_NAME_BYTES_MAX
+from raftlog.partitions.controller.machine.security_commands import ENTITY_TYPES
 from raftlog.partitions.groups.joins import PROTOCOLS_MAX, TEXT_MAX
 from raftlog.partitions.groups.records import METADATA_BYTES_MAX
 from raftlog.partitions.groups.settings import GroupSettings
+from raftlog.security.credentials import PASSWORD_BYTES_MAX, USER_NAME_BYTES_MAX
 from raftlog.setting_bounds import bounds_of
 from raftlog.topic_config import CLEANUP_POLICIES, UNBOUNDED, TopicConfig, kafka_name
 
@@ -115,3 +117,23 @@ def _setting(low: int, high: int, *, is_unbounded: bool) -> Json:
     number = integer(low, high)
     text = string(pattern=f"^(?:{'-1|' if is_unbounded else ''}{low}|{high}|{between})$")
     return {"anyOf": [number, text, *([{"const": -1}] if is_unbounded else [])]}
+
+
+USER_NAME: Json = string(pattern=r"^[^:\x00-\x1f\x7f]+$", minLength=1, maxLength=USER_NAME_BYTES_MAX)
+PASSWORD: Json = string(minLength=1, maxLength=PASSWORD_BYTES_MAX)
+ACL_NAME: Json = string(minLength=1, maxLength=255)
+PRINCIPAL: Json = string(pattern="^User:", minLength=6, maxLength=320)
+QUOTA_ENTITY: Json = {
+    "type": "object",
+    "propertyNames": {"enum": list(ENTITY_TYPES)},
+    "additionalProperties": string(maxLength=320),
+    "minProperties": 1,
+}
+QUOTAS_MAX: Final = 5
+QUOTAS: Json = {
+    "type": "object",
+    "additionalProperties": {"type": "number", "exclusiveMinimum": 0, "maximum": 1 << 53},
+    "propertyNames": {"maxLength": SETTING_TEXT_MAX},
+    "maxProperties": QUOTAS_MAX,
+}
+QUOTA_NAMES: Json = array(string(minLength=1, maxLength=SETTING_TEXT_MAX)) | {"maxItems": QUOTAS_MAX}

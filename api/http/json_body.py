@@ -31,6 +31,8 @@ _WANTED: Final[Mapping[type[inspect.Type], str]] = {
     inspect.DictType: "an object",
     inspect.StructType: "an object",
 }
+SECRET_FIELDS: Final = frozenset({"password"})
+"""Names of fields whose values no message shows."""
 
 
 class _Field(NamedTuple):
@@ -131,7 +133,8 @@ def _problem(message: str, field: _Field, mistyped: tuple[int, int], beyond: tup
             beyond, f"{field.label} is {shorten_json(value)}; it can be {', '.join(map(str, kind.values))}"
         )
     code = mistyped if field.name else INVALID_JSON
-    return HttpProblem(code, f"{field.label} is {shorten_json(value)}; it must be {_describe_type(kind)}")
+    shown = "not shown here" if field.name in SECRET_FIELDS else shorten_json(value)
+    return HttpProblem(code, f"{field.label} is {shown}; it must be {_describe_type(kind)}")
 
 
 def _describe_type(kind: inspect.Type) -> str:

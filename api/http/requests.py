@@ -14,7 +14,9 @@ from raftlog.api.http.bounds import INT32_MAX, ROWS_MAX, TEXT_LENGTH_MAX
 from raftlog.api.http.openapi.parts import INT64_MAX, Json
 from raftlog.partitions.controller.machine.schema import REPLICAS_MAX
 from raftlog.partitions.groups.joins import PROTOCOLS_MAX
+from raftlog.security.permissions import WILDCARD
 from raftlog.types import TopicPartition
+from raftlog.values.security import EffectName, OperationName, PatternTypeName, ResourceTypeName
 
 
 def with_schema(schema: Json, **checked: Any) -> Meta:
@@ -298,3 +300,46 @@ class FeatureLevelBody(Body, frozen=True, kw_only=True):
     """Feature level to raise the cluster to; by default the highest that all brokers support."""
 
     feature_level: Annotated[int, with_schema(bounds.FEATURE_LEVEL)] | UnsetType = UNSET
+
+
+# security
+
+
+class NewUserBody(Body, frozen=True, kw_only=True):
+    """User to create."""
+
+    name: Annotated[str, with_schema(bounds.USER_NAME, max_length=TEXT_LENGTH_MAX)]
+    password: Annotated[str, with_schema(bounds.PASSWORD, max_length=TEXT_LENGTH_MAX)]
+    is_superuser: bool = False
+
+
+class PasswordBody(Body, frozen=True, kw_only=True):
+    """Password of a user."""
+
+    password: Annotated[str, with_schema(bounds.PASSWORD, max_length=TEXT_LENGTH_MAX)]
+
+
+class NewAcl(Body, frozen=True, kw_only=True):
+    """Entry of access control to create."""
+
+    resource_type: ResourceTypeName
+    resource_name: Annotated[str, with_schema(bounds.ACL_NAME, max_length=TEXT_LENGTH_MAX)]
+    pattern_type: PatternTypeName = "LITERAL"
+    principal: Annotated[str, with_schema(bounds.PRINCIPAL, max_length=TEXT_LENGTH_MAX)]
+    host: Text = WILDCARD
+    operation: OperationName
+    permission: EffectName
+
+
+class AclsBody(Body, frozen=True, kw_only=True):
+    """Entries of access control to create."""
+
+    acls: Annotated[list[NewAcl], Meta(min_length=1, max_length=ROWS_MAX)]
+
+
+class QuotasBody(Body, frozen=True, kw_only=True):
+    """Quotas of an entity to set and to remove."""
+
+    entity: Annotated[dict[str, Any], with_schema(bounds.QUOTA_ENTITY)]
+    upsert: Annotated[dict[str, Any], with_schema(bounds.QUOTAS)] = field(default_factory=dict)
+    remove: Annotated[list[str], with_schema(bounds.QUOTA_NAMES)] = field(default_factory=list)

@@ -28,6 +28,8 @@ from raftlog.errors import (
     UnknownGroup,
     UnknownPartition,
     UnknownTopic,
+    UnknownUser,
+    UserExists,
     VersionConflict,
 )
 from raftlog.values.value import to_json
@@ -45,6 +47,8 @@ _HINTS: Final[tuple[tuple[type[RaftlogError], str], ...]] = (
     (UnknownTopic, "`raftlog topic list` shows the topics"),
     (UnknownPartition, "`raftlog partition list` shows the partitions"),
     (UnknownGroup, "`raftlog group list` shows the groups"),
+    (UnknownUser, "`raftlog user list` shows the users"),
+    (UserExists, "`raftlog user password` changes its password"),
     (GroupNotEmpty, "`raftlog group describe` shows the members"),
     (VersionConflict, "repeat the command with the present version"),
     (NotListening, "start the broker, or name other brokers with `--bootstrap`"),

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from raftlog.client.calls import ANSWER_MS, Calls, quote_segment
+from raftlog.client.security import SecurityClient
 from raftlog.values.brokers import (
     BrokerDescription,
     BrokerReference,
@@ -47,6 +48,8 @@ class AdminClient:
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
+        self.security = SecurityClient(calls)
+        """Users, permissions and client quotas."""
 
     # brokers
 

@@ -27,6 +27,7 @@ _PATH: Mapping[str, tuple[Json, str]] = {
     "namespace": (string(const="kafka"), "The only namespace."),
     "partition": (NODE, "Number of the partition, from 0."),
     "topic": (string(minLength=1), "Name of the topic."),
+    "user": (string(minLength=1), "Name of the user."),
 }
 _QUERY: Mapping[str, tuple[Json, str]] = {
     "dry_run": (BOOLEAN | {"default": False}, "Only check whether it is possible."),

@@ -6,7 +6,7 @@ from typing import Final
 from aiohttp import web
 
 from raftlog.api.codes import INTERNAL
-from raftlog.api.http import admin
+from raftlog.api.http import admin, security
 from raftlog.api.http.clusters import ClusterHandlers
 from raftlog.api.http.consumers.consumers import ConsumerHandlers
 from raftlog.api.http.consumers.offsets import ConsumerOffsetHandlers
@@ -55,6 +55,9 @@ HANDLERS: Final[tuple[type[Handlers], ...]] = (
     admin.MoveHandlers,
     admin.SettingHandlers,
     admin.LogLevelHandlers,
+    security.UserHandlers,
+    security.AclHandlers,
+    security.QuotaHandlers,
     RecoveryHandlers,
     MetricsHandlers,
     EntryPointHandlers,
