@@ -27,10 +27,10 @@ def _choice(name: str, kind: type[IntEnum], text: str) -> Json:
 
 _FILTER = (
     _choice("resource_type", AclResourceType, "Only of this type of resource."),
-    in_query("resource_name", string(minLength=1), "Only with this name of the resource or pattern."),
+    in_query("resource_name", string(), "Only with this name of the resource or pattern."),
     _choice("pattern_type", PatternType, "Only patterns of this type; MATCH: those that apply to `resource_name`."),
-    in_query("principal", string(minLength=1), "Only of this principal, such as `User:alice`."),
-    in_query("host", string(minLength=1), "Only of this host."),
+    in_query("principal", string(), "Only of this principal, such as `User:alice`."),
+    in_query("host", string(), "Only of this host."),
     _choice("operation", AclOperation, "Only of this operation."),
     _choice("permission", AclEffect, "Only ALLOW or DENY."),
 )
