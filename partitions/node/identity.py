@@ -75,8 +75,7 @@ class NodeDirectory:
         try:
             identity = _identify(disk, path, node_id, cluster_id, draw_uuid)
             directory = cls(disk, path, lock, identity)
-            if not disk.exists(internal_path(path, IDENTITY)):
-                directory._save(identity)
+            directory._write(identity._replace(boot_epoch=max(1, identity.boot_epoch - 1)))  # proves that there is room
             if not _has_meta(disk, path):
                 write_meta(disk, path, KIND, {})
         except OSError as error:
@@ -139,13 +138,16 @@ class NodeDirectory:
             _logger.warning("the journal of the former disk %s is kept in %s", name, target)
 
     def _save(self, identity: NodeIdentity) -> None:
+        self._write(identity)
+        self.identity = identity
+
+    def _write(self, identity: NodeIdentity) -> None:
         fields: dict[str, Any] = {
             **identity._asdict(),
             "disk_uuid": str(identity.disk_uuid),
             "former_disks": list(map(str, identity.former_disks)),
         }
         write_sealed(self.disk, internal_path(self.path, IDENTITY), IDENTITY, fields)
-        self.identity = identity
 
 
 def _identify(

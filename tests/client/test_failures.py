@@ -28,6 +28,13 @@ DISTINGUISHABLE = {
     errors.ProducerFenced: errors.ProducerFenced,
     errors.UnknownProducer: errors.UnknownProducer,
     errors.DuplicateSequence: errors.DuplicateSequence,
+    errors.UnknownUser: errors.UnknownUser,
+    errors.UserExists: errors.UserExists,
+    errors.AuthenticationFailed: errors.AuthenticationFailed,
+    errors.NotAuthorized: errors.NotAuthorized,
+    errors.GroupNotAuthorized: errors.GroupNotAuthorized,
+    errors.ClusterNotAuthorized: errors.ClusterNotAuthorized,
+    errors.TransactionalIdNotAuthorized: errors.TransactionalIdNotAuthorized,
     errors.InvalidConsumer: errors.InvalidConsumer,
     errors.RebalanceInProgress: errors.RebalanceInProgress,
     errors.UnknownConsumer: errors.UnknownTopic,  # 40403 is v3's word for a topic
