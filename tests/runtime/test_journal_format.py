@@ -67,7 +67,7 @@ def test_numbers_in_the_text_match_the_code() -> None:
         f"blocks of {BLOCK_SIZE} bytes: a header of {BLOCK_HEADER_SIZE}, a payload of up to {PAYLOAD_SIZE}," in DOCUMENT
     )
     assert f"1 to {WRITE_BLOCKS_MAX} blocks" in DOCUMENT
-    assert f"| version | {BLOCK_VERSION};" in DOCUMENT
+    assert f" version: {BLOCK_VERSION};" in DOCUMENT
     assert f"`{BLOCK_MAGIC.decode()}`" in DOCUMENT
     assert f"s · {PAYLOAD_SIZE}" in DOCUMENT
     assert f"of these entries, {ROW_SIZE} bytes each" in DOCUMENT
