@@ -56,6 +56,7 @@ class Budget:
             self._serve()
 
     def _serve(self) -> None:
+        """Admit waiting callers in order while their bytes fit."""
         while self._line:
             size, turn = self._line[0]
             if not turn.done():
@@ -66,6 +67,7 @@ class Budget:
             self._line.popleft()
 
     def _expire(self, turn: asyncio.Future[None]) -> None:
+        """Fail a waiting caller with `Overloaded` at its deadline."""
         if not turn.done():
             turn.set_exception(
                 Overloaded(

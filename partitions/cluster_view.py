@@ -247,6 +247,7 @@ class ClusterObserver:
         return status
 
     def _status(self) -> dict[str, Any]:
+        """Return version, disk space, problems and moves of this broker."""
         problems = [*self._node.fitness_exchange.problems(), *problems_of(self._node.driver.groups.values())]
         problem = self._metadata.freshness().problem
         if problem:

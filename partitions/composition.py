@@ -181,6 +181,7 @@ class BrokerParts:
         self.housekeeping.start()
 
     def _addresses(self, http: str, gossip: str, kafka: Mapping[str, str]) -> Addresses:
+        """Return the addresses that this broker registers; settings take precedence over bound ones."""
         rpc = self.settings.advertise_rpc or (self.settings.rpc and self.node.transport.address)
         return Addresses(
             self.settings.advertise_http or http,

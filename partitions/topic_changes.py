@@ -98,6 +98,7 @@ class TopicChanges:
         return self._topics.find(name)
 
     def _check(self, count: int, factor: int | None, overrides: Mapping[str, str]) -> None:
+        """Raise `InvalidArgument` for an invalid partition count, replication factor or setting."""
         if not 1 <= count <= self._settings.partitions_per_topic_max:
             raise InvalidArgument(
                 f"a topic cannot have {count} partitions; set 1 to {self._settings.partitions_per_topic_max}"

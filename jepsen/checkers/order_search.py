@@ -150,7 +150,7 @@ class _Search:
         self._looks = self._bytes = 0
         self._farthest = -1
         self._stuck: tuple[_Step | None, _Step] | None = None
-        """Last step of the longest order, and the step that does not fit behind it."""
+        """Last step of the longest order, and the step that does not fit after it."""
 
     def run(self, held: _Held) -> SearchResult:
         begin = self._settle(0, 0, 0, held)

@@ -10,7 +10,7 @@ Reports at once: `inconsistent-offset` (one offset, two values), `duplicate` (on
 Offsets below the greatest known log start are excused: retention may have deleted them before any read. So are offsets
 below the start of a trim of unknown outcome (`trims`); a reader that skips one is detected all the same. In a compacted
 partition a tombstone is, and what has a newer record of its key, or may have had one: a tombstone of unknown outcome,
-which removed the key and expired before any read of it, or, as long as records are known behind the last one that was
+which removed the key and expired before any read of it, or, as long as records are known after the last one that was
 polled, any record of unknown outcome, which may be among them (`compaction` checks the rest). Of a topic that may have
 been deleted (`topics`) no read is required: a reader with the position of its predecessor begins anywhere, and `polls`
 detects skipped records. Definitions after Jepsen's Kafka workload (`jepsen.tests.kafka`), for values that are unique

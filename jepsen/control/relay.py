@@ -58,7 +58,7 @@ class _Lane:
         self.pass_on()
 
     def end(self) -> None:
-        """Close the lane at the source's end; the target receives the close behind the bytes under way."""
+        """Close the lane at the source's end; the target receives the close after the bytes under way."""
         if not self._is_dead:
             self._is_over = True
             self.pass_on()

@@ -60,7 +60,7 @@ class Availability:
 def longest_gap(times: Sequence[int], begin: int, end: int) -> int:
     """Return the longest time between two neighbours of `times` (ascending) that overlaps the span.
 
-    Where there is no neighbour before the span or behind it, the span's own bound takes its place."""
+    Where there is no neighbour before the span or after it, the span's own bound takes its place."""
     first, last = bisect_left(times, begin), bisect_left(times, end)
     before = times[first - 1] if first > 0 else begin
     after = times[last] if last < len(times) else end

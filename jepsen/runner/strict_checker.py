@@ -165,7 +165,7 @@ class _Span:
 
 
 class _Epochs:
-    """Spans of one partition by epoch; the span of a later epoch must lie behind that of an earlier one.
+    """Spans of one partition by epoch; the span of a later epoch must lie after that of an earlier one.
 
     Claims that contradict this have been reported, and change no span."""
 

@@ -111,6 +111,7 @@ class InstanceMember:
             )
 
     async def _run(self) -> None:
+        """Stay a group member until this broker stops being the coordinator; rejoin with a backoff."""
         backoff = Backoff(*_PAUSE_S)
         while True:
             try:

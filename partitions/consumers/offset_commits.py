@@ -94,6 +94,7 @@ class InstanceCommits:
         return taken
 
     def _outcomes(self, offers: Offers, committed: Mapping[TopicPartition, int]) -> list[CommitOutcome]:
+        """Return the outcome of each commit: the committed offset, or the reason of its refusal."""
         owned = set(self._positions.owned)
         return [
             CommitOutcome(

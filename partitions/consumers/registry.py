@@ -107,6 +107,7 @@ class Registry:
             instance.users, instance.used_at = instance.users - 1, loop.time()
 
     def _find(self, coordinator: GroupCoordinator, group: str, name: str) -> Instance:
+        """Return the consumer instance. Raises `NotLeader` and `UnknownConsumer`."""
         instances = self._instances.get(coordinator)
         if instances is None:
             raise NotLeader(f"another broker is the coordinator of group {group}; retry")
@@ -160,6 +161,7 @@ class Registry:
         self._sweep.note(at)
 
     def _expire(self, now: float) -> float:
+        """Delete instances that were idle too long; return the time of the next expiry."""
         loop = asyncio.get_running_loop()
         earliest = Deadline(float("inf"))
         for coordinator, instances in self._instances.items():

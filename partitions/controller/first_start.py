@@ -238,6 +238,7 @@ class FirstStart:
         return found
 
     async def _probe(self, address: str) -> StartView | None:
+        """Return a seed's view of its start; None if it cannot be reached, with the reason in `_errors`."""
         deadline = deadline_in(self._settings.probe_ms)
         try:
             identity, answer = await self._node.probe(parse_address(address), JOIN, None, deadline)

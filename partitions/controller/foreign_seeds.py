@@ -58,6 +58,7 @@ class ForeignSeeds:
         return next((each for each in seen if each is not None), None)
 
     async def _probe(self, seed: Address) -> tuple[str, str] | None:
+        """Return address and problem of a seed of another cluster; None for other and unreachable seeds."""
         address = address_text(seed)
         try:
             await self._node.probe(seed, JOIN, None, deadline_in(self._settings.probe_ms))

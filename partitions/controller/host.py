@@ -249,6 +249,7 @@ class ControllerHost:
             self._starting.cancel()
 
     async def _start(self, addresses: Addresses) -> None:
+        """Find the cluster, start the controller's duties, and register a new or moved broker."""
         at = self._node.transport.address
         if not addresses.rpc and at is not None:
             addresses = replace(addresses, rpc=address_text(at))

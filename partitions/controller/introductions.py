@@ -78,6 +78,7 @@ class Introductions(BackgroundLoop):
         self._away, self._learned = away, learned
 
     async def _run(self) -> None:
+        """Search for unconnected members, with doubling pauses while there are any."""
         pause_ms = self._settings.look_ms_max
         while not self._node.ended.done():
             await self._node.pause(deadline_in(pause_ms))

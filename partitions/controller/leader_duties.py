@@ -87,6 +87,7 @@ class LeaderDuties(BackgroundLoop):
     # duties
 
     async def _run(self) -> None:
+        """Run the leader's duties at each change and every `care_ms`, once the copy is up to date."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.care_ms / 1000):

@@ -1,9 +1,9 @@
-"""Local copy of the controller's state, folded entry by entry from the replica of this process.
+"""Local copy of the controller's state, applied entry by entry from the replica of this process.
 
     state.applied_index < next index to read ≤ applied index of the group + 1
 
 No other process is asked, and voters and learners work alike. When the log begins with a roll that is not the
-group's first one, the snapshot behind that roll gives the state; an unfinished one is skipped. The loop is held for
+group's first one, the snapshot after that roll gives the state; an unfinished one is skipped. The loop is held for
 `fold_ms` at a time. An entry that this release cannot read stops the process: skipping it would change the state.
 Called by the host, with every Ready of the group."""
 
@@ -185,6 +185,7 @@ class LocalCopy:
             self.snapshot_bytes = self._run_bytes
 
     def _apply(self, entry: CommittedEntry) -> None:
+        """Apply a committed request to the state, and complete the calls that wait for its decision."""
         [record] = read_records(entry.batch)
         request = decode_request(record.value or b"")
         answer = self.state.apply(request, entry.index)

@@ -100,6 +100,7 @@ class CommandProposals:
             await self._pause(_PAUSE_S_MAX, deadline)
 
     async def _decide(self, request_id: UUID, packed: bytes, deadline: Deadline) -> Decision:
+        """Submit a request until it is decided; raise the last error at the deadline, unknown if any attempt was."""
         is_unknown, pause_s = False, _PAUSE_S
         expected = self._copy.expect(request_id)
         try:
@@ -121,6 +122,7 @@ class CommandProposals:
             self._copy.forget(request_id, expected)
 
     async def _attempt(self, request_id: UUID, packed: bytes, until: Deadline) -> Decision:
+        """Propose a request here if this node leads, or forward it to the leader once."""
         leader = await self._find_leader(until)
         if leader is None:
             raise NoLeader("the controller has no leader that is known here; nothing was proposed")
@@ -212,6 +214,7 @@ class CommandProposals:
         await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
 
     async def _serve(self, request: NodeRequest) -> Answer:
+        """Propose another node's request as leader. Raises `NotLeader`."""
         packed = request.header
         if type(packed) is not bytes:
             raise InvalidArgument(f"node {request.node} submits a {type(packed).__name__}, which is no request")

@@ -1,6 +1,6 @@
 """Snapshots at the controller's leader, which keep its log short: a roll, the state, and a trim to that roll.
 
-    roll committed → state written as `snapshot` entries behind it, all committed → trim committed
+    roll committed → state written as `snapshot` entries after it, all committed → trim committed
 
 A leader that is deposed or crashes in the middle leaves an incomplete run, which readers skip; the next leader
 begins anew, behind a roll of its own. The trim comes only after the run has committed, so at every moment the
@@ -56,7 +56,7 @@ async def write_snapshot(group: PartitionReplica, copy: LocalCopy, deadline: Dea
 
 
 async def _find_roll(group: PartitionReplica) -> tuple[Index, Offset]:
-    """Return a committed roll at the begin of the newest segment; reuse one without records behind it."""
+    """Return a committed roll at the begin of the newest segment; reuse one without records after it."""
     active = group.log.segments.active
     if group.log.next_offset == active.base_offset and 1 < active.base_index <= group.applied_index:
         return Index(active.base_index), Offset(active.base_offset)

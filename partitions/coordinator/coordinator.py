@@ -62,7 +62,7 @@ class PartitionCoordinator(ABC, Generic[F]):
 
     @abstractmethod
     def begin(self) -> None:
-        """Take over the folded state and begin to serve."""
+        """Take over the applied state and begin to serve."""
 
     @abstractmethod
     def stop(self, error: NotLeader) -> None:
@@ -197,7 +197,7 @@ class PartitionCoordinator(ABC, Generic[F]):
         self.check()
 
     async def wait_until_current(self, deadline: Deadline) -> None:
-        """Wait until everything is folded that any coordinator acknowledged before this call."""
+        """Wait until every entry that any coordinator acknowledged before this call is applied."""
         await self.wait_until_ready(deadline)
         await self.replica.offsets(True, deadline)
         await self.catch_up(deadline)

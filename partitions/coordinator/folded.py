@@ -1,6 +1,6 @@
 """Folded log of one coordinator, and the entries that are being appended to it. Pure but for reading.
 
-    next offset ≤ high watermark;   `latest` = the entry on its way, or else the folded one
+    next offset ≤ high watermark;   `latest` = the entry on its way, or else the applied one
 
 The last record of a key counts; a tombstone removes the key. Records that this coordinator appended are folded without
 reading them back; records that others appended meanwhile are read. Owned by a coordinator."""
@@ -16,7 +16,7 @@ from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import Buffer, Offset
 
 READ_BYTES = 1 << 16
-"""Bytes folded in one turn of the loop."""
+"""Bytes applied in one turn of the loop."""
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -51,15 +51,15 @@ class FoldedLog(ABC, Generic[K, V]):
 
     @abstractmethod
     def folded_value(self, key: K) -> V | None:
-        """Return the folded value of a key; None without one."""
+        """Return the applied value of a key; None without one."""
 
     @abstractmethod
     def clear(self) -> None:
-        """Drop all folded values."""
+        """Drop all applied values."""
 
     @abstractmethod
     def keys(self) -> Iterator[K]:
-        """Iterate over all folded keys; the log must not change meanwhile."""
+        """Iterate over all applied keys; the log must not change meanwhile."""
 
     # reading
 
@@ -99,7 +99,7 @@ class FoldedLog(ABC, Generic[K, V]):
     # writing
 
     def expect(self, entries: Iterable[LogEntry[K, V]]) -> None:
-        """Add entries that are being appended now, behind all that were expected before."""
+        """Add entries that are being appended now, after all that were expected before."""
         for entry in entries:
             self._ahead.setdefault(entry.key, []).append(entry)
 

@@ -2,7 +2,7 @@
 
     every append is made by the replica of this leader, in this leader's term, or not at all
 
-So no decision of an older coordinator can land behind one of a newer coordinator. When the append of a turn is refused,
+So no decision of an older coordinator can land after one of a newer coordinator. When the append of a turn is refused,
 all its entries fail with the error: none of them was written. Owned by a coordinator."""
 
 import asyncio
@@ -95,6 +95,7 @@ class LogWriter:
         return NotLeader(f"{self._replica.name}: another broker is its coordinator", self._replica.group.core.leader)
 
     def _flush(self) -> None:
+        """Append the entries written in this turn as one call."""
         given, self._given = self._given, []
         if not self.leads():
             self._fail(given, self._lost_error())

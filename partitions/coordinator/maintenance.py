@@ -43,6 +43,7 @@ class CoordinatorMaintenance:
             await asyncio.wait([self._task])
 
     async def _run(self) -> None:
+        """Expire entries of all coordinators once, and shorten the logs that grew too much."""
         for coordinator in self._coordinators:
             try:
                 await coordinator.expire()

@@ -37,7 +37,7 @@ def _error_from_fields(kind: type, fields: Any) -> Any:
 
 
 def extensible_type(kind: Any) -> Any:
-    """Return the type for decoding an answer of tuple types: it ignores unknown fields behind the known ones."""
+    """Return the type for decoding an answer of tuple types: it ignores unknown fields after the known ones."""
     if _is_row(kind):
         hints, defaults = get_type_hints(kind), kind._field_defaults
         fields = [(name, hints[name], *([defaults[name]] if name in defaults else [])) for name in kind._fields]
@@ -138,6 +138,7 @@ def operations_of(module: ModuleType) -> list[CoordinatorOperation[Any, Any]]:
 
 
 def _pack(value: object) -> bytes:
+    """Encode a value for another broker. Raises `InvalidArgument` beyond `PACKED_BYTES_MAX`."""
     try:
         packed = _ENCODER.encode(value)
     except (ValueError, OverflowError) as error:  # lone surrogates, and integers of more than 64 bits

@@ -134,6 +134,7 @@ class CoordinatorRouter(Generic[C]):
         )
 
     async def _serve(self, operation: CoordinatorOperation[Any, Any], request: Request) -> Answer:
+        """Serve an operation that another broker forwarded to this coordinator."""
         match request.header:
             case [bytes(topic_id), int(number), int(wait_ms), {"key": str(key), "is": bytes(packed)}] if (
                 len(topic_id) == 16

@@ -58,6 +58,7 @@ class ClusterMap:
         self._making = None
 
     async def _make(self) -> RenderedMap:
+        """Render the cluster map as JSON with its entity tag."""
         began_at = self._node.loop.time()
         topics = [await self._topic_view(topic) for topic in sorted(self._topics, key=lambda topic: topic.name)]
         state = self._metadata.state

@@ -189,6 +189,7 @@ class GroupCoordinator(OffsetsPort):
             self._timer = self._loop.call_at(at, self._tick)
 
     def _answer(self, answer: GroupAnswer) -> None:
+        """Complete the request that waits for this answer, if it still waits."""
         future = self._waiting.pop(answer.token, None)
         if future is None or future.done():
             return
@@ -198,6 +199,7 @@ class GroupCoordinator(OffsetsPort):
             future.set_result(answer.outcome)
 
     def _store(self, store: Store) -> None:
+        """Append a group's new state; without a record, delete the group and its offsets."""
         group = store.group
         entries: list[GroupEntry] = [LogEntry(GroupKey(group), store.record)]
         if store.record is None:

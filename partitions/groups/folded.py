@@ -27,7 +27,7 @@ GroupEntry: TypeAlias = LogEntry[Key, Value]
 
 
 class FoldedGroups(FoldedLog[Key, Value]):
-    """State folded from the log of one partition; see the module."""
+    """State applied from the log of one partition; see the module."""
 
     def __init__(self, name: str, feature_level: Callable[[], int]) -> None:
         super().__init__(name)
@@ -47,6 +47,7 @@ class FoldedGroups(FoldedLog[Key, Value]):
         return LogEntry(decoded, None if value is None else decode_value(decoded, value))
 
     def put(self, key: Key, value: Value | None) -> None:
+        """Apply an entry; None deletes the key."""
         match key, value:
             case OffsetKey(group, topic_id, partition), OffsetRecord():
                 self.offsets.setdefault(group, {})[topic_id, partition] = value
@@ -100,5 +101,5 @@ class FoldedGroups(FoldedLog[Key, Value]):
         return {key: record for key, record in found.items() if record is not None}
 
     def names(self) -> set[str]:
-        """Return the names of groups with a folded group record or offset."""
+        """Return the names of groups with an applied group record or offset."""
         return self.groups.keys() | self.offsets.keys()

@@ -95,6 +95,7 @@ class GroupJoins:
     def _add(
         self, token: Token, join: Join, group: ConsumerGroup, member_id: str, now: float, *, has_id: bool = False
     ) -> None:
+        """Add a new member to the group, hold its request, and begin a rebalance."""
         member = Member(
             member_id,
             join.instance_id,
@@ -183,6 +184,7 @@ def member_of(group: ConsumerGroup | None, member_id: str, instance_id: str | No
 
 
 def _check(join: Join, settings: GroupSettings) -> None:
+    """Raise `InvalidArgument` for timeouts, protocols, metadata or names beyond the limits."""
     if not settings.min_session_timeout_ms <= join.session_timeout_ms <= settings.max_session_timeout_ms:
         raise InvalidArgument(
             f"a session timeout of {join.session_timeout_ms} ms; it can be {settings.min_session_timeout_ms} to "

@@ -79,6 +79,7 @@ class GroupLagReader:
         return dict(zip(places, found, strict=True))
 
     async def _target(self, place: TopicPartition, before: int, to: ResetTo, deadline: Deadline) -> tuple[Offset, bool]:
+        """Return the requested offset, limited to the partition's bounds, and whether it was limited."""
         partition = await self._partition(place, deadline)
         bounds = await self._reader.offsets(partition, True, deadline)
         match to:

@@ -150,6 +150,7 @@ class Machine:
         self._rebalance.answer(token, left)
 
     def _leave(self, group: ConsumerGroup | None, leaving: MemberToLeave) -> RaftlogError | None:
+        """Remove a member from its group; return the error if it is unknown or fenced."""
         try:
             if group is not None and leaving.member_id in group.given_ids:
                 self._forget_given_id(group, leaving.member_id)

@@ -39,6 +39,7 @@ _NOT_KNOWN: Final = -1
 
 
 async def _describe(coordinator: GroupCoordinator, group: str, deadline: Deadline) -> GroupDetails | None:
+    """Return the details of a group; None if it has neither members nor offsets."""
     await coordinator.wait_until_current(deadline)
     found = coordinator.machine.group(group)
     if found is None:
@@ -82,6 +83,7 @@ def _assigned_partitions(assignment: bytes) -> Mapping[str, Sequence[int]]:
 
 
 async def _list(coordinator: GroupCoordinator, _: None, deadline: Deadline) -> list[GroupListing]:
+    """Return all groups of the coordinator; yield to the event loop between slices."""
     await coordinator.wait_until_current(deadline)
     rows = []
     for number, name in enumerate(coordinator.group_names(), 1):

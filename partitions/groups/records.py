@@ -194,6 +194,7 @@ def _pack_key(kind: int, fields: list[Any]) -> bytes:
 
 
 def _pack(fields: list[Any], bytes_max: int) -> bytes:
+    """Encode the fields of a record. Raises `InvalidArgument` beyond `bytes_max`."""
     try:
         packed: bytes = msgpack.packb(fields)
     except (ValueError, TypeError, OverflowError) as error:

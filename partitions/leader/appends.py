@@ -325,6 +325,7 @@ class LeaderAppends:
         checked: Sequence[tuple[BatchHeader, Buffer]],
         producers: set[int],
     ) -> None:
+        """Check keys and producer ids of an append, then continue the queue of its replica."""
         try:
             if partition.config.is_compacted:
                 limit = partition.config.max_message_bytes
@@ -368,6 +369,7 @@ class LeaderAppends:
     # deadlines and end
 
     def _expire(self, now: float) -> float:
+        """Fail appends past their deadline; return the earliest deadline that is left."""
         earliest: float = NEVER
         for append in self._open:
             if append.deadline > now:

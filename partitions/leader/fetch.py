@@ -211,7 +211,7 @@ class PartitionsFetch:
         return batches
 
     async def _prove_ends(self) -> None:
-        """Determine which requested offsets lie behind the end of their log."""
+        """Determine which requested offsets lie beyond the end of their log."""
         places, self._unproven = self._unproven, []
         proofs = (self._prove_end(place) for place in places)
         await asyncio.gather(*proofs)
@@ -261,6 +261,7 @@ class PartitionsFetch:
                     replica.waits.unwatch(self)
 
     async def _wait(self, min_bytes: int, deadline: Deadline) -> None:
+        """Wait until the partitions have `min_bytes`, or until the deadline."""
         self._watch()
         may_wait = self._may_wait
         if self._changed:
@@ -316,7 +317,7 @@ class PartitionsFetch:
             replica = self._replicas[place]
             if replica is not None:
                 self._read(place, replica)
-        self._unproven.clear()  # a log that was cut behind the requested offset is looked at by the next request
+        self._unproven.clear()  # a log that was cut below the requested offset is looked at by the next request
 
 
 def check_epoch(replica: Replica, epoch: int) -> None:

@@ -44,6 +44,7 @@ class Campaigns:
         self._timers.clear()
 
     def _campaign(self, groups: list[PartitionReplica], attempt: int) -> None:
+        """Start an election in each group, and schedule the next attempt."""
         for group in groups:
             core = group.core
             if core.role is Role.PRE_CANDIDATE:

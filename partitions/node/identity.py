@@ -142,6 +142,7 @@ class NodeDirectory:
         self.identity = identity
 
     def _write(self, identity: NodeIdentity) -> None:
+        """Write the identity file durably."""
         fields: dict[str, Any] = {
             **identity._asdict(),
             "disk_uuid": str(identity.disk_uuid),

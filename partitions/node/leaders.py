@@ -208,6 +208,7 @@ class LedGroups:
                     self._led[key].step_down("its disk is stalled")
 
     def _rest(self, key: GroupKey, target: ReplicaId, now: float) -> None:
+        """Record a failed transfer; the group's next one waits twice as long."""
         self.transfers_failed += 1
         rest = self._resting.get(key)
         failures = min(rest.failures + 1, _DOUBLINGS_MAX) if rest else 0
@@ -251,6 +252,7 @@ class LedGroups:
         )
 
     def _begin(self, group: PartitionReplica, target: ReplicaId, now: float) -> None:
+        """Begin a leadership transfer; a refusal is logged and retried later."""
         try:
             group.transfer_leadership(target)
         except RaftlogError as refusal:

@@ -172,6 +172,7 @@ class Node:
         await asyncio.shield(self._end)
 
     async def _stop(self) -> None:
+        """Transfer leaderships, wait for requests, flush, and close."""
         try:
             if self._is_working:
                 await self._hand_over()
@@ -196,6 +197,7 @@ class Node:
             _logger.warning("the disk did not sync all entries within %d ms", self.settings.stop_flush_ms)
 
     async def _close(self, failure: RaftlogError | None) -> None:
+        """Close transport and driver; `failure` is the reason, None for an orderly stop."""
         self._campaigns.stop()
         self.fitness_exchange.stop()
         if self._timer is not None:

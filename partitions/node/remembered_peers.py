@@ -78,6 +78,7 @@ class RememberedPeers:
             self._submit()
 
     def _submit(self) -> bool:
+        """Begin to save the peers; return False if nothing changed."""
         self._is_start_unsaved = False
         records = self._memory.records()
         if records == self._saved:

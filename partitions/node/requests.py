@@ -93,6 +93,7 @@ class Requests:
         )
 
     async def _handle(self, name: str, request: Request) -> Answer:
+        """Serve a request by its name and count it. Raises `Unavailable` for an unknown name."""
         handler = self._handlers.get(name)
         if handler is None:
             raise Unavailable(f"node {self._me} does not serve {name!r}; it may run another release")

@@ -63,6 +63,7 @@ class BrokerReporter:
         return Answer(list(await self._report()))
 
     async def _report(self) -> BrokerReport:
+        """Return this broker's report on its settings, leaderships and replicas."""
         state, node = self._metadata.state, self._node
         remaining = await node.leaders.remaining_leaderships()
         assigned_bytes, unassigned = await self._count_replicas()

@@ -141,6 +141,7 @@ class BrokerOperations:
         return "; ".join(report.reasons) or None if report.status == "stalled" else None
 
     def _progress(self, row: RegisteredBroker, report: BrokerReport | None, seen: MoveReports) -> Decommission:
+        """Return the progress of a decommission: replicas and bytes that are left, and failures."""
         state, node = self._metadata.state, row.node_id
         leaving = [move for move in seen.moves if node in move.from_nodes and node not in move.to_nodes]
         assigned = state.groups_of(row.replica)

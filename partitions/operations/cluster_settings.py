@@ -144,6 +144,7 @@ def current_settings(state: ClusterState) -> CurrentSettings:
 
 @lru_cache(maxsize=8)
 def _current(configs: tuple[tuple[str, str], ...]) -> CurrentSettings:
+    """Return the typed settings; cached by their stored values."""
     values = _values(dict(configs))
     mode = next(mode for mode in _MODES if mode == values[BALANCER_MODE])
     return CurrentSettings(
@@ -161,6 +162,7 @@ def _none_if_off(number: int) -> int | None:
 
 
 def _values(configs: Mapping[str, str]) -> dict[str, SettingValue]:
+    """Return all settings by name, with defaults for missing or invalid ones."""
     values = {}
     for name, setting in SETTINGS.items():
         try:

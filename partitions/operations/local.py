@@ -59,6 +59,7 @@ async def _local_partitions(topics: Topics) -> AsyncIterator[tuple[str, Partitio
 
 
 def _describe(topic: str, partition: Partition, replica: Replica) -> LocalReplica:
+    """Return the description of one replica on this broker."""
     description = replica.describe()
     is_leader = description.in_sync is not None
     is_lacking = is_leader and len(description.in_sync or ()) < len(partition.assigned)

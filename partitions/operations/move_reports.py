@@ -130,6 +130,7 @@ class MoveReporter:
         )
 
     async def _ask(self, node: NodeId, until: Deadline) -> _BrokerAnswer | None:
+        """Return a broker's reports; None if it does not answer or cannot be understood."""
         index = int(self._metadata.state.applied_index)
         try:
             match (await self._node.ask(node, _MOVES, [index], (), until)).value:

@@ -159,6 +159,7 @@ class ProduceQueue:
         self._add(pending)
 
     def _add(self, pending: Pending) -> None:
+        """Add a call to the queue and schedule its sending."""
         self._counters.produces += 1
         pending.number, pending.arrived = self._number, stopwatch()
         self._number += 1
@@ -206,6 +207,7 @@ class ProduceQueue:
         self._schedule()
 
     def _drain(self) -> None:
+        """Send as many queued calls as the pipeline allows; pause while no leader is known."""
         self._is_drain_scheduled = False
         if self._may_send():
             refusal = self._destination.no_leader_error()
@@ -250,6 +252,7 @@ class ProduceQueue:
         return taken
 
     def _send(self, pendings: list[Pending]) -> None:
+        """Append the calls' batches to the destination, as one request."""
         bound = self._destination.batch_bytes_max - HEADER_SIZE
         batches, kept = build_batches(pendings, bound, self._wall_ms())
         flight = _Flight(kept, self._loop.time(), self._destination.leader)
@@ -285,6 +288,7 @@ class ProduceQueue:
             raise error
 
     def _resolve(self, flight: _Flight, appended: ReplicaAppended, batches: Sequence[bytearray]) -> None:
+        """Complete the calls of an acknowledged append, each with its first offset."""
         self._refusal = None
         self._counters.append_times.observe_since(flight.arrived)
         offset: int = appended.base_offset
@@ -379,6 +383,7 @@ class ProduceQueue:
     # deadlines
 
     def _expire(self, now: float) -> float:
+        """Fail calls past their deadline and free their bytes; return the earliest deadline that is left."""
         earliest: float = NEVER
         left: deque[Pending] = deque()
         freed = 0

@@ -85,6 +85,7 @@ async def _queue(
     deadline: Deadline,
     now_ms: int,
 ) -> QueuedShare:
+    """Check and enqueue the records for one partition; the result holds the error, if any."""
     try:
         target = topic.partition(number)
         sizes = [_size(record) for record in records]

@@ -1,4 +1,4 @@
-"""State of the partition's idempotent producers: folded from the log, with a snapshot behind every roll.
+"""State of the partition's idempotent producers: applied from the log, with a snapshot after every roll.
 
     next index ≤ applied index + 1;   up to `read_to` entries are read from the files, then they are noted at appends
 
@@ -46,7 +46,7 @@ class ProducerState:
         """Reason for which the state has stopped; None while it follows the log."""
         self.on_loaded: Callable[[], None] = lambda: None
         self.snapshot_index = Index(0)
-        """Newest roll with a whole run behind it; 0 when there were no producers at the newest roll."""
+        """Newest roll with a whole run after it; 0 when there were no producers at the newest roll."""
         self._delivered = group.applied_index
         self._run_task: asyncio.Task[None] | None = None
         group.log.producers.follow()
@@ -215,7 +215,7 @@ class ProducerState:
     # snapshots
 
     def maybe_write_run(self) -> None:
-        """Write the state at the newest roll behind it, if this replica leads."""
+        """Write the state at the newest roll into entries after it, if this replica leads."""
         core = self._group.core
         if self._at_roll is None or self._run_task is not None or not self.is_loaded:
             return

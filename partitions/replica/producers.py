@@ -230,7 +230,7 @@ class ProducerTable:
             self._states[producer_id] = later.pack()
 
     def snapshot(self, roll_index: Index) -> Iterator[bytes]:
-        """Yield the payloads of a run of `snapshot` entries behind this roll, at least one."""
+        """Yield the payloads of a run of `snapshot` entries after this roll, at least one."""
         ids = list(self._states)
         for piece, at in enumerate(range(0, max(1, len(ids)), _PIECE_PRODUCERS)):
             some = ids[at : at + _PIECE_PRODUCERS]
@@ -288,7 +288,7 @@ class SnapshotRun:
 
 
 def _read_producers(payload: bytes) -> tuple[dict[int, bytes], int]:
-    """Return states by id, and the position behind them."""
+    """Return states by id, and the position after them."""
     states, position = dict[int, bytes](), _SNAPSHOT.size
     [count] = _COUNT.unpack_from(payload, position)
     position += _COUNT.size
@@ -309,7 +309,7 @@ def _read_producers(payload: bytes) -> tuple[dict[int, bytes], int]:
 
 
 def _read_ranges(payload: bytes, position: int) -> tuple[ExpiredIds, int]:
-    """Return ranges of expired ids, and the position behind them."""
+    """Return ranges of expired ids, and the position after them."""
     rest = payload[position:]
     count = _COUNT.unpack_from(rest)[0] if len(rest) >= _COUNT.size else -1
     size = _COUNT.size + count * RANGE.size

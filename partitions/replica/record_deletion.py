@@ -1,6 +1,6 @@
 """Deletion of records by request: a committed trim to a committed offset.
 
-The state of producers stays: until a snapshot of it stands behind the newest roll, nothing below that roll's segment
+The state of producers stays: until a snapshot of it stands after the newest roll, nothing below that roll's segment
 can be removed as a whole. Called by the routing, at the leader."""
 
 import asyncio
@@ -55,7 +55,7 @@ class RecordDeletion:
         await asyncio.sleep(_LOOK_S)
 
     async def _roll(self) -> None:
-        """Begin a new segment, since a log keeps its last record unless another segment begins behind it.
+        """Begin a new segment, since a log keeps its last record unless another segment begins after it.
 
         Without room for one, trim the closed segments first."""
         group = self._group

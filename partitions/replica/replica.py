@@ -202,7 +202,7 @@ class Replica:
         """Return committed batches like `fetch`, without waiting; `offset` lies below `end`, the readable end.
 
         Where all records from `offset` to the end were removed, return one batch without records that spans them, so
-        that readers continue behind it. Raises `OffsetOutOfRange` below the log start, `NotLeader`, `CorruptBatch`."""
+        that readers continue after it. Raises `OffsetOutOfRange` below the log start, `NotLeader`, `CorruptBatch`."""
         group = self.group
         start = group.committed_start_offset
         if offset < start:

@@ -163,7 +163,7 @@ class SequenceCheck:
         """Append several calls as if each were appended alone, in this order; return the future of each.
 
         Calls with the same future were proposed together: its result covers the records of all of them, which lie
-        behind each other in this order. The calls behind one that is `Overloaded` are left alone and have no future."""
+        after each other in this order. The calls after one that is `Overloaded` are left alone and have no future."""
         futures: list[asyncio.Future[ReplicaAppended]] = []
         while len(futures) < len(calls):
             begin = len(futures)
@@ -234,6 +234,7 @@ class SequenceCheck:
         any_first_sequence: bool,
         future: "asyncio.Future[ReplicaAppended]",
     ) -> None:
+        """Check sequences and propose the batches that are no duplicates; complete `future` with the outcome."""
         try:
             call = self._check_batches(batches, any_first_sequence)
             first = self._group.append(call.fresh).first_index if call.fresh else Index(0)
@@ -325,7 +326,7 @@ class SequenceCheck:
         return mark
 
     def _drop_mark(self, mark: "asyncio.Future[Committed]") -> None:
-        """Drop a mark that is folded into the table, or was lost with the leadership."""
+        """Drop a mark that is applied to the table, or was lost with the leadership."""
         mark.exception()
         self._expiring = {each: other for each, other in self._expiring.items() if other is not mark}
 
@@ -368,6 +369,7 @@ class SequenceCheck:
         copies: int,
         future: "asyncio.Future[ReplicaAppended]",
     ) -> None:
+        """Complete `future` when the batches are acknowledged as `acks` demands."""
         first, last = spots[0], spots[-1]
         answer = partial(self._on_append, first, last, is_duplicate, acks == ALL)
         open_ = [spot.index for spot in spots if spot.index]

@@ -47,6 +47,7 @@ class DataRequests:
         node.on_request(TRIM, self._trim)
 
     async def _produce(self, request: Request) -> Answer:
+        """Append another broker's batches to the replica here. Raises `Unavailable` after the deadline."""
         match request.header:
             case [bytes(topic_id), int(number), -1 | 0 | 1 as acks] if len(topic_id) == 16:
                 replica = self._replica(topic_id, number)
@@ -69,6 +70,7 @@ class DataRequests:
             raise DeadlineExceeded(f"{replica.name}: appended, but not committed before the deadline") from None
 
     async def _fetch(self, request: Request) -> Answer:
+        """Read batches of the replica here for another broker, within its byte bound."""
         replica, deadline, header = self._read_partition(request, FETCH)
         match header:
             case {"offset": int(offset), "max_bytes": int(max_bytes), "min_bytes": int(min_bytes)}:

@@ -258,6 +258,7 @@ class Partition:
         return self._shared.router.leader_of(self)
 
     def append(self, batches: Sequence[bytearray], acks: Acks, deadline: Deadline) -> "asyncio.Future[ReplicaAppended]":
+        """Append batches here or forward them to the leader; the future raises `NotLeader` without one."""
         router = self._shared.router
         leader = router.leader_of(self)
         replica = self.replica

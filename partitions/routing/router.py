@@ -29,7 +29,7 @@ OFFSETS = "data.offsets"
 TIMESTAMP = "data.timestamp"
 TRIM = "data.trim"
 APPENDED: Final = 4
-"""Numbers in the answer to a produce; a 1 behind them marks a duplicate of an earlier append."""
+"""Numbers in the answer to a produce; a 1 after them marks a duplicate of an earlier append."""
 _PAUSE_S = 0.05
 """Pause between two looks at a partition whose leader cannot be reached."""
 _GRACE_S = 1.0
@@ -200,6 +200,7 @@ class PartitionRouter:
     async def _forward(
         self, node: NodeId, name: str, header: Any, payload: Sequence[Any], deadline: Deadline
     ) -> Answer:
+        """Forward a request to the leader's node, and count it."""
         self.forwarded += 1
         self.forwarding += 1
         try:
@@ -209,7 +210,7 @@ class PartitionRouter:
 
 
 def numbers_of(answer: Answer, count: int, *defaults: int) -> list[int]:
-    """Return the first `count` numbers of an answer, and the numbers behind them or their `defaults`.
+    """Return the first `count` numbers of an answer, and the numbers after them or their `defaults`.
 
     Further fields are of a later release and ignored. Raises `OutcomeUnknown` for another answer."""
     value = answer.value

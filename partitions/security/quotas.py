@@ -139,6 +139,7 @@ def _check_type(type_: str) -> None:
 
 
 def _name(type_: str, name: str) -> str:
+    """Return the canonical name of a quota's entity. Raises `InvalidArgument` for an invalid IP address."""
     _check_type(type_)
     if type_ != IP or name == DEFAULT:
         return name
@@ -149,6 +150,7 @@ def _name(type_: str, name: str) -> str:
 
 
 def _text(name: str, value: float) -> str:
+    """Return a quota's value as text. Raises `InvalidArgument` if it is out of range."""
     if not math.isfinite(value) or not 0 < value <= VALUE_MAX:
         raise InvalidArgument(f"{name} cannot be {value}; it is above 0 and at most 2**53")
     if float(value).is_integer():

@@ -155,6 +155,7 @@ class Users:
         is_first: bool = False,
         expected_version: Index | None = None,
     ) -> None:
+        """Store credentials of a user through the controller, and log the change without secrets."""
         command = SetUserCredentials(
             name,
             credentials,

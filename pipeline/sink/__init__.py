@@ -1,4 +1,4 @@
-"""Sink behind `format("raftlog")`, which writes each row exactly once, in batch and streaming queries.
+"""Sink of `format("raftlog")`, which writes each row exactly once, in batch and streaming queries.
 
     writers → schema, settings (allowed columns and options)
             → attempt (one task) → sender (one topic-partition) → lane, unmatched (the next step)

@@ -84,6 +84,7 @@ class Metadata:
             self.matching = frozenset(name for name in names if self._pattern.fullmatch(name))
 
     async def _fetch(self, name: str) -> TopicMetadata:
+        """Fetch and cache the metadata of a topic, and learn the leaders of its partitions. Raises `UnknownTopic`."""
         try:
             description = await self._client.describe_topic(name)
         except UnknownTopic:

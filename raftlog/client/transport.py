@@ -121,6 +121,7 @@ class HttpTransport(AsyncClosedAtExit):
         headers: Mapping[str, str] | None,
         body: Buffer | None,
     ) -> HttpAnswer:
+        """Send one request without redirects and return the whole answer; raises `TimeoutError`."""
         url = URL(f"http://{address}{target}", encoded=True)
         once = _ONCE if method in _REPEATED_BY_AIOHTTP else None
         async with (
@@ -144,6 +145,7 @@ class HttpTransport(AsyncClosedAtExit):
             self._addresses.insert(0, address)
 
     def _learn(self, place: Place | None, address: str, answer: HttpAnswer) -> None:
+        """Update the known leader of the partition from the answer's header or status."""
         if place is None:
             return
         named = answer.headers.get(LEADER_HEADER)

@@ -166,7 +166,7 @@ class RaftCore(ReadableCore):
         self._replica.history.commit_to(self._replica.committed)
 
     def needs_install(self, boundary: EntryId) -> bool:
-        """Return whether files that begin behind `boundary` are useful; call it right before they replace the log."""
+        """Return whether files that begin after `boundary` are useful; call it right before they replace the log."""
         log, committed = self._replica.log, self._replica.committed
         return not isinstance(self._role, Leader) and boundary.index > committed and not log.has_entry(boundary)
 

@@ -3,7 +3,7 @@
     first own index ≤ any index committed by counting;   one configuration change at a time
 
 It accepts proposals and replicates them at once; it counts itself only after its own sync, and commits only entries
-that a quorum holds durably and that lie at or behind the no-op that opened its term (thesis 3.6.2). Commits and
+that a quorum holds durably and that lie at or after the no-op that opened its term (thesis 3.6.2). Commits and
 messages are decided in `prepare`, once for all events since the last Ready."""
 
 from collections import deque

@@ -35,7 +35,7 @@ class LogView(Protocol):
         ...
 
     def stored_bytes_from(self, first: Index) -> int:
-        """Return an estimate of the bytes from `first` on that only files hold; 0 behind the last entry."""
+        """Return an estimate of the bytes from `first` on that only files hold; 0 after the last entry."""
         ...
 
 

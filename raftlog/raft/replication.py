@@ -336,7 +336,7 @@ class Replication:
         next_index = Index(min(message.last_index, log.last_index) + 1)
         if progress.state is not ProgressState.CATCH_UP or next_index <= log.boundary.index:
             return
-        # Its log continues behind the boundary, so begin at its end, unless there is much more to fetch.
+        # Its log continues after the boundary, so begin at its end, unless there is much more to fetch.
         if log.view.stored_bytes_from(next_index) <= self._replica.settings.fetch_bytes_min:
             progress.become_probe(next_index, self.sequence)
             self.is_due = True

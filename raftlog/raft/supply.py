@@ -34,7 +34,7 @@ class SupplyRefusal(Enum):
 
 
 def supply(replica: RaftReplica, wanted: SupplyRequest) -> AppendRequest | SupplyRefusal:
-    """Return an append behind `wanted.after`, without entries at the log's end.
+    """Return an append after `wanted.after`, without entries at the log's end.
 
     `replica` leads; its log may be damaged. The append has only entries that the driver has taken over: earlier they
     have no timestamp yet."""

@@ -1,4 +1,4 @@
-"""The log as the core sees it: the stored log, and behind it the tail that the driver does not have yet.
+"""The log as the core sees it: the stored log, and after it the tail that the driver does not have yet.
 
     committed ≤ handed_index ≤ last_index
 

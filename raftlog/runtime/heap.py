@@ -42,6 +42,7 @@ class Collections:
         gc.unfreeze()
 
     def _observe(self, phase: str, info: dict[str, Any]) -> None:
+        """Measure a garbage collection; freeze the heap after a full one that took `FROZEN_FROM_S` or longer."""
         if phase == "start":
             self._began, self._counted_s = stopwatch(), LOOP_HOLDS.counted_s
             return

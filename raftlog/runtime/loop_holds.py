@@ -59,6 +59,7 @@ class LoopHolds:
             self._note(name, wall_s, counted_before_s)
 
     def _note(self, name: str | Callable[..., object], wall_s: float, counted_before_s: float) -> None:
+        """Count the time for which a callback held the loop, without the time spent waiting for a core."""
         if self._waited_s is None or threading.get_ident() != self._thread:
             return
         waited_s = self._waited_s()

@@ -58,7 +58,7 @@ class StreamReport:
     def __init__(self) -> None:
         self.problem: HttpProblem | RaftlogError | None = None
         self.has_failed = False
-        """An append failed, so nothing behind it may be stored."""
+        """An append failed, so nothing after it may be stored."""
         self._line = 0
         self._stored: dict[int, _Stored] = {}
 

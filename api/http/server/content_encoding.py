@@ -18,7 +18,7 @@ from raftlog.api.http.server.request_headers import header
 PIECE_BYTES_MAX: Final = 64 * 1024
 """Size of a piece, so small that processing it never blocks the loop for long."""
 _FED_BYTES_MAX: Final = 4 * 1024
-"""Bytes fed at once: each member's stream copies the bytes behind the member."""
+"""Bytes fed at once: each member's stream copies the bytes after the member."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _ZLIB: Final = zlib.MAX_WBITS
 _DEFLATE: Final = -zlib.MAX_WBITS

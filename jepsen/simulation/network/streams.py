@@ -29,7 +29,7 @@ class Carrier(Protocol):
     def transmit(self, end: "Stream", message: object, size_bytes: int | None) -> None: ...
 
     def finish(self, end: "Stream") -> None:
-        """Send the end of the stream to the peer, behind all messages."""
+        """Send the end of the stream to the peer, after all messages."""
         ...
 
     def refuse(self, end: "Stream") -> None:

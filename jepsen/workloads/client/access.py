@@ -168,7 +168,7 @@ class FoundBatches:
         self.values: list[Value] = []
         self.epochs: list[tuple[int, int]] = []
         self.next_offset = offset
-        """Offset of the next read; behind the last record when there is a gap."""
+        """Offset of the next read; after the last record when there is a gap."""
 
 
 def _offsets_path(group: str) -> str:

@@ -34,7 +34,7 @@ NO_GROUP: Final = "readers"
 RECORDS_MAX: Final = 2000
 _NEVER_SENT: Final = frozenset((KafkaError._PURGE_QUEUE, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC))
 _METADATA_MAGIC: Final = b"CGMDv2:"
-"""Begin of librdkafka's group metadata; behind it are the generation, the group and the member."""
+"""Begin of librdkafka's group metadata; after it are the generation, the group and the member."""
 
 T = TypeVar("T")
 

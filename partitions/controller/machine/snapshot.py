@@ -1,6 +1,6 @@
 """Snapshots of the controller's state: encoded as payloads of a run of `snapshot` control entries, and decoded.
 
-Joined, the pieces behind the headers are one MessagePack map (docs/CONTROLLER.md); docs/FORMATS.md section 5 has the
+Joined, the pieces after the headers are one MessagePack map (docs/CONTROLLER.md); docs/FORMATS.md section 5 has the
 header. Rows stand in ascending order, so equal states give equal bytes. The map holds the state's hash, and a state
 is only returned when it has that hash.
 

@@ -111,6 +111,7 @@ class ControllerState(ClusterState):
         self.applied_index = index
 
     def _decide(self, request: CommandRequest, index: Index) -> CommandAnswer:
+        """Return the answer to a request, or the error that refuses it; raises `FormatError`."""
         try:
             self._check_may_apply(request, index)
             return CommandAnswer(_RULES[type(request.command)](self, request.command, index))
@@ -130,6 +131,7 @@ class ControllerState(ClusterState):
         check_level(request.command, self.feature_level)
 
     def _remember(self, request: CommandRequest, answer: CommandAnswer, index: Index) -> None:
+        """Keep the answer for repeated requests; forget the oldest beyond `ANSWERS_MAX`."""
         number = as_number(answer.error) if answer.error else 0
         message = str(answer.error or "")[:MESSAGE_CHARACTERS_MAX]
         self.answered.put(AnsweredRequest(request.request_id, index, answer.value, number, message))

@@ -164,6 +164,7 @@ class Assignments(BackgroundLoop):
     # following
 
     async def _run(self) -> None:
+        """Follow the controller's assignments at each change; retry when a step is unavailable."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -235,6 +236,7 @@ class Assignments(BackgroundLoop):
         return kept
 
     def _forget(self, group: PartitionReplica) -> None:
+        """Remove a replica from this broker's tables; its files are deleted later."""
         self._empty.pop(group.key, None)
         replica = self.replicas.pop(group.key, None)
         if replica is not None:

@@ -125,6 +125,7 @@ class Balancer(BackgroundLoop):
     # looks
 
     async def _run(self) -> None:
+        """Look for changes regularly while this node leads the controller."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(MOVING_LOOK_S if self._is_moving() else LOOK_S):

@@ -111,6 +111,7 @@ class PlacementLayout:
         return number
 
     def _topic(self, topic_id: UUID) -> int:
+        """Return the number of a topic; a new topic gets the next one."""
         if self.topics and self.topics[-1] is topic_id:
             return len(self.topics) - 1
         topic = self._numbers.setdefault(topic_id, len(self.topics))

@@ -66,6 +66,7 @@ class _Chains:
         """Partitions that the giver leads and the taker has, by giver and taker."""
 
     def run(self) -> Iterator[list[int]]:
+        """Apply transfers that even the leader counts; yield each chain, and empty lists to let other work run."""
         layout = self._layout
         for at, number in enumerate(self._numbers):
             row = layout.rows[number]

@@ -186,6 +186,7 @@ class Planner:
             self.failures.append(Failure(self._layout.placed[number].group, name, self._obstacle(number)))
 
     def _obstacle(self, number: int) -> str:
+        """Return the reason why no broker can take the replica."""
         layout, needed = self._layout, len(self._layout.rows[number])
         left = {place.host for place in layout.places.values() if place.stays}
         if len(left) < needed:

@@ -84,6 +84,7 @@ class BrokerProgress:
         return Answer([report.held, moving, report.arrived, report.led])
 
     async def _report(self, header: Any, deadline: Deadline) -> HeldReplicas:
+        """Return the reports of replicas here, once this broker has the assignments of the requested index."""
         match header:
             case [int(index), [*keys], bool(with_led)] if all(type(key) is bytes for key in keys[:NAMED_MAX]):
                 pass

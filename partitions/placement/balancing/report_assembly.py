@@ -39,6 +39,7 @@ def report_on(
 def _status(
     state: ControllerState, settings: BalancerSettings, tenure: Tenure, now: float, *, has_planned: bool
 ) -> str:
+    """Return the balancer's state: `starting`, `in_progress`, `stalled`, `off` or `ready`."""
     if not has_planned:
         return "starting"
     if tenure.under_way(now) or tenure.queue:
@@ -49,6 +50,7 @@ def _status(
 
 
 def _reasons(state: ControllerState, tenure: Tenure, misplaced: list[MisplacedReplica], now: float) -> list[str]:
+    """Return the reasons why replicas are misplaced or moves wait."""
     by_reason: dict[str, list[str]] = {}
     for each in misplaced:
         why = f"node {each.node_id} cannot give up its replica: {each.reason}"

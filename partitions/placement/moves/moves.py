@@ -150,6 +150,7 @@ class Moves(BackgroundLoop):
     # looks
 
     async def _run(self) -> None:
+        """Compare the assignments with the Raft configurations, and advance those that differ."""
         pause_s = LOOK_S
         while True:
             self._look.clear()

@@ -54,6 +54,7 @@ class ReplicaRemoval(BackgroundLoop):
         self._changed.set()
 
     async def _run(self) -> None:
+        """Remove unassigned replicas; look less often while none can be removed."""
         pause_s, before = LOOK_S, 0
         while True:
             self._changed.clear()

@@ -89,6 +89,7 @@ def _obstacle(
     statuses: Mapping[NodeId, ReplicaStatus | AbsentReplica],
     places: KnownPlaces,
 ) -> str | None:
+    """Return the reason not to recover the partition; None if it may be recovered."""
     leading = next((each for each in holding if each.leads), None)
     if leading is not None:
         return f"node {leading.replica.node_id} leads it: there is nothing to recover"

@@ -177,6 +177,7 @@ class Consumer(Generic[K, V]):
         return converted
 
     async def _take(self, count: int, ends_at: float) -> list[ConsumerRecord]:
+        """Return up to `count` fetched records; wait for the first until `ends_at` (monotonic seconds)."""
         self._note_processed()
         await asyncio.sleep(0)  # lets the fetches run, even if the caller polls without pause
         arrived = self._fetcher.arrived

@@ -122,6 +122,7 @@ class PartitionFetcher:
         return min(self._settings.fetch_bytes, max(FETCH_BYTES_MIN, share))
 
     async def _read(self, reading: FetchedRecords) -> None:
+        """Fetch one partition until it fails with a lasting error; retry temporary ones."""
         outage = Outage(f"records of {reading.place}", self._settings.give_up_after_s)
         while reading.error is None:
             try:
@@ -144,6 +145,7 @@ class PartitionFetcher:
                     self._fail(reading, error)
 
     async def _fetch(self, reading: FetchedRecords) -> None:
+        """Fetch the next batches of one partition, and wake the consumer if there are any."""
         offset = reading.next_fetch
         assert offset is not None, "it is known where to read"
         topic, partition = reading.place

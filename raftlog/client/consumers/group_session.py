@@ -162,6 +162,7 @@ class GroupSession:
                 await outage.pause(error)
 
     async def _assign(self, joined: Joined) -> dict[str, bytes]:
+        """Compute the assignments of all members as group leader; return them encoded, by member id."""
         subscriptions = {member.member_id: decode_subscription(member.metadata) for member in joined.members}
         for name in sorted({topic for each in subscriptions.values() for topic in each.topics}):
             self._metadata.watch(name)

@@ -167,6 +167,7 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
     # receiving
 
     async def _receive(self) -> None:
+        """Poll once and start handlers; pause the consumer while too many records are pending."""
         self._changed.clear()
         room = self._pending_max - self._pending
         is_full = room <= 0
@@ -181,6 +182,7 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
             await _wait_until(self._changed, _POLL_MS / 1000)
 
     def _begin(self, record: ConsumerRecord) -> None:
+        """Queue a record in the lane of its order (partition, key or none), and start the lane's task if it is idle."""
         place = TopicPartition(record.topic, record.partition)
         partition = self._partitions.setdefault(place, _Partition())
         partition.progress.begin(record.offset)
@@ -250,6 +252,7 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
             await returned
 
     async def _reject(self, record: ConsumerRecord, attempts: int, error: Exception) -> None:
+        """Store a failed record as a dead letter. Raises `HandlerFailed` without a dead-letter topic."""
         if self._dead_letters is None:
             raise HandlerFailed(record, attempts, error) from error
         offset = await self._dead_letters.store(record, attempts, error)

@@ -209,6 +209,7 @@ class ProducerLane:
         self._end(batch, produced)
 
     def _build(self, batch: Batch) -> bytearray:
+        """Encode a batch with the producer's present id and epoch."""
         identity = self._identity
         return build_columns(
             batch.values,
@@ -234,6 +235,7 @@ class ProducerLane:
     # recovery after a failed attempt
 
     async def _recover(self) -> None:
+        """Resend the unsettled batches in order, one at a time, then resume normal sending."""
         while self._under_way:
             await asyncio.wait(self._under_way)
         with Outage(f"records for {self._place}", pause_s_max=RETRY_PAUSE_S_MAX) as outage:

@@ -6,7 +6,7 @@ is bounded by the journal's. For a group:
     keep_to ≤ index of `end`        entries up to keep_to are in the segments, as the checkpoint left them
     extents: first ≤ last, each first > keep_to and > the last before it
 
-Recovery makes the segments equal to the extents that follow `keep_to` without a gap; entries behind a gap were
+Recovery makes the segments equal to the extents that follow `keep_to` without a gap; entries after a gap were
 never promised (a large append whose id is missing), and are dropped. Pure: `recovery` hands in the frames."""
 
 import struct
@@ -65,7 +65,7 @@ class FoldedGroup:
     """Commit index as last journaled; not yet clamped to the log's end."""
     configuration_index: Index | None = Index(0)
     """The latest configuration entry up to `keep_to`, 0 when only a roll has it; `None`: not known, because a cut
-    removed the one that the checkpoint named, or because the log was installed. Entries behind `keep_to` are
+    removed the one that the checkpoint named, or because the log was installed. Entries after `keep_to` are
     never opened here and may hold a later one."""
     voting_position: LostEnd | None = None
     """Id of the lost entry with which the group votes."""
@@ -80,7 +80,7 @@ class FoldedGroup:
     _extents: "array[int]" = field(default_factory=lambda: array("Q"))
     """Four numbers each: first, last, address, and the length with the bit `_IDS` for `is_ids`."""
     note: Callable[[int], None] = field(init=False)
-    """Appends one number of an extent that begins behind `tail`; for the hot path of the fold."""
+    """Appends one number of an extent that begins after `tail`; for the hot path of the fold."""
     _has_gap: bool = False
     """Whether an append came without its predecessor; it may have come since."""
 
@@ -93,7 +93,7 @@ class FoldedGroup:
         return self.tail
 
     def extents(self) -> Iterator[Extent]:
-        """Yield the entries that the segments must hold behind `keep_to`, in order of index."""
+        """Yield the entries that the segments must hold after `keep_to`, in order of index."""
         cells = self._extents
         for at in range(0, len(cells), _STRIDE):
             first, last, address, length = cells[at : at + _STRIDE]
@@ -146,7 +146,7 @@ class FoldedGroup:
         self.keep_to = self.tail = Index(end.id.index if end else 0)
 
     def drop_behind_gap(self) -> None:
-        """Drop the entries behind a gap; the last step of a fold."""
+        """Drop the entries after a gap; the last step of a fold."""
         if not self._has_gap:
             return
         cells = self._extents
@@ -307,7 +307,7 @@ class Fold:
         group.load(state)
 
     def finish(self) -> None:
-        """Drop entries behind gaps, after the last frame. Raises `FormatError` inside an incomplete checkpoint."""
+        """Drop entries after gaps, after the last frame. Raises `FormatError` inside an incomplete checkpoint."""
         if self._loading:
             raise FormatError(f"the journal ends inside the checkpoint of frame {self.start}")
         for group in self.groups.values():

@@ -227,7 +227,7 @@ class Journal:
         return size // PAYLOAD_SIZE + 4 + 4 * (size // self._frame_payload_max)
 
     def _make_room(self, blocks: int) -> None:
-        """Ensure that `blocks` blocks can be written behind the waiting ones; raises `StorageFull`."""
+        """Ensure that `blocks` blocks can be written after the waiting ones; raises `StorageFull`."""
         end = self._waiting.end + blocks + MARGIN_BLOCKS
         if end <= self._files.room_end:
             return

@@ -239,6 +239,7 @@ class GroupLog(LogView):
         return True
 
     def _take(self, entry: Entry) -> None:
+        """Append an entry's batch to the segments; a roll begins a new segment."""
         batch = entry.payload
         header = read_header(batch)
         if is_control(batch):

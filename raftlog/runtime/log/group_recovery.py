@@ -119,6 +119,7 @@ class GroupRecovery:
         return journal_entries(self._folded, self._fold, first)
 
     def _replay(self, replay: Replay, entries: Iterator[JournalEntry]) -> None:
+        """Apply the journal's entries to the segments; record damage and where the log ends because of it."""
         if self._synced.pending:
             entries = self._settle_pending(self._synced.pending, entries)
             if self._lost:
@@ -153,6 +154,7 @@ class GroupRecovery:
         self._lost = Damage(file, Position(position), Offset(offset), Index(index), None, reason)
 
     def _finish(self, replay: Replay) -> RecoveredGroup:
+        """Return the recovered log with its damage, after removing files that do not belong to it."""
         if self.segments and not self.segments[-1].rows:
             self.segments.pop().close()
         if replay.full_error and not self.segments and self._folded.log_start_offset:

@@ -55,6 +55,7 @@ class NewestRecords:
         return head
 
     def _take(self, found: OfflineEntry) -> None:
+        """Record the newest offset and digest of each key in a batch."""
         newest: dict[bytes, _Newest] = {}
         try:
             for record in read_records(found.batch):

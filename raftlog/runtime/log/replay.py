@@ -134,6 +134,7 @@ class Replay:
         return self._full
 
     def _take(self, entry: JournalEntry, next_offset: Offset | None) -> str | None:
+        """Append a journal entry, or hold it if the disk is full; return the reason if it cannot follow."""
         if self._full is None and (reason := self._place(entry)):
             return reason
         if self._full is not None:
@@ -202,6 +203,7 @@ class Replay:
             self._write()
 
     def _write(self) -> None:
+        """Write pending entries to the newest segment; if the disk is full, keep them in `unwritten`."""
         self._waiting_bytes = 0
         if not self.segments or self._full:
             return

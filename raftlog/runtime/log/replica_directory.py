@@ -50,6 +50,7 @@ def find_replicas_read_only(disk: Disk, data_dir: str) -> dict[uuid.UUID, str]:
 
 
 def _find(disk: Disk, data_dir: str, *, repairs_meta: bool) -> dict[uuid.UUID, str]:
+    """Return the replica directories by Raft group id. Raises `FormatError` if two belong to one group."""
     found: dict[uuid.UUID, str] = {}
     for path in _list_candidates(disk, data_dir):
         group_id = group_of(disk, path, repairs_meta=repairs_meta)

@@ -34,6 +34,7 @@ def submit_sealed(
     file = stage_json(disk, path, _seal(kind, fields))
 
     def place(error: OSError | None) -> None:
+        """Rename the synced temporary file to its final name and sync the directory; then call `done`."""
         file.close()
         if is_over():
             return

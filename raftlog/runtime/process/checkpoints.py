@@ -173,6 +173,7 @@ class Checkpoints:
         return True
 
     def _begin(self, now: float) -> None:
+        """Begin a checkpoint in the journal and sync the segments that it covers; try again later if refused."""
         assert not self._changed, f"{len(self._changed)} groups were not examined"
         try:
             states = [*self._states.values(), *map(encode, self._removed.values())]

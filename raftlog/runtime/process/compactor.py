@@ -155,6 +155,7 @@ class Compactor:
     # one run
 
     async def _compact(self, group: PartitionReplica, mark: CompactionMark) -> None:
+        """Compact the closed segments below the mark; repeat the request if the mark rose or segments are left."""
         port, began = self._port, self._port.loop.time()
         try:
             is_done = await self._compact_below(group, mark, began)

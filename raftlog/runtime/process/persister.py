@@ -244,6 +244,7 @@ class Persister:
         self._waits.settle(self.journal.durable_sequence)
 
     def _advance(self, group: PartitionReplica, sequence: JournalSequence) -> None:
+        """Report a durable journal sequence to a group, send its messages, and settle a waiting cut."""
         if group.is_closed:
             return
         self.checkpoints.note_changed(group)

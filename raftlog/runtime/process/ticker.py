@@ -47,6 +47,7 @@ class Ticker:
             self._moved_at = self._loop.time()
 
     def _run(self) -> None:
+        """Measure the tick's lateness, schedule the next one, and report a stalled loop or disk."""
         assert self._loop is not None, "a tick before the start"
         now = self._loop.time()
         late_s = max(0.0, now - self._ticked_at - self._tick_s)

@@ -207,6 +207,7 @@ class PartitionReplica(ReadableReplica):
             return self._refuse(error)
 
     def _append(self, batches: Sequence[bytearray], size: int, *, is_essential: bool = False) -> Accepted:
+        """Propose batches after the admission checks; `size` counts against the bytes in flight."""
         refusal = self._append_error(size, is_essential or self.is_essential)
         if refusal is not None:
             raise refusal

@@ -81,7 +81,7 @@ class ReadableReplica:
     def committed_entries(self, first: Index, max_bytes: int) -> list[CommittedEntry]:
         """Return committed entries from `first` on, control batches too, as many as fit into `max_bytes`.
 
-        At least one if there is any, even if it is larger. Raises `EntriesTrimmed` when the log begins behind `first`,
+        At least one if there is any, even if it is larger. Raises `EntriesTrimmed` when the log begins after `first`,
         `CorruptBatch`, `DescriptorsExhausted` and `InvalidBatch`."""
         try:
             return read_committed(self.log, first, self.applied_index, max_bytes)

@@ -168,6 +168,7 @@ class Trims(Generic[G]):
             self._searched_to = entries[-1].index if entries else last
 
     def _journal(self) -> None:
+        """Journal the scheduled trim if it raises the log start; keep it scheduled if the journal has no room."""
         group = self._group
         if self._scheduled > max(group.log_start_offset, group.trim_to or 0):
             before = group.trim_to
@@ -179,6 +180,7 @@ class Trims(Generic[G]):
         self._scheduled = Offset(0)
 
     def _drop(self, *, although_damaged: bool) -> None:
+        """Remove segments below the log start, unless the replica is damaged and `although_damaged` is false."""
         group, log = self._group, self._group.log
         end = end_of_leftovers(log.segments, group.applied_index)
         if end is not None and self._may_drop(although_damaged):

@@ -98,6 +98,7 @@ class AcceptedConnection:
         self._timer = self._endpoint.loop.call_later(timeout_s, self._time_out)
 
     def take(self, frame: Frame) -> None:
+        """Handle a frame: a step of the handshake, messages of Raft, a beat, or a request."""
         if self.hello is None:
             self._shake_hands(frame)
             return
@@ -160,6 +161,7 @@ class AcceptedConnection:
             raise BadFrame(f"it sent a frame of kind {frame.kind.name} out of turn in the handshake")
 
     def _introduce(self, their_body: bytes) -> None:
+        """Answer the connector's hello with our own, or refuse its version."""
         theirs = decode_hello(their_body)
         ours = self._endpoint.hello(theirs.channel)
         refusal = check_version(ours, theirs)
@@ -171,6 +173,7 @@ class AcceptedConnection:
         self.connection.write(encode_hello(our_body))
 
     def _verify(self, proof: Proof) -> None:
+        """Check the connector's proof and identity; send our own proof, with a refusal if there is one."""
         assert self._introduced is not None, "a proof without an introduction"
         (ours, theirs, transcript), self._introduced = self._introduced, None
         endpoint, peer = self._endpoint, theirs.identity

@@ -98,6 +98,7 @@ class PeerMemory:
     def _update(
         self, node: NodeId, disk_uuid: UUID, boot_epoch: int, journal_sequence: int, life: bytes | None
     ) -> None:
+        """Raise a peer's boot epoch and journal sequence; forget the oldest peer beyond the limit."""
         past = self._pasts.pop(disk_uuid, None)
         is_start = past is None or boot_epoch > past.boot_epoch or past.life is None
         if past is not None:

@@ -97,6 +97,7 @@ class Outgoing:
         self._settle(correlation, NoAnswer(f"{self._peer_name} did not answer {call.name} in {call.timeout_ms} ms"))
 
     def _settle(self, correlation: int, outcome: Answer | RaftlogError) -> None:
+        """Complete the call that waits for this answer; ignore an answer after its deadline."""
         waiting = self._waiting.pop(correlation, None)
         if waiting is None:  # the answer came after its deadline
             return
@@ -117,6 +118,7 @@ class Outgoing:
         self.connection.write(encode_hello(self._our_body))
 
     def take(self, frame: Frame) -> None:
+        """Handle a frame: an answer, or a step of the handshake. Raises `BadFrame` if it is out of turn."""
         if self.hello is not None:
             correlation, outcome = decode_answer(frame, self._endpoint.config)
             self._received.note_frame(frame.kind)
@@ -149,6 +151,7 @@ class Outgoing:
     # the handshake
 
     def _prove(self, their_body: bytes) -> None:
+        """Check the acceptor's version and send our proof."""
         theirs = decode_hello(their_body)
         refusal = check_version(self._ours, theirs)
         if refusal is not None:
@@ -158,6 +161,7 @@ class Outgoing:
         self.connection.write(encode_proof(self._endpoint.credentials.prove(ProvingSide.CONNECTOR, self._transcript)))
 
     def _verify(self, theirs: Hello, proof: Proof) -> None:
+        """Check the acceptor's proof, and end the connection if either side refuses."""
         refusal = authenticate(
             self._endpoint.credentials,
             proof,

@@ -137,6 +137,7 @@ class Peer:
     # connecting
 
     async def _run(self) -> None:
+        """Connect again and again, with a growing pause that a new address ends."""
         while True:
             self._is_address_new.clear()
             try:

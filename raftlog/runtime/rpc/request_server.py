@@ -57,6 +57,7 @@ class RequestServer:
         task.add_done_callback(lambda ended: self._finish_task(correlation, ended))
 
     async def _serve(self, correlation: int, call: Call, bulk: BulkRequest | None) -> None:
+        """Serve a request and send its answer or error; an `OSError` means an unknown outcome."""
         try:
             answer = await self._serve_request(call if bulk is None else bulk)
         except RaftlogError as error:
@@ -71,6 +72,7 @@ class RequestServer:
         self._answer(correlation, answer)
 
     def _answer(self, correlation: int, answer: Answer) -> None:
+        """Send an answer; report an unknown outcome if it is too large or the queue is full."""
         try:
             frame = encode_answer(correlation, answer, self._config)
         except InvalidArgument as error:

@@ -87,6 +87,7 @@ class CatchUp:
         return wait
 
     async def _fetch(self, group: PartitionReplica, fetching: LogFetch) -> None:
+        """Install a snapshot if needed, then fetch the leader's log; pause after a failure."""
         node = fetching.leader.node_id
         try:
             async with self._transfers:
@@ -177,6 +178,7 @@ class CatchUp:
         self._tasks[group.key] = self._port.loop.create_task(self._run(group, run, what), name=f"{what} {group.path}")
 
     async def _run(self, group: PartitionReplica, run: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
+        """Run a repair of the replica; retry with doubling pauses while damage is left."""
         key = group.key
         try:
             await run()

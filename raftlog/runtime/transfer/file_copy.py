@@ -58,6 +58,7 @@ class FileCopy:
         return result.batches
 
     def _take(self, segments: SegmentedLog, batch: bytes) -> None:
+        """Append a copied batch to the segments after checking that it follows the last one."""
         header = read_header(batch) if len(batch) >= HEADER_SIZE else None
         if header is None or not self._is_next(segments, batch, header):
             raise self._copy_error(f"no batch that follows entry {segments.last_index}, offset {segments.next_offset}")

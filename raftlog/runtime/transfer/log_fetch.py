@@ -86,6 +86,7 @@ class LogFetch:
         raise FormatError(f"node {self.leader.node_id} answered with {type(result).__name__}")
 
     async def _take(self, after: EntryId, result: FetchResult) -> None:
+        """Append fetched entries in slices, each when there is room for it."""
         for start in range(0, len(result.entries), _SLICE_ENTRIES):
             some = result.entries[start : start + _SLICE_ENTRIES]
             await self._wait_for_room()

@@ -101,6 +101,7 @@ class Rebuild:
     # copying
 
     async def _copy(self, segments: SegmentedLog) -> None:
+        """Copy all entries of the old segments in slices; replace damaged ones."""
         loop, count, size, began = self._port.loop, 0, 0, self._port.loop.time()
         if not self._old.segments:  # no replica has any entry: the group begins again
             self._configuration = Configuration(Index(0), (self._port.me,))
@@ -191,6 +192,7 @@ class Rebuild:
         return batch
 
     def _take(self, segments: SegmentedLog, index: Index, batch: Buffer) -> None:
+        """Append a batch to the new segments, and keep its term and Raft configuration."""
         header = read_header(batch)
         self._previous_term = Term(header.leader_epoch)
         stored = bytes(batch)

@@ -293,7 +293,7 @@ class Lane(Client):
     def _on_refusal(
         self, line: Line, request: Request, error: RaftlogError, attempt: Attempt, *, is_next: bool
     ) -> None:
-        """Handle a refusal; a request out of order behind one still under way is sent again."""
+        """Handle a refusal; a request out of order after one still under way is sent again."""
         _check_given(error, line)
         if self.cluster.options.uses.producers_max < PRODUCERS_MAX and isinstance(error, UnknownProducer) and is_next:
             if not line.is_over:

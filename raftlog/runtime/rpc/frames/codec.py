@@ -173,6 +173,7 @@ class TurnDecoder:
             raise BadFrame(f"a turn of {len(body)} bytes cannot be read: {error}") from None
 
     def _decode(self, body: Buffer, payload: bytes | memoryview, peer: ReplicaId) -> list[Envelope]:
+        """Return the messages of a frame. Raises `BadFrame` for invalid numbers or a foreign sender."""
         (count,) = _COUNT.unpack_from(body)
         at = _COUNT.size + count * _REPLICA.size
         replicas = [
