@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from raftlog.partitions.controller import first_start
+from raftlog.types import FEATURE_LEVEL_KNOWN
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.operations.conftest import soon
 from tests.waiting import until
@@ -59,7 +60,7 @@ async def test_running_brokers_register_their_addresses_when_an_upgrade_is_finis
     assert [three[number].kafka_addresses("kafka") for number in (1, 2, 3)] == [[], [], []]
     assert caplog.text.count("get no addresses below feature level 2, and the cluster runs at 1") == 3
     epochs = [broker.boot_epoch for broker in await three[1].brokers(deadline=soon())]
-    assert await three[2].operations.cluster.finish_upgrade(deadline=soon()) == 2
+    assert await three[2].operations.cluster.finish_upgrade(deadline=soon()) == FEATURE_LEVEL_KNOWN
     for number in (1, 2, 3):
         await until(lambda number=number: has_all_addresses(three, number))
     assert [broker.boot_epoch for broker in await three[1].brokers(deadline=soon())] == epochs, "without a restart"

@@ -34,7 +34,7 @@ from raftlog.runtime.rpc.handshake import (
     pack_refusal,
 )
 from raftlog.runtime.transport import Envelope, ProcessBeat
-from raftlog.types import Buffer, Index, NodeId, Term
+from raftlog.types import FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_LEAST, Buffer, Index, NodeId, Term
 from tests.layouts import DOCUMENT, read_layout, table_after
 
 CONFIG = RpcConfig()
@@ -87,8 +87,8 @@ def test_the_documented_handshake_matches_the_code() -> None:
         4,
         5,
         b"host",
-        1,
-        2,
+        FEATURE_LEVEL_LEAST,
+        FEATURE_LEVEL_KNOWN,
         b"",
         bytes(NONCE_SIZE),
     ]
