@@ -264,7 +264,9 @@ class FirstStart:
     # founding
 
     def _may_found(self, views: dict[str, StartView | None]) -> bool:
-        """Return whether this process is to make the record: all seeds are there and agree, and none has one."""
+        """Return whether this process creates the bootstrap record.
+
+        All seeds are reachable, agree and hold none, and it has the lowest node id."""
         present = [view for view in views.values() if view is not None]
         me = self._node.identity.replica
         if not any(view.replica == me for view in present):

@@ -135,7 +135,7 @@ class LedGroups:
         return node in self._connected_at
 
     def note_leaving(self, node: NodeId) -> None:
-        """Record that the node stops: it receives no leaderships until it returns."""
+        """Record that the node is draining: no leadership is transferred to it until it reconnects."""
         self._leaving[node] = None
 
     def note_disk_stall(self, now: float) -> None:

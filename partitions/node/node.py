@@ -299,7 +299,7 @@ class Node:
     # groups
 
     def group(self, group_id: uuid.UUID) -> PartitionReplica | None:
-        """Return the replica of a group on this process; None if there is none."""
+        """Return this process's replica of a Raft group; None if there is none."""
         return self.driver.groups.get(group_id.bytes)
 
     def create_group(self, roll: Roll, name: str | None = None) -> PartitionReplica:

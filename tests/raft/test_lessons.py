@@ -54,7 +54,7 @@ from tests.raft.lone import FOUR, ONE, THREE, TWO, LoneFollower, entry, entry_id
 
 
 def test_every_lesson_has_a_test_or_a_reason() -> None:
-    """Tests have its number in their name; tests listed above instead must exist."""
+    """Each bug has a test with its number, or an entry in the module docstring whose tests exist."""
     assert __doc__ is not None
     root = Path(__file__).parents[2]
     names = [

@@ -27,7 +27,7 @@ class ReplicaMoves:
     def __init__(self, layout: PlacementLayout, nodes: Sequence[int], *, only_new: bool) -> None:
         self._layout, self._nodes, self._only_new = layout, nodes, only_new
         self._heaps: dict[tuple[int, int], list[_Entry]] = {}
-        """Topics by the giver's excess, with its partitions still to examine; by giver and taker."""
+        """Topics by the difference of counts, with the giver's partitions still to examine; by giver and taker."""
 
     def moves(self) -> Iterator[tuple[int, ...]]:
         """Change the layout move by move; yield the partitions moved together, sometimes an empty tuple."""
@@ -59,13 +59,16 @@ class ReplicaMoves:
         heap = self._heaps.get((giver, taker))
         if heap is None:
             topics = self._layout.on[giver]
-            heap = [(self._excess(topic, giver, taker), topic, self._partitions_on(giver, topic)) for topic in topics]
+            heap = [
+                (self._count_difference(topic, giver, taker), topic, self._partitions_on(giver, topic))
+                for topic in topics
+            ]
             heapify(heap)
             self._heaps[giver, taker] = heap
         while heap:
-            excess, topic, numbers = heap[0]
-            now = self._excess(topic, giver, taker)
-            if now != excess:
+            difference, topic, numbers = heap[0]
+            now = self._count_difference(topic, giver, taker)
+            if now != difference:
                 heappop(heap)
                 heappush(heap, (now, topic, numbers))
                 continue
@@ -82,8 +85,8 @@ class ReplicaMoves:
         rows = self._layout.rows
         yield from sorted(self._layout.on[node][topic], key=lambda number: rows[number][0] == node)
 
-    def _excess(self, topic: int, giver: int, taker: int) -> int:
-        """Return the difference of the taker's and the giver's numbers of replicas of the topic; less is better."""
+    def _count_difference(self, topic: int, giver: int, taker: int) -> int:
+        """Return the taker's replica count of the topic minus the giver's; negative if a move evens the topic."""
         counts = self._layout.topic_counts[topic]
         return counts[taker] - counts[giver]
 
@@ -116,7 +119,7 @@ class ReplicaMoves:
                     self._layout.replace(number, giver, taker)
                     return (number,)
                 back = self._best_partition(taker, giver)
-                if back is not None and self._excess(self._layout.topic_of[back], taker, giver) < 0:
+                if back is not None and self._count_difference(self._layout.topic_of[back], taker, giver) < 0:
                     self._layout.replace(number, giver, taker)
                     self._layout.replace(back, taker, giver)
                     return (number, back)

@@ -56,7 +56,7 @@ def is_carried(voters: Sequence[ReplicaId], there: Collection[ReplicaId]) -> boo
 
 
 def is_reached(configuration: Configuration, wanted: Sequence[ReplicaId]) -> bool:
-    """Return whether the members are exactly the assigned replicas."""
+    """Return whether the voters are exactly the assigned replicas, without learners or a joint phase."""
     is_plain = not configuration.outgoing and not configuration.learners
     return is_plain and configuration.voters == tuple(sorted(wanted))
 
