@@ -21,7 +21,7 @@ from tests.api.test_hostile_values import JSON, build_arguments, build_query, op
 
 PARTS = sorted({each.path.split("/")[1] for each in list_operations(DOCUMENT) if each.body})
 REFUSED = {400, 413, 422}
-SEMANTIC = {"feature_level", "member_id", "node_id", "remove", "replication_factor", "survivor", "upsert"}
+SEMANTIC = {"acls", "feature_level", "member_id", "node_id", "remove", "replication_factor", "survivor", "upsert"}
 """Members whose values are judged by what they name, beyond their bounds."""
 NAMED = "YWJj"
 """The text of examples: a topic of this name is there."""

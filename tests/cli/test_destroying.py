@@ -20,6 +20,7 @@ ASKS: Final = {
     ("group", "delete"),
     ("group", "delete-offsets"),
     ("group", "reset-offsets"),
+    ("user", "delete"),
 }
 ONLY_WITH_FLAG: Final = {
     ("partition", "recover"): "--accept-loss",
@@ -30,6 +31,8 @@ ONLY_WITH_FLAG: Final = {
 KEEPS_EVERYTHING: Final = {
     ("broker", "decommission"): "moves all replicas first, and can be called off until it is over",
     ("pipeline", "compact"): "what it deletes is in the new files",
+    ("acl", "delete"): "entries can be created again; --dry-run lists them",
+    ("quota", "delete"): "a quota can be set again",
 }
 DESTROYS_NOTHING: Final = {
     *(("bench",), ("consume",), ("demo",), ("dev",), ("maelstrom",), ("produce",), ("serve",)),
@@ -44,6 +47,9 @@ DESTROYS_NOTHING: Final = {
     *(("partition", verb) for verb in ("cancel-move", "list", "move", "moves", "show", "transfer-leadership")),
     *(("pipeline", verb) for verb in ("archive", "info", "replay", "verify")),
     *(("topic", verb) for verb in ("create", "describe", "list")),
+    *(("acl", verb) for verb in ("create", "list")),
+    *(("quota", verb) for verb in ("list", "set")),
+    *(("user", verb) for verb in ("create", "list", "password")),
 }
 """A new verb is named here once it is known to delete no record, offset or file of a user's."""
 WORDS: Final = ("delete", "forget", "for good", "would lose", "would cost", "no way back")

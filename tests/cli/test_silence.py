@@ -16,6 +16,9 @@ from tests.cli.test_help import ALL
 WARNED: Final = 99
 """Exit code of a command that was ended by its first warning."""
 ARGUMENTS: Final[dict[str, str]] = {
+    "acl create": "--allow alice --topic t --operation read",
+    "acl delete": "--topic t",
+    "acl list": "",
     "bench": "",
     "broker decommission": "3 --wait",
     "broker decommission-status": "3",
@@ -55,12 +58,19 @@ ARGUMENTS: Final[dict[str, str]] = {
     "partition show": "t/0",
     "partition transfer-leadership": "t/0",
     "produce": "t",
+    "quota delete": "producer_byte_rate --user alice",
+    "quota list": "",
+    "quota set": "producer_byte_rate=1000 --user alice",
     "topic alter": "t --config retention.ms=1 --yes",
     "topic create": "t",
     "topic delete": "t --yes",
     "topic describe": "t",
     "topic list": "",
     "topic trim": "t --before end --all --yes",
+    "user create": "alice --password-stdin",
+    "user delete": "alice --yes",
+    "user list": "",
+    "user password": "alice --password-stdin",
 }
 ON_SPARK: Final = {"pipeline archive", "pipeline replay"}
 """Workers of Spark ask the brokers, by the same client."""

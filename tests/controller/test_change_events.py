@@ -27,6 +27,13 @@ from raftlog.partitions.controller.machine.commands import (
     UpdateBroker,
 )
 from raftlog.partitions.controller.machine.request import KINDS
+from raftlog.partitions.controller.machine.security_commands import (
+    AlterClientQuotas,
+    CreateAcls,
+    DeleteAcls,
+    DeleteUser,
+    SetUserCredentials,
+)
 from raftlog.raft import ReplicaId
 from raftlog.types import Index, NodeId
 
@@ -35,6 +42,8 @@ NODE = NodeId(7)
 ADDRESSES = Addresses("h:1", "h:2", "")
 REPLICAS = (ReplicaId(NODE, DISK), ReplicaId(NodeId(1), OLD))
 NO_NEWS = {Bootstrap, AllocateProducerIds}
+AUDITED = {SetUserCredentials, DeleteUser, CreateAcls, DeleteAcls, AlterClientQuotas}
+"""Commands whose audit event, with the caller, is written by the broker that proposes them."""
 REGISTERED = {"node": 7, "disk": str(DISK), "boot_epoch": 2, "http": "h:1", "rpc": "h:2"}
 LOGGED: list[tuple[Command, dict[str, dict[str, Any]]]] = [
     (RegisterBroker(NODE, DISK, 2, "host", ADDRESSES, 1, 3), {"broker_registered": REGISTERED}),
@@ -88,4 +97,4 @@ def test_a_command_is_logged(
 
 
 def test_every_command_is_logged_or_excluded() -> None:
-    assert {type(command) for command, _ in LOGGED} | NO_NEWS == set(KINDS)
+    assert {type(command) for command, _ in LOGGED} | NO_NEWS | AUDITED == set(KINDS)

@@ -63,7 +63,7 @@ async def test_an_upgrade_can_be_finished_when_all_brokers_support_the_level(
     assert (levels.feature_level, levels.highest_known_by_all, len(levels.brokers)) == (now, now, 3)
     for module in (broker_rules, cluster, registration):
         monkeypatch.setattr(module, "FEATURE_LEVEL_KNOWN", later)
-    with pytest.raises(InvalidArgument, match=r"the brokers \[1, 2, 3\] do not support feature level 3"):
+    with pytest.raises(InvalidArgument, match=rf"the brokers \[1, 2, 3\] do not support feature level {later}"):
         await three[2].operations.cluster.finish_upgrade(deadline=soon())
     with pytest.raises(InvalidArgument, match=r"not known to the brokers \[1, 2, 3\]"):
         await three[2].metadata.submit(SetFeatureLevel(later), soon())

@@ -118,7 +118,7 @@ def test_a_needed_broker_stays_and_the_reason_is_reported(
 def test_a_move_continues_after_faults_at_its_leader(begin: Callable[..., World]) -> None:
     world = begin(replace(ELASTIC, latecomers=1, ambushes=1.0))
     world.cluster.loop.run_for(40)
-    assert "an ambush: it changes the members" in world.timeline()
+    assert "an ambush: it changes a Raft configuration" in world.timeline()
     world.converge()
 
 
