@@ -264,9 +264,7 @@ class FirstStart:
     # founding
 
     def _may_found(self, views: dict[str, StartView | None]) -> bool:
-        """Return whether this process creates the bootstrap record.
-
-        All seeds are reachable, agree and hold none, and it has the lowest node id."""
+        """Return whether to create the bootstrap record: all seeds agree, none holds one, the node id is the lowest."""
         present = [view for view in views.values() if view is not None]
         me = self._node.identity.replica
         if not any(view.replica == me for view in present):

@@ -102,6 +102,7 @@ def test_nothing_is_deleted_without_a_terminal_or_after_a_no(run: Any, at: tuple
         ("group", "delete"): ("reader",),
         ("group", "delete-offsets"): ("reader", read_topic),
         ("group", "reset-offsets"): ("reader", "--to", "earliest"),
+        ("user", "delete"): ("alice",),
     }
     assert commands.keys() == ASKS
     for path, arguments in commands.items():
