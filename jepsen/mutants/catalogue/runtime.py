@@ -22,6 +22,14 @@ def _runtime(name: str, place: str, old: str, new: str, tests: tuple[str, ...], 
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
+    # start
+    _runtime(
+        "second-loss-forgets-the-first",
+        "log/startup:freshest_lost_end",
+        "ends = [EntryId(*end) for end in (found, journaled) if end is not None]",
+        "ends = [EntryId(*end) for end in (found or journaled,) if end is not None]",
+        ("tests/runtime/test_group_damage.py",),
+    ),
     # persister
     _runtime(
         "send-before-durable",

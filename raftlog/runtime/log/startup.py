@@ -15,7 +15,7 @@ from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.journal.journal import Journal
-from raftlog.runtime.journal.operations import LogEnd, Mark
+from raftlog.runtime.journal.operations import LogEnd, LostEnd, Mark
 from raftlog.runtime.log.configuration_walk import read_configurations
 from raftlog.runtime.log.control_entries import entry_of, replica_of
 from raftlog.runtime.log.creation import DirectoryCreation
@@ -87,10 +87,18 @@ def _open_group(
     held = _hold_unwritten(log, recovered)
     committed = max(Index(min(folded.commit_hint, log.last_index)), log.boundary.index)
     known = (*read_configurations(recovered.log, None if held else recovered.configuration_index, committed), *held)
-    lost = recovered.voting_position or (EntryId(*folded.voting_position) if folded.voting_position else None)
+    lost = freshest_lost_end(recovered.voting_position, folded.voting_position)
     vote = replica_of(folded.vote) if folded.vote else None
     restart = Restart(HardState(folded.term, vote), known, committed, committed, lost, bool(recovered.damage))
     return OpenedGroup(group_id, path, log, restart, _first_damage(recovered), recovered.lost_from)
+
+
+def freshest_lost_end(found: EntryId | None, journaled: LostEnd | None) -> EntryId | None:
+    """Return the freshest id that the log ended with before losses: that of a loss found now, or the journaled one.
+
+    A log whose lost end was not filled again can lose more, and the first loss had the promises of the longer log."""
+    ends = [EntryId(*end) for end in (found, journaled) if end is not None]
+    return max(ends, key=lambda end: (end.term, end.index), default=None)
 
 
 def _hold_unwritten(log: GroupLog, recovered: RecoveredGroup) -> list[Configuration]:
