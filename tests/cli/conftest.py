@@ -12,6 +12,7 @@ import pytest
 
 from raftlog.cli.entry import main
 from raftlog.testing import BrokerProcess
+from tests.base_ports import reserve_base_port
 from tests.cli.scripted_broker import ScriptedBroker
 from tests.forked.client import ForkServer
 
@@ -139,3 +140,10 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 def ask(scripted: ScriptedBroker, command: Command) -> Command:
     """Return the command bound to the scripted broker."""
     return partial(command, bootstrap=scripted.address)
+
+
+@pytest.fixture
+def base_port() -> Iterator[int]:
+    """Reserve the ports of a `raftlog dev` with three nodes."""
+    with reserve_base_port() as base:
+        yield base

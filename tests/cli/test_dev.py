@@ -6,7 +6,6 @@ import shlex
 import signal
 import socket
 import subprocess
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -50,23 +49,9 @@ def test_a_base_port_without_room_for_all_nodes_is_refused(run: Any, tmp_path: P
     assert not (tmp_path / "dev").exists()
 
 
-def free_base_port(span: int) -> int:
-    """Return a base port with `span` free ports above it."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as found:
-            base = int(found.getsockname()[1])
-        with ExitStack() as held:
-            try:
-                for port in range(base + 10, base + span):
-                    held.enter_context(socket.create_server(("127.0.0.1", port)))
-            except (OSError, OverflowError):
-                continue
-            return base
-
-
-def test_dev_starts_a_cluster_with_one_command(spawn: Any, run: Any, tmp_path: Path) -> None:
+def test_dev_starts_a_cluster_with_one_command(spawn: Any, run: Any, tmp_path: Path, base_port: int) -> None:
     """The cluster is writable once it is reported; a crashed node is reported and restartable; Ctrl-C stops all."""
-    flags = ("--data-dir", str(tmp_path / "dev"), "--base-port", str(free_base_port(34)), "--json")
+    flags = ("--data-dir", str(tmp_path / "dev"), "--base-port", str(base_port), "--json")
     process = spawn("dev", *flags)
     assert process.stderr.readline() == b"starting 3 nodes\n"
     line = json.loads(process.stdout.readline())
@@ -91,14 +76,16 @@ def test_dev_starts_a_cluster_with_one_command(spawn: Any, run: Any, tmp_path: P
         again.terminate()
         assert again.wait(20) == 0
     process = spawn("dev", *flags)
-    assert json.loads(process.stdout.readline())["cluster_id"] == line["cluster_id"]
+    again_line = process.stdout.readline()
+    assert again_line, process.stderr.read().decode()
+    assert json.loads(again_line)["cluster_id"] == line["cluster_id"]
     assert run("consume", "t", "--no-follow", *at).stdout == b"one\ntwo\nthree\n"
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 0
 
 
-def test_the_printed_command_restarts_a_killed_node(spawn: Any, run: Any, tmp_path: Path) -> None:
-    flags = ("--data-dir", str(tmp_path / "my dev"), "--base-port", str(free_base_port(34)))
+def test_the_printed_command_restarts_a_killed_node(spawn: Any, run: Any, tmp_path: Path, base_port: int) -> None:
+    flags = ("--data-dir", str(tmp_path / "my dev"), "--base-port", str(base_port))
     process = spawn("dev", *flags)
     lines: list[str] = []
     while not lines or lines[-1] != "Ctrl-C stops all nodes.":
@@ -124,9 +111,8 @@ def test_the_printed_command_restarts_a_killed_node(spawn: Any, run: Any, tmp_pa
     assert b"no `raftlog dev` runs in" in run("dev", "--restart", "2", *flags[:2], expect=1).stderr
 
 
-def test_a_port_in_use_stops_all_nodes(run: Any, tmp_path: Path) -> None:
-    base = free_base_port(34)
-    with socket.create_server(("127.0.0.1", base + 20)):
-        done = run("dev", "--data-dir", str(tmp_path / "dev"), "--base-port", str(base), expect=1)
+def test_a_port_in_use_stops_all_nodes(run: Any, tmp_path: Path, base_port: int) -> None:
+    with socket.create_server(("127.0.0.1", base_port + 20)):
+        done = run("dev", "--data-dir", str(tmp_path / "dev"), "--base-port", str(base_port), expect=1)
     assert b"node 2 did not start: exit code 1: " in done.stderr
     assert b"another program listens there" in done.stderr

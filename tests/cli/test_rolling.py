@@ -28,7 +28,6 @@ from raftlog.cli.rolling.steps import RestartUnit, RollingRestart, RollingStep
 from raftlog.cli.rolling.verb import rolling_restart
 from raftlog.client import BrokerDescription, ClusterHealth
 from raftlog.errors import InvalidArgument, Unavailable
-from tests.cli.test_dev import free_base_port
 from tests.cli.writing import SteadyWriters
 from tests.integration.cluster_load import create_topic
 from tests.layouts import DOCS
@@ -464,9 +463,9 @@ def test_a_directory_without_a_running_dev_is_refused(tmp_path: Path) -> None:
     assert "no `raftlog dev` runs in" in str(done.exception)
 
 
-def test_a_dev_cluster_is_restarted_under_writes(spawn: Any, run: Any, tmp_path: Path) -> None:
+def test_a_dev_cluster_is_restarted_under_writes(spawn: Any, run: Any, tmp_path: Path, base_port: int) -> None:
     directory = str(tmp_path / "dev")
-    process = spawn("dev", "--data-dir", directory, "--base-port", str(free_base_port(34)), "--json")
+    process = spawn("dev", "--data-dir", directory, "--base-port", str(base_port), "--json")
     nodes = json.loads(process.stdout.readline())["nodes"]
     create_topic(nodes[0]["http"], "t", 3)
     with SteadyWriters([node["http"] for node in nodes], "t", 3) as writing:

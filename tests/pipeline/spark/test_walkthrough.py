@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from raftlog.cli import main
-from tests.cli.test_dev import free_base_port
+from tests.base_ports import reserve_base_port
 from tests.layouts import DOCS
 
 DOCUMENT = DOCS / "tutorials" / "spark.md"
@@ -32,11 +32,11 @@ SECONDS_MAX = 60
 
 @pytest.fixture
 def brokers(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    base = free_base_port(34)
-    flags = ("--data-dir", str(tmp_path / "brokers"), "--base-port", str(base), "--json")
-    with subprocess.Popen([sys.executable, "-m", "raftlog.cli", "dev", *flags], stdout=subprocess.PIPE) as process:
-        yield process
-        process.kill()
+    with reserve_base_port() as base:
+        flags = ("--data-dir", str(tmp_path / "brokers"), "--base-port", str(base), "--json")
+        with subprocess.Popen([sys.executable, "-m", "raftlog.cli", "dev", *flags], stdout=subprocess.PIPE) as process:
+            yield process
+            process.kill()
 
 
 def read_blocks() -> Iterator[tuple[str, str]]:
