@@ -25,6 +25,7 @@ VERBS = {
     "user": Verb("security.users:user", "Create, list and delete users, and change their passwords."),
     "acl": Verb("security.acls:acl", "Create, list and delete entries of the access control list."),
     "quota": Verb("security.quotas:quota", "Set, list and delete client quotas."),
+    "tls": Verb("security.tls:tls", "Create certificates of brokers and clients, and their authority."),
     "pipeline": Verb("pipeline.verbs:pipeline", "Archive, replay and check logs of any size, on Spark."),
     "generate": Verb("generate:generate", "Print configuration for Prometheus and Grafana."),
     "maelstrom": Verb("maelstrom:maelstrom", "Run a node of a Jepsen Maelstrom test on stdin and stdout."),

@@ -49,6 +49,7 @@ DESTROYS_NOTHING: Final = {
     *(("topic", verb) for verb in ("create", "describe", "list")),
     *(("acl", verb) for verb in ("create", "list")),
     *(("quota", verb) for verb in ("list", "set")),
+    ("tls", "create"),
     *(("user", verb) for verb in ("create", "list", "password")),
 }
 """A new verb is named here once it is known to delete no record, offset or file of a user's."""
