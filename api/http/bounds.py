@@ -89,14 +89,14 @@ CLUSTER_SETTING_NAMES: Json = array(string(maxLength=SETTING_TEXT_MAX)) | {"maxI
 
 
 def digits(high: int) -> dict[str, Any]:
-    """Return the schema of a whole number up to `high`, or of a string of digits shorter than `high`."""
+    """Return the schema of null, a whole number up to `high`, or its text with fewer digits than `high`."""
     return {"anyOf": [integer(0, high), string(pattern=f"^[0-9]{{1,{len(str(high)) - 1}}}$"), {"type": "null"}]}
 
 
-def topic_settings() -> dict[str, Json]:
+def topic_setting_schemas() -> dict[str, Json]:
     """Return the schemas of all topic settings, as a number or as text."""
     found = {
-        kafka_name(name): _setting(int(low), int(high), is_unbounded=name in UNBOUNDED)
+        kafka_name(name): _setting_schema(int(low), int(high), is_unbounded=name in UNBOUNDED)
         for name, (low, high) in bounds_of(TopicConfig).items()
     }
     return found | {
@@ -108,7 +108,7 @@ def topic_settings() -> dict[str, Json]:
     }
 
 
-def _setting(low: int, high: int, *, is_unbounded: bool) -> Json:
+def _setting_schema(low: int, high: int, *, is_unbounded: bool) -> Json:
     """Return the schema of a topic setting with these bounds, as a number or as its text.
 
     The pattern of the text has the bounds and the numbers between them whose count of digits is surely allowed."""

@@ -74,6 +74,7 @@ def refuse_unknown(values: Mapping[str, Any], known: Sequence[str], place: str =
 
 
 def _refuse_unknown_fields(field: _Field) -> None:
+    """Raise `HttpProblem` 400 if the field's value has an undeclared member at any depth."""
     if isinstance(field.kind, inspect.StructType) and type(field.value) is dict:
         refuse_unknown(field.value, [each.encode_name for each in field.kind.fields], field.label)
     if type(field.value) in (dict, list):
@@ -108,6 +109,7 @@ def _strip_null(kind: inspect.Type, value: Any) -> inspect.Type:
 
 
 def _problem(message: str, field: _Field, mistyped: tuple[int, int], beyond: tuple[int, int]) -> HttpProblem:
+    """Return the error for a message of msgspec about `field`; it names the innermost field and the allowed type."""
     parts = _MESSAGE.fullmatch(message)
     assert parts is not None, f"msgspec says {message!r}"
     for step in _STEP.finditer(parts["path"] or ""):

@@ -29,6 +29,7 @@ def object_list(kind: str, url: str, data: Sequence[T]) -> ObjectList[T]:
 
 
 def cluster(base: str, cluster_id: str, controller_id: int | None) -> ClusterLinks:
+    """Return a KafkaCluster."""
     url = cluster_url(base, cluster_id)
     return ClusterLinks(
         **_head("KafkaCluster", url, cluster_id),
@@ -40,6 +41,7 @@ def cluster(base: str, cluster_id: str, controller_id: int | None) -> ClusterLin
 
 
 def topic(url: str, cluster_id: str, described: TopicState) -> TopicSummary:
+    """Return a KafkaTopic; `url` is that of the topic."""
     return TopicSummary(
         **_head("KafkaTopic", url, cluster_id, f"/topic={described.name}"),
         name=described.name,
@@ -54,6 +56,7 @@ def topic(url: str, cluster_id: str, described: TopicState) -> TopicSummary:
 
 
 def config(topic_url: str, cluster_id: str, described: TopicState, name: str) -> TopicSetting:
+    """Return a KafkaTopicConfig: the setting `name` of a topic."""
     is_own = name in described.overrides
     return TopicSetting(
         **_head(
@@ -68,6 +71,7 @@ def config(topic_url: str, cluster_id: str, described: TopicState, name: str) ->
 
 
 def partition(topic_url: str, cluster_id: str, topic_name: str, described: PartitionState) -> ClusterPartition:
+    """Return a KafkaPartition."""
     number = described.partition
     url = f"{topic_url}/partitions/{number}"
     return ClusterPartition(

@@ -19,8 +19,8 @@ from raftlog.api.kafka.settings import KafkaSettings
 from raftlog.api.kafka.wire.errors import MalformedRequest
 from raftlog.api.kafka.wire.headers import (
     HEAD_BYTES,
-    body_at,
-    client_id_of,
+    body_position,
+    decode_client_id,
     read_head,
 )
 from raftlog.partitions.caller import ANONYMOUS, Caller
@@ -244,7 +244,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Enlarge an incomplete frame, or take a complete one; return whether it was taken."""
         missing = frame.missing
         if missing:
-            if not self._owner.requests.take(frame, missing, self._note_memory):
+            if not self._owner.requests.take(frame, missing, self._on_memory_granted):
                 self._is_waiting_for_memory = True
                 self._pause_reading()
                 return False
@@ -259,8 +259,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._take(frame.content, 0 if frame.held else frame.size, frame if frame.held else None)
         return True
 
-    def _note_memory(self) -> None:
-        """Note that the frame got its memory; continue in a later turn, as the end of another request calls this."""
+    def _on_memory_granted(self) -> None:
+        """Count the memory granted to the frame; continue in a later turn, as the end of another request calls this."""
         frame = self._frame
         assert frame is not None, "memory for no frame"
         frame.held += frame.missing
@@ -304,9 +304,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
             key, version, correlation_id, client_id = read_head(frame)
             route = dispatcher.route(key, version)
             if client_id != self._client_id:
-                self.caller = self.caller._replace(client_id=client_id_of(client_id))
+                self.caller = self.caller._replace(client_id=decode_client_id(client_id))
                 self._client_id = client_id
-            body = frame[body_at(frame, client_id, is_tagged=route.is_request_tagged) :]
+            body = frame[body_position(frame, client_id, is_tagged=route.is_request_tagged) :]
         except (MalformedRequest, ConnectionRefused) as error:
             if owner is not None:
                 self._owner.requests.release(owner)
@@ -348,6 +348,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._owner.requests.release(exchange.owner)
 
     def _end_exchange(self, exchange: Exchange) -> None:
+        """Send the answers that an ended request allows to send; then close, finish or resume the connection."""
         exchange.is_done = True
         exchange.task = None
         exchange.body = memoryview(b"")

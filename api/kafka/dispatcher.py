@@ -87,7 +87,7 @@ class Dispatcher:
         versions.set_apis(apis)
         self._routes: dict[tuple[int, int], KafkaRoute] = {}
         for api in apis:
-            times = self._count_api(api.key)
+            times = self._create_counters(api.key)
             first, last = api.versions
             refused = api._replace(handle=refuse_version, decode=None, encode=None, is_pipelined=False)
             for version in range(first, last + 1):
@@ -97,7 +97,8 @@ class Dispatcher:
                 unsupported = api._replace(handle=versions.refuse, decode=lambda body, version: None)
                 self._unsupported_versions = KafkaRoute(unsupported, 0, times, skips_body=True)
 
-    def _count_api(self, key: ApiKey) -> Histogram:
+    def _create_counters(self, key: ApiKey) -> Histogram:
+        """Create the counters of an API unless they exist; return its histogram of request times."""
         name, counters = name_of(key), self.counters
         counters.requests.setdefault(name, 0)
         counters.errors.setdefault(name, 0)

@@ -80,6 +80,7 @@ def start(work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> "
 
 
 async def _run_rest(work: Coroutine[Any, Any, None], waits_for: Any) -> None:
+    """Run the remaining steps of a coroutine whose first step has been run; `waits_for` is the future it waits for."""
     await _continue_after_wait(work, waits_for)
 
 

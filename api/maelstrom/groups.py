@@ -101,6 +101,7 @@ class MaelstromGroups:
         post: Callable[[str, dict[str, Any]], None],
         on_failure: Callable[[RaftlogError], None],
     ) -> None:
+        """Open the transport and the driver, and create the Raft groups that the directory does not have yet."""
         identity, cluster = self._directory.identity, self._cluster
         random = Random()  # noqa: S311  # election timeouts and correlations; seeded by the operating system
         shown = PeerIdentity(cluster.id, identity.node_id, identity.disk_uuid, identity.boot_epoch, 0, "")
@@ -163,6 +164,7 @@ class MaelstromGroups:
         return await self._waits.changed(space.group.key, deadline)  # type: ignore[arg-type]  # the loop's time
 
     def _on_step(self, group: PartitionReplica, ready: Ready) -> None:
+        """Apply new entries after a step of the driver; wake those that wait for a change of leader."""
         if ready.role_state is not None:
             self._waits.wake(group.key)
         self._by_key[group.key].step()

@@ -48,7 +48,7 @@ class Keys:
         """Return the keyspace that contains a key, given the key's text."""
         return self._groups.keyspace_of(key)
 
-    def all(self) -> Sequence[Keyspace]:
+    def keyspaces(self) -> Sequence[Keyspace]:
         return self._groups.keyspaces
 
     # commands
@@ -63,7 +63,7 @@ class Keys:
         by_space: dict[int, list[KeyCommand]] = {}
         for command in commands:
             by_space.setdefault(self.keyspace_of(command.key).number, []).append(command)
-        spaces = self.all()
+        spaces = self.keyspaces()
         results = await asyncio.gather(
             *(self._execute(spaces[number], some, deadline, True) for number, some in by_space.items()),
             return_exceptions=True,
@@ -78,6 +78,9 @@ class Keys:
     async def _execute(
         self, space: Keyspace, commands: Sequence[KeyCommand], deadline: Deadline, may_repeat: bool
     ) -> list[CommandOutcome]:
+        """Execute commands in one keyspace.
+
+        Repeats an attempt while there is no leader; with `may_repeat` also one whose answer was lost."""
         unknown: OutcomeUnknown | None = None
         while True:
             try:
@@ -95,6 +98,7 @@ class Keys:
     async def _attempt(
         self, space: Keyspace, commands: Sequence[KeyCommand], deadline: Deadline, may_repeat: bool
     ) -> list[CommandOutcome]:
+        """Execute commands here or at the leader, once. Raises `NoLeader`, `NotLeader` and the leader's errors."""
         if space.is_leader:
             return await self._propose(space, commands, deadline)
         leader = space.leader
@@ -110,6 +114,7 @@ class Keys:
         return _parse_outcomes(answer, len(commands))
 
     async def _propose(self, space: Keyspace, commands: Sequence[KeyCommand], deadline: float) -> list[CommandOutcome]:
+        """Append commands here; return their outcomes. Raises `DeadlineExceeded` unless they are committed in time."""
         try:
             async with asyncio.timeout_at(deadline):
                 return await space.propose(commands)
@@ -150,9 +155,9 @@ class Keys:
         if not isinstance(request, Call):
             return await self._groups.driver.serve(node, request)
         number, commands = _parse_commands(request)
-        if not number < len(self.all()):
+        if not number < len(self.keyspaces()):
             raise InvalidArgument(f"there is no group {number}")
-        space = self.all()[number]
+        space = self.keyspaces()[number]
         if not space.is_leader:
             raise NotLeader(f"another node leads group {number}", space.group.core.leader)
         outcomes = await self._propose(space, commands, self._loop.time() + request.timeout_ms / 1000)

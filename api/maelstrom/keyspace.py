@@ -66,6 +66,7 @@ class Keyspace:
         return waiting
 
     def _append_queued(self) -> None:
+        """Append the commands of this turn, in batches of at most `BATCH_BYTES_MAX` unless one is larger."""
         queue, self._queue = self._queue, []
         batch: list[_Waiting] = []
         size = 0
@@ -95,6 +96,7 @@ class Keyspace:
     def _on_commit(
         self, batch: Sequence[_Waiting], committed: "asyncio.Future[asyncio.Future[list[CommandOutcome]]]"
     ) -> None:
+        """Complete the calls of a batch: once it is applied with its outcomes, otherwise with its error."""
         error = committed.exception()
         if error is None:
             committed.result().add_done_callback(partial(_set_outcomes, batch))
@@ -116,6 +118,7 @@ class Keyspace:
                     expected.set_result(outcomes)
 
     def _apply(self, batch: bytes) -> list[CommandOutcome]:
+        """Apply the commands of a batch; return their outcomes in order, none if the batch is invalid."""
         try:
             records = list(read_records(batch))
         except InvalidBatch as error:
@@ -126,6 +129,7 @@ class Keyspace:
 
 
 def _set_outcomes(batch: Sequence[_Waiting], applied: "asyncio.Future[list[CommandOutcome]]") -> None:
+    """Complete each call of a batch with the outcomes of its own commands."""
     outcomes = iter(applied.result())
     for commands, waiting in batch:
         own = [next(outcomes) for _ in commands]

@@ -46,7 +46,7 @@ def parse(line: bytes) -> Message:
     raise Malformed("a message has src, dest, and a body with a type")
 
 
-def line_of(src: str, dest: str, body: dict[str, Any]) -> bytes:
+def encode_line(src: str, dest: str, body: dict[str, Any]) -> bytes:
     """Return a message encoded as a line; raises `Malformed` for a body that is nested too deeply."""
     try:
         text = json.dumps({"src": src, "dest": dest, "body": body}, separators=(",", ":"), allow_nan=False)
@@ -70,6 +70,7 @@ def text_of(value: object) -> str:
 
 
 def _is_nested_deeper(value: object, levels: int) -> bool:
+    """Return whether lists and objects in a value are nested more than `levels` deep."""
     layer = [value]
     for _ in range(levels + 1):
         inside = [each.values() if isinstance(each, dict) else each for each in layer if isinstance(each, dict | list)]
@@ -79,7 +80,7 @@ def _is_nested_deeper(value: object, levels: int) -> bool:
     return True
 
 
-def value_of(text: str | bytes) -> Any:
+def parse_value(text: str | bytes) -> Any:
     """Parse the text of a JSON value, which `text_of` made."""
     return json.loads(text)
 
@@ -94,7 +95,7 @@ def field(body: dict[str, Any], name: str, kind: type[_T]) -> _T:
     return value
 
 
-def offsets_in(body: dict[str, Any]) -> dict[str, int]:
+def parse_offsets(body: dict[str, Any]) -> dict[str, int]:
     """Return the field `offsets` of a request, by key; raises `Malformed`."""
     offsets = field(body, "offsets", dict)
     for key, offset in offsets.items():

@@ -19,7 +19,7 @@ from raftlog.api.maelstrom.counters import MessageCounters
 from raftlog.api.maelstrom.errors import Code, MaelstromError, Malformed, code_of
 from raftlog.api.maelstrom.groups import MaelstromCluster, MaelstromGroups
 from raftlog.api.maelstrom.keys import Keys
-from raftlog.api.maelstrom.messages import Message, field, line_of, parse
+from raftlog.api.maelstrom.messages import Message, encode_line, field, parse
 from raftlog.api.maelstrom.settings import MaelstromSettings
 from raftlog.api.maelstrom.wire import TYPE as RAFT
 from raftlog.api.maelstrom.workloads import g_set, kafka, lin_kv
@@ -105,6 +105,7 @@ class MaelstromNode:
             _logger.warning("refused: %s", why)
 
     def _process(self, message: Message) -> None:
+        """Process a message: `init`, a message of another node, or a client's request. Raises `RaftlogError`."""
         cluster = self._cluster
         if message.type == "init":
             self._process_init(message)
@@ -120,6 +121,7 @@ class MaelstromNode:
             self._process_request(message)
 
     def _process_init(self, message: Message) -> None:
+        """Set the names of the nodes; repeating `init` with the same names is allowed. Raises `MaelstromError`."""
         me, names = field(message.body, "node_id", str), field(message.body, "node_ids", list)
         if me not in names or len(set(map(str, names))) < len(names):
             raise Malformed("node_ids names every node once, and node_id is one of them")
@@ -134,6 +136,7 @@ class MaelstromNode:
         self._answer(message, {})
 
     def _process_from_node(self, cluster: MaelstromCluster, message: Message) -> None:
+        """Pass a message to the Raft groups or to the broadcast; refuse one that cannot be read."""
         if message.src == cluster.me or message.src not in cluster.names:
             raise MaelstromError(
                 Code.MALFORMED_REQUEST, f"{message.type} is sent between nodes, and {message.src} is not a node"
@@ -170,6 +173,7 @@ class MaelstromNode:
     # requests
 
     def _process_request(self, message: Message) -> None:
+        """Answer a request at once if it needs no Raft group, otherwise begin it. Raises `RaftlogError`."""
         kind, body = message.type, message.body
         assert self._gossip is not None, "a cluster without gossip"
         if kind == "echo":
@@ -198,6 +202,7 @@ class MaelstromNode:
         self._gossip.set_neighbours(neighbours)
 
     def _begin_request(self, message: Message) -> None:
+        """Start a task for a request that uses the Raft groups. Raises `Overloaded` and `MaelstromError`."""
         request = _REQUESTS.get(message.type)
         if message.type == "read":
             request = _READ_KEY if "key" in message.body else _READ_SET
@@ -220,6 +225,7 @@ class MaelstromNode:
             self._answer(message, fields)
 
     def _on_served(self, message: Message, task: asyncio.Task[None]) -> None:
+        """Remove an ended task; answer an unexpected error as an unknown outcome."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._answer_error(message, OutcomeUnknown("it failed in a way that was not foreseen"))
@@ -238,16 +244,17 @@ class MaelstromNode:
         self._reply(message, {"type": "error", "code": int(code_of(error)), "text": str(error)})
 
     def _reply(self, message: Message, body: Body) -> None:
+        """Send an answer; an error of a message without id is logged instead, as nothing can refer to it."""
         asked = message.body.get("msg_id")
         if type(asked) is not int:
             if body["type"] == "error":
                 self.refuse(f"{message.type[:100]} of {message.src[:100]}: {body['text']}")
             return
-        self._write(line_of(self.name or message.dest, message.src, {**body, "in_reply_to": asked}))
+        self._write(encode_line(self.name or message.dest, message.src, {**body, "in_reply_to": asked}))
 
     def _post(self, name: str, body: Body) -> None:
         self.counts.messages[body["type"]] += 1
-        self._write(line_of(self.name, name, body))
+        self._write(encode_line(self.name, name, body))
 
     # the end
 

@@ -44,6 +44,7 @@ class Lines:
             self._end_line()
 
     def _add_part(self, part: bytes) -> None:
+        """Add bytes to the present line; discard the line once it is too long."""
         if self._dropped or self._size + len(part) > LINE_BYTES_MAX:
             self._dropped += self._size + len(part)
             self._parts, self._size = [], 0
@@ -121,16 +122,17 @@ class Output(asyncio.BaseProtocol):
         self._on_lost()
 
     def write(self, line: bytes) -> None:
+        """Write a line; drop it if the output is closed, or if too many bytes wait to be written."""
         if self._is_lost:
             self.dropped += 1
         elif self._transport is None:
-            self._write_out(line)
+            self._write_directly(line)
         elif self._transport.get_write_buffer_size() > OUT_BYTES_MAX:
             self.dropped += 1
         else:
             self._transport.write(line)
 
-    def _write_out(self, line: bytes) -> None:
+    def _write_directly(self, line: bytes) -> None:
         rest = memoryview(line)
         try:
             while rest:

@@ -93,6 +93,7 @@ class MaelstromTransport(Transport):
     # out
 
     def send(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
+        """Send envelopes in frames of at most `RPC.turn_bytes`, unless one envelope is larger."""
         if node not in self._queues:
             return
         turn: list[Envelope] = []
@@ -107,6 +108,7 @@ class MaelstromTransport(Transport):
         self.post_frame(node, encode_turn(turn))
 
     def beat(self, node: NodeId, beat: ProcessBeat) -> None:
+        """Queue a heartbeat; it replaces one that was not sent yet."""
         queue = self._queues.get(node)
         if queue is None:
             return
@@ -115,6 +117,7 @@ class MaelstromTransport(Transport):
         queue.beat = encode_beat(beat)
 
     async def request(self, node: NodeId, request: object) -> object:
+        """Send a bulk request and return its result. Raises `ConnectionAbortedError` if the node refuses it."""
         question: BulkRequest = request  # type: ignore[assignment]  # the driver asks nothing else
         try:
             answer = await self.call(node, call_of(question, BULK_TIMEOUT_MS))
@@ -151,6 +154,7 @@ class MaelstromTransport(Transport):
             self._post(name, {"type": TYPE, "frames": ""})
 
     def post_frame(self, node: NodeId, frame: list[Buffer]) -> None:
+        """Queue a frame; it is sent with others, at once when they fill a message."""
         queue = self._queues[node]
         queue.frames += frame
         queue.bytes += sum(map(len, frame))
@@ -194,11 +198,12 @@ class MaelstromTransport(Transport):
         reader.get_buffer()[:] = data
         reader.advance(len(data))
         while (frame := reader.next_frame()) is not None:
-            self._process(node, frame)
+            self._process_frame(node, frame)
         if reader.is_inside_frame:
             raise BadFrame(f"the last frame of node {node} is incomplete")
 
-    def _process(self, node: NodeId, frame: Frame) -> None:
+    def _process_frame(self, node: NodeId, frame: Frame) -> None:
+        """Pass a frame to its receiver by its kind. Raises `BadFrame`."""
         if frame.kind is FrameKind.TURN:
             self.on_envelopes(node, self._decoder.decode(frame.body, frame.payload, self._replicas[node]))
         elif frame.kind is FrameKind.BEAT:
@@ -211,6 +216,7 @@ class MaelstromTransport(Transport):
             raise BadFrame(f"node {node} sends a {frame.kind.name}, which is not expected")
 
     def _complete_call(self, node: NodeId, frame: Frame) -> None:
+        """Complete the future of a call with its answer; discard an answer that comes late or twice."""
         correlation, outcome = decode_answer(frame, RPC)
         future = self._waiting.get((node, correlation))
         if future is None or future.done():  # the answer came after its deadline, or twice

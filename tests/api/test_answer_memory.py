@@ -240,13 +240,13 @@ def test_waiting_polls_share_the_free_memory():
     """The promises of all polls together stay within the free memory, except the minimum that every answer may use."""
     budget = MemoryBudget(8 * MIB)
     waiting = [AnswerMemory(budget, is_forced=True) for _ in range(20)]
-    promised = [each.promise(64 * MIB) for each in waiting]
+    promised = [each.reserve(64 * MIB) for each in waiting]
     assert promised[:3] == [4 * MIB, 2 * MIB, MIB]
     assert promised[-1] == UNCHARGED_BYTES
     assert sum(promised[:6]) <= budget.free
     assert AnswerMemory(budget).room(64 * MIB) == 4 * MIB, "fetches do not wait for what is promised"
-    waiting[0].end_promise()
-    assert AnswerMemory(budget).promise(64 * MIB) > MIB, "half of what became free"
+    waiting[0].end_reservation()
+    assert AnswerMemory(budget).reserve(64 * MIB) > MIB, "half of what became free"
     waiting[0].add(MIB)
     budget_left = budget.promised
     waiting[1].release()

@@ -39,7 +39,7 @@ def decode_in_steps(encoding, body, step):
         for piece in decoder.pieces(body[start : start + step]):
             assert 0 < len(piece) <= PIECE_BYTES_MAX
             found += piece
-    decoder.end()
+    decoder.check_complete()
     return found
 
 

@@ -85,7 +85,7 @@ async def test_a_body_without_free_memory_is_refused_with_retry_after(start_api)
     await api.create_topic()
     limit = api.server.bodies.memory.limit
     held = HeldMemory(api.server.bodies.memory)
-    assert held.maybe_cover(limit)
+    assert held.try_cover(limit)
     sender = await Sender.connect(api, 300_000)
     await sender.send(b" " * 250_000)
     status, headers, body = await sender.read_answer()
@@ -116,7 +116,7 @@ async def test_json_without_records_over_its_limit_is_refused(api, path):
 async def test_few_bodies_may_wait_for_memory():
     budget = MemoryBudget(10)
     owners = [HeldMemory(budget) for _ in range(WAITING_MAX + 2)]
-    assert owners[0].maybe_cover(10)
+    assert owners[0].try_cover(10)
     waiting = [asyncio.ensure_future(owner.cover(5, deadline_in(60_000))) for owner in owners[1:-1]]
     await asyncio.sleep(0)
     with pytest.raises(MemoryBudgetExceeded):

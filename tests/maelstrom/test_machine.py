@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from raftlog.api.maelstrom.errors import Code, Malformed
 from raftlog.api.maelstrom.machine import ADD, CAS, COMMIT, SEND, WRITE, CommandOutcome, KeyCommand, KeyMachine, command
-from raftlog.api.maelstrom.messages import NESTED_MAX, text_of, value_of
+from raftlog.api.maelstrom.messages import NESTED_MAX, parse_value, text_of
 
 KEYS = st.sampled_from(["a", 1, 1.0, True, None, [1]])
 VALUES = st.sampled_from([0, 1, 1.0, True, False, None, "1", {"b": 1, "a": 2}])
@@ -39,7 +39,7 @@ def test_registers_support_compare_and_set(steps: list[tuple[Any, Any, Any, bool
         else:
             assert outcome.code is None
             twin[name] = wanted
-    assert {key: value_of(value) for key, value in machine.registers.items()} == {
+    assert {key: parse_value(value) for key, value in machine.registers.items()} == {
         key: json.loads(value) for key, value in twin.items()
     }
 

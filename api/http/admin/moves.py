@@ -70,9 +70,9 @@ class MoveHandlers(Handlers):
         """Transfer the leadership to another replica, which becomes the preferred leader."""
         topic, partition = place_of(target)
         text = target.query.get("target")
-        heir = None if text is None else node_id(text)
+        target_node = None if text is None else node_id(text)
         leader = await self._broker.operations.leadership.transfer_leadership(
-            topic, partition, heir, deadline=target.deadline()
+            topic, partition, target_node, deadline=target.deadline()
         )
         return value_answer(CurrentLeader(leader))
 

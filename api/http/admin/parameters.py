@@ -50,6 +50,7 @@ def expected_version(request: web.BaseRequest, target: Target) -> int | None:
 
 
 def _version_of(tag: str | None) -> int | None:
+    """Return the version in an `If-Match` header; None without one, and for `*`. Raises `HttpProblem` 400."""
     if tag is None or tag == "*":
         return None
     found = _TAG.fullmatch(tag)

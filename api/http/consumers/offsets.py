@@ -67,6 +67,7 @@ class ConsumerOffsetHandlers(GroupAnswers):
         return await self._seek(target, [ChosenPosition(each, edge=edge) for each in places_of(body.partitions)])
 
     async def _seek(self, target: Target, chosen: list[ChosenPosition]) -> web.StreamResponse:
+        """Set the positions, at least one, and each partition once. Raises `HttpProblem` otherwise."""
         if not chosen:
             raise HttpProblem(EMPTY_REQUEST, "the body names no partition")
         check_count(len(chosen), "partitions")
@@ -107,6 +108,7 @@ class ConsumerOffsetHandlers(GroupAnswers):
         return self._answer(target.args[0], InstanceOffsets([InstanceOffset(*each) for each in found]))
 
     async def _read_requested_partitions(self, request: web.BaseRequest, target: Target) -> list[TopicPartition] | None:
+        """Return the partition in the query, or those in the body; None if the request names none."""
         topic, partition = target.query.get("topic"), target.query.get("partition")
         if (topic is None) != (partition is None):
             raise HttpProblem(BAD_REQUEST, "the query must have both 'topic' and 'partition', or none of them")

@@ -87,8 +87,8 @@ class ConsumerRecordHandlers(GroupAnswers):
                     "nothing was read, try again"
                 )
             # Once positions have moved the answer cannot be refused any more.
-            delivery = await self._poll_while_connected(request, target, wait_ms, memory.promise(max_bytes), formats)
-            memory.end_promise()
+            delivery = await self._poll_while_connected(request, target, wait_ms, memory.reserve(max_bytes), formats)
+            memory.end_reservation()
             memory.add(sum(len(batch) for piece in delivery.pieces for batch in piece.batches))
             return await self._answer_poll(request, target, accepted, formats, delivery, memory)
 
@@ -101,6 +101,7 @@ class ConsumerRecordHandlers(GroupAnswers):
         delivery: PollDelivery,
         memory: AnswerMemory,
     ) -> web.StreamResponse:
+        """Encode the delivered records in the instance's format. Raises `HttpProblem` 406 if `Accept` excludes it."""
         if delivery.format not in formats:
             raise HttpProblem(
                 NOT_ACCEPTABLE,
@@ -113,7 +114,7 @@ class ConsumerRecordHandlers(GroupAnswers):
         content_type, resets = accepted[_FORMATS[delivery.format]], _format_resets(delivery.moved)
         async with aclosing(self._parts(delivery, memory)) as parts:
             begin = [part async for part in _take_parts(parts, 2)]
-            response = self._with_coordinator(answer_with(begin[0], content_type, resets), target.args[0])
+            response = self._add_coordinator(answer_with(begin[0], content_type, resets), target.args[0])
             if len(begin) == 1:
                 return response
             headers = {name: response.headers[name] for name in response.headers if name != "Content-Length"}
@@ -154,12 +155,14 @@ class ConsumerRecordHandlers(GroupAnswers):
 
 
 async def _take_parts(parts: AsyncGenerator[bytes], count: int) -> AsyncGenerator[bytes]:
+    """Yield at most `count` further parts, and leave the generator open."""
     while count and (part := await anext(parts, None)) is not None:
         yield part
         count -= 1
 
 
 async def _chain_parts(begin: Sequence[bytes], parts: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """Yield the parts in `begin`, then those of the generator."""
     for part in begin:
         yield part
     async for part in parts:

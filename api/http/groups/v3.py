@@ -113,6 +113,7 @@ class GroupV3Handlers(V3Handlers, GroupAnswers):
         return self._answer(group, self._make_shapes(request).lag(group, found))
 
     async def _find_member(self, target: Target) -> MemberDescription:
+        """Return the group member that the path names. Raises `HttpProblem` 404."""
         group, member_id = target.args[1:3]
         described = await self._broker.groups.describe(group, deadline=target.deadline())
         found = next((member for member in described.members if member.member_id == member_id), None)

@@ -58,7 +58,7 @@ class Metrics:
         self._rendering: asyncio.Task[bytes] | None = None
 
     async def render(self) -> tuple[bytes, str]:
-        """Return the text and its content type."""
+        """Return the text and its content type; scrapes that overlap get the same text."""
         if self._rendering is None:
             self._rendering = asyncio.get_running_loop().create_task(self._render(), name="metrics")
             self._rendering.add_done_callback(self._forget_rendering)
@@ -68,12 +68,13 @@ class Metrics:
         self._rendering = None
 
     async def _render(self) -> bytes:
+        """Write all families as text, a slice in each turn of the loop."""
         pieces: list[bytes] = []
         last = ""
         async for family in self._families():
             for part in _parts(family):
                 text = generate_latest(_Families(part))
-                pieces.append(_without_head(text) if part.name == last else text)
+                pieces.append(_strip_head(text) if part.name == last else text)
                 last = part.name
                 await asyncio.sleep(0)
         return b"".join(pieces)
@@ -105,6 +106,6 @@ def _parts(family: Metric) -> Iterator[Metric]:
         yield part
 
 
-def _without_head(text: bytes) -> bytes:
+def _strip_head(text: bytes) -> bytes:
     """Return the text of a piece without the two lines (HELP, TYPE) that describe the family."""
     return text.split(b"\n", 2)[2]

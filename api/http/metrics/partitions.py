@@ -60,7 +60,7 @@ def partition_families(replicas: Sequence[ReplicaFigures], partitions_max: int) 
             yield gauges(f"partition_{name}", text, ["topic", "partition"], rows)
     for part in _parts(shown):
         yield _lag_family(part)
-    topics = _topics(replicas)
+    topics = _sum_by_topic(replicas)
     for name, text in _TOPIC.items():
         for some in _parts(topics):
             yield gauges(f"topic_{name}", text, ["topic"], [([each.topic], getattr(each, name)) for each in some])
@@ -75,7 +75,7 @@ def _lag_family(part: Iterable[ReplicaFigures]) -> Metric:
     )
 
 
-def _topics(replicas: Sequence[ReplicaFigures]) -> list[TopicFigures]:
+def _sum_by_topic(replicas: Sequence[ReplicaFigures]) -> list[TopicFigures]:
     """Return the figures of the first topics, and the sum of all other topics in one row."""
     groups = groupby(replicas, key=attrgetter("topic"))
     topics = [_sum_topic(name, list(some)) for name, some in islice(groups, TOPICS_MAX)]

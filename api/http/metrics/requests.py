@@ -31,7 +31,7 @@ class RequestMetrics:
         self.times: dict[str, Histogram] = {}
         """By class, from the head of the request to the end of its handler."""
 
-    def note(self, kind: str, began: float, response: web.StreamResponse) -> None:
+    def count_answer(self, kind: str, began: float, response: web.StreamResponse) -> None:
         """Count an answer to a request of class `kind`; `began` is the time at which its head was read."""
         status = response.status
         self.responses[status] = self.responses.get(status, 0) + 1

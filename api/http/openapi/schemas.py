@@ -3,7 +3,7 @@
 The values of settings are those of the settings' tables. Records are parsed without a declaration
 (`records.new_records`)."""
 
-from raftlog.api.http.bounds import BASE64_PATTERN, NAME, TIMESTAMP, digits, topic_settings
+from raftlog.api.http.bounds import BASE64_PATTERN, NAME, TIMESTAMP, digits, topic_setting_schemas
 from raftlog.api.http.openapi.derived import component_schema
 from raftlog.api.http.openapi.parts import ANY, NODE, Json, array, nullable, obj, string
 from raftlog.api.http.records.new_records import RECORDS_MAX, SCHEMAS_OF_RECORDS
@@ -12,7 +12,7 @@ from raftlog.assignors import ASSIGNORS
 from raftlog.partitions.consumers.settings import FETCH_MIN_BYTES_MAX, FORMATS, REQUEST_TIMEOUT_MS_MAX, RESETS
 
 _BASE64 = string(contentEncoding="base64", pattern=BASE64_PATTERN)
-_SETTINGS = topic_settings()
+_SETTINGS = topic_setting_schemas()
 _ENCODING = string(enum=["json", "text", "base64"])
 
 
@@ -31,6 +31,7 @@ def _list_setting_schemas(**more: Json) -> list[Json]:
 
 
 def _record(content: Json, partition: Json) -> Json:
+    """Return the schema of a record; `content` is that of its key and of its value."""
     fields: Json = {
         "key": content,
         "value": content,

@@ -125,7 +125,7 @@ class FetchHandlers(Handlers):
                     fetched = await self._fetch(topic, partition, options, deadline, memory)
                     parts = await encoder.encode(fetched.batches, options.offset, memory.room(options.max_bytes))
                 next_offset = encoder.next_offset
-                body = _array(parts)
+                body = _json_array(parts)
                 memory.remove(sum(map(len, fetched.batches)))
                 fetched = fetched._replace(batches=[])
             headers = _offset_headers(fetched, next_offset) | self._leader_header(topic, partition)
@@ -136,7 +136,7 @@ class FetchHandlers(Handlers):
     ) -> Fetched:
         """Return batches, for which memory is reserved. Raises `MemoryBudgetExceeded` if the first finds none."""
         fetched = await self._fetch_at_most(topic, partition, options, deadline, memory.room(options.max_bytes))
-        if memory.maybe_add(sum(map(len, fetched.batches))):
+        if memory.try_add(sum(map(len, fetched.batches))):
             return fetched
         # Other requests took memory while this one waited for records.
         del fetched
@@ -176,7 +176,7 @@ class FetchHandlers(Handlers):
         return value_answer(found)
 
 
-def _array(parts: Sequence[Encoded]) -> list[Buffer]:
+def _json_array(parts: Sequence[Encoded]) -> list[Buffer]:
     """Return a JSON array of encoded objects as buffers."""
     body: list[Buffer] = [b"["]
     for part in parts:

@@ -46,8 +46,8 @@ class JsonRecords:
         self._held_back: Record | None = None
         """Large, and of the next slice."""
         self._begin = b'{"topic":' + orjson.dumps(topic) + b',"key":'
-        self._behind = b',"partition":' + str(partition).encode() + b',"offset":%d,"timestamp":%d,"headers":%b'
-        self._template = self._begin.replace(b"%", b"%%") + b'%b,"value":%b' + self._behind + b"}"
+        self._suffix = b',"partition":' + str(partition).encode() + b',"offset":%d,"timestamp":%d,"headers":%b'
+        self._template = self._begin.replace(b"%", b"%%") + b'%b,"value":%b' + self._suffix + b"}"
         self._is_json = format_ is Format.JSON
         self._opener = opener
         self._place = TopicPartition(topic, partition)
@@ -114,6 +114,7 @@ class JsonRecords:
         return read_records(opened)
 
     def _charge(self, size: int) -> None:
+        """Take memory for `size` more bytes, to be released by `_release`. Raises `MemoryBudgetExceeded`."""
         self._memory.add(size)
         self._held_bytes += size
 
@@ -197,7 +198,7 @@ class JsonRecords:
         out += b',"value":'
         value_encoding = yield from self._append_value(out, record.value)
         headers = record.headers
-        out += self._behind % (record.offset, record.timestamp, _headers(headers) if headers else b"[]")
+        out += self._suffix % (record.offset, record.timestamp, _headers(headers) if headers else b"[]")
         out += _encoding_member(key_encoding, value_encoding) + b"}"
         return out
 
@@ -220,6 +221,7 @@ class JsonRecords:
             yield
 
     def _encode_json(self, record: Record) -> bytes:
+        """Return a record as a JSON object; a key or value that is not JSON becomes a string."""
         key, value, headers = record.key, record.value, record.headers
         value_encoding = key_encoding = None
         if value is None:

@@ -69,6 +69,7 @@ def parse_in_steps(body: Text, format_: Format) -> Generator[None, None, ParsedR
 
 
 def _parse(body: Text, format_: Format) -> Generator[None, None, ParsedRecords]:
+    """Parse a body and its list of records; yields between steps. Raises `HttpProblem`, `ValueError`."""
     members, large = yield from _members(
         body, *_span_inside(body, 0, len(body), b"{}", "the body is JSON, but not an object")
     )

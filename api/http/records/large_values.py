@@ -46,6 +46,7 @@ def append_base64(out: bytearray, raw: bytes) -> Steps:
 
 
 def _append_string(out: bytearray, raw: bytes) -> Generator[None, None, str]:
+    """Append a value as a JSON string of UTF-8, or of base64 if it is not UTF-8; return the encoding's name."""
     before = len(out)
     decoder = codecs.getincrementaldecoder("utf-8")()
     out += b'"'

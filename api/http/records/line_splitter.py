@@ -31,13 +31,13 @@ class LineSplitter:
         self._rest += lines.pop()
         return [line.strip() for line in lines]
 
-    def end(self) -> list[bytes]:
-        """Return the last line, if it has no newline, at the end of the body."""
+    def take_last_line(self) -> list[bytes]:
+        """Return the line after the last newline at the end of the body, in a list; an empty list if there is none."""
         rest = bytes(self._rest).strip()
         self._rest.clear()
         return [rest] if rest else []
 
-    def check(self, size: int) -> None:
+    def check_length(self, size: int) -> None:
         """Raise `HttpProblem` 413 when a line of `size` bytes is too long."""
         if size > self.line_bytes_max:
             raise HttpProblem(

@@ -40,12 +40,13 @@ class LineReader(NamedTuple):
     read_large: ReadLineInSteps
 
 
-def value_of(line: bytes) -> tuple[Streamed, int | None]:
+def read_value(line: bytes) -> tuple[Streamed, int | None]:
     """Return the record of a line that is any JSON value: the text of the value."""
     return (line if orjson.loads(line) is not None else NewRecord(None)), None
 
 
 def _read_large_value(line: bytes) -> Generator[None, None, tuple[Streamed, int | None]]:
+    """Check in steps that a long line is JSON, and return its text as the record. Raises `HttpProblem` 422."""
     try:
         yield from check_json(line)
     except ValueError as error:
@@ -76,7 +77,7 @@ def _make_large_record_reader(encode: Encode) -> ReadLineInSteps:
 LINE_READERS: Mapping[str, LineReader] = {
     "records": LineReader(_make_record_reader(json_text), _make_large_record_reader(json_text)),
     "text-records": LineReader(_make_record_reader(text_or_json), _make_large_record_reader(text_or_json)),
-    "values": LineReader(value_of, _read_large_value),
+    "values": LineReader(read_value, _read_large_value),
 }
 """By the query parameter `lines`."""
 
@@ -127,7 +128,7 @@ class Block:
             if line:
                 try:
                     if len(line) > unchecked_max:
-                        splitter.check(len(line))
+                        splitter.check_length(len(line))
                     if len(line) > PARSED_BYTES_MAX:
                         record, partition = yield from reader.read_large(line)
                     else:

@@ -67,12 +67,12 @@ class NdjsonIngest:
                 else:
                     await self._receive(body)
             if body.at_end and self._report.problem is None:
-                await self._take_lines(self._splitter.end())
+                await self._take_lines(self._splitter.take_last_line())
             if self._block.records and not self._report.has_failed:
                 await self._send_block()
             await self._wait_for_append()
             self._held.release()
-            return await self._answer.end(self._report)
+            return await self._answer.finish(self._report)
         finally:
             self._answer.cancel()
             _cancel(self._receiving)
@@ -98,23 +98,25 @@ class NdjsonIngest:
         if self._receiving in done:
             await self._take_piece(self._receiving)
         elif self._stopping in done:
-            self._report.stop(
+            self._report.set_problem(
                 Unavailable("the broker is stopping; send the rest to another one, or retry"), self._lines + 1
             )
         elif not done:
             await self._send_block()
 
     async def _take_piece(self, receiving: "asyncio.Task[bytes]") -> None:
+        """Add the lines of a received piece to the block, and take memory for them; stop at an error."""
         self._receiving = None
         try:
             lines = self._splitter.feed(receiving.result())
             await self._take_lines(lines)
-            self._splitter.check(self._splitter.rest_bytes)
+            self._splitter.check_length(self._splitter.rest_bytes)
             await self._cover(self._block.memory_bytes + self._splitter.rest_bytes)
         except (HttpProblem, RaftlogError) as error:
-            self._report.stop(error, self._lines + 1)
+            self._report.set_problem(error, self._lines + 1)
 
     async def _take_lines(self, lines: list[bytes]) -> None:
+        """Add lines to the block; a line that cannot be stored ends the stream."""
         block = self._block
         if not block.records:
             block.began = self._loop.time()
@@ -123,11 +125,11 @@ class NdjsonIngest:
             self._lines += len(lines)
         except BadLine as bad:
             self._lines = bad.number
-            self._report.stop(bad.problem, bad.number)
+            self._report.set_problem(bad.problem, bad.number)
 
     async def _cover(self, size: int) -> None:
         """Hold memory for `size` bytes. Raises `MemoryBudgetExceeded` when none is released in time."""
-        if not self._held.maybe_cover(size):
+        if not self._held.try_cover(size):
             await self._wait_for_append()  # other requests may wait for its memory
             await self._held.cover(size, deadline_in(self._into.timeout_ms))
 
@@ -154,12 +156,12 @@ class NdjsonIngest:
         try:
             shares = await flight
         except RaftlogError as error:
-            self._report.note_failure(error, block.line_of(0))
+            self._report.record_failure(error, block.line_of(0))
             shares = []
         self._appending = self._in_flight = None
         self._held_in_flight.release()
         for share in shares:
-            self._report.note(share, block)
+            self._report.add_share(share, block)
         self._answer.write_progress(self._report)
 
 

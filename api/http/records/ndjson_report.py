@@ -62,7 +62,7 @@ class StreamReport:
         self._line = 0
         self._stored: dict[int, _Stored] = {}
 
-    def note(self, share: Share, block: Block) -> None:
+    def add_share(self, share: Share, block: Block) -> None:
         """Add one partition's result for a block."""
         stored = self._stored.setdefault(share.partition, _Stored())
         if share.error is None:
@@ -72,15 +72,15 @@ class StreamReport:
                 stored.last = share.base_offset + len(share.places) - 1
             return
         stored.error, stored.line = share.error, block.line_of(share.places[0])
-        self.note_failure(share.error, stored.line)
+        self.record_failure(share.error, stored.line)
 
-    def note_failure(self, error: RaftlogError, line: int) -> None:
+    def record_failure(self, error: RaftlogError, line: int) -> None:
         """Record that an append from this line on failed or has an unknown outcome; the stream ends."""
         self.has_failed = True
-        self.stop(error, line)
+        self.set_problem(error, line)
 
-    def stop(self, problem: HttpProblem | RaftlogError, line: int) -> None:
-        """Record the reason for which the stream ends; the reason of the earliest line is kept."""
+    def set_problem(self, problem: HttpProblem | RaftlogError, line: int) -> None:
+        """Record why the stream ends; the problem of the earliest line is kept."""
         if self.problem is None or line < self._line:
             self.problem, self._line = problem, line
 
@@ -135,7 +135,7 @@ class StreamAnswer:
         except ConnectionError as error:
             logger.debug("the sender of a stream disconnected: %s", error)
 
-    async def end(self, report: StreamReport) -> web.StreamResponse:
+    async def finish(self, report: StreamReport) -> web.StreamResponse:
         """Write the final report and return the response."""
         response = self._response
         if response is None:

@@ -34,6 +34,7 @@ _ACKS: dict[str, Acks] = {"all": ALL, "-1": ALL, "1": 1, "0": 0}
 
 
 def _parse_options(target: Target) -> ProduceOptions:
+    """Return the options in path and query, and keep them in `target` for its next request. Raises `HttpProblem`."""
     acks = target.query.get("acks", "all")
     if acks not in _ACKS:
         raise HttpProblem(BAD_REQUEST, f"the query parameter 'acks' is {acks!r}; it can be all, 1 or 0")
@@ -60,12 +61,12 @@ class ProduceHandlers(Handlers):
         response: web.StreamResponse
         if format_ in _STREAMED:
             response = await self._produce_stream(request, target, options, format_)
-        elif (whole := self._bodies.whole(request)) is not None:
+        elif (whole := self._bodies.read_if_arrived(request)) is not None:
             if len(whole) <= UNCHARGED_BYTES_MAX:
                 response = await self._produce_body(request, options, format_, whole)
             else:
                 with HeldMemory(self._bodies.memory) as held:
-                    if not held.maybe_cover(len(whole)):
+                    if not held.try_cover(len(whole)):
                         await held.cover(len(whole), deadline_in(options.timeout_ms))
                     response = await self._produce_body(request, options, format_, whole, held)
         else:
@@ -133,6 +134,7 @@ class ProduceHandlers(Handlers):
     async def _produce_batches(
         self, options: ProduceOptions, body: bytes | bytearray, held: HeldMemory | None
     ) -> web.Response:
+        """Append stored batches to one partition. Raises `HttpProblem` if the path names none."""
         topic, partition, acks, timeout, _ = options
         if partition is None:
             raise HttpProblem(

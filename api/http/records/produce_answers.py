@@ -48,7 +48,7 @@ async def records_answer(
         if len(results) == 1:
             return json_answer(fields, status, retry)
     if len(results) > _SENT_AT_ONCE_MAX:
-        parts = _parts(results, fields)
+        parts = _encode_in_parts(results, fields)
         return await send_parts(request, status, {"Content-Type": JSON_TYPE, **headers, **retry}, parts)
     rows = [describe_result(result) for result in results]
     if status == 200:
@@ -58,7 +58,7 @@ async def records_answer(
     return refused
 
 
-async def _parts(results: Sequence[RecordResult], fields: dict[str, Any]) -> AsyncIterator[bytes]:
+async def _encode_in_parts(results: Sequence[RecordResult], fields: dict[str, Any]) -> AsyncIterator[bytes]:
     """Yield the encoded answer in parts, each encoded in a few milliseconds."""
     start = b'{"offsets":['
     for first in range(0, len(results), _SENT_AT_ONCE_MAX):

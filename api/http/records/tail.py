@@ -139,6 +139,7 @@ class _Tail:
         return response
 
     async def _locate(self) -> None:
+        """Find the first offset and, unless the tail follows the log, the offset at which it ends."""
         wanted = self._wanted
         topic, partition, deadline = wanted.topic, wanted.partition, deadline_in(wanted.patience_ms)
         start = wanted.start
@@ -197,6 +198,7 @@ class _Tail:
             return self._error_line(INTERNAL_ERROR_BODY)
 
     def _error_line(self, body: bytes) -> bytes:
+        """Return an error's body with the offset at which a new tail can continue."""
         shown: dict[str, Any] = orjson.loads(body)
         return orjson.dumps(shown | {"next_offset": self._offset})
 

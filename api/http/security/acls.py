@@ -22,6 +22,7 @@ E = TypeVar("E", bound=IntEnum)
 
 
 def _choice(name: str, kind: type[IntEnum], text: str) -> Json:
+    """Return a query parameter whose values are the names of an enum."""
     return in_query(name, string(enum=[each.name for each in kind]), text)
 
 
@@ -43,7 +44,7 @@ class AclHandlers(Handlers):
     @HttpEndpoint(f"GET {_ACLS}", list[AclDescription], (*_FILTER, "timeout"))
     async def acls(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the entries of access control that the parameters select."""
-        found = await self._broker.security.acls.describe(_filter_of(target), deadline=target.deadline())
+        found = await self._broker.security.acls.describe(_parse_filter(target), deadline=target.deadline())
         return value_answer(list(map(_describe, found)))
 
     @HttpEndpoint(f"POST {_ACLS}", body=AclsBody)
@@ -65,7 +66,7 @@ class AclHandlers(Handlers):
         if not any(name in target.query for name in _FILTER_NAMES):
             raise HttpProblem(BAD_REQUEST, f"name the entries to delete by one of {', '.join(_FILTER_NAMES)}")
         [found] = await self._broker.security.acls.delete(
-            [_filter_of(target)],
+            [_parse_filter(target)],
             caller=caller_of(request),
             deadline=target.deadline(),
             dry_run=flag(target, "dry_run"),
@@ -73,20 +74,20 @@ class AclHandlers(Handlers):
         return value_answer(list(map(_describe, found)))
 
 
-def _filter_of(target: Target) -> AclFilter:
+def _parse_filter(target: Target) -> AclFilter:
     query = target.query
     return AclFilter(
-        _named(AclResourceType, "resource_type", query.get("resource_type", "ANY")),
-        _named(PatternType, "pattern_type", query.get("pattern_type", "ANY")),
+        _parse_name(AclResourceType, "resource_type", query.get("resource_type", "ANY")),
+        _parse_name(PatternType, "pattern_type", query.get("pattern_type", "ANY")),
         query.get("resource_name"),
         query.get("principal"),
         query.get("host"),
-        _named(AclOperation, "operation", query.get("operation", "ANY")),
-        _named(AclEffect, "permission", query.get("permission", "ANY")),
+        _parse_name(AclOperation, "operation", query.get("operation", "ANY")),
+        _parse_name(AclEffect, "permission", query.get("permission", "ANY")),
     )
 
 
-def _named(kind: type[E], field: str, name: str) -> E:
+def _parse_name(kind: type[E], field: str, name: str) -> E:
     """Return the value of a name. Raises `HttpProblem` 400."""
     try:
         return kind[name]

@@ -18,14 +18,14 @@ UNCHARGED_BYTES: Final = 64 * 1024
 class AnswerMemory:
     """Memory of one answer, charged to a budget; a context manager that releases all of it."""
 
-    __slots__ = ("_budget", "_charged", "_is_forced", "_promised", "size")
+    __slots__ = ("_budget", "_charged", "_is_forced", "_reserved", "size")
 
     def __init__(self, budget: MemoryBudget, *, is_forced: bool = False) -> None:
         """Create the memory of an answer.
 
         `is_forced`: take memory past the limit as well, for an answer that cannot be refused any more."""
         self._budget, self._is_forced = budget, is_forced
-        self._charged = self._promised = 0
+        self._charged = self._reserved = 0
         self.size = 0
         """Bytes of the answer in memory."""
 
@@ -40,25 +40,24 @@ class AnswerMemory:
             return wanted
         return max(1, min(wanted, self._budget.free // 2))
 
-    def promise(self, wanted: int) -> int:
-        """Reserve bytes for an answer during its long poll, until `end_promise`; return their number.
+    def reserve(self, wanted: int) -> int:
+        """Reserve up to `wanted` bytes during a long poll, until `end_reservation`; return their number.
 
-        The number is that of `room`, but reservations share the free memory, so that all find memory when
-        records arrive for them at the same time."""
-        assert not self._promised, "two promises"
+        Reservations share the free memory, so that all find memory when records arrive for them at the same time."""
+        assert not self._reserved, "two reservations"
         if wanted <= UNCHARGED_BYTES:
             return wanted
         budget = self._budget
-        self._promised = max(UNCHARGED_BYTES, min(wanted, (budget.free - budget.promised) // 2))
-        budget.promised += self._promised
-        return self._promised
+        self._reserved = max(UNCHARGED_BYTES, min(wanted, (budget.free - budget.promised) // 2))
+        budget.promised += self._reserved
+        return self._reserved
 
-    def end_promise(self) -> None:
+    def end_reservation(self) -> None:
         """Release the reservation, before the answer takes its memory or at the end of its long poll."""
-        self._budget.promised -= self._promised
-        self._promised = 0
+        self._budget.promised -= self._reserved
+        self._reserved = 0
 
-    def maybe_add(self, size: int) -> bool:
+    def try_add(self, size: int) -> bool:
         """Take `size` more bytes if they are free, or if no other answer holds memory; return whether it did."""
         after = self.size + size
         missing = after - self._charged if after > UNCHARGED_BYTES else 0
@@ -73,7 +72,7 @@ class AnswerMemory:
 
     def add(self, size: int) -> None:
         """Take `size` more bytes. Raises `MemoryBudgetExceeded`."""
-        if not self.maybe_add(size):
+        if not self.try_add(size):
             budget = self._budget
             budget.refused += 1
             raise MemoryBudgetExceeded(
@@ -84,7 +83,7 @@ class AnswerMemory:
     def remove(self, size: int) -> None:
         """Release `size` bytes."""
         self.size -= size
-        assert self.size >= 0, f"gave back {-self.size} bytes more than were taken"
+        assert self.size >= 0, f"released {-self.size} bytes more than were taken"
         left = self.size if self.size > UNCHARGED_BYTES else 0
         if left < self._charged:
             self._budget.release_part(self, self._charged - left)
@@ -92,7 +91,7 @@ class AnswerMemory:
 
     def release(self) -> None:
         """Release all memory, and the reservation."""
-        self.end_promise()
+        self.end_reservation()
         if self._charged:
             self._budget.release(self)
         self.size = self._charged = 0

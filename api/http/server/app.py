@@ -98,7 +98,7 @@ class HttpApp:
             response = answer(INTERNAL_ERROR_BODY, status=INTERNAL[0])
         if self._ends.stopping.done() and not response.prepared:
             response.force_close()
-        self.request_metrics.note(kind, began, response)
+        self.request_metrics.count_answer(kind, began, response)
         return response
 
     def _error_answer(self, request: web.BaseRequest, error: RaftlogError | HttpProblem) -> web.Response:

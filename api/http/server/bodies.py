@@ -53,8 +53,10 @@ class BodyReader:
         """Time in which a body must arrive; for a streamed one the longest silence."""
         self._window_bytes_min = max(1, int(bytes_per_s_min * _WINDOW_S))
 
-    def whole(self, request: web.BaseRequest) -> bytes | None:
-        """Return a body that is not encoded and arrived with the head; None for others. Raises `HttpProblem` 413."""
+    def read_if_arrived(self, request: web.BaseRequest) -> bytes | None:
+        """Return the body if it arrived with the head and has no `Content-Encoding`; else None.
+
+        Raises `HttpProblem` 413."""
         content = request.content
         if not content.is_eof() or CONTENT_ENCODING in request.headers:
             return None
@@ -85,6 +87,7 @@ class BodyReader:
             yield ReceivedBody(body, held)
 
     async def _read(self, request: web.BaseRequest, bytes_max: int, held: HeldMemory, deadline: Deadline) -> bytearray:
+        """Receive and decode a body, taking its memory as it arrives. Raises `HttpProblem`, `MemoryBudgetExceeded`."""
         try:
             if expects_continue(request):
                 await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -96,14 +99,14 @@ class BodyReader:
                 for part in (piece,) if decoder is None else decoder.pieces(piece):
                     if len(body) + len(part) > bytes_max:
                         raise _too_large_error(bytes_max)
-                    if not held.maybe_cover(len(body) + len(part)):
+                    if not held.try_cover(len(body) + len(part)):
                         await held.cover(len(body) + len(part), deadline)
                         pace.restart()
                     body += part
                     if decoder is not None:
                         await asyncio.sleep(0)
             if decoder is not None:
-                decoder.end()
+                decoder.check_complete()
         except (ConnectionError, web.RequestPayloadError) as error:
             raise HttpProblem(
                 BAD_REQUEST, f"the body ended early ({error}); nothing was changed, send it again"

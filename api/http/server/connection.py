@@ -37,7 +37,7 @@ class HttpConnection(web.RequestHandler):
         """Answer the requests of the connection until one of both sides closes it; aiohttp calls this once."""
         try:
             while not self._force_close and await self._answer_next():
-                self._expect_next()
+                self._schedule_idle_close()
         except asyncio.CancelledError:
             self.force_close()
             raise
@@ -73,7 +73,7 @@ class HttpConnection(web.RequestHandler):
                 return False
             self._keepalive = bool(response.keep_alive)
             if not body.is_eof():
-                await self._drop_rest(body)
+                await self._discard_body(body)
             body.set_exception(_PAYLOAD_ACCESS_ERROR)
         except ConnectionError:
             return False
@@ -84,15 +84,15 @@ class HttpConnection(web.RequestHandler):
             request._task = None  # type: ignore[assignment]  # a circle of references
         return self._keepalive and not self._close and not self._force_close
 
-    def _expect_next(self) -> None:
-        """Close the connection when no request comes within the idle time."""
+    def _schedule_idle_close(self) -> None:
+        """Schedule the close of the connection after the idle time; a request that begins before cancels it."""
         close_time = self._loop.time() + self._keepalive_timeout
         self._next_keepalive_close_time = close_time
         if self._keepalive_handle is None:
             self._keepalive_handle = self._loop.call_at(close_time, self._process_keepalive)
 
-    async def _drop_rest(self, body: StreamReader) -> None:
-        """Read the rest of a body that its handler left, for a bounded time, so that the client gets the answer."""
+    async def _discard_body(self, body: StreamReader) -> None:
+        """Read and discard the part of a body left by its handler, for a bounded time, so that the client gets the answer."""
         try:
             async with asyncio.timeout(self._lingering_time):
                 while not body.is_eof() and not self._force_close:

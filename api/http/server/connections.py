@@ -33,10 +33,10 @@ class ConnectionEnds:
         if future is None:
             future = self._disconnected[connection] = self._loop.create_future()
         if request.transport is None or request.transport.is_closing():
-            self.note_disconnected(connection)
+            self.complete_disconnected(connection)
         return future
 
-    def note_disconnected(self, connection: web.RequestHandler) -> None:
+    def complete_disconnected(self, connection: web.RequestHandler) -> None:
         """Complete the future of a closed connection."""
         future = self._disconnected.pop(connection, None)
         if future is not None and not future.done():
@@ -97,7 +97,7 @@ class Connections(web.Server):
         super().connection_lost(handler, exc)
         assert isinstance(handler, HttpConnection), f"{handler} was not made here"
         self._open.pop(handler, None)
-        self._ends.note_disconnected(handler)
+        self._ends.complete_disconnected(handler)
         self._lost_one.set()
 
     async def wait_until_empty(self, seconds: float) -> None:

@@ -39,8 +39,8 @@ class ContentDecoder:
         for start in range(0, len(data), _FED_BYTES_MAX):
             yield from self._decode(data[start : start + _FED_BYTES_MAX])
 
-    def end(self) -> None:
-        """Raise `HttpProblem` 400 unless the body is complete at its end. An empty body is complete."""
+    def check_complete(self) -> None:
+        """Raise `HttpProblem` 400 if the compressed data is truncated. An empty body is complete."""
         if self._stream is not None and not self._stream.eof:
             raise HttpProblem(
                 BAD_REQUEST,
@@ -48,6 +48,7 @@ class ContentDecoder:
             )
 
     def _decode(self, data: bytes) -> Iterator[bytes]:
+        """Yield the decoded bytes of one piece; a gzip body can have several members."""
         while data:
             stream = self._stream = self._stream or zlib.decompressobj(self._window_bits(data))
             piece = self._decompress(stream, data)
@@ -62,7 +63,7 @@ class ContentDecoder:
     def _decompress(self, stream: Any, data: bytes) -> bytes:
         try:
             if stream.eof:
-                raise zlib.error("bytes behind the end")
+                raise zlib.error("bytes after the end")
             opened: bytes = stream.decompress(data, PIECE_BYTES_MAX)
         except zlib.error as error:
             raise HttpProblem(BAD_REQUEST, f"the body is not {self._encoding}: {error}") from None

@@ -63,11 +63,11 @@ class Handlers:
 class GroupAnswers(Handlers):
     """Base of handlers for consumer groups, whose answers name the coordinator, so that clients can connect to it."""
 
-    def _with_coordinator(self, response: web.Response, group: str) -> web.Response:
-        """Add the address of the group's coordinator if it is another broker."""
+    def _add_coordinator(self, response: web.Response, group: str) -> web.Response:
+        """Add the address of the group's coordinator to a response if it is another broker; return the response."""
         response.headers.update(leader_header(self._broker, self._broker.groups.leader_of(group)))
         return response
 
     def _answer(self, group: str, found: Value | Sequence[Value] | None = None) -> web.Response:
         """Return an answer with a value, or with status 204 without one."""
-        return self._with_coordinator(no_content() if found is None else value_answer(found), group)
+        return self._add_coordinator(no_content() if found is None else value_answer(found), group)

@@ -29,7 +29,7 @@ class HeldMemory:
         self.size = 0
         """Bytes that are taken."""
 
-    def maybe_cover(self, size: int) -> bool:
+    def try_cover(self, size: int) -> bool:
         """Hold at least `size` bytes if they are free now; return whether it does."""
         missing = size - self.size
         if missing <= 0:

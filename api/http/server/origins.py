@@ -53,10 +53,11 @@ class OriginPolicy:
         if site is not None and site.lower() in _OTHER_SITES:
             raise _cross_origin_error(f"Sec-Fetch-Site is {quote_header(site)}")
         origin = headers.get(ORIGIN)
-        if origin is not None and not _is_same(origin, host):
+        if origin is not None and not _is_same_host(origin, host):
             raise _cross_origin_error(f"Origin is {quote_header(origin)}, and the host is {quote_header(host or '')}")
 
     def _check_host(self, host: str) -> None:
+        """Raise `HttpProblem` for a host that clients may not use; remember an accepted one."""
         name, _ = split_host(host)
         if self._is_host_checked and not self._is_known(name):
             raise HttpProblem(
@@ -136,7 +137,7 @@ def _authority(target: str) -> str | None:
     return rest.partition("/")[0].partition("?")[0]
 
 
-def _is_same(origin: str, host: str | None) -> bool:
+def _is_same_host(origin: str, host: str | None) -> bool:
     """Return whether an origin has this host and port; the scheme may differ, as behind a proxy with TLS."""
     scheme, separator, authority = origin.partition("://")
     default = _DEFAULT_PORTS.get(scheme.lower())

@@ -116,6 +116,7 @@ class HttpRouter:
         return target
 
     def _resolve(self, raw_path: str) -> Target:
+        """Find the node of a path; parse the arguments in the path, and the query. Raises `HttpProblem`."""
         path, _, query = _split_target(raw_path).partition("?")
         node = self._root
         args: list[str] = []

@@ -36,7 +36,7 @@ class StreamedBody:
             return await self._receive()
         while (piece := next(self._opened, None)) is None:
             if self._content.at_eof():
-                decoder.end()
+                decoder.check_complete()
                 self.at_end = True
                 return b""
             self._opened = decoder.pieces(await self._receive())
@@ -44,6 +44,7 @@ class StreamedBody:
         return piece
 
     async def _receive(self) -> bytes:
+        """Return the next received bytes, after `100 Continue` if the client waits for it. Raises `HttpProblem`."""
         try:
             if not self._is_asked_for:
                 self._is_asked_for = True

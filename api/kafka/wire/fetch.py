@@ -85,6 +85,7 @@ def decode(body: memoryview, version: int) -> PartitionsRequest:
 
 
 def _read_rows(reader: RequestReader, version: int) -> Sequence[PartitionRow]:
+    """Read the rows of one topic's partitions; the layout depends on the version."""
     if version >= FLEXIBLE_FROM:
         return _read_flexible_rows(reader)
     layout = _ROW_9 if version >= _EPOCH_FROM else _ROW_5 if version >= _LOG_START_FROM else _ROW_4
@@ -114,6 +115,7 @@ def _read_flexible_rows(reader: RequestReader) -> Sequence[PartitionRow]:
 
 
 def _skip_forgotten(reader: RequestReader, is_compact: bool) -> None:
+    """Skip the partitions to remove from a fetch session, because there are no sessions."""
     for _ in range(reader.count(is_compact=is_compact) or 0):
         reader.string(is_compact=is_compact)
         reader.view(_PARTITION * (reader.count(is_compact=is_compact, element_bytes_min=_PARTITION) or 0))

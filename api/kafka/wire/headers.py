@@ -93,7 +93,7 @@ def read_head(frame: memoryview) -> tuple[int, int, int, bytes]:
     return key, version, correlation_id, bytes(frame[HEAD_BYTES : HEAD_BYTES + max(0, length)])
 
 
-def body_at(frame: memoryview, client_id: bytes, *, is_tagged: bool) -> int:
+def body_position(frame: memoryview, client_id: bytes, *, is_tagged: bool) -> int:
     """Return the position of the body in a request with header v1, or v2 if `is_tagged`. Raises `MalformedRequest`."""
     position = HEAD_BYTES + len(client_id)
     if not is_tagged:
@@ -105,7 +105,7 @@ def body_at(frame: memoryview, client_id: bytes, *, is_tagged: bool) -> int:
     return reader.position
 
 
-def client_id_of(raw: bytes) -> str:
+def decode_client_id(raw: bytes) -> str:
     """Decode a client id. Raises `MalformedRequest`."""
     try:
         return raw.decode()

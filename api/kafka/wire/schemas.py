@@ -102,6 +102,7 @@ def _classes() -> _Classes:
 
 
 def _import_library() -> _Classes:
+    """Import the library's modules of messages; return their classes by API key."""
     classes = _Classes({}, {})
     for name in _MODULES:
         module = importlib.import_module(name)
@@ -124,6 +125,7 @@ def _message_reader(key: ApiKey, version: int) -> Read:
 
 
 def _struct_reader(struct: Any, data_class: Any, version: int, flexible: bool) -> _FieldReader:
+    """Return a reader that creates an object of `data_class` from the fields of a schema."""
     parts = _field_readers(struct.untagged_fields(version), version, flexible)
     tags = {field.tag: _field_reader(field, version, flexible) for field in struct.tagged_fields(version)._fields}
     new = object.__new__
@@ -146,6 +148,7 @@ def _struct_reader(struct: Any, data_class: Any, version: int, flexible: bool) -
 
 
 def _read_tags(reader: RequestReader, tags: dict[int, _FieldReader], message: Any) -> None:
+    """Read the tagged fields that `tags` has a reader for into `message`; skip the others."""
     if not tags:
         reader.skip_tagged_fields()
         return
@@ -179,6 +182,7 @@ def _field_readers(fields: Sequence[Any], version: int, flexible: bool) -> list[
 
 
 def _number_reader(fields: Sequence[Any]) -> _FieldReader:
+    """Return a reader of adjacent numbers, which unpacks all of them in one step."""
     layout = Struct(">" + "".join(field._type.fmt for field in fields))
     names = tuple(field.name for field in fields)
     if len(names) == 1:
@@ -187,6 +191,7 @@ def _number_reader(fields: Sequence[Any]) -> _FieldReader:
 
 
 def _field_reader(field: Any, version: int, flexible: bool, *, is_element: bool = False) -> _FieldReader:
+    """Return the reader of one field; elements of arrays are never null."""
     names, is_nullable = (field.name,), not is_element and field.nullable_for_version_q(version)
     if field.is_array():
         return _array_reader(field, version, flexible, is_nullable)
@@ -212,6 +217,7 @@ def _field_reader(field: Any, version: int, flexible: bool, *, is_element: bool 
 
 
 def _array_reader(field: Any, version: int, flexible: bool, is_nullable: bool) -> _FieldReader:
+    """Return the reader of an array."""
     element = field.array_of
     part = (
         _struct_reader(element, element.data_class, version, flexible)

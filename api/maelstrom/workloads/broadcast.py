@@ -105,6 +105,7 @@ class BroadcastGossip:
         return place
 
     def _confirm(self, peer: _Peer, heard: int) -> None:
+        """Record that the peer has the first `heard` values; stop sending them again."""
         if peer.confirmed < heard <= len(self.values):
             peer.confirmed = heard
             peer.sent = max(peer.sent, heard)
@@ -125,6 +126,7 @@ class BroadcastGossip:
             self._timer.cancel()
 
     def _run_round(self) -> None:
+        """Send new values, values not confirmed in time, and confirmations; schedule the next round if needed."""
         self._timer = None
         now = self._loop.time()
         is_open = False
@@ -157,6 +159,7 @@ class BroadcastGossip:
         return found
 
     def _send(self, name: str, peer: _Peer, places: Sequence[int], now: float) -> None:
+        """Send values, and the confirmation of the peer's own values."""
         first = peer.sent
         if places:
             peer.sent = places[-1] + 1

@@ -4,13 +4,14 @@ from typing import Any
 
 from raftlog.api.maelstrom.keys import Keys
 from raftlog.api.maelstrom.machine import ADD, command
-from raftlog.api.maelstrom.messages import field, value_of
+from raftlog.api.maelstrom.messages import field, parse_value
 from raftlog.partitions.deadline import Deadline
 
 Body = dict[str, Any]
 
 
 async def add(keys: Keys, body: Body, deadline: Deadline) -> Body:
+    """Add an element; one that this node has already is not added again."""
     wanted = command(field(body, "element", object), ADD)
     if wanted.key not in keys.keyspace_of(wanted.key).machine.elements:
         await keys.execute(wanted, deadline, may_repeat=True)
@@ -18,5 +19,6 @@ async def add(keys: Keys, body: Body, deadline: Deadline) -> Body:
 
 
 async def read(keys: Keys, body: Body, deadline: Deadline) -> Body:
-    await keys.confirm_all(keys.all(), deadline)
-    return {"value": [value_of(element) for space in keys.all() for element in space.machine.elements]}
+    """Return all elements, after a read index of each Raft group."""
+    await keys.confirm_all(keys.keyspaces(), deadline)
+    return {"value": [parse_value(element) for space in keys.keyspaces() for element in space.machine.elements]}

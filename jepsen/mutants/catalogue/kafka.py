@@ -24,7 +24,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # Produce
     _kafka(
         "base-offset",
-        "api/kafka/handlers/data/produce:_row",
+        "api/kafka/handlers/data/produce:_outcome_row",
         "outcome.base_offset,",
         "outcome.base_offset + 1,",
         _PRODUCE,

@@ -83,28 +83,28 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # answers
     _memory(
         "small-answers-charged",
-        "api/http/server/answer_memory:AnswerMemory.maybe_add",
+        "api/http/server/answer_memory:AnswerMemory.try_add",
         "after - self._charged if after > UNCHARGED_BYTES else 0",
         "after - self._charged",
         _ANSWERS,
     ),
     _memory(
         "only-the-new-part-charged",
-        "api/http/server/answer_memory:AnswerMemory.maybe_add",
+        "api/http/server/answer_memory:AnswerMemory.try_add",
         "after - self._charged if",
         "size if",
         _ANSWERS,
     ),
     _memory(
         "single-large-answer-refused",
-        "api/http/server/answer_memory:AnswerMemory.maybe_add",
+        "api/http/server/answer_memory:AnswerMemory.try_add",
         "self._is_forced or self._budget.used == self._charged",
         "self._is_forced",
         _ANSWERS,
     ),
     _memory(
         "forced-answer-refused",
-        "api/http/server/answer_memory:AnswerMemory.maybe_add",
+        "api/http/server/answer_memory:AnswerMemory.try_add",
         "self._is_forced or ",
         "",
         _ANSWERS,
@@ -132,7 +132,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _memory(
         "promised-twice",
-        "api/http/server/answer_memory:AnswerMemory.promise",
+        "api/http/server/answer_memory:AnswerMemory.reserve",
         "(budget.free - budget.promised) // 2",
         "budget.free // 2",
         _ANSWERS,
@@ -140,7 +140,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _memory(
         "promise-outlives-its-answer",
         "api/http/server/answer_memory:AnswerMemory.release",
-        "self.end_promise()",
+        "self.end_reservation()",
         "pass",
         _ANSWERS,
     ),

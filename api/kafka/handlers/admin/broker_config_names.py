@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from typing import Any, Final, NamedTuple
 
-from raftlog.api.kafka.handlers.admin.config_catalogue import ConfigName, ConfigSource, ConfigType, by_name
+from raftlog.api.kafka.handlers.admin.config_catalogue import ConfigName, ConfigSource, ConfigType, index_by_name
 from raftlog.api.kafka.handlers.admin.topic_config_names import TOPIC_NAMES, to_kafka
 from raftlog.api.kafka.settings import DEFAULTS, KafkaSettings
 from raftlog.partitions.settings import BrokerSettings
@@ -254,7 +254,7 @@ def _to_hours(retention_ms: int | None) -> int:
 
 
 _BY_NAME: Final = {each.known.name: each for each in _NAMES}
-BROKER_NAMES: Final[Mapping[str, ConfigName]] = by_name(each.known for each in _NAMES)
+BROKER_NAMES: Final[Mapping[str, ConfigName]] = index_by_name(each.known for each in _NAMES)
 _DEFAULTS: Final = {each.name: each.default for each in fields(BrokerSettings)}
 _TOPIC_DEFAULTS: Final = TopicConfig().as_strings()
 _KAFKA_FIELDS: Final = {

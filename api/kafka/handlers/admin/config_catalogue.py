@@ -105,6 +105,6 @@ def unknown_name(name: str, kind: str, known: Iterable[str]) -> AdminRefusal:
     return AdminRefusal(ErrorCode.INVALID_CONFIG, f"There is no {kind} configuration {name!r:.100}{hint}")
 
 
-def by_name(names: Iterable[ConfigName]) -> Mapping[str, ConfigName]:
+def index_by_name(names: Iterable[ConfigName]) -> Mapping[str, ConfigName]:
     """Return the configuration names as a mapping, sorted by name."""
     return {each.name: each for each in sorted(names)}

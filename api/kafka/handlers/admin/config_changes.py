@@ -79,6 +79,7 @@ class ConfigChanges:
         return await self._answer(request, is_whole=False)
 
     async def _answer(self, request: KafkaRequest, *, is_whole: bool) -> Any:
+        """Change the named configurations of each resource; with `is_whole`, reset all others to their defaults."""
         message, answer = request.message, answer_class(request.key)
         counts = Counter((each.resource_type, each.resource_name) for each in message.resources)
         deadline = deadline_in(NO_DEADLINE_MS)
@@ -103,6 +104,7 @@ class ConfigChanges:
     async def _alter(
         self, kind: int, name: str, changes: Sequence[_Change], is_whole: bool, validate_only: bool, deadline: Deadline
     ) -> None:
+        """Check the changes of one resource and, unless `validate_only`, make them. Raises `AdminRefusal`."""
         _check_shape(changes)
         described = {each.known.name: each for each in await self._reader.read(kind, name, deadline)}
         if kind == ResourceType.BROKER_LOGGER:
@@ -160,6 +162,7 @@ def _new_values(
 
 
 def _new_value(change: _Change, here: DescribedConfig) -> str | None:
+    """Return the value after a change; None for the default. Raises `AdminRefusal` to append to another type than a list."""
     if change.operation == _Operation.DELETE or change.value is None:
         return None
     if change.operation == _Operation.SET:
@@ -185,16 +188,19 @@ def _check_unchanged(wanted: Mapping[str, str | None], described: Mapping[str, D
 
 
 def _is_set(described: DescribedConfig) -> bool:
+    """Return whether the value was set for this topic or for the cluster."""
     return described.known.is_served and described.source in (ConfigSource.TOPIC, ConfigSource.DEFAULT_BROKER)
 
 
 def _logger_level(change: _Change) -> str | None:
+    """Return the level to set; None restores the parent's level. Raises `AdminRefusal`."""
     if change.operation in (_Operation.APPEND, _Operation.SUBTRACT):
         raise AdminRefusal(ErrorCode.INVALID_REQUEST, f"{change.name} is the level of a logger, and not a list; set it")
     return change.value if change.operation == _Operation.SET else None
 
 
 def _alter_loggers(levels: Mapping[str, str | None], validate_only: bool) -> None:
+    """Set the levels of loggers if all are valid. Raises `AdminRefusal`."""
     for name, level in levels.items():
         loggers.check(name, level)
     if not validate_only:

@@ -127,6 +127,7 @@ class PlacementRequests:
     async def _elect(
         self, place: _RequestedPartition, state: PartitionState | None, is_unclean: bool, deadline: Deadline
     ) -> None:
+        """Transfer a partition's leadership to its preferred leader. Raises `AdminRefusal` for unclean elections."""
         if state is None:
             raise UnknownPartition(f"There is no partition {place.topic}/{place.partition}")
         preferred = state.replicas[0]
@@ -183,6 +184,7 @@ class PlacementRequests:
         await self._broker.operations.partitions.set_replicas(*place, replicas, deadline=deadline)
 
     async def _cancel(self, place: _RequestedPartition, deadline: Deadline) -> None:
+        """Cancel a reassignment. Raises `AdminRefusal` if none is pending."""
         orders = self._broker.operations.partitions
         moving = await orders.reconfigurations(deadline=deadline)
         await orders.cancel_reconfiguration(*place, deadline=deadline)

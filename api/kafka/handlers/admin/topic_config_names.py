@@ -11,7 +11,7 @@ from raftlog.api.kafka.handlers.admin.config_catalogue import (
     LONG_MAX,
     ConfigName,
     ConfigType,
-    by_name,
+    index_by_name,
     is_one_of,
     list_of,
     unknown_name,
@@ -44,7 +44,7 @@ _TIERED: Final = "There is no tiered storage; retention.ms and retention.bytes b
 _THROTTLED: Final = "Limit replication with the cluster's setting catch.up.bytes.per.s."
 _TIMESTAMPS: Final = "Timestamps of producers are kept as they are; check them in the producer."
 
-TOPIC_NAMES: Final[Mapping[str, ConfigName]] = by_name(
+TOPIC_NAMES: Final[Mapping[str, ConfigName]] = index_by_name(
     (
         # served
         ConfigName(

@@ -32,6 +32,7 @@ _TWICE: Final = Outcome(ErrorCode.INVALID_REQUEST, "The request names this topic
 
 
 def _meanings(of_invalid_argument: ErrorCode) -> Meanings:
+    """Return the error codes of changes of topics, with this code for `InvalidArgument`."""
     return MappingProxyType({**CONTROLLER, errors.InvalidArgument: of_invalid_argument})
 
 
@@ -76,6 +77,7 @@ class TopicAdministration:
         return answer(topics=await run_in_parallel(list(topics.values()), create_one))
 
     async def _create(self, topic: Any, validate_only: bool, deadline: Deadline) -> TopicState:
+        """Create one topic, unless `validate_only`; return its state. Raises `AdminRefusal`."""
         _check_numbers(topic, self._broker.settings.partitions_per_topic_max)
         config = parse_overrides((each.name, each.value) for each in topic.configs)
         assignments = _assignments(topic)
@@ -149,6 +151,7 @@ class TopicAdministration:
         return answer(results=await run_in_parallel(list(topics.values()), grow_one))
 
     async def _grow(self, topic: Any, validate_only: bool, deadline: Deadline) -> None:
+        """Add partitions to one topic up to `topic.count`, unless `validate_only`. Raises `AdminRefusal`."""
         present = len((await self._broker.outline_topic(topic.name, deadline=deadline)).partitions)
         if topic.count <= present:
             raise AdminRefusal(

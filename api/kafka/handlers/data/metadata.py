@@ -43,6 +43,7 @@ class MetadataHandler:
         return self._make_answer(topics)
 
     async def _describe_named(self, names: Sequence[str], may_create: bool) -> list[TopicLeader]:
+        """Return the topics in this order, with an error in place of an unknown one unless it may be created."""
         refused = {name: error for name in names if (error := _check_name(name)) is not None}
         valid = [name for name in names if name not in refused]
         found = {each.name: each for each in await self._broker.leader.topics.describe(valid, HOLD_MS)}
@@ -88,6 +89,7 @@ class MetadataHandler:
 
 
 def _check_name(name: str) -> RaftlogError | None:
+    """Return the error of a name that no topic can have; None for a valid name."""
     try:
         check_topic_name(name.removeprefix(INTERNAL_PREFIX) if name != INTERNAL_PREFIX else name)
     except RaftlogError as error:

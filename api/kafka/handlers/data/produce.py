@@ -62,7 +62,7 @@ class ProduceHandler:
                 rows.append(self._begin(topic, partition, acks, deadline, begun))
             answer.append((topic, rows))
         outcomes = await self._appends.outcomes(begun)
-        _fill(answer, begun, outcomes)
+        _fill_missing_rows(answer, begun, outcomes)
         if acks == 0:
             _raise_first([each for _, rows in answer for each in rows])
             return None
@@ -89,7 +89,7 @@ def _duplicate_row(number: int) -> ProducedPartition:
     return ProducedPartition(number, ErrorCode.INVALID_REQUEST, error_message="the request names the partition twice")
 
 
-def _fill(
+def _fill_missing_rows(
     answer: list[tuple[str, Rows]], begun: Sequence[LeaderAppend], outcomes: Sequence[ReplicaAppended | RaftlogError]
 ) -> None:
     """Replace the missing rows of the answer by the outcomes, which have the same order."""
@@ -98,10 +98,10 @@ def _fill(
         for place, row in enumerate(rows):
             if row is None:
                 append, outcome = next(ended)
-                rows[place] = _row(append, outcome)
+                rows[place] = _outcome_row(append, outcome)
 
 
-def _row(append: LeaderAppend, outcome: ReplicaAppended | RaftlogError) -> ProducedPartition:
+def _outcome_row(append: LeaderAppend, outcome: ReplicaAppended | RaftlogError) -> ProducedPartition:
     if isinstance(outcome, RaftlogError):
         return _error_row(append.number, outcome)
     return ProducedPartition(

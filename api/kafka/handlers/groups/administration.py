@@ -38,6 +38,7 @@ class AdministrationHandlers:
         )
 
     async def _describe(self, kind: Any, name: str, deadline: Deadline) -> Any:
+        """Return the row of one consumer group, with an error code or the state Dead if it is not found."""
         code, state, found = ErrorCode.NONE, "", None
         try:
             check_coordinator(self._groups, name)

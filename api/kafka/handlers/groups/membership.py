@@ -59,7 +59,7 @@ class MembershipHandlers:
             check_coordinator(self._groups, asked.group_id)
             if not settings.min_session_timeout_ms <= asked.session_timeout_ms <= settings.max_session_timeout_ms:
                 return _join_error(request, ErrorCode.INVALID_SESSION_TIMEOUT)
-            join = self._join(request)
+            join = self._make_join(request)
             waited_ms = join.rebalance_timeout_ms + _MARGIN_MS
             joined = await self._wait_unless_stopped(self._groups.join(join, deadline=deadline_in(waited_ms)))
         except RaftlogError as error:
@@ -80,7 +80,8 @@ class MembershipHandlers:
             ],
         )
 
-    def _join(self, request: KafkaRequest) -> Join:
+    def _make_join(self, request: KafkaRequest) -> Join:
+        """Convert a JoinGroup request to the coordinator's request. Raises `InconsistentProtocol`."""
         asked, caller = request.message, request.caller
         if not asked.protocol_type or not asked.protocols:
             raise InconsistentProtocol(f"a member of {asked.group_id} needs a protocol type and a protocol")
