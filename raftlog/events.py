@@ -51,7 +51,7 @@ EVENTS: Final[dict[str, EventKind]] = {
         WARNING, "what", "the event loop or the disk stalled; the broker transfers its leaderships for a while"
     ),
     "loop_held": _kind(
-        INFO, "step held_ms", "a step held the event loop above 5 ms, and half as long again as ever before"
+        INFO, "step held_ms", "a step held the event loop for more than 5 ms and 1.5 times as long as ever before"
     ),
     "events_left_out": _kind(
         WARNING, "what count", "this number of events of one name exceeded the limit per second and was not written"
