@@ -124,6 +124,14 @@ EVENTS: Final[dict[str, EventKind]] = {
     "feature_level_raised": _kind(
         INFO, "feature_level", "the feature level was raised; brokers of earlier releases can no longer join"
     ),
+    "authenticated": _kind(
+        INFO, "principal address listener mechanism", "a client proved its identity on a connection"
+    ),
+    "authentication_failed": _kind(
+        WARNING,
+        "principal address listener user mechanism why",
+        "a login was refused; `user` is the name that the client claimed",
+    ),
     "user_changed": _kind(
         INFO, "principal address listener user change", "a user was created or deleted, or its credentials changed"
     ),
@@ -131,11 +139,6 @@ EVENTS: Final[dict[str, EventKind]] = {
         INFO,
         "principal address listener change count acls",
         "entries of access control were created or deleted; at most 20 are named",
-    ),
-    "authorization_denied": _kind(
-        WARNING,
-        "principal address listener operation resource_type resource count",
-        "a request was refused, because an entry denies it or none allows it; `count` includes those of the last 10 s",
     ),
     "quotas_changed": _kind(INFO, "principal address listener entity set unset", "quotas of an entity changed"),
     # clients

@@ -10,7 +10,6 @@ from raftlog.api.http.openapi.parts import obj, string
 from raftlog.api.http.server.answers import answer, json_answer
 from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.handlers import Handlers
-from raftlog.api.http.server.permissions import DESCRIBE_CLUSTER
 from raftlog.api.http.server.routing import Target
 
 LINKS: Final = {
@@ -46,7 +45,6 @@ class EntryPointHandlers(Handlers):
         text="Program, documents, and paths that answer GET without parameters.",
         fails=(),
         is_open=True,
-        permissions=DESCRIBE_CLUSTER,
     )
     async def root(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return entry points.
@@ -61,15 +59,7 @@ class EntryPointHandlers(Handlers):
             }
         )
 
-    @HttpEndpoint(
-        "GET /openapi.json",
-        {"type": "object"},
-        (),
-        text="OpenAPI 3.1.",
-        fails=(),
-        is_open=True,
-        permissions=DESCRIBE_CLUSTER,
-    )
+    @HttpEndpoint("GET /openapi.json", {"type": "object"}, (), text="OpenAPI 3.1.", fails=(), is_open=True)
     async def openapi(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the OpenAPI document of this API."""
         if self._document is None:

@@ -5,12 +5,17 @@ requests, whatever the order of their ends. A request without an answer because 
 place: a later answer there would be taken for its own. Pure; used by `connection`."""
 
 import asyncio
+from typing import Final
 
+from raftlog.api.kafka.api import ApiKey
 from raftlog.api.kafka.dispatcher import Answer, KafkaRoute
 from raftlog.api.kafka.wire.headers import answer_head
 from raftlog.partitions.caller import Caller
 from raftlog.runtime.histogram import stopwatch
 from raftlog.types import Buffer
+
+_CANCELLED_AT_DISCONNECT: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+"""Requests that wait long for others; all others end by themselves, whether the client is there or not."""
 
 
 class Exchange:
@@ -65,6 +70,12 @@ class AnswerOrder:
         self.pending.append(exchange)
         self._is_pipelined = exchange.route.is_pipelined
 
+    def cancel_waiting(self) -> None:
+        """Cancel the requests of a lost connection that may wait for long."""
+        for each in self.pending:
+            if each.task is not None and each.route.key in _CANCELLED_AT_DISCONNECT:
+                each.task.cancel()
+
     @property
     def is_broken(self) -> bool:
         """Whether the request at the front failed, so that no further answer can be sent."""
@@ -80,7 +91,9 @@ class AnswerOrder:
             done += 1
             if each.answer is not None:
                 size = sum(map(len, each.answer))
-                ready.append(answer_head(each.correlation_id, size, is_tagged=each.route.is_answer_tagged))
+                route = each.route
+                head = answer_head(each.correlation_id, size, is_tagged=route.is_answer_tagged)
+                ready.append(size.to_bytes(4, "big") if route.is_raw else head)
                 ready.extend(each.answer)
         del self.pending[:done]
         return ready

@@ -73,6 +73,8 @@ class KafkaRequest(NamedTuple):
     version: int
     message: Any
     caller: Caller
+    login: Any = None
+    """The connection's `KafkaLogin`; None where the listener requires none."""
 
 
 Handler: TypeAlias = Callable[[KafkaRequest], Awaitable[Any]]

@@ -11,34 +11,25 @@ from struct import Struct
 from typing import Final, Protocol
 
 from raftlog.api.kafka.answer_order import AnswerOrder, Exchange
-from raftlog.api.kafka.api import ApiKey
 from raftlog.api.kafka.dispatcher import ConnectionRefused, Dispatcher
 from raftlog.api.kafka.first_step import start
-from raftlog.api.kafka.incoming_frame import UNCHARGED_BYTES_MAX, IncomingFrame
+from raftlog.api.kafka.incoming_frame import (
+    FRAME_BYTES_PER_S_MIN,
+    UNCHARGED_BYTES_MAX,
+    IncomingFrame,
+    describe_wrong_size,
+)
+from raftlog.api.kafka.login import KafkaLogin
+from raftlog.api.kafka.progress import STALL_S, UNCHARGED_ANSWER_BYTES_MAX, ProgressWatch, SweepFinding
 from raftlog.api.kafka.settings import KafkaSettings
 from raftlog.api.kafka.wire.errors import MalformedRequest
-from raftlog.api.kafka.wire.headers import (
-    HEAD_BYTES,
-    body_position,
-    decode_client_id,
-    read_head,
-)
+from raftlog.api.kafka.wire.headers import HEAD_BYTES, body_position, decode_client_id, read_head
 from raftlog.partitions.caller import ANONYMOUS, Caller
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.types import Buffer
 
 UNCHARGED_TOTAL_MAX: Final = 16 * 1024
-UNCHARGED_ANSWER_BYTES_MAX: Final = 64 * 1024
-"""Answers up to this are in the transport's buffer only."""
-STALL_S: Final = 60.0
-"""Time without progress after which a connection is closed that does not read its answers."""
-FRAME_BYTES_PER_S_MIN: Final = 16 * 1024
-"""Rate at which a frame has to arrive once it holds memory that others may wait for."""
-ANSWER_BYTES_PER_S_MIN: Final = 16 * 1024
-"""Rate at which an answer has to be read that holds such memory."""
 _LENGTH: Final = Struct(">i")
-_CANCELLED_AT_DISCONNECT: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
-"""Requests that wait long for others; all others end by themselves, whether the client is there or not."""
 
 
 class ConnectionOwner(Protocol):
@@ -55,15 +46,15 @@ class ConnectionOwner(Protocol):
 
     def register(self, connection: "KafkaConnection") -> bool:
         """Register a connection; return false if it has to be closed because there are too many."""
-        ...
+
+    def make_login(self, connection: "KafkaConnection") -> KafkaLogin | None:
+        """Return the state of the login of a new connection; None where none is required."""
 
     def remove(self, connection: "KafkaConnection") -> None:
         """Remove a connection."""
-        ...
 
     def report(self, connection: "KafkaConnection", why: str) -> None:
         """Count a connection that is closed because of the client's fault, and write its event."""
-        ...
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -82,16 +73,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         "_order",
         "_out",
         "_owner",
+        "_progress",
         "_rest",
         "_sent",
-        "_swept_at",
-        "_swept_sent",
         "_transport",
         "_uncharged",
-        "_was_unsent",
         "caller",
-        "is_active",
         "is_ending",
+        "login",
     )
 
     def __init__(self, owner: ConnectionOwner, loop: asyncio.AbstractEventLoop) -> None:
@@ -115,17 +104,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Whether the client reads its answers more slowly than they come."""
         self.is_ending = False
         """Whether nothing more is read, and the connection is closed after the answers to the begun requests."""
-        self.is_active = True
-        """Whether anything arrived since the last sweep."""
         self._is_splitting = False
         self._out: list[Buffer] = []
         """Answers that are written once all read bytes are split."""
         self._sent = 0
         """Bytes of answers so far, those in the transport's buffer among them."""
-        self._swept_sent, self._swept_at = 0, loop.time()
-        """Bytes that the socket had taken at the last sweep with progress, and its time."""
-        self._was_unsent = False
-        """Whether there were unsent answers at the last sweep."""
+        self._progress = ProgressWatch(loop.time())
+        self.login: KafkaLogin | None = None
+        """State of the login; None where the listener requires none."""
 
     # ---- called by the event loop
 
@@ -134,6 +120,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple) and peer:
             self.caller = self.caller._replace(address=str(peer[0]))
+        self.login = self._owner.make_login(self)
         if not self._owner.register(self):
             transport.abort()  # type: ignore[attr-defined]
 
@@ -149,9 +136,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._release_memory(self._next)
             self._next = None
         self._rest = None
-        for exchange in self._order.pending:
-            if exchange.task is not None and exchange.route.key in _CANCELLED_AT_DISCONNECT:
-                exchange.task.cancel()
+        self._order.cancel_waiting()
         self._owner.remove(self)
 
     def eof_received(self) -> bool:
@@ -171,7 +156,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self.is_ending:
             return
-        self.is_active = True
+        self._progress.is_active = True
         self._owner.dispatcher.counters.bytes_in += nbytes
         frame = self._frame
         if frame is None:
@@ -216,8 +201,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._head = bytes(data[position:end])
                 return
             size = _LENGTH.unpack_from(data, position)[0]
-            if not HEAD_BYTES <= size <= self._owner.settings.request_bytes_max:
-                self._refuse(self._describe_wrong_size(size))
+            low, high = HEAD_BYTES, self._owner.settings.request_bytes_max
+            if self.login is not None:
+                low, high = self.login.frame_bounds(high)
+            if not low <= size <= high:
+                self._refuse(describe_wrong_size(size, low, high))
                 return
             position = begin + size
             if position <= end and size <= UNCHARGED_BYTES_MAX and self._uncharged + size <= UNCHARGED_TOTAL_MAX:
@@ -229,16 +217,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 if position < end:
                     self._keep_rest(data[position:end])
                 return
-
-    def _describe_wrong_size(self, size: int) -> str:
-        if size < 0:
-            return f"a frame of {size} bytes"
-        if size < HEAD_BYTES:
-            return f"a frame of {size} bytes, shorter than a request header"
-        return (
-            f"a frame of {size} bytes, more than {self._owner.settings.request_bytes_max}; is the client one for "
-            "Kafka's protocol without TLS?"
-        )
 
     def _continue_frame(self, frame: IncomingFrame) -> bool:
         """Enlarge an incomplete frame, or take a complete one; return whether it was taken."""
@@ -301,12 +279,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Take a complete frame: begin its request, or keep it until earlier requests have ended."""
         dispatcher = self._owner.dispatcher
         try:
-            key, version, correlation_id, client_id = read_head(frame)
-            route = dispatcher.route(key, version)
-            if client_id != self._client_id:
-                self.caller = self.caller._replace(client_id=decode_client_id(client_id))
-                self._client_id = client_id
-            body = frame[body_position(frame, client_id, is_tagged=route.is_request_tagged) :]
+            if self.login is not None and self.login.is_raw:
+                assert dispatcher.raw_login is not None, "a login without its route"
+                route, correlation_id, body = dispatcher.raw_login, 0, frame
+            else:
+                key, version, correlation_id, client_id = read_head(frame)
+                route = dispatcher.route(key, version)
+                if client_id != self._client_id:
+                    self.caller = self.caller._replace(client_id=decode_client_id(client_id))
+                    self._client_id = client_id
+                body = frame[body_position(frame, client_id, is_tagged=route.is_request_tagged) :]
         except (MalformedRequest, ConnectionRefused) as error:
             if owner is not None:
                 self._owner.requests.release(owner)
@@ -321,6 +303,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._next = exchange
 
     def _begin(self, exchange: Exchange) -> None:
+        if self.login is not None:
+            if why := self.login.describe_refusal(exchange.route.key):
+                self._release_memory(exchange)
+                self._refuse(f"{exchange.route!r}: {why}")
+                return
+            exchange.caller = self.caller
         self._order.begin(exchange)
         run = self._run(exchange)
         # A pipelined handler waits for a commit anyway, and a task is the cheaper way to wait.
@@ -329,7 +317,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
     async def _run(self, exchange: Exchange) -> None:
         """Answer one request; raises only `CancelledError`."""
         try:
-            exchange.answer = await self._owner.dispatcher.answer(exchange.route, exchange.body, exchange.caller)
+            login, dispatcher = self.login, self._owner.dispatcher
+            exchange.answer = await dispatcher.answer(exchange.route, exchange.body, exchange.caller, login)
+            if login is not None:
+                self._follow_login(login)
         except ConnectionRefused as error:
             exchange.is_failed = True
             self._refuse(str(error))
@@ -340,6 +331,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
         finally:
             exchange.route.times.observe_since(exchange.began)
             self._end_exchange(exchange)
+
+    def _follow_login(self, login: KafkaLogin) -> None:
+        """Take the principal of a successful login; end the connection after the answer to a failed one."""
+        if login.failure:
+            self._refuse(login.failure)
+        elif login.principal not in (None, self.caller.principal):
+            self.caller = self.caller._replace(principal=login.principal)
+
+    def check_login(self, now: float) -> None:
+        """Close the connection at once if its login was late, its user was changed, or its token has expired."""
+        if self.login is not None and not self.is_ending and (why := self.login.describe_end(now)):
+            self._owner.report(self, why)
+            self.abort()
 
     def _release_memory(self, exchange: Exchange) -> None:
         """Release the memory of a request."""
@@ -432,16 +436,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         unsent, frame = self._transport.get_write_buffer_size(), self._frame
-        was_unsent, self._was_unsent = self._was_unsent, unsent > 0
-        rate = ANSWER_BYTES_PER_S_MIN if unsent > UNCHARGED_ANSWER_BYTES_MAX else 0
-        if unsent and was_unsent and self._sent - unsent - self._swept_sent <= rate * (now - self._swept_at):
-            if now - self._swept_at > STALL_S:
-                self._owner.report(self, f"{unsent} bytes of answers are not read, or too slowly, for {STALL_S:.0f} s")
-                self.abort()
-        elif unsent or self.is_active or self._order.pending:
-            self.is_active = False
-            self._swept_sent, self._swept_at = self._sent - unsent, now
-        elif now - self._swept_at > self._owner.settings.idle_ms_max / 1000:
+        idle_s_max, is_busy = self._owner.settings.idle_ms_max / 1000, bool(self._order.pending)
+        found = self._progress.sweep(now, self._sent, unsent, idle_s_max, is_busy=is_busy)
+        if found is SweepFinding.STALLED:
+            self._owner.report(self, f"{unsent} bytes of answers are not read, or too slowly, for {STALL_S:.0f} s")
+        if found is not SweepFinding.ACTIVE:
             self.abort()
         if frame is not None and frame.held:
             if self._is_waiting_for_memory:

@@ -5,16 +5,21 @@ import logging
 from contextlib import suppress
 from typing import Final
 
+from raftlog.api.authentication import ListenerAuthentication
 from raftlog.api.kafka.connection import KafkaConnection
 from raftlog.api.kafka.dispatcher import Dispatcher
+from raftlog.api.kafka.login import KafkaLogin
 from raftlog.api.kafka.settings import KafkaSettings
 from raftlog.events import event
+from raftlog.partitions.caller import ANONYMOUS
 from raftlog.runtime.memory_budget import MemoryBudget
 
 logger = logging.getLogger(__name__)
 
 SWEEP_S: Final = 5.0
 """Interval at which idle and stalled connections are looked for."""
+LOGIN_CHECK_S: Final = 2.0
+"""Interval at which connections of changed users and expired tokens are looked for."""
 _SWEPT_AT_ONCE: Final = 500
 """Connections of one turn of the loop: about 0.3 ms."""
 _SCRATCH_BYTES: Final = 64 * 1024
@@ -24,16 +29,25 @@ class KafkaConnections:
     """Factory of the protocols of a listener's connections, and their shared state."""
 
     def __init__(
-        self, name: str, settings: KafkaSettings, dispatcher: Dispatcher, requests: MemoryBudget, answers: MemoryBudget
+        self,
+        name: str,
+        settings: KafkaSettings,
+        dispatcher: Dispatcher,
+        requests: MemoryBudget,
+        answers: MemoryBudget,
+        authentication: ListenerAuthentication | None = None,
     ) -> None:
         self.name, self.settings, self.dispatcher = name, settings, dispatcher
+        self._authentication = authentication
         self.requests, self.answers = requests, answers
         self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self.is_stopping = False
         self._loop = asyncio.get_running_loop()
         self._open: set[KafkaConnection] = set()
         self._lost_one = asyncio.Event()
-        self._sweeping = self._loop.create_task(self._sweep(), name=f"sweep of {name}")
+        self._sweeping = [self._loop.create_task(self._sweep(), name=f"sweep of {name}")]
+        if authentication is not None:
+            self._sweeping.append(self._loop.create_task(self._check_logins(), name=f"check of logins of {name}"))
 
     def __call__(self) -> KafkaConnection:
         return KafkaConnection(self, self._loop)
@@ -71,10 +85,29 @@ class KafkaConnections:
             why=why,
         )
 
+    def make_login(self, connection: KafkaConnection) -> KafkaLogin | None:
+        """Return the state of the login of a new connection; None where none is required."""
+        found, transport = self._authentication, connection.transport
+        if found is None or transport is None:
+            return None
+        offered = found.offered(is_encrypted=transport.get_extra_info("ssl_object") is not None)
+        principal = connection.caller.principal
+        certified = None if principal == ANONYMOUS else principal
+        return KafkaLogin(found.authenticator, offered, self._loop.time(), certified)
+
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_S)
             await self.sweep(self._loop.time())
+
+    async def _check_logins(self) -> None:
+        while True:
+            await asyncio.sleep(LOGIN_CHECK_S)
+            now = self._loop.time()
+            for number, connection in enumerate(list(self._open), 1):
+                connection.check_login(now)
+                if number % _SWEPT_AT_ONCE == 0:
+                    await asyncio.sleep(0)
 
     async def sweep(self, now: float) -> None:
         """Check all connections, a slice of them in each turn of the loop."""
@@ -97,7 +130,8 @@ class KafkaConnections:
             connection.cancel()
             connection.abort()
         await self._wait_until_empty(grace_s)
-        self._sweeping.cancel()
+        for task in self._sweeping:
+            task.cancel()
 
     async def _wait_until_empty(self, seconds: float) -> None:
         with suppress(TimeoutError):

@@ -46,6 +46,7 @@ class KafkaRoute:
         "handle",
         "is_answer_tagged",
         "is_pipelined",
+        "is_raw",
         "is_request_tagged",
         "key",
         "name",
@@ -55,7 +56,9 @@ class KafkaRoute:
         "version",
     )
 
-    def __init__(self, api: KafkaApi, version: int, times: Histogram, *, skips_body: bool = False) -> None:
+    def __init__(
+        self, api: KafkaApi, version: int, times: Histogram, *, skips_body: bool = False, is_raw: bool = False
+    ) -> None:
         self.key, self.version, self.handle, self.is_pipelined = api.key, version, api.handle, api.is_pipelined
         self.name = name_of(api.key)
         self.times = times
@@ -66,6 +69,8 @@ class KafkaRoute:
         self.is_answer_tagged = self.is_request_tagged and api.key is not ApiKey.API_VERSIONS
         self.skips_body = skips_body
         """Whether the body is left alone, because its version is unknown."""
+        self.is_raw = is_raw
+        """Whether request and answer have no headers."""
 
     def __repr__(self) -> str:
         return f"{self.name} v{self.version}"
@@ -79,12 +84,16 @@ def name_of(key: ApiKey) -> str:
 class Dispatcher:
     """Routes of one listener; `counters` are shared by all listeners."""
 
-    def __init__(self, apis: Sequence[KafkaApi], counters: KafkaCounters) -> None:
+    def __init__(self, apis: Sequence[KafkaApi], counters: KafkaCounters, raw_login: KafkaApi | None = None) -> None:
         self.counters = counters
         versions = ApiVersionsHandler()
         apis = (*apis, versions.api())
         assert len({api.key for api in apis}) == len(apis), "two handlers for one API"
         versions.set_apis(apis)
+        self.raw_login = (
+            None if raw_login is None else KafkaRoute(raw_login, 0, self._create_counters(raw_login.key), is_raw=True)
+        )
+        """Route of bare tokens."""
         self._routes: dict[tuple[int, int], KafkaRoute] = {}
         for api in apis:
             times = self._create_counters(api.key)
@@ -119,7 +128,7 @@ class Dispatcher:
         if not schemas.is_loaded():
             await asyncio.to_thread(schemas.load)
 
-    async def answer(self, route: KafkaRoute, body: memoryview, caller: Caller) -> Answer:
+    async def answer(self, route: KafkaRoute, body: memoryview, caller: Caller, login: Any = None) -> Answer:
         """Return the encoded body of the answer; None if the client expects none. Raises `ConnectionRefused`."""
         if route.needs_schemas and not schemas.is_loaded():
             await self.warm_up()
@@ -128,7 +137,7 @@ class Dispatcher:
             if route.needs_schemas:
                 return await self._answer_by_schema(route, body, caller)
             message = None if route.skips_body else route.decode(body, version)
-            answer = await route.handle(KafkaRequest(route.key, version, message, caller))
+            answer = await route.handle(KafkaRequest(route.key, version, message, caller, login))
             return None if answer is None else route.encode(answer, version)
         except MalformedRequest as error:
             raise ConnectionRefused(f"{route!r} is malformed: {error}") from None
@@ -161,6 +170,8 @@ class Dispatcher:
 
     async def _error_answer(self, route: KafkaRoute, error: RaftlogError) -> Answer:
         """Return an answer of an error code only. Raises `ConnectionRefused` if the schema has no error code."""
+        if route.is_raw:
+            raise ConnectionRefused(f"{route!r} failed: {error}") from error
         await self.warm_up()
         answer = schemas.error_answer(route.key, route.version, code_of(error))
         if answer is None:

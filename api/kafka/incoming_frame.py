@@ -9,6 +9,17 @@ from typing import Final
 
 UNCHARGED_BYTES_MAX: Final = 4 * 1024
 """Frames up to this size count as part of their connection, not as memory of the budget."""
+FRAME_BYTES_PER_S_MIN: Final = 16 * 1024
+"""Rate at which a frame has to arrive once it holds memory that others may wait for."""
+
+
+def describe_wrong_size(size: int, low: int, high: int) -> str:
+    """Describe a frame whose size is outside of the bounds."""
+    if size < 0:
+        return f"a frame of {size} bytes"
+    if size < low:
+        return f"a frame of {size} bytes, shorter than a request header"
+    return f"a frame of {size} bytes, more than {high}; is the client one for Kafka's protocol without TLS?"
 
 
 class IncomingFrame:

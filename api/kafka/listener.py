@@ -7,24 +7,33 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from raftlog.api.authentication import ListenerAuthentication
 from raftlog.api.kafka.api import KafkaApi
 from raftlog.api.kafka.connections import KafkaConnections
 from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.dispatcher import Dispatcher
-from raftlog.api.kafka.handlers import admin, data, groups
+from raftlog.api.kafka.handlers import admin, data, groups, security
+from raftlog.api.kafka.handlers.security.logins import RAW
 from raftlog.api.kafka.settings import DEFAULTS, KafkaSettings
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.addresses import join_host_port
 from raftlog.partitions.broker import Broker
 from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
 
-ROOMS: Final[Sequence[Callable[[KafkaContext], list[KafkaApi]]]] = (data.apis, groups.apis, admin.apis)
+ROOMS: Final[Sequence[Callable[[KafkaContext], list[KafkaApi]]]] = (
+    data.apis,
+    groups.apis,
+    admin.apis,
+    security.apis,
+)
 """The function `apis` of each package in `handlers`."""
 _BACKLOG: Final = 1024
 
 
 class KafkaListener:
-    """A `ClientListener` for Kafka's protocol. Pass `advertised` as "" if the listening address is reachable."""
+    """A `ClientListener` for Kafka's protocol. Pass `advertised` as "" if the listening address is reachable.
+
+    `authentication`: login that it requires of its clients; None for none."""
 
     def __init__(
         self,
@@ -36,8 +45,10 @@ class KafkaListener:
         name: str = "kafka",
         settings: KafkaSettings = DEFAULTS,
         answers: MemoryBudget | None = None,
+        authentication: ListenerAuthentication | None = None,
     ) -> None:
         self.name = name
+        self._authentication = authentication
         self._broker, self._settings = broker, settings
         self._requests = requests
         self._answers = answers or MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).answers)
@@ -55,9 +66,11 @@ class KafkaListener:
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         self._stopping = loop.create_future()
-        context = KafkaContext(self._broker, self.name, self._settings, self._answers, self._stopping)
-        dispatcher = Dispatcher(served_apis(context), self._broker.measuring.counters.kafka)
-        connections = KafkaConnections(self.name, self._settings, dispatcher, self._requests, self._answers)
+        required = self._authentication
+        context = KafkaContext(self._broker, self.name, self._settings, self._answers, required, self._stopping)
+        counters = self._broker.measuring.counters.kafka
+        dispatcher = Dispatcher(served_apis(context), counters, None if required is None else RAW)
+        connections = KafkaConnections(self.name, self._settings, dispatcher, self._requests, self._answers, required)
         try:
             self._sockets = await loop.create_server(connections, self._host, self._port, backlog=_BACKLOG)
         except OSError as error:

@@ -1,10 +1,11 @@
-"""Security of a broker: users, permissions, quotas and decisions, from the local copy of the controller's state.
+"""Security of a broker: users, logins, permissions and quotas, from the local copy of the controller's state.
 
 The composition calls `state_changed` after each batch of applied commands, so that a change is effective on every
 broker once it has applied it. With many entries the decisions follow within `REFRESH_S`."""
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from raftlog.errors import InvalidArgument, RaftlogError
@@ -12,6 +13,7 @@ from raftlog.partitions.caller import Caller
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.security.acls import Acls
+from raftlog.partitions.security.authenticator import Authenticator
 from raftlog.partitions.security.authorizer import Authorizer
 from raftlog.partitions.security.quotas import Quotas
 from raftlog.partitions.security.users import Users
@@ -28,10 +30,19 @@ _FOUNDER: Final = Caller("bootstrap", "", "", "")
 
 
 class Security:
-    """Parts of a broker's security, for API servers; `authorizer` is off unless it is given."""
+    """Parts of a broker's security, for API servers; `authorizer` is off unless it is given.
 
-    def __init__(self, metadata: ControllerHost, authorizer: Authorizer | None = None) -> None:
+    `wall_ms` returns the Unix time, and `check_ready` raises `Unavailable` while the broker starts."""
+
+    def __init__(
+        self,
+        metadata: ControllerHost,
+        wall_ms: Callable[[], int],
+        check_ready: Callable[[], None],
+        authorizer: Authorizer | None = None,
+    ) -> None:
         self.users, self.acls, self.quotas = Users(metadata), Acls(metadata), Quotas(metadata)
+        self.authenticator = Authenticator(self.users, wall_ms, check_ready)
         self.authorizer = authorizer or Authorizer()
         self._metadata = metadata
         self._applied: tuple[bytes, bytes] | None = None

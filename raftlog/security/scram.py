@@ -66,8 +66,8 @@ class ScramExchange:
         parsed = _FIRST.fullmatch(_text(message))
         if parsed is None:
             raise AuthenticationFailed("the first message of SCRAM is malformed, or asks for channel binding")
-        self.user = _name(parsed["user"])
-        if parsed["authorization"] not in (None, "") and _name(parsed["authorization"]) != self.user:
+        self.user = unescape_name(parsed["user"])
+        if parsed["authorization"] not in (None, "") and unescape_name(parsed["authorization"]) != self.user:
             raise AuthenticationFailed("acting as another user (an authorization id) is not supported")
         if "tokenauth=true" in parsed["extensions"].split(","):
             raise AuthenticationFailed("delegation tokens are not supported")
@@ -113,7 +113,7 @@ def _text(message: bytes) -> str:
         raise AuthenticationFailed("a message of SCRAM is not UTF-8") from None
 
 
-def _name(escaped: str) -> str:
+def unescape_name(escaped: str) -> str:
     """Return a name whose commas and equals signs are escaped (`saslname` of RFC 5802)."""
     if not escaped or any(found == "=" for found in _ESCAPED.findall(escaped)):
         raise AuthenticationFailed("the user name in a message of SCRAM is empty or wrongly escaped")

@@ -4,10 +4,12 @@ import asyncio
 from struct import Struct
 from typing import Any
 
+from raftlog.api.authentication import ListenerAuthentication
 from raftlog.api.kafka.api import ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.connection import KafkaConnection
 from raftlog.api.kafka.connections import KafkaConnections
 from raftlog.api.kafka.dispatcher import Dispatcher
+from raftlog.api.kafka.handlers.security.logins import RAW, make_login_apis
 from raftlog.api.kafka.settings import DEFAULTS, KafkaSettings
 from raftlog.api.kafka.wire.headers import is_flexible
 from raftlog.partitions.counters import KafkaCounters
@@ -76,7 +78,13 @@ class RecordingTransport(asyncio.Transport):
 class Edge:
     """Connections of a listener, with handlers for Produce (pipelined), Fetch and Heartbeat that the test completes."""
 
-    def __init__(self, settings: KafkaSettings = DEFAULTS, requests: int = 64 * MIB, answers: int = 64 * MIB) -> None:
+    def __init__(
+        self,
+        settings: KafkaSettings = DEFAULTS,
+        requests: int = 64 * MIB,
+        answers: int = 64 * MIB,
+        authentication: ListenerAuthentication | None = None,
+    ) -> None:
         self.seen: list[KafkaRequest] = []
         self.waiting: list[asyncio.Future[Any]] = []
         self.is_immediate = False
@@ -90,8 +98,10 @@ class Edge:
         ]
         self.requests, self.answers = MemoryBudget(requests), MemoryBudget(answers)
         self.counters = KafkaCounters()
-        dispatcher = Dispatcher(apis, self.counters)
-        self.connections = KafkaConnections("kafka", settings, dispatcher, self.requests, self.answers)
+        if authentication is not None:
+            apis += make_login_apis()
+        dispatcher = Dispatcher(apis, self.counters, None if authentication is None else RAW)
+        self.connections = KafkaConnections("kafka", settings, dispatcher, self.requests, self.answers, authentication)
 
     def api(self, key: ApiKey, versions: tuple[int, int], **more: Any) -> KafkaApi:
         """Return an API whose body and answer are bytes without a schema."""

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from raftlog.api.kafka.api import ApiKey
-from raftlog.api.kafka.connection import ANSWER_BYTES_PER_S_MIN, STALL_S, UNCHARGED_ANSWER_BYTES_MAX
+from raftlog.api.kafka.progress import ANSWER_BYTES_PER_S_MIN, STALL_S, UNCHARGED_ANSWER_BYTES_MAX
 from raftlog.api.kafka.settings import KafkaSettings
 from raftlog.api.kafka.wire import schemas
 from raftlog.errors import NotLeader

@@ -92,7 +92,7 @@ class HttpConnection(web.RequestHandler):
             self._keepalive_handle = self._loop.call_at(close_time, self._process_keepalive)
 
     async def _discard_body(self, body: StreamReader) -> None:
-        """Read and discard the part of a body left by its handler, for a bounded time, so that the client gets the answer."""
+        """Discard the part of a body left by its handler, for a bounded time, so that the client gets the answer."""
         try:
             async with asyncio.timeout(self._lingering_time):
                 while not body.is_eof() and not self._force_close:

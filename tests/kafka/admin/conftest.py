@@ -8,7 +8,7 @@ import pytest
 
 from raftlog.api.kafka.api import ApiKey, KafkaRequest
 from raftlog.api.kafka.context import KafkaContext
-from raftlog.api.kafka.handlers.admin import apis
+from raftlog.api.kafka.handlers import admin, security
 from raftlog.api.kafka.settings import KafkaSettings
 from raftlog.api.kafka.wire import schemas
 from raftlog.partitions.broker import Broker
@@ -24,7 +24,8 @@ class Admin:
 
     def __init__(self, broker: Broker, settings: KafkaSettings) -> None:
         self.broker = broker
-        self.apis = {api.key: api for api in apis(KafkaContext(broker, "kafka", settings, MemoryBudget(1 << 20)))}
+        context = KafkaContext(broker, "kafka", settings, MemoryBudget(1 << 20))
+        self.apis = {api.key: api for api in (*admin.apis(context), *security.apis(context))}
 
     def versions(self, key: ApiKey) -> range:
         first, last = self.apis[key].versions

@@ -162,7 +162,9 @@ def _new_values(
 
 
 def _new_value(change: _Change, here: DescribedConfig) -> str | None:
-    """Return the value after a change; None for the default. Raises `AdminRefusal` to append to another type than a list."""
+    """Return the value after a change, None for the default.
+
+    Raises `AdminRefusal` to append to another type than a list."""
     if change.operation == _Operation.DELETE or change.value is None:
         return None
     if change.operation == _Operation.SET:

@@ -1,0 +1,49 @@
+"""Progress of one Kafka connection between sweeps: idle, or with answers that its client does not read. Pure.
+
+Used by `connection`."""
+
+from enum import Enum
+from typing import Final
+
+STALL_S: Final = 60.0
+"""Time without progress after which a connection is closed that does not read its answers."""
+UNCHARGED_ANSWER_BYTES_MAX: Final = 64 * 1024
+"""Answers up to this are in the transport's buffer only."""
+ANSWER_BYTES_PER_S_MIN: Final = 16 * 1024
+"""Rate at which an answer has to be read that holds memory that others may wait for."""
+
+
+class SweepFinding(Enum):
+    """Finding of a sweep."""
+
+    ACTIVE = "active"
+    IDLE = "idle"
+    """Idle time without any request."""
+    STALLED = "stalled"
+    """The client does not read its answers, or too slowly."""
+
+
+class ProgressWatch:
+    """Memory of the last sweep of one connection."""
+
+    __slots__ = ("_swept_at", "_swept_sent", "_was_unsent", "is_active")
+
+    def __init__(self, now: float) -> None:
+        self.is_active = True
+        """Whether anything arrived since the last sweep."""
+        self._swept_sent, self._swept_at = 0, now
+        """Bytes that the socket had taken at the last sweep with progress, and its time."""
+        self._was_unsent = False
+        """Whether there were unsent answers at the last sweep."""
+
+    def sweep(self, now: float, sent: int, unsent: int, idle_s_max: float, *, is_busy: bool) -> SweepFinding:
+        """Return the finding, for bytes of answers so far and of those in the transport's buffer."""
+        was_unsent, self._was_unsent = self._was_unsent, unsent > 0
+        rate = ANSWER_BYTES_PER_S_MIN if unsent > UNCHARGED_ANSWER_BYTES_MAX else 0
+        if unsent and was_unsent and sent - unsent - self._swept_sent <= rate * (now - self._swept_at):
+            return SweepFinding.STALLED if now - self._swept_at > STALL_S else SweepFinding.ACTIVE
+        if unsent or self.is_active or is_busy:
+            self.is_active = False
+            self._swept_sent, self._swept_at = sent - unsent, now
+            return SweepFinding.ACTIVE
+        return SweepFinding.IDLE if now - self._swept_at > idle_s_max else SweepFinding.ACTIVE

@@ -1,0 +1,76 @@
+"""Public keys of bearer tokens in a broker: read at the start, again at intervals, and for tokens with unknown keys.
+
+Keys are read in a thread. A failure keeps the keys that are known, and is logged. Used by `authenticator`."""
+
+import asyncio
+import logging
+import math
+from typing import Final
+
+from raftlog.errors import Unavailable
+from raftlog.security.bearer import BearerVerifier, TokenIdentity, UnknownKey
+
+_logger = logging.getLogger(__name__)
+KEYS_REFRESH_S: Final = 300.0
+"""Age of keys after which a verification begins to read them again, so that withdrawn keys end."""
+KEYS_RETRY_S: Final = 5.0
+"""Least time between two readings for tokens with unknown keys, and after a failure."""
+
+
+class BearerKeys:
+    """Verifier whose keys are kept current."""
+
+    def __init__(self, verifier: BearerVerifier) -> None:
+        self._verifier = verifier
+        self._read_at = -math.inf
+        self._tried_at = -math.inf
+        self._reading: asyncio.Task[None] | None = None
+
+    async def verify(self, token: str, now_s: float) -> TokenIdentity:
+        """Return the identity in a token. Raises `AuthenticationFailed`, and `Unavailable` before the first keys."""
+        now = asyncio.get_running_loop().time()
+        if now - self._read_at > KEYS_REFRESH_S:
+            reading = self._read_again(now)
+            if self._read_at == -math.inf:
+                await self._wait(reading)
+        try:
+            return self._verifier.verify(token, now_s)
+        except UnknownKey:
+            reading = self._read_again(now)
+            if reading is None:
+                raise
+        await self._wait(reading)
+        return self._verifier.verify(token, now_s)
+
+    def start(self) -> None:
+        """Begin to read the keys for the first time."""
+        self._read_again(asyncio.get_running_loop().time())
+
+    def close(self) -> None:
+        """Cancel a reading."""
+        if self._reading is not None:
+            self._reading.cancel()
+
+    def _read_again(self, now: float) -> "asyncio.Task[None] | None":
+        """Begin a reading, or return the present one; None if the last one was a short time ago."""
+        if self._reading is None:
+            if now - self._tried_at < KEYS_RETRY_S:
+                return None
+            self._tried_at = now
+            self._reading = asyncio.create_task(self._read(now), name="keys of bearer tokens")
+        return self._reading
+
+    async def _read(self, now: float) -> None:
+        try:
+            await asyncio.to_thread(self._verifier.load)
+            self._read_at = now
+        except Unavailable as error:
+            _logger.warning("%s", error)
+        finally:
+            self._reading = None
+
+    async def _wait(self, reading: "asyncio.Task[None] | None") -> None:
+        if reading is not None:
+            await asyncio.shield(reading)
+        if self._read_at == -math.inf:
+            raise Unavailable("the keys of bearer tokens could not be read yet; see the broker's log")
