@@ -46,8 +46,10 @@ from raftlog.partitions.routing.partition import Shared
 from raftlog.partitions.routing.reads import Reader
 from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.routing.topics import Topics
+from raftlog.partitions.security.audit import Denials
+from raftlog.partitions.security.authorizer import Authorizer
 from raftlog.partitions.security.service import Security
-from raftlog.partitions.settings import BrokerSettings
+from raftlog.partitions.settings import AUTHORIZATION_ACL, BrokerSettings
 from raftlog.partitions.topic_changes import TopicChanges
 from raftlog.runtime.batch_opener import BatchOpener
 
@@ -74,7 +76,12 @@ class BrokerParts:
         lag_ticks_max = settings.replica_lag_time_max_ms // settings.driver.tick_ms
         self.settings, self.node, self.metadata = settings, node, metadata
         self.counters = Counters()
-        self.security = Security(metadata, wall_ms, gate.check_ready)
+        authorizer = Authorizer(
+            is_on=settings.authorization == AUTHORIZATION_ACL,
+            superusers=settings.superusers,
+            on_denied=Denials().note,
+        )
+        self.security = Security(metadata, wall_ms, gate.check_ready, authorizer)
         # topics and their leaders
         self.router = PartitionRouter(node)
         self.reader = Reader(node, self.router)

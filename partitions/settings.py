@@ -18,6 +18,7 @@ from raftlog.setting_bounds import bounded_field, check_bounds
 from raftlog.topic_config import DAY_MS, GIB, KIB, MIB, TopicConfig
 
 SYNC_METHODS = ("auto", "aio", "threads")
+AUTHORIZATION_OFF, AUTHORIZATION_ACL = AUTHORIZATIONS = ("none", "acl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,10 @@ class BrokerSettings:
     """Certificates for the connections between brokers."""
     insecure: bool = False
     """Whether to listen for other brokers without TLS where other machines can connect."""
+    authorization: str = "none"
+    """Check of permissions: `none`, or `acl` by the access control list of the cluster."""
+    superusers: tuple[str, ...] = ()
+    """Users that may do everything, besides the superusers of the cluster."""
     partitioner: str = "murmur2"
     """Hash from a key to its partition: `murmur2`, as in Kafka's clients, or `crc32`."""
     topic_config: TopicConfig = field(default_factory=TopicConfig)
@@ -127,6 +132,8 @@ class BrokerSettings:
         object.__setattr__(self, "host_label", self.host_label or f"node-{self.node_id}")
         find_hash(self.partitioner)
         check_rack(self.rack)
+        if self.authorization not in AUTHORIZATIONS:
+            raise InvalidArgument(f"authorization={self.authorization!r} is not one of {', '.join(AUTHORIZATIONS)}")
         if self.sync_method not in SYNC_METHODS:
             raise InvalidArgument(f"sync_method={self.sync_method!r} is not one of {', '.join(SYNC_METHODS)}")
         check_bounds(self)

@@ -140,6 +140,11 @@ EVENTS: Final[dict[str, EventKind]] = {
         "principal address listener change count acls",
         "entries of access control were created or deleted; at most 20 are named",
     ),
+    "authorization_denied": _kind(
+        WARNING,
+        "principal address listener operation resource_type resource count",
+        "a request was refused, because an entry denies it or none allows it; `count` includes those of the last 10 s",
+    ),
     "quotas_changed": _kind(INFO, "principal address listener entity set unset", "quotas of an entity changed"),
     # clients
     "kafka_connection_closed": _kind(

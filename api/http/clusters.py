@@ -8,8 +8,10 @@ from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND, UNKNOWN_V3
 from raftlog.api.http import v3_shapes as shapes
 from raftlog.api.http.requests import GrownTopicBody, NewTopicBody, SettingChange, SettingOfTopic, TopicSettingsBody
 from raftlog.api.http.server.answers import no_content, value_answer
+from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.permissions import DESCRIBE_CLUSTER, DESCRIBE_TOPIC, IN_REQUEST, LISTED_TOPICS, on_topic
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import base_url
 from raftlog.api.http.server.routing import Handler, Target
@@ -17,6 +19,7 @@ from raftlog.api.http.topics import find_partition
 from raftlog.errors import UnknownPartition, UnknownTopic
 from raftlog.partitions.results import TopicState
 from raftlog.records.json_record import shorten_json
+from raftlog.security.permissions import AclOperation
 from raftlog.topic_config import TopicConfig
 from raftlog.values.v3 import ClusterLinks, ClusterPartition, ObjectList, TopicSetting, TopicSummary
 
@@ -49,26 +52,28 @@ class ClusterHandlers(V3Handlers):
 
     kind = tag = "topics"
 
-    @HttpEndpoint("GET /v3/clusters", ObjectList[ClusterLinks], ())
+    @HttpEndpoint("GET /v3/clusters", ObjectList[ClusterLinks], (), permissions=DESCRIBE_CLUSTER)
     async def clusters(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return a list with this cluster."""
         path, base = "/v3/clusters", base_url(request)
         one = shapes.cluster(base, self._broker.cluster_id, self._broker.controller_id)
         return value_answer(shapes.object_list("KafkaClusterList", base + path, [one]))
 
-    @HttpEndpoint(f"GET {_CLUSTER}", ClusterLinks, ())
+    @HttpEndpoint(f"GET {_CLUSTER}", ClusterLinks, (), permissions=DESCRIBE_CLUSTER)
     async def cluster(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the description of this cluster."""
         return value_answer(shapes.cluster(base_url(request), self._broker.cluster_id, self._broker.controller_id))
 
-    @HttpEndpoint(f"GET {_CLUSTER}/topics", ObjectList[TopicSummary], ())
+    @HttpEndpoint(f"GET {_CLUSTER}/topics", ObjectList[TopicSummary], (), permissions=LISTED_TOPICS)
     async def cluster_topics(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the descriptions of all topics."""
         base = shapes.cluster_url(base_url(request), self._broker.cluster_id)
-        described = [self._summarize(request, topic) for topic in self._broker.outline_topics()]
+        visible = self._visibility(request)
+        topics = [topic for topic in self._broker.outline_topics() if visible.has_topic(topic.name)]
+        described = [self._summarize(request, topic) for topic in topics]
         return value_answer(shapes.object_list("KafkaTopicList", base + "/topics", described))
 
-    @HttpEndpoint(f"GET {_TOPIC}", TopicSummary)
+    @HttpEndpoint(f"GET {_TOPIC}", TopicSummary, permissions=DESCRIBE_TOPIC)
     async def cluster_topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the description of one topic."""
         return value_answer(self._summarize(request, await self._describe_topic(target)))
@@ -79,10 +84,12 @@ class ClusterHandlers(V3Handlers):
         body=NewTopicBody,
         text="Valid (`validate_only`).",
         more={201: ("Created.", TopicSummary)},
+        permissions=on_topic(AclOperation.CREATE, IN_REQUEST),
     )
     async def create_topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Create a topic, or with `validate_only` only check the request."""
         body = await self._bodies.read(request, NewTopicBody)
+        self._authorizer.authorize_creation(caller_of(request), body.topic_name)
         if body.replicas_assignments not in (None, []):
             raise HttpProblem(BAD_REQUEST, "replicas_assignments is not supported; send a replication_factor instead")
         configs = {each.name: text for each in body.configs or () if (text := _to_text(each)) is not None}
@@ -96,7 +103,13 @@ class ClusterHandlers(V3Handlers):
         )
         return value_answer(self._summarize(request, described), status=200 if body.validate_only else 201)
 
-    @HttpEndpoint(f"PATCH {_TOPIC}", TopicSummary, body=GrownTopicBody, text="The topic with its new partitions.")
+    @HttpEndpoint(
+        f"PATCH {_TOPIC}",
+        TopicSummary,
+        body=GrownTopicBody,
+        text="The topic with its new partitions.",
+        permissions=on_topic(AclOperation.ALTER),
+    )
     async def update_topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Add partitions to a topic, so that it has `partitions_count` of them.
 
@@ -107,13 +120,15 @@ class ClusterHandlers(V3Handlers):
         )
         return value_answer(self._summarize(request, described))
 
-    @HttpEndpoint(f"DELETE {_TOPIC}")
+    @HttpEndpoint(f"DELETE {_TOPIC}", permissions=on_topic(AclOperation.DELETE))
     async def delete_topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Delete a topic with its records."""
         await self._broker.delete_topic(target.args[1], deadline=target.deadline())
         return no_content()
 
-    @HttpEndpoint(f"GET {_TOPIC}/configs", ObjectList[TopicSetting])
+    @HttpEndpoint(
+        f"GET {_TOPIC}/configs", ObjectList[TopicSetting], permissions=on_topic(AclOperation.DESCRIBE_CONFIGS)
+    )
     async def configs(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return all settings of a topic."""
         described = await self._describe_topic(target)
@@ -121,7 +136,7 @@ class ClusterHandlers(V3Handlers):
         rows = [shapes.config(url, self._broker.cluster_id, described, name) for name in described.config]
         return value_answer(shapes.object_list("KafkaTopicConfigList", url + "/configs", rows))
 
-    @HttpEndpoint(f"GET {_TOPIC}/configs/{{name}}", TopicSetting)
+    @HttpEndpoint(f"GET {_TOPIC}/configs/{{name}}", TopicSetting, permissions=on_topic(AclOperation.DESCRIBE_CONFIGS))
     async def config(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return one setting of a topic."""
         described = await self._describe_topic(target)
@@ -131,7 +146,9 @@ class ClusterHandlers(V3Handlers):
         url = self._topic_url(request, described.name)
         return value_answer(shapes.config(url, self._broker.cluster_id, described, name))
 
-    @HttpEndpoint(f"POST {_TOPIC}/configs:alter", body=TopicSettingsBody)
+    @HttpEndpoint(
+        f"POST {_TOPIC}/configs:alter", body=TopicSettingsBody, permissions=on_topic(AclOperation.ALTER_CONFIGS)
+    )
     async def alter_configs(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Change settings of a topic, all or none.
 
@@ -143,7 +160,7 @@ class ClusterHandlers(V3Handlers):
         )
         return no_content()
 
-    @HttpEndpoint(f"GET {_TOPIC}/partitions", ObjectList[ClusterPartition])
+    @HttpEndpoint(f"GET {_TOPIC}/partitions", ObjectList[ClusterPartition], permissions=DESCRIBE_TOPIC)
     async def cluster_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the descriptions of all partitions of a topic."""
         described = await self._describe_topic(target)
@@ -152,7 +169,7 @@ class ClusterHandlers(V3Handlers):
         rows = [shapes.partition(url, cluster, name, one) for one in described.partitions]
         return value_answer(shapes.object_list("KafkaPartitionList", url + "/partitions", rows))
 
-    @HttpEndpoint(f"GET {_TOPIC}/partitions/{{partition}}", ClusterPartition)
+    @HttpEndpoint(f"GET {_TOPIC}/partitions/{{partition}}", ClusterPartition, permissions=DESCRIBE_TOPIC)
     async def cluster_partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the description of one partition."""
         topic = target.args[1]

@@ -10,6 +10,7 @@ from raftlog.api.http.openapi.parts import obj, string
 from raftlog.api.http.server.answers import answer, json_answer
 from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.permissions import DESCRIBE_CLUSTER
 from raftlog.api.http.server.routing import Target
 
 LINKS: Final = {
@@ -45,6 +46,7 @@ class EntryPointHandlers(Handlers):
         text="Program, documents, and paths that answer GET without parameters.",
         fails=(),
         is_open=True,
+        permissions=DESCRIBE_CLUSTER,
     )
     async def root(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return entry points.
@@ -59,7 +61,15 @@ class EntryPointHandlers(Handlers):
             }
         )
 
-    @HttpEndpoint("GET /openapi.json", {"type": "object"}, (), text="OpenAPI 3.1.", fails=(), is_open=True)
+    @HttpEndpoint(
+        "GET /openapi.json",
+        {"type": "object"},
+        (),
+        text="OpenAPI 3.1.",
+        fails=(),
+        is_open=True,
+        permissions=DESCRIBE_CLUSTER,
+    )
     async def openapi(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the OpenAPI document of this API."""
         if self._document is None:

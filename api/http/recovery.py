@@ -9,6 +9,7 @@ from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.permissions import ALTER_CLUSTER
 from raftlog.api.http.server.routing import Target
 from raftlog.partitions.placement.recovery import AbsentReplica, RecoveryResult, ReplicaStatus
 from raftlog.values.placement import PartitionRecovery, RecoveredRange, RecoveryReplica, ReplacedDisk
@@ -22,6 +23,7 @@ class RecoveryHandlers(Handlers):
         PartitionRecovery,
         body=RecoveryBody,
         text="State, plan and result.",
+        permissions=ALTER_CLUSTER,
     )
     async def recover_partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Plan the recovery of a partition without a majority; with accept_loss, recover it."""

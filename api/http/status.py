@@ -11,8 +11,10 @@ from raftlog.api.http.server.answers import answer_with, value_answer
 from raftlog.api.http.server.endpoint import HttpEndpoint, parameter
 from raftlog.api.http.server.handlers import Handlers
 from raftlog.api.http.server.media import JSON_TYPE
+from raftlog.api.http.server.permissions import DESCRIBE_CLUSTER, LISTED_TOPICS
 from raftlog.api.http.server.request_headers import header
 from raftlog.api.http.server.routing import Target
+from raftlog.api.http.visible_answers import visible_health, visible_map
 from raftlog.values.brokers import ClusterHealth, ClusterMembers, ClusterUuid, Readiness
 from raftlog.values.cluster import ClusterView
 
@@ -40,12 +42,15 @@ class StatusHandlers(Handlers):
             return value_answer(Readiness("no_file_descriptors", shortage), status=503)
         return value_answer(Readiness("ready", sync_method=self._broker.sync_method))
 
-    @HttpEndpoint("GET /v1/cluster/health_overview", ClusterHealth, is_open=True)
+    @HttpEndpoint(
+        "GET /v1/cluster/health_overview", ClusterHealth, is_open=True, permissions=(*DESCRIBE_CLUSTER, *LISTED_TOPICS)
+    )
     async def health(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the health of the cluster."""
-        return value_answer(await self._broker.health(deadline=target.deadline()))
+        found, visible = await self._broker.health(deadline=target.deadline()), self._visibility(request)
+        return value_answer(visible_health(found, visible, self._broker.topics()) if visible.is_limited else found)
 
-    @HttpEndpoint("GET /v1/cluster/uuid", ClusterUuid, (), is_open=True)
+    @HttpEndpoint("GET /v1/cluster/uuid", ClusterUuid, (), is_open=True, permissions=DESCRIBE_CLUSTER)
     async def cluster_uuid(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the cluster's id."""
         return value_answer(ClusterUuid(self._broker.cluster_id))
@@ -56,6 +61,7 @@ class StatusHandlers(Handlers):
         (),
         text="Registered brokers, and others that gossip.",
         fails=(503,),
+        permissions=DESCRIBE_CLUSTER,
     )
     async def members(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the brokers in this broker's view of gossip."""
@@ -70,10 +76,13 @@ class StatusHandlers(Handlers):
         headers={"ETag": string("Tag of the answer's content.")},
         fails=(503,),
         more={304: ("Unchanged: the tag is in `If-None-Match`.", None)},
+        permissions=LISTED_TOPICS,
     )
     async def cluster_view(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return this broker's view of brokers and partitions, at most a second old."""
-        picture = await self._broker.cluster_view()
+        picture, visible = await self._broker.cluster_view(), self._visibility(request)
+        if visible.is_limited:
+            picture = await visible_map(picture, visible)
         tag = f'"{picture.tag}"'
         headers = {"ETag": tag, "Cache-Control": "no-cache"}
         if _has_tag(header(request, "If-None-Match") or "", tag):

@@ -3,13 +3,16 @@
 from aiohttp import web
 
 from raftlog.api.http.server.answers import json_answer, value_answer
+from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.permissions import DESCRIBE_CLUSTER, DESCRIBE_TOPIC, LISTED_TOPICS
 from raftlog.api.http.server.routing import Target, partition_number
 from raftlog.errors import UnknownPartition
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.results import PartitionState
+from raftlog.security.permissions import AclOperation, AclResourceType, Resource
 from raftlog.values.topics import BrokerIds, PartitionDescription, TopicDescription, TopicReplica
 from raftlog.values.value import UNSET, leader_number
 
@@ -19,25 +22,29 @@ class TopicHandlers(Handlers):
 
     kind = tag = "topics"
 
-    @HttpEndpoint("GET /topics", list[str], ())
+    @HttpEndpoint("GET /topics", list[str], (), permissions=LISTED_TOPICS)
     async def topic_names(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the names of all topics."""
-        return json_answer(self._broker.topics())
+        return json_answer(self._visibility(request).topics(self._broker.topics()))
 
-    @HttpEndpoint("GET /topics/{topic}", TopicDescription)
+    @HttpEndpoint("GET /topics/{topic}", TopicDescription, permissions=DESCRIBE_TOPIC)
     async def topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the settings and partitions of a topic."""
+        """Return the settings and partitions of a topic.
+
+        Without the permission DESCRIBE_CONFIGS there are no settings in it."""
         described = await self._broker.describe_topic(target.args[0], deadline=target.deadline())
         partitions = [_describe_partition(partition) for partition in described.partitions]
-        return value_answer(TopicDescription(described.name, described.config, partitions))
+        topic = Resource(AclResourceType.TOPIC, described.name)
+        is_shown = self._authorizer.allows(caller_of(request), AclOperation.DESCRIBE_CONFIGS, topic)
+        return value_answer(TopicDescription(described.name, described.config if is_shown else {}, partitions))
 
-    @HttpEndpoint("GET /topics/{topic}/partitions", list[PartitionDescription])
+    @HttpEndpoint("GET /topics/{topic}/partitions", list[PartitionDescription], permissions=DESCRIBE_TOPIC)
     async def partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the descriptions of all partitions of a topic."""
         described = await self._broker.describe_topic(target.args[0], deadline=target.deadline())
         return value_answer([_describe_partition(partition) for partition in described.partitions])
 
-    @HttpEndpoint("GET /topics/{topic}/partitions/{partition}", PartitionDescription)
+    @HttpEndpoint("GET /topics/{topic}/partitions/{partition}", PartitionDescription, permissions=DESCRIBE_TOPIC)
     async def partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the description of one partition."""
         deadline = target.deadline()
@@ -45,7 +52,7 @@ class TopicHandlers(Handlers):
             _describe_partition(await find_partition(self._broker, target.args[0], target.args[1], deadline))
         )
 
-    @HttpEndpoint("GET /brokers", BrokerIds, (), tag="operators")
+    @HttpEndpoint("GET /brokers", BrokerIds, (), tag="operators", permissions=DESCRIBE_CLUSTER)
     async def broker_ids(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the node ids of all brokers."""
         return value_answer(BrokerIds(self._broker.broker_ids()))

@@ -1,14 +1,21 @@
-"""Audit events of logins, and of changes to users, permissions and quotas, with their origin. They hold no secrets."""
+"""Audit events of logins, denials, and changes to users, permissions and quotas, with their origin, without secrets."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from raftlog.events import event
 from raftlog.partitions.caller import Caller
-from raftlog.security.permissions import Acl
+from raftlog.security.permissions import Acl, AclOperation, Resource
 
 _logger = logging.getLogger(__name__)
+DENIAL_INTERVAL_S: Final = 10.0
+DENIALS_MAX: Final = 10_000
+"""Denials that are remembered; when there are more, all are forgotten."""
+NAME_MAX: Final = 300
+"""Characters of a resource's name in an event."""
 SHOWN_MAX: Final = 20
 """Entries of access control that one event names; its `count` has their number."""
 USER_SHOWN_MAX: Final = 256
@@ -42,6 +49,39 @@ def write_quotas_changed(
 ) -> None:
     """Write the event of quotas."""
     event(_logger, "quotas_changed", **_origin(caller), entity=dict(entity), set=dict(set_), unset=list(unset))
+
+
+class Denials:
+    """Writer of one event for each caller, operation and resource in `DENIAL_INTERVAL_S`; the next one counts the rest.
+
+    `clock` returns seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._written: dict[tuple[str, str, AclOperation, Resource], float] = {}
+        self._left_out: Counter[tuple[str, str, AclOperation, Resource]] = Counter()
+
+    def note(self, caller: Caller, operation: AclOperation, resource: Resource) -> None:
+        """Write the event of a denial, or count it."""
+        shown = Resource(resource.type, resource.name[:NAME_MAX])
+        now, key = self._clock(), (caller.principal, caller.address, operation, shown)
+        written = self._written.get(key)
+        if written is not None and now - written < DENIAL_INTERVAL_S:
+            self._left_out[key] += 1
+            return
+        if written is None and len(self._written) >= DENIALS_MAX:
+            self._written.clear()
+            self._left_out.clear()
+        self._written[key] = now
+        event(
+            _logger,
+            "authorization_denied",
+            **_origin(caller),
+            operation=operation.name,
+            resource_type=resource.type.name,
+            resource=shown.name,
+            count=1 + self._left_out.pop(key, 0),
+        )
 
 
 def acl_text(acl: Acl) -> str:

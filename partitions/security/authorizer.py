@@ -16,10 +16,12 @@ from raftlog.errors import (
     TransactionalIdNotAuthorized,
 )
 from raftlog.partitions.caller import Caller
-from raftlog.security.permissions import Acl, AclIndex, AclOperation, AclResourceType, Resource
+from raftlog.security.permissions import CLUSTER, Acl, AclIndex, AclOperation, AclResourceType, Resource
 
 DECISIONS_MAX: Final = 10_000
 """Decisions that are kept; when there are more, all are made again."""
+NAME_KEPT_MAX: Final = 300
+"""Characters of a resource's name up to which its decisions are kept."""
 _REFUSALS: Final[dict[AclResourceType, tuple[type[NotAuthorized], str]]] = {
     AclResourceType.TOPIC: (TopicNotAuthorized, "topic"),
     AclResourceType.GROUP: (GroupNotAuthorized, "consumer group"),
@@ -60,6 +62,8 @@ class Authorizer:
         key = (caller.principal, caller.address, operation, resource)
         decision = self._decisions.get(key)
         if decision is None:
+            if len(resource.name) > NAME_KEPT_MAX:
+                return self._index.allows(*key)
             if len(self._decisions) >= DECISIONS_MAX:
                 self._decisions.clear()
             decision = self._decisions[key] = self._index.allows(*key)
@@ -76,6 +80,22 @@ class Authorizer:
         if not self.allows(caller, operation, resource):
             self._on_denied(caller, operation, resource)
             raise refusal(caller, operation, resource)
+
+    def authorize_creation(self, caller: Caller, topic: str) -> None:
+        """Raise `TopicNotAuthorized` unless the caller may create the topic: CREATE on it, or on the cluster."""
+        if not self.allows(caller, AclOperation.CREATE, CLUSTER):
+            self.authorize(caller, AclOperation.CREATE, Resource(AclResourceType.TOPIC, topic))
+
+    def authorize_producer(self, caller: Caller) -> None:
+        """Raise `ClusterNotAuthorized` unless the caller may have a producer id: if it may write to any topic."""
+        if not self.allows_any(caller, AclOperation.WRITE, AclResourceType.TOPIC):
+            self.authorize(caller, AclOperation.IDEMPOTENT_WRITE, CLUSTER)
+
+    def authorize_topics(self, caller: Caller, operation: AclOperation, topics: Iterable[str]) -> None:
+        """Raise `TopicNotAuthorized` unless the caller may perform an operation on each of the topics."""
+        if self.is_on:
+            for topic in dict.fromkeys(topics):
+                self.authorize(caller, operation, Resource(AclResourceType.TOPIC, topic))
 
 
 def refusal(caller: Caller, operation: AclOperation, resource: Resource) -> NotAuthorized:

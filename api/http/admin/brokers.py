@@ -1,6 +1,7 @@
 """Handlers for brokers: state, decommission, recommission and maintenance mode."""
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -10,7 +11,9 @@ from raftlog.api.http.admin.parameters import expected_version, node_of
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.endpoint import ETAG, ORDERED, VERSIONED, HttpEndpoint
 from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.permissions import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from raftlog.api.http.server.routing import Target
+from raftlog.api.http.visible_answers import visible_brokers
 from raftlog.errors import RaftlogError, UnknownBroker
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.values.brokers import (
@@ -25,8 +28,10 @@ from raftlog.values.brokers import (
 
 _BROKER: Final = "/v1/brokers/{broker}"
 _OWN: Final = "the broker that is asked"
-_ORDER: Final = partial(HttpEndpoint, found=RequestedMaintenance, query=VERSIONED, text=ORDERED)
-_PROGRESS: Final = partial(HttpEndpoint, found=Maintenance, headers=ETAG)
+_ORDER: Final = partial(
+    HttpEndpoint, found=RequestedMaintenance, query=VERSIONED, text=ORDERED, permissions=ALTER_CLUSTER
+)
+_PROGRESS: Final = partial(HttpEndpoint, found=Maintenance, headers=ETAG, permissions=DESCRIBE_CLUSTER)
 _ASK_MS: Final = 1_500
 """Time that a row waits for the progress of a maintenance."""
 
@@ -34,42 +39,42 @@ _ASK_MS: Final = 1_500
 class BrokerHandlers(Handlers):
     """Handlers for the state of brokers, their disks, decommission and maintenance mode."""
 
-    @HttpEndpoint("GET /v1/brokers", list[BrokerDescription])
+    @HttpEndpoint("GET /v1/brokers", list[BrokerDescription], permissions=DESCRIBE_CLUSTER)
     async def brokers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the state of all brokers."""
         deadline = target.deadline()
-        found = await self._broker.brokers(deadline=deadline)
+        found = await self._brokers(request, deadline)
         return value_answer(await asyncio.gather(*(self._with_maintenance_status(each, deadline) for each in found)))
 
-    @HttpEndpoint(f"GET {_BROKER}", BrokerDescription)
+    @HttpEndpoint(f"GET {_BROKER}", BrokerDescription, permissions=DESCRIBE_CLUSTER)
     async def broker(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the state of one broker."""
         number, deadline = node_of(target), target.deadline()
-        for one in await self._broker.brokers(deadline=deadline):
+        for one in await self._brokers(request, deadline):
             if one.node_id == number:
                 return value_answer(await self._with_maintenance_status(one, deadline))
         raise UnknownBroker(f"there is no broker {number}")
 
-    @HttpEndpoint("GET /v1/broker_uuids", list[BrokerUuid])
+    @HttpEndpoint("GET /v1/broker_uuids", list[BrokerUuid], permissions=DESCRIBE_CLUSTER)
     async def broker_uuids(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the disk ids of all brokers."""
         found = await self._broker.brokers(deadline=target.deadline())
         return value_answer([BrokerUuid(each.node_id, each.disk_uuid) for each in found])
 
-    @HttpEndpoint(f"GET {_BROKER}/decommission", Decommission)
+    @HttpEndpoint(f"GET {_BROKER}/decommission", Decommission, permissions=DESCRIBE_CLUSTER)
     async def decommission_status(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the progress of a broker's decommission."""
         node = node_of(target)
         return value_answer(await self._broker.operations.brokers.decommission_status(node, deadline=target.deadline()))
 
-    @HttpEndpoint(f"PUT {_BROKER}/decommission", BrokerReference, text=ORDERED)
+    @HttpEndpoint(f"PUT {_BROKER}/decommission", BrokerReference, text=ORDERED, permissions=ALTER_CLUSTER)
     async def decommission(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Move all replicas of a broker to others, then remove it permanently."""
         node = node_of(target)
         await self._broker.operations.brokers.decommission(node, deadline=target.deadline())
         return value_answer(BrokerReference(node))
 
-    @HttpEndpoint(f"PUT {_BROKER}/recommission", BrokerReference, text=ORDERED)
+    @HttpEndpoint(f"PUT {_BROKER}/recommission", BrokerReference, text=ORDERED, permissions=ALTER_CLUSTER)
     async def recommission(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Cancel the decommission of a broker."""
         node = node_of(target)
@@ -109,6 +114,11 @@ class BrokerHandlers(Handlers):
     def _node_of_path(self, target: Target) -> int:
         """Return the node id in the path, or that of this broker if the path has none."""
         return node_of(target) if target.args else self._broker.node_id
+
+    async def _brokers(self, request: web.BaseRequest, deadline: Deadline) -> Sequence[BrokerDescription]:
+        """Return all brokers, without problems of partitions that the caller may not describe."""
+        found, visible = await self._broker.brokers(deadline=deadline), self._visibility(request)
+        return visible_brokers(found, visible, self._broker.topics()) if visible.is_limited else found
 
     async def _with_maintenance_status(self, one: BrokerDescription, deadline: Deadline) -> BrokerDescription:
         """Return the description of a broker; in maintenance mode with its progress, or with the error instead."""

@@ -11,6 +11,7 @@ from raftlog.api.http.openapi.parts import integer, string
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.endpoint import HttpEndpoint, in_query
 from raftlog.api.http.server.handlers import HandlerContext, Handlers
+from raftlog.api.http.server.permissions import ALTER_CLUSTER_CONFIGS, DESCRIBE_CLUSTER_CONFIGS
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.routing import Target, query_int
 from raftlog.events import event
@@ -46,18 +47,25 @@ class LogLevelHandlers(Handlers):
         super().__init__(context)
         self._overrides: dict[str, _Override] = {}
 
-    @HttpEndpoint("GET /v1/loggers", list[Logger], (), fails=(400,))
+    @HttpEndpoint("GET /v1/loggers", list[Logger], (), fails=(400,), permissions=DESCRIBE_CLUSTER_CONFIGS)
     async def loggers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the loggers of this broker with their levels."""
         names = sorted(name for name in logging.root.manager.loggerDict if _is_raftlog_logger(name))
         return value_answer([Logger(name, _level_of(name)) for name in names])
 
-    @HttpEndpoint(f"GET {_PATH}", LogLevel, (), fails=(400, 404), path=_NAME)
+    @HttpEndpoint(f"GET {_PATH}", LogLevel, (), fails=(400, 404), path=_NAME, permissions=DESCRIBE_CLUSTER_CONFIGS)
     async def log_level(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the level of a logger of this broker."""
         return self._answer_level(_require_known(target.args[0]))
 
-    @HttpEndpoint(f"PUT {_PATH}", LogLevel, (_LEVEL, _EXPIRES, "timeout"), fails=(400, 404), path=_NAME)
+    @HttpEndpoint(
+        f"PUT {_PATH}",
+        LogLevel,
+        (_LEVEL, _EXPIRES, "timeout"),
+        fails=(400, 404),
+        path=_NAME,
+        permissions=ALTER_CLUSTER_CONFIGS,
+    )
     async def set_log_level(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Set the level of a logger of this broker, for `expires` seconds or permanently (0)."""
         name, text = _require_known(target.args[0]), target.query.get("level", "")

@@ -5,11 +5,14 @@ from aiohttp import web
 from raftlog.api.http.admin.parameters import topic_in_namespace
 from raftlog.api.http.openapi.parts import string
 from raftlog.api.http.server.answers import value_answer
+from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.endpoint import HttpEndpoint, in_query
 from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.permissions import DESCRIBE_TOPIC, LISTED_TOPICS
 from raftlog.api.http.server.routing import Target
 from raftlog.api.http.topics import find_partition
 from raftlog.partitions.results import PartitionState
+from raftlog.security.permissions import AclOperation
 from raftlog.values.placement import ListedPartition, NamespacePartition, NamespaceReplica, places_of
 from raftlog.values.value import leader_number
 
@@ -20,29 +23,32 @@ _ONLY = in_query("topic", string(minLength=1), "Only this topic.")
 class PartitionHandlers(Handlers):
     """Handlers of GET /v1/partitions/kafka/{topic}[/{partition}] and /v1/cluster/partitions."""
 
-    @HttpEndpoint(f"GET {_TOPIC}", list[NamespacePartition])
+    @HttpEndpoint(f"GET {_TOPIC}", list[NamespacePartition], permissions=DESCRIBE_TOPIC)
     async def namespace_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the state of all partitions of a topic, by their leaders."""
         topic = topic_in_namespace(target)
         described = await self._broker.describe_topic(topic, deadline=target.deadline())
         return value_answer([_to_partition(topic, one) for one in described.partitions])
 
-    @HttpEndpoint(f"GET {_TOPIC}/{{partition}}", NamespacePartition)
+    @HttpEndpoint(f"GET {_TOPIC}/{{partition}}", NamespacePartition, permissions=DESCRIBE_TOPIC)
     async def namespace_partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the state of one partition, by its leader."""
         topic = topic_in_namespace(target)
         found = await find_partition(self._broker, topic, target.args[2], target.deadline())
         return value_answer(_to_partition(topic, found))
 
-    @HttpEndpoint("GET /v1/cluster/partitions", list[ListedPartition], (_ONLY, "timeout"))
+    @HttpEndpoint("GET /v1/cluster/partitions", list[ListedPartition], (_ONLY, "timeout"), permissions=LISTED_TOPICS)
     async def all_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return all partitions, or those of a topic, with their leaders.
 
         This broker has no information about leaders of partitions of which it has no replica."""
         only, deadline = target.query.get("topic"), target.deadline()
         if only is None:
-            topics = await self._broker.describe_topics(deadline=deadline)
+            visible = self._visibility(request)
+            described = await self._broker.describe_topics(deadline=deadline)
+            topics = [topic for topic in described if visible.has_topic(topic.name)]
         else:
+            self._authorizer.authorize_topics(caller_of(request), AclOperation.DESCRIBE, (only,))
             topics = [await self._broker.describe_topic(only, deadline=deadline)]
         return value_answer([_to_listed_partition(topic.name, one) for topic in topics for one in topic.partitions])
 

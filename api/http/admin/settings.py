@@ -13,6 +13,12 @@ from raftlog.api.http.requests import ClusterSettingsBody, FeatureLevelBody
 from raftlog.api.http.server.answers import json_answer, value_answer
 from raftlog.api.http.server.endpoint import ETAG, ORDERED, VERSIONED, HttpEndpoint, in_query
 from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.permissions import (
+    ALTER_CLUSTER,
+    ALTER_CLUSTER_CONFIGS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CLUSTER_CONFIGS,
+)
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.routing import Target, flag
 from raftlog.errors import InvalidArgument
@@ -28,7 +34,13 @@ _DEFAULTS = in_query("include_defaults", BOOLEAN | {"default": True}, "Include s
 class SettingHandlers(Handlers):
     """Handlers for cluster settings, their versions on brokers, and the feature level."""
 
-    @HttpEndpoint(f"GET {_CONFIG}", dict[str, SettingValue], (_KEY, _DEFAULTS, "timeout"), headers=ETAG)
+    @HttpEndpoint(
+        f"GET {_CONFIG}",
+        dict[str, SettingValue],
+        (_KEY, _DEFAULTS, "timeout"),
+        headers=ETAG,
+        permissions=DESCRIBE_CLUSTER_CONFIGS,
+    )
     async def cluster_config(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the cluster's settings."""
         found = await self._broker.operations.cluster.cluster_config(deadline=target.deadline())
@@ -43,7 +55,14 @@ class SettingHandlers(Handlers):
         }
         return json_answer(shown, headers={"ETag": f'"{found.version}"'})
 
-    @HttpEndpoint(f"PUT {_CONFIG}", ClusterSettingsVersion, ("dry_run", *VERSIONED), ClusterSettingsBody, ORDERED)
+    @HttpEndpoint(
+        f"PUT {_CONFIG}",
+        ClusterSettingsVersion,
+        ("dry_run", *VERSIONED),
+        ClusterSettingsBody,
+        ORDERED,
+        permissions=ALTER_CLUSTER_CONFIGS,
+    )
     async def alter_cluster_config(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Set some cluster settings and reset others to their defaults, all or none.
 
@@ -56,23 +75,23 @@ class SettingHandlers(Handlers):
         )
         return value_answer(ClusterSettingsVersion(version), version=version)
 
-    @HttpEndpoint(f"GET {_CONFIG}/schema", ClusterSettingsSchema)
+    @HttpEndpoint(f"GET {_CONFIG}/schema", ClusterSettingsSchema, permissions=DESCRIBE_CLUSTER_CONFIGS)
     async def cluster_config_schema(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the cluster settings with their defaults and allowed values."""
         found = await self._broker.operations.cluster.cluster_config(deadline=target.deadline())
         return value_answer(ClusterSettingsSchema(found.properties))
 
-    @HttpEndpoint(f"GET {_CONFIG}/status", list[ClusterSettingsStatus])
+    @HttpEndpoint(f"GET {_CONFIG}/status", list[ClusterSettingsStatus], permissions=DESCRIBE_CLUSTER_CONFIGS)
     async def cluster_config_status(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the version of the cluster settings that each broker uses."""
         return value_answer(await self._broker.operations.cluster.cluster_config_status(deadline=target.deadline()))
 
-    @HttpEndpoint("GET /v1/features", Features)
+    @HttpEndpoint("GET /v1/features", Features, permissions=DESCRIBE_CLUSTER)
     async def features(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the cluster's feature level and those that its brokers support."""
         return value_answer(await self._broker.operations.cluster.levels(deadline=target.deadline()))
 
-    @HttpEndpoint("PUT /v1/features", Features, body=FeatureLevelBody, text=ORDERED)
+    @HttpEndpoint("PUT /v1/features", Features, body=FeatureLevelBody, text=ORDERED, permissions=ALTER_CLUSTER)
     async def finish_upgrade(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Finish an upgrade by raising the feature level.
 

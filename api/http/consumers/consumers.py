@@ -18,6 +18,7 @@ from raftlog.api.http.requests import AssignBody, PartitionPlace, SubscribeBody
 from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint
 from raftlog.api.http.server.handlers import GroupAnswers
 from raftlog.api.http.server.media import JSON_TYPE
+from raftlog.api.http.server.permissions import LISTED_TOPICS, READ_GROUP, TOPICS_READ
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import base_url
 from raftlog.api.http.server.routing import Target
@@ -43,6 +44,7 @@ class ConsumerHandlers(GroupAnswers):
         ConsumerInstance,
         body={"required": False, "content": {JSON_TYPE: {"schema": ref("NewConsumer")}}},
         text="Where it is.",
+        permissions=READ_GROUP,
     )
     async def create_consumer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Create a consumer instance in a consumer group.
@@ -61,13 +63,13 @@ class ConsumerHandlers(GroupAnswers):
         """Return the URI of an instance, with the host of the request; every broker can serve the instance."""
         return f"{base_url(request)}/consumers/{quote(group, safe='')}/instances/{quote(name, safe='')}"
 
-    @DONE(f"DELETE {INSTANCE}")
+    @DONE(f"DELETE {INSTANCE}", permissions=READ_GROUP)
     async def delete_consumer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Delete a consumer instance."""
         await self._broker.consumers.delete(*instance_of(target), deadline=target.deadline())
         return self._answer(target.args[0])
 
-    @DONE(f"POST {INSTANCE}/subscription", body=SubscribeBody)
+    @DONE(f"POST {INSTANCE}/subscription", body=SubscribeBody, permissions=(*READ_GROUP, *TOPICS_READ))
     async def subscribe(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Subscribe a consumer instance to topics, by names or by a pattern.
 
@@ -79,35 +81,39 @@ class ConsumerHandlers(GroupAnswers):
         if pattern is None and not topics:
             raise HttpProblem(EMPTY_REQUEST, 'the list "topics" is empty; DELETE the subscription to read nothing')
         check_count(len(topics), "topics")
+        self._authorize_read(request, topics)
         await self._broker.consumers.subscribe(*instance_of(target), topics, pattern, deadline=target.deadline())
         return self._answer(target.args[0])
 
-    @READ(f"GET {INSTANCE}/subscription", InstanceSubscription)
+    @READ(f"GET {INSTANCE}/subscription", InstanceSubscription, permissions=(*READ_GROUP, *LISTED_TOPICS))
     async def subscription(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the subscription of a consumer instance."""
         topics, pattern = await self._broker.consumers.subscription(*instance_of(target), deadline=target.deadline())
-        return self._answer(target.args[0], InstanceSubscription(topics, pattern))
+        return self._answer(target.args[0], InstanceSubscription(self._visibility(request).topics(topics), pattern))
 
-    @DONE(f"DELETE {INSTANCE}/subscription")
+    @DONE(f"DELETE {INSTANCE}/subscription", permissions=READ_GROUP)
     async def unsubscribe(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Remove the subscription and the assignment of a consumer instance."""
         await self._broker.consumers.unsubscribe(*instance_of(target), deadline=target.deadline())
         return self._answer(target.args[0])
 
-    @DONE(f"POST {INSTANCE}/assignments", body=AssignBody)
+    @DONE(f"POST {INSTANCE}/assignments", body=AssignBody, permissions=(*READ_GROUP, *TOPICS_READ))
     async def assign_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Assign partitions to a consumer instance, without a subscription.
 
         The body is `{"partitions": [{"topic", "partition"}]}`; an empty list removes all."""
         partitions = places_of((await self._bodies.read(request, AssignBody)).partitions)
+        self._authorize_read(request, (place.topic for place in partitions))
         await self._broker.consumers.assign(*instance_of(target), partitions, deadline=target.deadline())
         return self._answer(target.args[0])
 
-    @READ(f"GET {INSTANCE}/assignments", InstancePartitions)
+    @READ(f"GET {INSTANCE}/assignments", InstancePartitions, permissions=(*READ_GROUP, *LISTED_TOPICS))
     async def assigned_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the partitions that are assigned to a consumer instance."""
         found = await self._broker.consumers.assignment(*instance_of(target), deadline=target.deadline())
-        return self._answer(target.args[0], InstancePartitions([InstancePartition(*each) for each in found]))
+        visible = self._visibility(request)
+        shown = [InstancePartition(*each) for each in found if visible.has_topic(each.topic)]
+        return self._answer(target.args[0], InstancePartitions(shown))
 
 
 def instance_of(target: Target) -> tuple[str, str]:

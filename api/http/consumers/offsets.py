@@ -12,13 +12,16 @@ from raftlog.api.http.bounds import TEXT
 from raftlog.api.http.consumers.consumers import DONE, INSTANCE, READ, check_count, instance_of, places_of
 from raftlog.api.http.openapi.parts import BOOLEAN, NODE
 from raftlog.api.http.requests import ConsumedBody, PartitionsBody, SeekBody
+from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.endpoint import in_query
 from raftlog.api.http.server.handlers import GroupAnswers
+from raftlog.api.http.server.permissions import LISTED_TOPICS, READ_GROUP, TOPICS_READ
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.routing import Target, flag, partition_number
 from raftlog.errors import ConsumerState
 from raftlog.partitions.consumers.results import ChosenPosition, CommitOutcome, ConsumedRecord
 from raftlog.records.json_record import read_timestamp
+from raftlog.security.permissions import AclOperation
 from raftlog.types import TopicPartition
 from raftlog.values.consumers import CommitResult, InstanceOffset, InstanceOffsets
 from raftlog.values.error_codes import status_and_code
@@ -35,7 +38,7 @@ class ConsumerOffsetHandlers(GroupAnswers):
 
     kind = tag = "consumers"
 
-    @DONE(f"POST {_POSITIONS}", body=SeekBody)
+    @DONE(f"POST {_POSITIONS}", body=SeekBody, permissions=(*READ_GROUP, *TOPICS_READ))
     async def seek(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Set positions of a consumer instance to offsets or timestamps.
 
@@ -46,16 +49,16 @@ class ConsumerOffsetHandlers(GroupAnswers):
         chosen += [
             ChosenPosition(row.place, timestamp_ms=_parse_timestamp(row.timestamp)) for row in body.timestamps or ()
         ]
-        return await self._seek(target, chosen)
+        return await self._seek(request, target, chosen)
 
-    @DONE(f"POST {_POSITIONS}/beginning", body=PartitionsBody)
+    @DONE(f"POST {_POSITIONS}/beginning", body=PartitionsBody, permissions=(*READ_GROUP, *TOPICS_READ))
     async def seek_to_beginning(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Set positions of a consumer instance to the log start.
 
         The body is `{"partitions": [{"topic", "partition"}]}`."""
         return await self._seek_to("beginning", request, target)
 
-    @DONE(f"POST {_POSITIONS}/end", body=PartitionsBody)
+    @DONE(f"POST {_POSITIONS}/end", body=PartitionsBody, permissions=(*READ_GROUP, *TOPICS_READ))
     async def seek_to_end(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Set positions of a consumer instance to the end of the log.
 
@@ -64,15 +67,18 @@ class ConsumerOffsetHandlers(GroupAnswers):
 
     async def _seek_to(self, edge: str, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         body = await self._bodies.read(request, PartitionsBody)
-        return await self._seek(target, [ChosenPosition(each, edge=edge) for each in places_of(body.partitions)])
+        return await self._seek(
+            request, target, [ChosenPosition(each, edge=edge) for each in places_of(body.partitions)]
+        )
 
-    async def _seek(self, target: Target, chosen: list[ChosenPosition]) -> web.StreamResponse:
+    async def _seek(self, request: web.BaseRequest, target: Target, chosen: list[ChosenPosition]) -> web.StreamResponse:
         """Set the positions, at least one, and each partition once. Raises `HttpProblem` otherwise."""
         if not chosen:
             raise HttpProblem(EMPTY_REQUEST, "the body names no partition")
         check_count(len(chosen), "partitions")
         if len({each.partition for each in chosen}) < len(chosen):
             raise HttpProblem(BAD_REQUEST, "the body names a partition twice")
+        self._authorize_read(request, (each.partition.topic for each in chosen))
         await self._broker.consumers.seek(*instance_of(target), chosen, deadline=target.deadline())
         return self._answer(target.args[0])
 
@@ -82,6 +88,7 @@ class ConsumerOffsetHandlers(GroupAnswers):
         (_ASYNC, "timeout"),
         ConsumedBody | None,
         "Result of the commit.",
+        permissions=(*READ_GROUP, *TOPICS_READ),
     )
     async def commit_consumed(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Commit the offsets of consumed records.
@@ -89,13 +96,16 @@ class ConsumerOffsetHandlers(GroupAnswers):
         The body is `{"offsets": [{"topic", "partition", "offset", "metadata"?}]}`; by default all delivered records."""
         given = await self._bodies.read_if_any(request, ConsumedBody)
         consumed = None if given is None else _parse_consumed_offsets(given)
+        self._authorize_read(request, (each.partition.topic for each in consumed or ()))
         is_async = flag(target, "async")
         outcomes = await self._broker.consumers.commit(
             *instance_of(target), consumed, is_waited_for=not is_async, deadline=target.deadline()
         )
         return self._answer(target.args[0], [_describe_commit(each) for each in outcomes])
 
-    @READ(f"GET {_OFFSETS}", InstanceOffsets, (_TOPIC, _PARTITION, "timeout"))
+    @READ(
+        f"GET {_OFFSETS}", InstanceOffsets, (_TOPIC, _PARTITION, "timeout"), permissions=(*READ_GROUP, *LISTED_TOPICS)
+    )
     async def consumer_offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return committed offsets of the consumer group, for partitions in the query or in a body.
 
@@ -104,8 +114,13 @@ class ConsumerOffsetHandlers(GroupAnswers):
         Partitions are in the body, as in the REST Proxy, or, for clients whose GET has no body, one is in the
         query."""
         partitions = await self._read_requested_partitions(request, target)
+        self._authorizer.authorize_topics(
+            caller_of(request), AclOperation.DESCRIBE, (place.topic for place in partitions or ())
+        )
         found = await self._broker.consumers.committed(*instance_of(target), partitions, deadline=target.deadline())
-        return self._answer(target.args[0], InstanceOffsets([InstanceOffset(*each) for each in found]))
+        visible = self._visibility(request)
+        shown = [InstanceOffset(*each) for each in found if visible.has_topic(each.topic)]
+        return self._answer(target.args[0], InstanceOffsets(shown))
 
     async def _read_requested_partitions(self, request: web.BaseRequest, target: Target) -> list[TopicPartition] | None:
         """Return the partition in the query, or those in the body; None if the request names none."""

@@ -23,6 +23,7 @@ from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint, in_query, par
 from raftlog.api.http.server.handlers import GroupAnswers
 from raftlog.api.http.server.media import JSON_TYPE, Format, accepted_embedded
 from raftlog.api.http.server.paced_answer import PART_BYTES, copy_in_parts, send_parts
+from raftlog.api.http.server.permissions import READ_GROUP, TOPICS_READ
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import header
 from raftlog.api.http.server.routing import Target, query_int
@@ -70,6 +71,7 @@ class ConsumerRecordHandlers(GroupAnswers):
         content_types=(JSON_TYPE, Format.JSON.value, Format.BINARY.value),
         fails=(400, 404, 406, 409, 422, 429, 503, 504),
         has_head=False,
+        permissions=(*READ_GROUP, *TOPICS_READ),
     )
     async def poll(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the next records of a consumer instance, with long poll.
@@ -89,6 +91,7 @@ class ConsumerRecordHandlers(GroupAnswers):
             # Once positions have moved the answer cannot be refused any more.
             delivery = await self._poll_while_connected(request, target, wait_ms, memory.reserve(max_bytes), formats)
             memory.end_reservation()
+            self._authorize_read(request, (piece.topic for piece in delivery.pieces))
             memory.add(sum(len(batch) for piece in delivery.pieces for batch in piece.batches))
             return await self._answer_poll(request, target, accepted, formats, delivery, memory)
 

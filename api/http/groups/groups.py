@@ -8,6 +8,14 @@ from raftlog.api.http.requests import RESET_EDGES, CommitBody, ResetBody, ResetP
 from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint, in_query
 from raftlog.api.http.server.handlers import GroupAnswers
+from raftlog.api.http.server.permissions import (
+    DELETE_GROUP,
+    DESCRIBE_GROUP,
+    LISTED_GROUPS,
+    LISTED_TOPICS,
+    READ_GROUP,
+    TOPICS_READ,
+)
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.routing import Target
 from raftlog.partitions.groups.results import Committed, MemberIdentity, OffsetCommit, ResetTo
@@ -23,18 +31,21 @@ class GroupHandlers(GroupAnswers):
 
     kind = tag = "groups"
 
-    @HttpEndpoint("GET /groups", GroupNames, text="Sorted.")
+    @HttpEndpoint("GET /groups", GroupNames, text="Sorted.", permissions=LISTED_GROUPS)
     async def groups(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the names of all consumer groups."""
-        return value_answer(GroupNames(await self._broker.groups.names(deadline=target.deadline())))
+        names = await self._broker.groups.names(deadline=target.deadline())
+        visible = self._visibility(request)
+        return value_answer(GroupNames([name for name in names if visible.has_group(name)]))
 
-    @HttpEndpoint(f"GET {_OFFSETS}", GroupOffsets, headers=LEADER)
+    @HttpEndpoint(f"GET {_OFFSETS}", GroupOffsets, headers=LEADER, permissions=(*DESCRIBE_GROUP, *LISTED_TOPICS))
     async def committed_offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the committed offsets of a consumer group.
 
         A group without any has an empty list and no error."""
         group = target.args[0]
-        return self._answer_offsets(group, await self._broker.groups.committed(group, deadline=target.deadline()))
+        committed = await self._broker.groups.committed(group, deadline=target.deadline())
+        return self._answer_offsets(request, group, committed)
 
     @HttpEndpoint(
         f"POST {_OFFSETS}",
@@ -42,6 +53,7 @@ class GroupHandlers(GroupAnswers):
         body=CommitBody,
         text="All committed offsets of the group.",
         headers=LEADER,
+        permissions=(*READ_GROUP, *TOPICS_READ),
     )
     async def commit_offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Commit offsets: those of a group member as given, others only if they exceed the committed ones.
@@ -52,16 +64,17 @@ class GroupHandlers(GroupAnswers):
         group = target.args[0]
         member = _parse_member(body)
         offsets = _parse_commits(body, member)
-        return self._answer_offsets(
-            group, await self._broker.groups.commit(group, offsets, member=member, deadline=target.deadline())
-        )
+        self._authorize_read(request, (place.topic for place in offsets))
+        committed = await self._broker.groups.commit(group, offsets, member=member, deadline=target.deadline())
+        return self._answer_offsets(request, group, committed)
 
-    @HttpEndpoint(f"DELETE {_OFFSETS}", query=(_TOPIC, "timeout"))
+    @HttpEndpoint(f"DELETE {_OFFSETS}", query=(_TOPIC, "timeout"), permissions=(*DELETE_GROUP, *TOPICS_READ))
     async def delete_offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Delete the committed offsets of a consumer group for one topic."""
         topic = target.query.get("topic")
         if topic is None:
             raise HttpProblem(BAD_REQUEST, "the query parameter 'topic' is missing")
+        self._authorize_read(request, (topic,))
         await self._broker.groups.delete_offsets(target.args[0], topic, deadline=target.deadline())
         return no_content()
 
@@ -70,27 +83,35 @@ class GroupHandlers(GroupAnswers):
         OffsetsReset,
         body=ResetBody,
         text="Result for each partition, or with `dry_run` the result that it would have.",
+        permissions=(*READ_GROUP, *TOPICS_READ),
     )
     async def reset_offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Reset the committed offsets of a consumer group without members.
 
         The body is `{"to": …, "topics"?: […], "partitions"?: [{"topic", "partition"}], "dry_run"?: false}`."""
         body = await self._bodies.read(request, ResetBody)
-        dry_run = bool(body.dry_run)
+        dry_run, partitions = bool(body.dry_run), [each.place for each in body.partitions or ()]
+        named = [*(body.topics or ()), *(place.topic for place in partitions)]
+        if self._authorizer.is_on and not named:  # all topics with committed offsets
+            committed = await self._broker.groups.committed(target.args[0], deadline=target.deadline())
+            named = [place.topic for place in committed]
+        self._authorize_read(request, named)
         done = await self._broker.groups.reset(
             target.args[0],
             _parse_reset_point(body.to),
             topics=body.topics or (),
-            partitions=[each.place for each in body.partitions or ()],
+            partitions=partitions,
             dry_run=dry_run,
             deadline=target.deadline(),
         )
         return value_answer(OffsetsReset(done, dry_run))
 
-    def _answer_offsets(self, group: str, committed: Committed) -> web.Response:
+    def _answer_offsets(self, request: web.BaseRequest, group: str, committed: Committed) -> web.Response:
+        visible = self._visibility(request)
         rows = [
             CommittedPartition(topic, partition, found.offset, found.metadata, _epoch_or_none(found.leader_epoch))
             for (topic, partition), found in sorted(committed.items())
+            if visible.has_topic(topic)
         ]
         return self._answer(group, GroupOffsets(rows))
 

@@ -25,6 +25,7 @@ from raftlog.api.http.requests import (
 from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint
 from raftlog.api.http.server.handlers import GroupAnswers
+from raftlog.api.http.server.permissions import READ_GROUP
 from raftlog.api.http.server.routing import Target
 from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.partitions.caller import Caller
@@ -52,7 +53,9 @@ class GroupMembershipHandlers(GroupAnswers):
 
     kind, tag = "membership", "groups"
 
-    @HttpEndpoint(f"POST {_GROUP}/join", Joined, body=JoinBody, text="The new generation.", headers=LEADER)
+    @HttpEndpoint(
+        f"POST {_GROUP}/join", Joined, body=JoinBody, text="The new generation.", headers=LEADER, permissions=READ_GROUP
+    )
     async def join_group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Join a consumer group, or rejoin it, and wait for the next generation.
 
@@ -72,7 +75,9 @@ class GroupMembershipHandlers(GroupAnswers):
         assert isinstance(joined, JoinedGeneration), f"{joined} is only for those that ask for an id first"
         return self._answer(group, convert(joined, Joined, from_attributes=True))
 
-    @HttpEndpoint(f"POST {_GROUP}/sync", Synced, body=SyncBody, text="The assignment.", headers=LEADER)
+    @HttpEndpoint(
+        f"POST {_GROUP}/sync", Synced, body=SyncBody, text="The assignment.", headers=LEADER, permissions=READ_GROUP
+    )
     async def sync_group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the assignment of a group member; the group leader sends the assignments of all members."""
         body = await self._bodies.read(request, SyncBody)
@@ -88,7 +93,14 @@ class GroupMembershipHandlers(GroupAnswers):
         )
         return self._answer(group, convert(synced, Synced, from_attributes=True))
 
-    @HttpEndpoint(f"POST {_GROUP}/heartbeat", HeartbeatResult, body=HeartbeatBody, text="No rebalance.", headers=LEADER)
+    @HttpEndpoint(
+        f"POST {_GROUP}/heartbeat",
+        HeartbeatResult,
+        body=HeartbeatBody,
+        text="No rebalance.",
+        headers=LEADER,
+        permissions=READ_GROUP,
+    )
     async def heartbeat_group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Keep a group member's session alive; the answer reports a rebalance.
 
@@ -104,7 +116,14 @@ class GroupMembershipHandlers(GroupAnswers):
         )
         return self._answer(group, HeartbeatResult())
 
-    @HttpEndpoint(f"POST {_GROUP}/leave", LeaveResults, body=LeaveBody, text="Result for each member.", headers=LEADER)
+    @HttpEndpoint(
+        f"POST {_GROUP}/leave",
+        LeaveResults,
+        body=LeaveBody,
+        text="Result for each member.",
+        headers=LEADER,
+        permissions=READ_GROUP,
+    )
     async def leave_group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Remove group members from a consumer group."""
         body = await self._bodies.read(request, LeaveBody)

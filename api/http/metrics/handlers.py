@@ -6,10 +6,12 @@ from typing import Any
 
 from aiohttp import web
 
+from raftlog.api.http.metrics.visible_samples import visible_samples
 from raftlog.api.http.openapi.parts import string
 from raftlog.api.http.server.answers import answer
 from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.permissions import DESCRIBE_CLUSTER, LISTED_GROUPS, LISTED_TOPICS
 from raftlog.api.http.server.routing import Target
 
 
@@ -26,6 +28,7 @@ class MetricsHandlers(Handlers):
         content_types=("text/plain",),
         fails=(),
         is_open=True,
+        permissions=(*DESCRIBE_CLUSTER, *LISTED_TOPICS, *LISTED_GROUPS),
     )
     async def metrics(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return metrics for Prometheus."""
@@ -36,4 +39,7 @@ class MetricsHandlers(Handlers):
                 self._broker, self._context.request_metrics, self._context.metrics_partitions_max
             )
         body, content_type = await self._metrics.render()
+        visible = self._visibility(request)
+        if visible.is_limited:
+            body = await visible_samples(body, visible)
         return answer(body, content_type)

@@ -40,6 +40,7 @@ _IF_MATCH = parameter(
 )
 _ERRORS = {
     400: "A parameter, name, setting or batch that cannot be used; an offset out of range; a body that ended early.",
+    403: "The caller has not the permission for it.",
     404: "No such topic, partition, setting, cluster, broker, group, member or logger.",
     406: "No content type in `Accept` is supported.",
     408: "The body did not arrive in time.",
@@ -96,6 +97,8 @@ def _error_answers(row: HttpEndpoint, method: str) -> Json:
     statuses = row.fails
     if statuses is None:
         statuses = (_READ if method == "GET" else _CHANGED) + (() if row.body is None else _WITH_BODY)
+    if row.permissions:
+        statuses = (*statuses, 403)
     return {str(status): answer(_ERRORS[status], row.error) for status in sorted(statuses)}
 
 

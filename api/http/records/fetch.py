@@ -17,11 +17,13 @@ from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint, in_query
 from raftlog.api.http.server.handlers import HandlerContext, Handlers
 from raftlog.api.http.server.media import JSON_TYPE, Format, accepted_format
 from raftlog.api.http.server.paced_answer import send_body
+from raftlog.api.http.server.permissions import DESCRIBE_TOPIC, on_topic
 from raftlog.api.http.server.request_headers import header
 from raftlog.api.http.server.routing import Target, flag, partition_number, query_int
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.results import Fetched
 from raftlog.records import read_header
+from raftlog.security.permissions import AclOperation
 from raftlog.types import Buffer
 from raftlog.values.records import LogOffsets, RecordAsJson
 
@@ -92,6 +94,7 @@ class FetchHandlers(Handlers):
             Format.NDJSON.value: string("A record on each line."),
         },
         fails=(400, 404, 406, 422, 429, 503),
+        permissions=on_topic(AclOperation.READ),
     )
     async def fetch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return records from an offset on, with long poll, or stream them as lines.
@@ -159,7 +162,9 @@ class FetchHandlers(Handlers):
     def _leader_header(self, topic: str, partition: int) -> dict[str, str]:
         return leader_header(self._broker, self._broker.leader_of(topic, partition))
 
-    @HttpEndpoint(f"GET {_PARTITION}/offsets", LogOffsets, ("timeout", _LINEARIZABLE, "timestamp"))
+    @HttpEndpoint(
+        f"GET {_PARTITION}/offsets", LogOffsets, ("timeout", _LINEARIZABLE, "timestamp"), permissions=DESCRIBE_TOPIC
+    )
     async def offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return first and end offset, and the first record from a time on.
 

@@ -1,5 +1,7 @@
 """Handlers of POST of records and of stored batches. Hot path: most of it runs for every record."""
 
+from functools import partial
+
 from aiohttp import web
 from aiohttp.hdrs import CONTENT_TYPE
 
@@ -16,6 +18,7 @@ from raftlog.api.http.records.produce_endpoints import TO_PARTITION, TO_TOPIC
 from raftlog.api.http.records.produce_options import ProduceOptions
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.bodies import UNCHARGED_BYTES_MAX, ReceivedBody
+from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.handlers import Handlers
 from raftlog.api.http.server.held_memory import RECORD_MEMORY_BYTES, HeldMemory
 from raftlog.api.http.server.media import Format, content_format
@@ -25,6 +28,7 @@ from raftlog.api.http.server.routing import Target, partition_number
 from raftlog.api.http.server.streamed_body import StreamedBody
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import ALL, Acks
+from raftlog.security.permissions import AclOperation
 from raftlog.values.records import ProducedBatches, ProducedRecord
 from raftlog.values.value import UNSET
 
@@ -87,7 +91,14 @@ class ProduceHandlers(Handlers):
         if format_ is Format.OCTETS:
             return await OctetStream(self._broker, self._bodies.memory).produce(request, target, options, body)
         stream = await self._broker.open_stream(options.topic, options.partition, deadline=deadline)
-        ingest = NdjsonIngest(stream, options, StreamAnswer(request), self._bodies.memory, self._ends.stopping)
+        ingest = NdjsonIngest(
+            stream,
+            options,
+            StreamAnswer(request),
+            self._bodies.memory,
+            self._ends.stopping,
+            partial(self._authorizer.authorize_topics, caller_of(request), AclOperation.WRITE, (options.topic,)),
+        )
         return await ingest.run(body)
 
     def _leader_header(self, options: ProduceOptions) -> dict[str, str]:

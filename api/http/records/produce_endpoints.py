@@ -6,6 +6,8 @@ from typing import Final
 from raftlog.api.http.openapi.parts import Json, ref, string
 from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint, in_query, parameter
 from raftlog.api.http.server.media import JSON_TYPE, Format
+from raftlog.api.http.server.permissions import on_topic
+from raftlog.security.permissions import AclOperation
 from raftlog.values.records import ProducedBatches, ProducedRecords, ProducedStream, ProduceError
 
 TOPIC_ID: Final[Json] = {"X-Raftlog-Topic-Id": string("The topic's uuid, as in `/v1/cluster_view`.")}
@@ -57,6 +59,7 @@ _produce = partial(
     HttpEndpoint,
     found=(ProducedRecords, ProducedBatches, ProducedStream),
     query=_QUERY,
+    permissions=on_topic(AclOperation.WRITE),
     text="Result of each record; an entry with an error was not stored.",
     headers=LEADER | TOPIC_ID,
     streams={

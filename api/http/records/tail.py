@@ -20,6 +20,7 @@ from multidict import CIMultiDict
 from raftlog.api.codes import BAD_REQUEST
 from raftlog.api.http.records.json_records import JsonRecords
 from raftlog.api.http.server.answer_memory import AnswerMemory
+from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.connections import ConnectionEnds
 from raftlog.api.http.server.media import Format
 from raftlog.api.http.server.paced_answer import copy_in_parts
@@ -27,10 +28,12 @@ from raftlog.api.http.server.problems import INTERNAL_ERROR_BODY, HttpProblem, e
 from raftlog.api.http.server.routing import Target, flag, query_int, whole_number
 from raftlog.errors import Overloaded, RaftlogError, Unavailable
 from raftlog.partitions.broker import Broker
+from raftlog.partitions.caller import Caller
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import Fetched
 from raftlog.records import read_header
 from raftlog.runtime.memory_budget import MemoryBudget
+from raftlog.security.permissions import AclOperation
 from raftlog.types import Buffer, Offset
 
 logger = logging.getLogger(__name__)
@@ -104,7 +107,7 @@ class Tails:
         self._count += 1
         try:
             with AnswerMemory(self._answers) as memory:
-                return await _Tail(self._broker, self._ends, wanted, memory).serve(request, headers)
+                return await _Tail(self._broker, self._ends, wanted, memory, caller_of(request)).serve(request, headers)
         finally:
             self._count -= 1
 
@@ -112,8 +115,10 @@ class Tails:
 class _Tail:
     """Tail of one client: reads the log and writes its records as lines."""
 
-    def __init__(self, broker: Broker, ends: ConnectionEnds, wanted: _Parameters, memory: AnswerMemory) -> None:
-        self._broker, self._ends, self._wanted, self._memory = broker, ends, wanted, memory
+    def __init__(
+        self, broker: Broker, ends: ConnectionEnds, wanted: _Parameters, memory: AnswerMemory, caller: Caller
+    ) -> None:
+        self._broker, self._ends, self._wanted, self._memory, self._caller = broker, ends, wanted, memory, caller
         self._loop = asyncio.get_running_loop()
         self._encoder = JsonRecords(wanted.topic, wanted.partition, Format.JSON, broker.opener, memory)
         self._offset = Offset(0)
@@ -238,7 +243,9 @@ class _Tail:
             fetching.cancel()
 
     async def _fetch(self, wait_ms: int, min_bytes: int) -> Fetched:
-        """Fetch batches; raises `MemoryBudgetExceeded` as well, if the first one finds no memory."""
+        """Fetch batches; raises `MemoryBudgetExceeded` as well, if the first one finds no memory.
+
+        The permission may have ended since the request began."""
         wanted = self._wanted
         fetched = await self._broker.fetch(
             wanted.topic,
@@ -248,6 +255,7 @@ class _Tail:
             min_bytes=min_bytes,
             deadline=deadline_in(wait_ms),
         )
+        self._broker.security.authorizer.authorize_topics(self._caller, AclOperation.READ, (wanted.topic,))
         self._memory.add(sum(map(len, fetched.batches)))
         return fetched
 

@@ -12,6 +12,7 @@ from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.endpoint import HttpEndpoint, in_query
 from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.permissions import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.routing import Target, flag
 from raftlog.security.permissions import Acl, AclEffect, AclFilter, AclOperation, AclResourceType, PatternType
@@ -41,13 +42,13 @@ _FILTER_NAMES = tuple(each["name"] for each in _FILTER)
 class AclHandlers(Handlers):
     """Handlers for entries of access control."""
 
-    @HttpEndpoint(f"GET {_ACLS}", list[AclDescription], (*_FILTER, "timeout"))
+    @HttpEndpoint(f"GET {_ACLS}", list[AclDescription], (*_FILTER, "timeout"), permissions=DESCRIBE_CLUSTER)
     async def acls(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the entries of access control that the parameters select."""
         found = await self._broker.security.acls.describe(_parse_filter(target), deadline=target.deadline())
         return value_answer(list(map(_describe, found)))
 
-    @HttpEndpoint(f"POST {_ACLS}", body=AclsBody)
+    @HttpEndpoint(f"POST {_ACLS}", body=AclsBody, permissions=ALTER_CLUSTER)
     async def create_acls(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Create entries of access control; existing ones stay.
 
@@ -60,7 +61,13 @@ class AclHandlers(Handlers):
         )
         return no_content()
 
-    @HttpEndpoint(f"DELETE {_ACLS}", list[AclDescription], (*_FILTER, "dry_run", "timeout"), text="Deleted entries.")
+    @HttpEndpoint(
+        f"DELETE {_ACLS}",
+        list[AclDescription],
+        (*_FILTER, "dry_run", "timeout"),
+        text="Deleted entries.",
+        permissions=ALTER_CLUSTER,
+    )
     async def delete_acls(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Delete the entries of access control that the parameters select, of which one at least is needed."""
         if not any(name in target.query for name in _FILTER_NAMES):

@@ -9,6 +9,7 @@ from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.permissions import ALTER_CLUSTER_CONFIGS, DESCRIBE_CLUSTER_CONFIGS
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.routing import Target, flag
 from raftlog.values.security import QuotaDescription
@@ -19,13 +20,13 @@ _QUOTAS = "/v1/security/quotas"
 class QuotaHandlers(Handlers):
     """Handlers for client quotas."""
 
-    @HttpEndpoint(f"GET {_QUOTAS}", list[QuotaDescription])
+    @HttpEndpoint(f"GET {_QUOTAS}", list[QuotaDescription], permissions=DESCRIBE_CLUSTER_CONFIGS)
     async def client_quotas(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return all entities with quotas."""
         found = await self._broker.security.quotas.describe(deadline=target.deadline())
         return value_answer([QuotaDescription(each.entity, each.values) for each in found])
 
-    @HttpEndpoint(f"PUT {_QUOTAS}", query=("dry_run", "timeout"), body=QuotasBody)
+    @HttpEndpoint(f"PUT {_QUOTAS}", query=("dry_run", "timeout"), body=QuotasBody, permissions=ALTER_CLUSTER_CONFIGS)
     async def alter_client_quotas(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Set some quotas of an entity, and remove others; all or none.
 

@@ -7,6 +7,7 @@ from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.permissions import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from raftlog.api.http.server.routing import Target
 from raftlog.values.security import MechanismName, UserDescription
 
@@ -17,7 +18,7 @@ _MECHANISMS: tuple[MechanismName, ...] = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 class UserHandlers(Handlers):
     """Handlers for users."""
 
-    @HttpEndpoint(f"GET {_USERS}", list[UserDescription])
+    @HttpEndpoint(f"GET {_USERS}", list[UserDescription], permissions=DESCRIBE_CLUSTER)
     async def users(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return all users by name."""
         found = await self._broker.security.users.list(deadline=target.deadline())
@@ -28,7 +29,7 @@ class UserHandlers(Handlers):
             ]
         )
 
-    @HttpEndpoint(f"POST {_USERS}", body=NewUserBody)
+    @HttpEndpoint(f"POST {_USERS}", body=NewUserBody, permissions=ALTER_CLUSTER)
     async def create_user(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Create a user.
 
@@ -40,7 +41,7 @@ class UserHandlers(Handlers):
         )
         return no_content()
 
-    @HttpEndpoint(f"PUT {_USERS}/{{user}}/password", body=PasswordBody)
+    @HttpEndpoint(f"PUT {_USERS}/{{user}}/password", body=PasswordBody, permissions=ALTER_CLUSTER)
     async def set_password(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Replace the password of a user.
 
@@ -52,7 +53,7 @@ class UserHandlers(Handlers):
         )
         return no_content()
 
-    @HttpEndpoint(f"DELETE {_USERS}/{{user}}")
+    @HttpEndpoint(f"DELETE {_USERS}/{{user}}", permissions=ALTER_CLUSTER)
     async def delete_user(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Delete a user; entries of access control that name it stay."""
         await self._broker.security.users.delete(target.args[0], caller=caller_of(request), deadline=target.deadline())

@@ -23,9 +23,11 @@ from raftlog.api.http.records.produce import ProduceHandlers
 from raftlog.api.http.recovery import RecoveryHandlers
 from raftlog.api.http.server.answers import answer
 from raftlog.api.http.server.bodies import BodyReader
+from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.connections import ConnectionEnds
 from raftlog.api.http.server.handlers import HandlerContext, Handlers
 from raftlog.api.http.server.origins import OriginPolicy
+from raftlog.api.http.server.permissions import authorize_route
 from raftlog.api.http.server.problems import INTERNAL_ERROR_BODY, HttpProblem, error_body, retry_headers
 from raftlog.api.http.server.routing import HttpRouter
 from raftlog.api.http.status import StatusHandlers
@@ -70,7 +72,7 @@ class HttpApp:
     def __init__(self, broker: Broker, bodies: BodyReader, ends: ConnectionEnds, metrics_partitions_max: int) -> None:
         self.origins = OriginPolicy()
         """Allowed origins and hosts; the server replaces it by the policy of its address."""
-        self._ends, self._bodies = ends, bodies
+        self._ends, self._bodies, self._authorizer = ends, bodies, broker.security.authorizer
         self.answers = MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).answers)
         frames = broker.receive_budget
         self.request_metrics = RequestMetrics({"frames": frames, "requests": bodies.memory, "answers": self.answers})
@@ -87,7 +89,9 @@ class HttpApp:
         try:
             self.origins.check(request)
             target = self.router.find(request.raw_path)
-            handler, takes_body, parameters, kind = target.route(request.method)
+            handler, takes_body, parameters, kind, permissions = target.route(request.method)
+            if self._authorizer.is_on:
+                authorize_route(self._authorizer, caller_of(request), permissions, target.args)
             if not takes_body and request.body_exists:
                 await self._bodies.refuse(request, parameters or ())
             response = await handler(request, target)

@@ -1,6 +1,6 @@
-"""Endpoints, each declared once, at its handler: routes, HEAD, `Allow`, checks of the query and OpenAPI follow from it.
+"""Endpoints, each declared once, at its handler: routes, HEAD, `Allow`, permissions, checks of the query, and OpenAPI.
 
-    @HttpEndpoint("GET /v1/brokers/{broker}", BrokerDescription)
+    @HttpEndpoint("GET /v1/brokers/{broker}", BrokerDescription, permissions=DESCRIBE_CLUSTER)
     async def broker(self, request, target):
         (docstring) Return a broker.
 
@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 
 from raftlog.api.http.openapi.parts import Json, string
 from raftlog.api.http.server.media import JSON_TYPE
+from raftlog.api.http.server.permissions import EndpointPermission
 from raftlog.values.records import ErrorBody
 
 Declared = TypeVar("Declared", bound=Callable[..., Any])
@@ -55,6 +56,8 @@ class HttpEndpoint(Struct, frozen=True):
     """Description and type of other answers, by status."""
     path: Mapping[str, Json] = {}
     """Schemas of parameters of the path that are not those of their name."""
+    permissions: Sequence[EndpointPermission] = ()
+    """Permissions that the caller needs; only readiness has none."""
     is_open: bool = False
     """Whether any parameter of the query is allowed."""
     has_head: bool = True

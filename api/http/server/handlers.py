@@ -1,6 +1,6 @@
 """Base classes of request handlers, whose methods have endpoints."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
 from aiohttp import web
@@ -10,11 +10,14 @@ from raftlog.api.http.leader_header import leader_header
 from raftlog.api.http.metrics.requests import RequestMetrics
 from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.bodies import BodyReader
+from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.connections import ConnectionEnds
 from raftlog.api.http.server.endpoint import HttpEndpoint
+from raftlog.api.http.server.permissions import Visibility
 from raftlog.api.http.server.routing import Handler, HttpRouter
 from raftlog.partitions.broker import Broker
 from raftlog.runtime.memory_budget import MemoryBudget
+from raftlog.security.permissions import AclOperation
 from raftlog.values.value import Value
 
 
@@ -43,6 +46,15 @@ class Handlers:
     def __init__(self, context: HandlerContext) -> None:
         self._context = context
         self._broker, self._bodies, self._ends, self._answers = context[:4]
+        self._authorizer = context.broker.security.authorizer
+
+    def _authorize_read(self, request: web.BaseRequest, topics: Iterable[str]) -> None:
+        """Raise `TopicNotAuthorized` unless the caller may read all these topics."""
+        self._authorizer.authorize_topics(caller_of(request), AclOperation.READ, topics)
+
+    def _visibility(self, request: web.BaseRequest) -> Visibility:
+        """Return the topics and groups that the caller may describe."""
+        return Visibility(self._authorizer, caller_of(request))
 
     @classmethod
     def endpoints(cls) -> Iterator[tuple[str, HttpEndpoint]]:

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND
 from raftlog.api.http.server.endpoint import HttpEndpoint
+from raftlog.api.http.server.permissions import RoutePermission, route_permissions
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.partitions.deadline import Deadline, deadline_in
 
@@ -33,6 +34,8 @@ class Route(NamedTuple):
     """Allowed parameters of the query; None when all are."""
     kind: str
     """Class of its requests in the metrics."""
+    permissions: Sequence[RoutePermission]
+    """Permissions that are checked before the handler is called."""
 
 
 class Target:
@@ -98,7 +101,8 @@ class HttpRouter:
         method, is_get = endpoint.method, endpoint.method == "GET"
         assert method not in node.routes, f"{endpoint.route} is there twice"
         methods = ("GET", "HEAD") if is_get and endpoint.has_head else (method,)
-        route = Route(handler, is_get or endpoint.body is not None, endpoint.parameters, kind)
+        permissions = route_permissions(endpoint.permissions, endpoint.pattern)
+        route = Route(handler, is_get or endpoint.body is not None, endpoint.parameters, kind, permissions)
         node.routes.update(dict.fromkeys(methods, route))
         self.endpoints.append(endpoint)
 

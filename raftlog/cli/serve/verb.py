@@ -25,6 +25,7 @@ from raftlog.api.kafka.listener import KafkaListener
 from raftlog.cli.options import broker_option, read_defaults, settings_option, settings_options, split_address
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve import logs
+from raftlog.cli.serve.authorization_options import authorization_options
 from raftlog.cli.serve.cluster_options import cluster_options, cluster_settings_from, is_loopback
 from raftlog.cli.serve.gossip_options import gossip_options, gossip_settings_from
 from raftlog.cli.serve.kafka_options import KafkaPlan, kafka_options, kafka_plan_from
@@ -149,6 +150,7 @@ _tuning_options = settings_options(
     help="Allow addresses that other machines can reach, without TLS: every program there can read and write all data.",
 )
 @kafka_options
+@authorization_options
 @cluster_options
 @gossip_options
 @workers_option
