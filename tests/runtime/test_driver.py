@@ -196,6 +196,46 @@ def test_a_damaged_replica_is_quarantined_until_its_repair() -> None:
         assert world.files(hurt) == world.files(world.leader())
 
 
+def test_a_damaged_configuration_entry_quarantines_until_it_is_repaired() -> None:
+    """Without the entry the replica knows an older configuration, whose quorum may be another.
+
+    Checkpoints of that time must not name the older one: a later start, after the repair, would take it."""
+    with World(4, voters=3) as world:
+        leader = world.leader()
+        world.fill(leader, 1)
+        world.do(4, lambda: world.drivers[4].join_group(GROUP))
+        core = world.group(leader).core
+        change = ConfigurationChange(tuple(world.ids), (), core.configuration.index)
+        world.do(leader, lambda: world.group(leader).change_members(change))
+        world.run_until(lambda: len(core.configuration.voters) == 4 and not core.configuration.is_joint)
+        world.fill(leader, 1)
+        world.run(5)
+        hurt = next(number for number in (1, 2, 3) if number != leader)
+        known = world.group(hurt).core.configuration
+        segments = world.group(hurt).log.segments
+        row = segments.row_at(known.index)
+        path = segments.segment_of_index(known.index).files.log.path
+        others = [number for number in (1, 2, 3, 4) if number != hurt]
+        for number in (*others, hurt):
+            world.crash(number)
+        world.disks[hurt - 1].flip_bit(path, row.position + 80, 1)
+        for _ in range(2):  # the second time, what the checkpoint names counts
+            world.start(hurt)
+            assert world.group(hurt).core.configuration != known
+            assert world.group(hurt).core.status().is_quarantined
+            world.run(5)
+            world.crash(hurt)
+        for number in (*others, hurt):
+            world.start(number)
+        world.run_until(lambda: world.group(hurt).damage is None)
+        assert world.group(hurt).configuration_index == known.index, "a checkpoint before the next Ready names it"
+        world.run(5)
+        world.crash(hurt)
+        world.start(hurt)
+        assert world.group(hurt).core.configuration == known
+        assert not world.group(hurt).core.status().is_quarantined
+
+
 def test_a_leader_that_detects_damage_steps_down() -> None:
     with World() as world:
         leader = world.leader()

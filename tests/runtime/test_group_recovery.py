@@ -13,7 +13,7 @@ from jepsen.simulation.disk.simulated_disk import SimulatedDisk, SimulatedFile
 from raftlog.records import ControlKind, build_batch, build_control_batch
 from raftlog.runtime.journal.journal import Journal
 from raftlog.runtime.journal.operations import Append, CommitHint, Cut, Trim
-from raftlog.runtime.log.group_recovery import read_configurations
+from raftlog.runtime.log.configuration_walk import FoundConfigurations, read_configurations
 from raftlog.runtime.log.replay import JournalEntry, find_first_roll
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.types import Index, Offset, Term
@@ -249,7 +249,7 @@ def test_a_joined_replica_can_be_cut_back_to_an_empty_log() -> None:
     replay_on(twin.disk, twin)
     assert (twin.log.last_index, twin.log.next_offset, twin.disk.list_directory(PATH)) == (0, 0, [])
     assert (twin.recovered.damage, twin.recovered.lost_from) == ((), None)
-    assert read_configurations(twin.log, twin.recovered.configuration_index, Index(0)) == ()
+    assert read_configurations(twin.log, twin.recovered.configuration_index, Index(0)) == ((), None)
 
 
 def test_foreign_files_are_left_alone() -> None:
@@ -287,12 +287,49 @@ def test_configurations_are_found_also_around_damage() -> None:
     log = twin.log
     for committed in range(len(twin.entries) + 1):
         lowest = max(entry.index for entry in known if entry.index <= max(1, committed))
-        expected = tuple(entry for entry in known if entry.index >= lowest)
+        expected = FoundConfigurations(tuple(entry for entry in known if entry.index >= lowest), None)
         assert read_configurations(log, None, Index(committed)) == expected
         assert read_configurations(log, known[-1].index, Index(committed)) == expected
     row = log.row_at(known[-1].index)
     twin.disk.flip_bit(log.segment_of_index(row.index).files.log.path, row.position + 80, 1)
-    assert read_configurations(log, known[-1].index, known[-1].index) == known[-1:], "the roll behind it says the same"
+    found = read_configurations(log, known[-1].index, known[-1].index)
+    assert found.known == known[-1:], "the roll after it says the same"
+    assert found.damage is not None
+    assert found.damage.offset == row.offset
+
+
+@pytest.mark.parametrize("is_latest_known", [False, True])
+def test_a_damaged_configuration_that_no_roll_has_is_reported(is_latest_known: bool) -> None:
+    """The known configurations lack the latest then: with them, the replica must not campaign."""
+    twin = GroupTwin(5)
+    twin.open()
+    twin.append_data(10)
+    assert twin.roll()
+    for _ in range(2):
+        twin.change_configuration()
+        twin.append_data(10)
+    latest = twin.configurations()[-1]
+    row = twin.log.row_at(latest.index)
+    twin.disk.flip_bit(twin.log.segment_of_index(row.index).files.log.path, row.position + 80, 1)
+    found = read_configurations(twin.log, latest.index if is_latest_known else None, row.index)
+    assert latest not in found.known
+    assert found.damage is not None
+    assert found.damage.offset == row.offset
+
+
+def test_a_damaged_roll_that_has_the_latest_configuration_is_reported() -> None:
+    twin = GroupTwin(5)
+    twin.open()
+    twin.change_configuration()
+    twin.append_data(10)
+    assert twin.roll()
+    twin.append_data(10)
+    segment = twin.log.active
+    twin.disk.flip_bit(segment.files.log.path, 80, 1)
+    found = read_configurations(twin.log, Index(0), twin.log.last_index)
+    assert twin.configurations()[-1] not in found.known
+    assert found.damage is not None
+    assert found.damage.file == segment.files.log.path
 
 
 @pytest.mark.parametrize("is_committed", [False, True])

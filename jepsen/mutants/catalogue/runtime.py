@@ -30,6 +30,27 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "ends = [EntryId(*end) for end in (found or journaled,) if end is not None]",
         ("tests/runtime/test_group_damage.py",),
     ),
+    _runtime(
+        "damaged-configuration-not-quarantined",
+        "log/startup:_open_group",
+        "damage = _first_damage(recovered) or found.damage",
+        "damage = _first_damage(recovered)",
+        ("tests/runtime/test_driver.py",),
+    ),
+    _runtime(
+        "checkpoint-names-an-older-configuration",
+        "process/checkpoints:_configuration_index",
+        "if not group.are_configurations_known and group.log.last_index:",
+        "if False:",
+        ("tests/runtime/test_driver.py",),
+    ),
+    _runtime(
+        "repair-keeps-the-older-configuration-index",
+        "transfer/repair:Repair._lift_quarantine",
+        "group.configuration_index, group.are_configurations_known = group.core.configuration.index, True",
+        "group.are_configurations_known = True",
+        ("tests/runtime/test_driver.py",),
+    ),
     # persister
     _runtime(
         "send-before-durable",

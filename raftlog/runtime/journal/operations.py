@@ -167,8 +167,9 @@ class GroupState(NamedTuple):
     end: LogEnd | None = None
     """Last entry and its place; `None` for a log without entries. Synced before the checkpoint is completed."""
     commit_hint: Index = Index(0)
-    configuration_index: Index = Index(0)
-    """The latest configuration entry in the log, at most the index of `end`; 0 when only a roll has it."""
+    configuration_index: Index | None = Index(0)
+    """The latest configuration entry in the log, at most the index of `end`; 0 when only a roll has it, `None` when it
+    is not known because of damage."""
     voting_position: tuple[Index, Term] | None = None
     """Index and term of the lost entry with which the group votes, if there is one."""
 
@@ -179,6 +180,11 @@ Operation: TypeAlias = (
 
 Encoded: TypeAlias = tuple[bytes, Sequence[Buffer], int]
 """One operation as bytes: its head, the parts of its body, and the body's size."""
+
+_CONFIGURATION_UNKNOWN: Final = 1
+"""Configuration index in a checkpoint of a log whose latest configuration entry is not known.
+
+The first entry of a log is never a later configuration than the roll with which the log begins."""
 
 _pack = OPERATION_HEAD.pack
 
@@ -235,6 +241,7 @@ def _encode_voting_position(operation: VotingPosition) -> Encoded:
 def _encode_group_state(operation: GroupState) -> Encoded:
     group, mark, term, vote, log_start, end, hint, configuration, voting_position = operation
     last = end.id.index if end else 0
+    configuration = _CONFIGURATION_UNKNOWN if configuration is None else configuration
     assert 0 <= configuration <= last, f"configuration entry {configuration}, last entry {last}"
     segment, row = end or (0, b"")
     body = GROUP_STATE.pack(
@@ -309,6 +316,6 @@ def decode_group_state(group: GroupKey, term: int, log_start: int, body: Buffer)
         Offset(log_start),
         LogEnd(Offset(segment), row) if has_end else None,
         Index(hint),
-        Index(configuration),
+        None if configuration == _CONFIGURATION_UNKNOWN else Index(configuration),
         decode_lost_end(lost_index, lost_term),
     )

@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 from raftlog.raft import EntryId
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
-from raftlog.runtime.log.configuration_walk import read_configurations
 from raftlog.runtime.log.group_files import GroupFiles
 from raftlog.runtime.log.replay import JournalEntry, Replay, find_first_roll, journal_entries, last_term
 from raftlog.runtime.log.synced_segments import SyncedSegments
@@ -31,8 +30,6 @@ from raftlog.storage.segment import Segment
 from raftlog.storage.segment_files import LOG_SUFFIX, segment_stem
 from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.types import Buffer, Index, Offset, Position, Term
-
-__all__ = ["RecoveredGroup", "read_configurations", "recover_group"]
 
 
 class RecoveredGroup(NamedTuple):

@@ -40,6 +40,8 @@ class OpenedGroup(NamedTuple):
     log: GroupLog
     restart: Restart
     damage: CorruptBatch | None
+    are_configurations_known: bool
+    """Whether no damaged entry may hold a later configuration than those in `restart`."""
     lost_from: Index | None
     """First entry lost with the log's end, if the journal does not have this loss yet; the driver has to journal it."""
 
@@ -86,11 +88,13 @@ def _open_group(
     log = GroupLog(recovered.log, config.recent_bytes_max)
     held = _hold_unwritten(log, recovered)
     committed = max(Index(min(folded.commit_hint, log.last_index)), log.boundary.index)
-    known = (*read_configurations(recovered.log, None if held else recovered.configuration_index, committed), *held)
+    found = read_configurations(recovered.log, None if held else recovered.configuration_index, committed)
+    damage = _first_damage(recovered) or found.damage
     lost = freshest_lost_end(recovered.voting_position, folded.voting_position)
     vote = replica_of(folded.vote) if folded.vote else None
-    restart = Restart(HardState(folded.term, vote), known, committed, committed, lost, bool(recovered.damage))
-    return OpenedGroup(group_id, path, log, restart, _first_damage(recovered), recovered.lost_from)
+    known = (*found.known, *held)
+    restart = Restart(HardState(folded.term, vote), known, committed, committed, lost, damage is not None)
+    return OpenedGroup(group_id, path, log, restart, damage, found.damage is None, recovered.lost_from)
 
 
 def freshest_lost_end(found: EntryId | None, journaled: LostEnd | None) -> EntryId | None:

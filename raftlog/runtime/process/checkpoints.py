@@ -237,7 +237,6 @@ def _state_of_removed(hard_state: JournaledHardState, lost: tuple[Index, Term] |
 def _state_of(group: PartitionReplica) -> GroupState:
     term, vote = group.hard_state
     log = group.log
-    index = group.configuration_index
     return GroupState(
         group.key,
         Mark.CREATED,
@@ -246,6 +245,14 @@ def _state_of(group: PartitionReplica) -> GroupState:
         group.trim_to if group.trim_to is not None else group.log_start_offset,
         log.end(),
         group.applied_index,
-        index if index > max(log.boundary.index, 1) else Index(0),
+        _configuration_index(group),
         group.core.voting_position,
     )
+
+
+def _configuration_index(group: PartitionReplica) -> Index | None:
+    """Return the index of the latest configuration entry in the log; 0 when only a roll has it, None if not known."""
+    index = group.configuration_index
+    if not group.are_configurations_known and group.log.last_index:
+        return None
+    return index if index > max(group.log.boundary.index, 1) else Index(0)

@@ -150,7 +150,7 @@ class Driver:
 
     def _adopt(self, opened: OpenedGroup) -> None:
         group = self.add(opened.group_id, opened.path, opened.log, opened.restart)
-        group.damage = opened.damage
+        group.damage, group.are_configurations_known = opened.damage, opened.are_configurations_known
         if opened.lost_from is not None:
             position = opened.restart.voting_position
             assert position is not None, f"{opened.path} lost entries from {opened.lost_from} on"

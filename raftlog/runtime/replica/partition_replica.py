@@ -87,6 +87,8 @@ class PartitionReplica(ReadableReplica):
         """Readys that are not durable, oldest first."""
         self.configuration_index = core.configuration.index
         """Index of the newest Raft configuration in the log, committed or not."""
+        self.are_configurations_known = True
+        """Whether no damage may hide a configuration of the log; otherwise a checkpoint must not name the newest."""
         self._members = core.configuration
         self.has_voting_position = False
         """Whether the journal holds a voting position of this replica."""
@@ -107,8 +109,7 @@ class PartitionReplica(ReadableReplica):
         self.proposed_at: float | None = None
         """Stopwatch time of the oldest proposal that is not in the log yet."""
         self.admission = Admission(group_id)
-        self.is_dirty = False
-        self.is_closed = False
+        self.is_dirty = self.is_closed = False
         self.closed_by: RaftlogError | None = None
         """Error that ended the replica."""
         self.on_turn: Callable[[], None] | None = None

@@ -78,9 +78,12 @@ class Repair:
 
     def _lift_quarantine(self) -> None:
         group, port = self._group, self._port
+        found = read_configurations(group.log.segments, self._latest_configuration, group.core.committed_index)
+        if found.damage:
+            raise Unavailable(f"the log is damaged again; the repair is repeated: {found.damage}")
         group.log.note_repaired()
-        known = read_configurations(group.log.segments, self._latest_configuration, group.core.committed_index)
-        group.core.restore_configurations(known)
+        group.core.restore_configurations(found.known)
+        group.configuration_index, group.are_configurations_known = group.core.configuration.index, True
         event(_logger, "replica_repaired", group=group.name, entries=self._repaired_count, why=str(group.damage))
         group.damage, group.damaged, group.repair_note = None, None, None
         group.core.lift_quarantine()

@@ -68,10 +68,13 @@ class Replacement:
         self._port.stop_compaction(group)
         segments = await self.replace_log(start, end)
         group.log.replace(segments)
-        known = read_configurations(segments, configuration_index, committed)
-        group.core.install(Installed(known, committed, committed))
+        found = read_configurations(segments, configuration_index, committed)
+        group.core.install(Installed(found.known, committed, committed))
         group.restart_at(committed)
         group.configuration_index = group.core.configuration.index
+        group.are_configurations_known = found.damage is None
+        if found.damage:
+            group.note_damage(found.damage)
 
     def resume(self) -> None:
         """Unfreeze the group, with the old or the new log."""
