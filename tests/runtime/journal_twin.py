@@ -58,7 +58,7 @@ class Known:
 
     group: bytes
     entries: dict[int, bytes]
-    configuration_index: int
+    configuration_index: Index | None
 
 
 @dataclass
@@ -78,6 +78,11 @@ class Replica:
     @property
     def last(self) -> int:
         return max(self.entries, default=0)
+
+    @property
+    def latest_configuration(self) -> Index | None:
+        """Index that a checkpoint names: any entry of the log but the first, or None as if damage had hidden it."""
+        return None if self.last in (2, 3) else Index(self.last // 2)
 
     def cut(self, index: int) -> None:
         self.entries = {at: entry for at, entry in self.entries.items() if at < index}
@@ -192,7 +197,7 @@ class Twin:
         self.begun = number = journal.begin_checkpoint(states)
         self.snapshots[number] = {group: dict(replica.entries) for group, replica in self.replicas.items()}
         for group, replica in self.replicas.items():
-            self.history.append((number, Known(group, dict(replica.large), replica.last // 2)))
+            self.history.append((number, Known(group, dict(replica.large), replica.latest_configuration)))
 
     def state(self, group: bytes) -> GroupState:
         replica = self.replicas[group]
@@ -205,7 +210,7 @@ class Twin:
             Offset(replica.log_start),
             end_of(replica.entries),
             Index(replica.hints[-1]),
-            Index(replica.last // 2),
+            replica.latest_configuration,
             (Index(lost[0]), Term(lost[1])) if lost else None,
         )
 
