@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from raftlog.cli.entry import VERBS
 from raftlog.testing import process_start
@@ -15,6 +16,9 @@ from tests.forked.client import ForkServer
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's doing; every process that a test starts inherits it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+settings.register_profile("any machine", deadline=None)  # how long an example takes depends on what else runs
+settings.load_profile("any machine")
 
 
 def pytest_collection_finish() -> None:

@@ -59,7 +59,7 @@ AS_WELL = {"int-poll-skip", "poll-skip"}
 """Kinds that, without density, need a record between that was seen."""
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(history=CLEAN_HISTORIES)
 def test_a_clean_history_passes_all_checkers(history: list[Op]) -> None:
     for rules in RULES:
@@ -70,7 +70,7 @@ def test_a_clean_history_passes_all_checkers(history: list[Op]) -> None:
         assert check_history(history, strict).is_clean(), "no client lagged more than the worst"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(history=CLEAN_HISTORIES, data=st.data())
 def test_a_prefix_of_a_clean_history_has_only_unread_records(history: list[Op], data: st.DataObject) -> None:
     beginning = history[: data.draw(st.integers(0, len(history)))]
@@ -78,14 +78,14 @@ def test_a_prefix_of_a_clean_history_has_only_unread_records(history: list[Op], 
     assert verdict.is_clean(["unseen", "lost-write"]), str(verdict)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(history=CLEAN_HISTORIES)
 def test_a_history_equals_the_one_read_from_its_lines(history: list[Op]) -> None:
     assert list(read_lines(write_lines(history))) == history
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(history=CLEAN_HISTORIES.filter(lambda history: len(history) > 60), seed=st.integers(0, 2**32))
 def test_planted_anomalies_are_reported_by_name(name: str, history: list[Op], seed: int) -> None:
     mutation = MUTATIONS[name]
@@ -115,7 +115,7 @@ def test_mutations_cover_every_kind_and_apply_to_most_histories() -> None:
 
 
 @pytest.mark.parametrize("name", ["skip_records_between_polls", "leave_records_out_of_a_poll"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(history=CLEAN_HISTORIES, seed=st.integers(0, 2**32))
 def test_without_density_a_skip_over_a_polled_record_is_detected(name: str, history: list[Op], seed: int) -> None:
     kind, plant = MUTATIONS[name]
@@ -154,7 +154,7 @@ def naive_lag_ns(history: list[Op], invoked: int, completed: int) -> int:
     return max(lags)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 150))
 def test_the_worst_lag_is_the_greatest_lag_of_all_polls(seed: int, steps: int) -> None:
     history = generate_clean_history(seed, steps)
@@ -167,7 +167,7 @@ def test_the_worst_lag_is_the_greatest_lag_of_all_polls(seed: int, steps: int) -
     assert checker.worst_ns == max((lag_ns for _, _, lag_ns in lags), default=0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(history=CLEAN_HISTORIES, spare_ns=st.integers(0, 1000))
 def test_a_reader_without_records_is_detected_after_the_bound_and_not_before(history: list[Op], spare_ns: int) -> None:
     acked = [(sent.partition, offset) for sent, offset in list_acknowledged(history)]
@@ -208,7 +208,6 @@ def test_rising_numbers_pass_and_any_falling_one_is_detected(steps: list[tuple[s
     assert guard.observe(key, reached[key] - 1) is not None, "what fell once must not lower the bar"
 
 
-@settings(deadline=None)
 @given(log=st.lists(st.binary(max_size=6), min_size=1, max_size=20), seed=st.integers(0, 2**32))
 def test_equal_replicas_pass_and_a_differing_one_is_detected(log: list[bytes], seed: int) -> None:
     """Replicas commit in any interleaving, with restarts that commit again and trims behind the slowest one."""

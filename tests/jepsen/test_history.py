@@ -167,7 +167,6 @@ def test_leader_epochs_rise_with_offsets_and_are_equal_on_all_replicas() -> None
     }
 
 
-@settings(deadline=None)
 @given(claims=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=6))
 def test_leader_epochs_of_polls_are_checked_against_each_other(claims: list[tuple[int, int]]) -> None:
     contradict = any(

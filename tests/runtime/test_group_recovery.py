@@ -89,7 +89,7 @@ class GroupAgainstList(RuleBasedStateMachine):
         twin.term += 1
 
 
-GroupAgainstList.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+GroupAgainstList.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestGroupAgainstList = GroupAgainstList.TestCase
 
 

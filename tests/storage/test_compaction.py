@@ -123,7 +123,7 @@ def check_chain(log: SegmentedLog) -> None:
         assert segment.is_compacted or not newer.is_compacted, "from the oldest on"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     steps=st.lists(STEPS, max_size=40),
     segment_bytes=st.sampled_from([200, 1500, 100_000]),

@@ -146,4 +146,4 @@ class LogAgainstList(RuleBasedStateMachine):
 
 
 TestLogAgainstList = LogAgainstList.TestCase
-TestLogAgainstList.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestLogAgainstList.settings = settings(max_examples=150, stateful_step_count=40)
