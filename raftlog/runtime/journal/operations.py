@@ -241,11 +241,11 @@ def _encode_voting_position(operation: VotingPosition) -> Encoded:
 def _encode_group_state(operation: GroupState) -> Encoded:
     group, mark, term, vote, log_start, end, hint, configuration, voting_position = operation
     last = end.id.index if end else 0
-    configuration = _CONFIGURATION_UNKNOWN if configuration is None else configuration
-    assert 0 <= configuration <= last, f"configuration entry {configuration}, last entry {last}"
+    named = _CONFIGURATION_UNKNOWN if configuration is None else configuration
+    assert 0 <= named <= last, f"configuration entry {named}, last entry {last}"
     segment, row = end or (0, b"")
     body = GROUP_STATE.pack(
-        mark, vote is not None, end is not None, hint, segment, configuration, *(voting_position or _NO_ENTRY),
+        mark, vote is not None, end is not None, hint, segment, named, *(voting_position or _NO_ENTRY),
         encode_vote(vote), row,
     )  # fmt: skip  # one line per field would hide that this is one call
     return (_pack(OperationKind.GROUP_STATE, group, term, log_start, len(body)), (body,), len(body))
