@@ -4,7 +4,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jepsen.checkers import Send, check_history, read_lines
