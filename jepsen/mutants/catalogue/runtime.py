@@ -189,9 +189,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _runtime(
         "first-roll-names-the-voters",
-        "log/configuration_walk:_read_from_newest_roll",
-        "reversed(log.segments)",
-        "log.segments",
+        "log/configuration_walk:_ConfigurationWalk._read_from_newest_roll",
+        "reversed(self._log.segments)",
+        "self._log.segments",
         ("tests/runtime/test_compactor.py",),
     ),
     _runtime(
