@@ -43,7 +43,7 @@ class ClientListener(Protocol):
 
     @property
     def advertised(self) -> str:
-        """HOST:PORT that clients connect to; valid after `start`."""
+        """HOST:PORT that clients connect to, with `https://` for HTTP with TLS; valid after `start`."""
 
     async def start(self) -> None:
         """Listen on the address; raises `InvalidArgument` when that is impossible."""

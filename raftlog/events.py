@@ -45,7 +45,16 @@ EVENTS: Final[dict[str, EventKind]] = {
     "aio_refused": _kind(WARNING, "why", "the kernel or a sandbox refuses Linux AIO; threads sync from now on"),
     "descriptors_available": _kind(INFO, "", "files of logs can be opened again"),
     "private_key_readable": _kind(
-        WARNING, "path mode", "other users of this machine can read the private key of `--rpc-key`: chmod 600 it"
+        WARNING, "path mode", "other users of this machine can read a private key: chmod 600 it"
+    ),
+    "tls_reloaded": _kind(
+        INFO, "listener expires", "changed certificate files are used for new connections of the listener"
+    ),
+    "tls_reload_failed": _kind(
+        ERROR, "listener why", "changed certificate files cannot be used; the listener keeps its certificate"
+    ),
+    "tls_handshake_failed": _kind(
+        INFO, "listener address why", "a client's TLS handshake failed, or a client uses TLS where there is none"
     ),
     "stalled": _kind(
         WARNING, "what", "the event loop or the disk stalled; the broker transfers its leaderships for a while"

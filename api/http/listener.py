@@ -4,6 +4,7 @@ from raftlog.api.http.server.server import DEFAULTS, HttpServer, HttpSettings
 from raftlog.partitions.addresses import join_host_port
 from raftlog.partitions.broker import Broker
 from raftlog.runtime.memory_budget import MemoryBudget
+from raftlog.security.tls_files import ServerTls
 
 
 class HttpListener:
@@ -18,15 +19,18 @@ class HttpListener:
         requests: MemoryBudget,
         name: str = "http",
         settings: HttpSettings = DEFAULTS,
+        tls: ServerTls | None = None,
     ) -> None:
         self.name = name
-        self._server = HttpServer(broker, settings, advertised=advertised, requests=requests, name=name)
+        self._server = HttpServer(broker, settings, advertised=advertised, requests=requests, name=name, tls=tls)
+        self._scheme = "" if tls is None else "https://"
         self._host, self._port, self._advertised = host, port, advertised
         self.address = ""
 
     @property
     def advertised(self) -> str:
-        return self._advertised or self.address
+        """HOST:PORT, or `https://HOST:PORT` with TLS; valid after `start`."""
+        return f"{self._scheme}{self._advertised or self.address}"
 
     @property
     def answers(self) -> MemoryBudget:

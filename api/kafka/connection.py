@@ -47,8 +47,8 @@ class ConnectionOwner(Protocol):
     def register(self, connection: "KafkaConnection") -> bool:
         """Register a connection; return false if it has to be closed because there are too many."""
 
-    def make_login(self, connection: "KafkaConnection") -> KafkaLogin | None:
-        """Return the state of the login of a new connection; None where none is required."""
+    def identify(self, transport: asyncio.BaseTransport) -> tuple[Caller, KafkaLogin | None]:
+        """Return the caller of a new connection, and the state of its login; None where none is required."""
 
     def remove(self, connection: "KafkaConnection") -> None:
         """Remove a connection."""
@@ -117,10 +117,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # uvloop's transport has the methods without the class
-        peer = transport.get_extra_info("peername")
-        if isinstance(peer, tuple) and peer:
-            self.caller = self.caller._replace(address=str(peer[0]))
-        self.login = self._owner.make_login(self)
+        self.caller, self.login = self._owner.identify(transport)
         if not self._owner.register(self):
             transport.abort()  # type: ignore[attr-defined]
 
@@ -412,7 +409,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         A socket that is closed with unread bytes can lose answers that the client has not read yet."""
         if self._transport is not None and not self.is_ending:
             self.is_ending = True
-            self._transport.write_eof()
+            try:
+                self._transport.write_eof()
+            except NotImplementedError:  # TLS, where `close` sends an end and waits for the other side's
+                self._transport.close()
 
     def abort(self) -> None:
         """Close at once."""

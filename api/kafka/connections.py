@@ -11,8 +11,9 @@ from raftlog.api.kafka.dispatcher import Dispatcher
 from raftlog.api.kafka.login import KafkaLogin
 from raftlog.api.kafka.settings import KafkaSettings
 from raftlog.events import event
-from raftlog.partitions.caller import ANONYMOUS
+from raftlog.partitions.caller import ANONYMOUS, Caller
 from raftlog.runtime.memory_budget import MemoryBudget
+from raftlog.security.principals import certificate_principal
 
 logger = logging.getLogger(__name__)
 
@@ -36,10 +37,13 @@ class KafkaConnections:
         requests: MemoryBudget,
         answers: MemoryBudget,
         authentication: ListenerAuthentication | None = None,
+        *,
+        has_certificates: bool = False,
     ) -> None:
         self.name, self.settings, self.dispatcher = name, settings, dispatcher
         self._authentication = authentication
         self.requests, self.answers = requests, answers
+        self._has_certificates = has_certificates
         self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self.is_stopping = False
         self._loop = asyncio.get_running_loop()
@@ -85,15 +89,18 @@ class KafkaConnections:
             why=why,
         )
 
-    def make_login(self, connection: KafkaConnection) -> KafkaLogin | None:
-        """Return the state of the login of a new connection; None where none is required."""
-        found, transport = self._authentication, connection.transport
-        if found is None or transport is None:
-            return None
-        offered = found.offered(is_encrypted=transport.get_extra_info("ssl_object") is not None)
-        principal = connection.caller.principal
-        certified = None if principal == ANONYMOUS else principal
-        return KafkaLogin(found.authenticator, offered, self._loop.time(), certified)
+    def identify(self, transport: asyncio.BaseTransport) -> tuple[Caller, KafkaLogin | None]:
+        """Return the caller of a new connection, and the state of its login; None where none is required.
+
+        The name of its certificate, if it has one, is its principal."""
+        peer, tls = transport.get_extra_info("peername"), transport.get_extra_info("ssl_object")
+        address = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+        certified = certificate_principal(tls) if self._has_certificates else None
+        caller, found = Caller(certified or ANONYMOUS, "", address, self.name), self._authentication
+        if found is None:
+            return caller, None
+        offered = found.offered(is_encrypted=tls is not None)
+        return caller, KafkaLogin(found.authenticator, offered, self._loop.time(), certified)
 
     async def _sweep(self) -> None:
         while True:

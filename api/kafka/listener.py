@@ -15,10 +15,12 @@ from raftlog.api.kafka.dispatcher import Dispatcher
 from raftlog.api.kafka.handlers import admin, data, groups, security
 from raftlog.api.kafka.handlers.security.logins import RAW
 from raftlog.api.kafka.settings import DEFAULTS, KafkaSettings
+from raftlog.api.sockets import ListeningSockets, bind
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.addresses import join_host_port
 from raftlog.partitions.broker import Broker
 from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
+from raftlog.security.tls_files import ServerTls
 
 ROOMS: Final[Sequence[Callable[[KafkaContext], list[KafkaApi]]]] = (
     data.apis,
@@ -46,15 +48,16 @@ class KafkaListener:
         settings: KafkaSettings = DEFAULTS,
         answers: MemoryBudget | None = None,
         authentication: ListenerAuthentication | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         self.name = name
-        self._authentication = authentication
+        self._authentication, self._tls = authentication, tls
         self._broker, self._settings = broker, settings
         self._requests = requests
         self._answers = answers or MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).answers)
         self._host, self._port, self._advertised = host, port, advertised
         self.address = ""
-        self._sockets: asyncio.Server | None = None
+        self._sockets: ListeningSockets | None = None
         self._connections: KafkaConnections | None = None
         self._warming: asyncio.Task[None] | None = None
         self._stopping: asyncio.Future[None]
@@ -70,9 +73,18 @@ class KafkaListener:
         context = KafkaContext(self._broker, self.name, self._settings, self._answers, required, self._stopping)
         counters = self._broker.measuring.counters.kafka
         dispatcher = Dispatcher(served_apis(context), counters, None if required is None else RAW)
-        connections = KafkaConnections(self.name, self._settings, dispatcher, self._requests, self._answers, required)
+        connections = KafkaConnections(
+            self.name,
+            self._settings,
+            dispatcher,
+            self._requests,
+            self._answers,
+            required,
+            has_certificates=self._tls is not None and self._tls.asks_for_certificates,
+        )
         try:
-            self._sockets = await loop.create_server(connections, self._host, self._port, backlog=_BACKLOG)
+            self._sockets = await bind(connections, self._host, self._port, _BACKLOG, self._tls, self.name)
+            await self._sockets.start_serving()
         except OSError as error:
             await connections.stop(0, 0)
             raise _listen_error(self._host, self._port, error) from error

@@ -11,7 +11,7 @@ from raftlog.cli.serve.kafka_options import KafkaAddresses, KafkaPlan, kafka_pla
 DEFAULT = KafkaAddresses("kafka", "127.0.0.1", 9092)
 
 
-def kafka_plan(*kafka: str, is_alone: bool = True, insecure: bool = False, **given: Any) -> KafkaPlan:
+def kafka_plan(*kafka: str, is_alone: bool = True, **given: Any) -> KafkaPlan:
     arguments = {
         "kafka": kafka,
         "advertise_kafka": (),
@@ -21,7 +21,7 @@ def kafka_plan(*kafka: str, is_alone: bool = True, insecure: bool = False, **giv
         "auto_create_topics": False,
         "other": 1,
     } | given
-    plan = kafka_plan_from(arguments, is_alone=is_alone, insecure=insecure)
+    plan = kafka_plan_from(arguments, is_alone=is_alone)
     assert arguments == {"other": 1}, "what is not its own is left alone"
     return plan
 
@@ -57,13 +57,11 @@ def test_workers_have_ports_of_their_own() -> None:
         kafka_plan("127.0.0.1:65530", kafka_port_shift=10)
 
 
-def test_a_wildcard_address_needs_insecure_and_an_advertised_address() -> None:
-    with pytest.raises(click.UsageError, match=r"other machines can reach --kafka 0\.0\.0\.0:9092.*--insecure"):
-        kafka_plan("0.0.0.0:9092")
+def test_a_wildcard_address_needs_an_advertised_address() -> None:
     for everywhere in ("0.0.0.0:9092", "[::]:9092"):
         with pytest.raises(click.UsageError, match="give --advertise-kafka"):
-            kafka_plan(everywhere, insecure=True)
-    assert kafka_plan("0.0.0.0:9092", insecure=True, advertise_kafka=("h:9092",)).listeners[0].advertised == "h:9092"
+            kafka_plan(everywhere)
+    assert kafka_plan("0.0.0.0:9092", advertise_kafka=("h:9092",)).listeners[0].advertised == "h:9092"
 
 
 @pytest.mark.parametrize(
@@ -78,6 +76,7 @@ def test_a_wildcard_address_needs_insecure_and_an_advertised_address() -> None:
         ((f"{'a' * 33}=127.0.0.1:1",), (), "cannot be the name"),
         (("ä=127.0.0.1:1",), (), "cannot be the name"),
         (("http=127.0.0.1:1",), (), "'http' cannot be the name"),
+        (("rpc=127.0.0.1:1",), (), "'rpc' cannot be the name"),
         (("none=127.0.0.1:1",), (), "'none' cannot be the name"),
         (("",), (), "is not HOST:PORT"),
         (("9092",), (), "is not HOST:PORT"),

@@ -209,9 +209,19 @@ def test_the_directory_of_another_node_is_refused(spawn: Spawn, run: Any, tmp_pa
     assert "2" in done.stderr.decode()
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "somewhere.example:0"])
-def test_an_address_beyond_loopback_needs_insecure(run: Any, tmp_path: Path, address: str) -> None:
-    done = run("serve", "--data-dir", str(tmp_path / "data"), "--http", address, expect=2)
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--http", "0.0.0.0:0"),
+        ("--http", "[::]:0"),
+        ("--http", "somewhere.example:0"),
+        ("--http", FREE, "--kafka", "0.0.0.0:0", "--advertise-kafka", "h:1"),
+    ],
+)
+def test_an_address_beyond_loopback_needs_tls_or_insecure(run: Any, tmp_path: Path, flags: tuple[str, ...]) -> None:
+    done = run("serve", "--data-dir", str(tmp_path / "data"), *flags, expect=2)
+    assert f"other machines can reach {flags[-4] if len(flags) > 2 else flags[0]} " in done.stderr.decode()
+    assert "--tls-certificate" in done.stderr.decode()
     assert "--insecure" in done.stderr.decode()
 
 

@@ -158,8 +158,10 @@ def test_unusable_certificate_files_are_refused(ours: TlsFiles, others: TlsFiles
     empty = tmp_path / "empty.pem"
     empty.write_text("")
     for files, words in (
-        (ours._replace(certificate=missing), "missing.pem with the key"),
-        (ours._replace(key=others.key), "cannot be used"),
+        (ours._replace(certificate=missing), "certificate .*missing.pem cannot be read"),
+        (ours._replace(key=others.key), "does not belong to the certificate"),
+        (ours._replace(key=missing), "private key .*missing.pem cannot be read"),
+        (ours._replace(certificate=str(empty)), "both have to be PEM files"),
         (ours._replace(authority=missing), "authority .*missing.pem"),
         (ours._replace(authority=str(empty)), "authority .*empty.pem"),
     ):
@@ -263,17 +265,6 @@ def test_a_certificate_without_the_address_of_its_node_is_refused(ours: TlsFiles
             cluster_settings_from({"rpc": rpc, "advertise_rpc": advertised, **tls, **others}, insecure=False)
 
 
-def test_the_documented_commands_create_certificates_with_node_ids(tmp_path: Path) -> None:
-    document = (Path(__file__).parents[2] / "docs" / "how-to" / "secure-rpc.md").read_text(encoding="utf-8")
-    recipe = document.split("## Certificates\n")[1].split("```sh\n")[1].split("```")[0]
-    commands = [line for line in recipe.splitlines() if line.startswith("openssl ")]
-    subprocess.run("\n".join(commands), shell=True, cwd=tmp_path, check=True, capture_output=True)
-    tls = load_tls(TlsFiles(*(f"{tmp_path}/{name}" for name in ("broker-1.pem", "broker-1.key", "authority.pem"))))
-    assert tls.certified == {1}
-    for host in ("10.0.0.1", "db1"):
-        check_host(tls, host)
-
-
 def test_a_refusal_of_our_certificate_is_logged_with_its_reason(
     runner: asyncio.Runner, ours: TlsFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -291,6 +282,40 @@ def test_a_refusal_of_our_certificate_is_logged_with_its_reason(
         runner.run(asyncio.wait_for(attack(), 20))
     [told] = [line for line in caplog.messages if "no TLS: " in line]
     assert len(told.split("no TLS: ")[1]) > 20
+
+
+def test_renewed_files_are_used_by_new_connections(
+    runner: asyncio.Runner, ours: TlsFiles, others: TlsFiles, named: Callable[[int], TlsFiles], tmp_path: Path
+) -> None:
+    """A process without the new authority is refused, and files of another node or a broken one change nothing."""
+
+    def install(new: TlsFiles) -> None:
+        for path, source in zip(files[:3], new[:3], strict=True):
+            Path(path).write_bytes(Path(source).read_bytes())
+
+    async def renew() -> None:
+        install(ours)
+        tls = load_tls(files)
+        one = Process(identity_of(1), QUICK, tls)
+        async with run_processes(one):
+            before = await asyncio.open_connection(*one.address, ssl=load_tls(ours).client)
+            for unusable in (named(1), ours._replace(key=others.key)):
+                install(unusable)
+                with pytest.raises(InvalidArgument, match=r"names other nodes|does not belong"):
+                    tls.reload()
+            (await asyncio.open_connection(*one.address, ssl=load_tls(ours).client))[1].close()
+            install(others)
+            tls.reload()
+            (await asyncio.open_connection(*one.address, ssl=load_tls(others).client))[1].close()
+            with pytest.raises((OSError, EOFError)):
+                await _speak_tls(one.address, load_tls(ours).client)
+            assert not before[1].is_closing()
+            before[1].close()
+            assert tls.client is not tls.server
+
+    files = TlsFiles(f"{tmp_path}/own.pem", f"{tmp_path}/own.key", f"{tmp_path}/authority.pem")
+    with runner:
+        runner.run(asyncio.wait_for(renew(), 20))
 
 
 def test_a_private_key_readable_by_others_is_logged_as_a_warning(

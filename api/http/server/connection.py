@@ -4,6 +4,7 @@ aiohttp runs each handler in a task of its own, which costs two more turns for e
 task of their connection, one after another. Made by `connections`."""
 
 import asyncio
+import logging
 from typing import Any, Final
 
 from aiohttp import web
@@ -14,9 +15,15 @@ from aiohttp.web_protocol import _PAYLOAD_ACCESS_ERROR, ERROR, _ErrInfo
 from raftlog.api.codes import BAD_REQUEST, INTERNAL
 from raftlog.api.http.server.answers import answer
 from raftlog.api.http.server.problems import HttpProblem, error_body
+from raftlog.events import event
 from raftlog.partitions.caller import Caller
 
+logger = logging.getLogger(__name__)
+
 _CAUSE_MAX = 200
+_IS_TLS: Final = "HTTPS traffic"
+"""Words of aiohttp's error for bytes of a TLS handshake."""
+_NO_TLS_HERE: Final = "the client uses TLS, and this listener has none (http://)"
 _RECEIVE: Final = web.RequestHandler.data_received
 
 
@@ -131,9 +138,11 @@ class HttpConnection(web.RequestHandler):
         """Answer a request that is invalid or too long, and that the parser therefore refuses."""
         if status >= INTERNAL[0]:
             return super().handle_error(request, status, exc, message)
-        why = HttpProblem(
-            (status, BAD_REQUEST[1]), f"the request is not valid HTTP: {_parser_error(message or str(exc))}"
-        )
+        text = _parser_error(message or str(exc))
+        if _IS_TLS in text:
+            caller = self.caller
+            event(logger, "tls_handshake_failed", listener=caller.listener, address=caller.address, why=_NO_TLS_HERE)
+        why = HttpProblem((status, BAD_REQUEST[1]), f"the request is not valid HTTP: {text}")
         response = answer(error_body(why)[1], status=status)
         response.force_close()
         return response

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from raftlog.api.http.server.connection import HttpConnection
 from raftlog.partitions.caller import ANONYMOUS, Caller
+from raftlog.security.principals import certificate_principal
 
 
 class ConnectionEnds:
@@ -65,14 +66,22 @@ class Connections(web.Server):
     """Factory of connections, with a maximum of their number and the usual JSON errors; reports the end of each.
 
     A request that is not HTTP gets an error in the same format as every other one. `listener` is the name of
-    their listener."""
+    their listener. `has_certificates`: clients may have certificates, whose names are their principals."""
 
     def __init__(
-        self, ends: ConnectionEnds, handler: Any, connections_max: int, listener: str, **settings: Any
+        self,
+        ends: ConnectionEnds,
+        handler: Any,
+        connections_max: int,
+        listener: str,
+        *,
+        has_certificates: bool = False,
+        **settings: Any,
     ) -> None:
         new_request = partial(web.BaseRequest, loop=asyncio.get_running_loop())
         super().__init__(handler, request_factory=new_request, **settings)
         self._ends, self._listener, self._settings = ends, listener, settings
+        self._has_certificates = has_certificates
         self._connections_max = connections_max
         self.refused = 0
         """Number of connections refused because of the bound."""
@@ -87,7 +96,9 @@ class Connections(web.Server):
         assert isinstance(handler, HttpConnection), f"{handler} was not made here"
         self._open[handler] = transport
         peer = transport.get_extra_info("peername")
-        handler.caller = Caller(ANONYMOUS, "", peer[0] if peer else "", self._listener)
+        certificate = transport.get_extra_info("ssl_object") if self._has_certificates else None
+        principal = certificate_principal(certificate) or ANONYMOUS
+        handler.caller = Caller(principal, "", peer[0] if peer else "", self._listener)
         if len(self._open) > self._connections_max:
             self.refused += 1
             transport.write(_TOO_MANY)

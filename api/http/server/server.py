@@ -1,6 +1,5 @@
 """HTTP server: sockets and connections. `app` answers the requests."""
 
-import asyncio
 import errno
 import os
 from collections.abc import Sequence
@@ -11,9 +10,11 @@ from raftlog.api.http.server.app import HttpApp
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.connections import ConnectionEnds, Connections
 from raftlog.api.http.server.origins import OriginPolicy, allowed_host, is_loopback, split_host
+from raftlog.api.sockets import ListeningSockets, bind
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.broker import Broker
 from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
+from raftlog.security.tls_files import ServerTls
 from raftlog.topic_config import KIB, MIB
 
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - not to be taken for names
@@ -56,12 +57,14 @@ class HttpServer:
         advertised: str = "",
         requests: MemoryBudget | None = None,
         name: str = "http",
+        tls: ServerTls | None = None,
     ) -> None:
         """Create a server that does not listen yet. Raises `InvalidArgument`.
 
         `name`: of this listener. `requests`: memory for bodies that it shares with other listeners.
-        `advertised`: HOST:PORT for clients, when it is another address than the one it listens on."""
-        self._broker, self._name = broker, name
+        `advertised`: HOST:PORT for clients, when it is another address than the one it listens on. `tls`: None for
+        plain text."""
+        self._broker, self._name, self._tls = broker, name, tls
         self._advertised = [split_host(advertised)[0]] if advertised else []
         self._allowed_hosts = [allowed_host(text) for text in settings.allowed_hosts]
         self._ends = ConnectionEnds()
@@ -72,17 +75,17 @@ class HttpServer:
         self.answers = self._app.answers
         self.connections_max = limit_connections(settings.http_connections_max, broker.settings.open_files_max)
         self._keepalive_timeout_s = settings.keepalive_timeout_s
-        self._sockets: asyncio.Server | None = None
+        self._sockets: ListeningSockets | None = None
         self._connections: Connections | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen (port 0: a free port) and return the address. Raises `InvalidArgument` when that is impossible."""
-        loop = asyncio.get_running_loop()
         self._connections = Connections(
             self._ends,
             self._app.handle,
             self.connections_max,
             self._name,
+            has_certificates=self._tls is not None and self._tls.asks_for_certificates,
             access_log=None,
             keepalive_timeout=self._keepalive_timeout_s,
             lingering_time=_LINGER_S,
@@ -90,9 +93,7 @@ class HttpServer:
             auto_decompress=False,
         )
         try:
-            self._sockets = await loop.create_server(
-                self._connections, host, port, backlog=_BACKLOG, start_serving=False
-            )
+            self._sockets = await bind(self._connections, host, port, _BACKLOG, self._tls, self._name)
             addresses = [socket.getsockname() for socket in self._sockets.sockets]
             self._app.origins = self._origin_policy(host, [address[0] for address in addresses])
             await self._sockets.start_serving()

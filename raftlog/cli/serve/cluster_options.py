@@ -57,7 +57,7 @@ cluster_options = combine_decorators(
     broker_option(
         "--rpc-certificate",
         type=click.Path(),
-        help="Certificate of this broker (PEM) for TLS between brokers.",
+        help="Certificate of this broker (PEM) for TLS between brokers, in place of --tls-certificate.",
     ),
     broker_option("--rpc-key", type=click.Path(), help="Private key of the certificate (PEM)."),
     broker_option(
@@ -84,8 +84,8 @@ def cluster_settings_from(arguments: dict[str, Any], insecure: bool) -> dict[str
     address = None if rpc is None else split_address(rpc, "--rpc")
     if address is not None and not insecure and not all(files) and not is_loopback(address[0]):
         raise click.UsageError(
-            f"other machines can reach --rpc {rpc} without TLS: give certificates (--rpc-certificate, --rpc-key, "
-            "--rpc-authority), listen on 127.0.0.1, or give --insecure"
+            f"other machines can reach --rpc {rpc} without TLS: give certificates (--tls-certificate, --tls-key, "
+            "--tls-authority), listen on 127.0.0.1, or give --insecure"
         )
     tls = load_tls(TlsFiles(*files)) if all(files) else None
     advertised_address = None if advertised is None else split_address(advertised, "--advertise-rpc")

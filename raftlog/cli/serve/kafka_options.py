@@ -8,7 +8,7 @@ import click
 
 from raftlog.api.kafka.settings import DEFAULTS, KafkaSettings
 from raftlog.cli.options import broker_option, combine_decorators, split_address
-from raftlog.cli.serve.cluster_options import EVERY_ADDRESS, is_loopback
+from raftlog.cli.serve.cluster_options import EVERY_ADDRESS
 from raftlog.cli.serve.workers import KAFKA_DEFAULT
 from raftlog.partitions.addresses import join_host_port
 from raftlog.partitions.controller.machine.schema import LISTENER_NAME_BYTES_MAX, LISTENERS_MAX, TEXT_BYTES_MAX
@@ -16,7 +16,7 @@ from raftlog.topic_config import DAY_MS, GIB, KIB
 
 KAFKA_OFF: Final = "none"
 NAME_DEFAULT: Final = "kafka"
-_RESERVED: Final = ("http", KAFKA_OFF)
+_RESERVED: Final = ("http", "rpc", KAFKA_OFF)
 _NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{LISTENER_NAME_BYTES_MAX - 1}}}")
 _PORT_MAX: Final = 65_535
 
@@ -89,7 +89,7 @@ kafka_options = combine_decorators(
 """Options that become keyword arguments of `kafka_plan_from`."""
 
 
-def kafka_plan_from(arguments: dict[str, Any], *, is_alone: bool, insecure: bool) -> KafkaPlan:
+def kafka_plan_from(arguments: dict[str, Any], *, is_alone: bool) -> KafkaPlan:
     """Remove these options from `arguments`; return the plan. `is_alone`: a cluster of one. Raises `UsageError`."""
     texts, advertised = arguments.pop("kafka"), arguments.pop("advertise_kafka")
     shift, default = arguments.pop("kafka_port_shift"), arguments.pop("kafka_default")
@@ -100,7 +100,7 @@ def kafka_plan_from(arguments: dict[str, Any], *, is_alone: bool, insecure: bool
     found = _parse_listeners(texts, default or (KAFKA_DEFAULT if is_alone else KAFKA_OFF), shift)
     _set_advertised(found, advertised, shift)
     for listener in found.values():
-        _check_reach(listener, insecure)
+        _check_advertised(listener)
     return KafkaPlan(tuple(found.values()), not texts, settings)
 
 
@@ -156,14 +156,9 @@ def _parse_address(text: str, flag: str, shift: int) -> tuple[str, tuple[str, in
     return name, (host, port + shift if port else 0)
 
 
-def _check_reach(listener: KafkaAddresses, insecure: bool) -> None:
-    """Raise `UsageError` for an address open to other machines without `insecure`, or one unusable for clients."""
+def _check_advertised(listener: KafkaAddresses) -> None:
+    """Raise `UsageError` for an address that clients cannot use."""
     at = join_host_port(listener.host, listener.port)
-    if not insecure and not is_loopback(listener.host):
-        raise click.UsageError(
-            f"other machines can reach --kafka {at}, and the Kafka listener has neither TLS nor passwords yet; "
-            "listen on 127.0.0.1, or give --insecure"
-        )
     if listener.host in EVERY_ADDRESS and not listener.advertised:
         raise click.UsageError(
             f"--kafka {at} listens on every address of this machine, and clients need one of them: "

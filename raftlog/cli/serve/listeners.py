@@ -1,13 +1,31 @@
-"""The listeners of a broker: started in their order, stopped together."""
+"""The listeners of a broker: made from the command line, started in their order, stopped together."""
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from raftlog.api.client_listener import ClientListener
+from raftlog.api.client_listener import ClientListener, divide_connections
+from raftlog.api.http.listener import HttpListener
+from raftlog.api.http.server.server import HttpSettings, requests_budget
+from raftlog.api.kafka.listener import KafkaListener
+from raftlog.cli.serve.kafka_options import KafkaPlan
+from raftlog.cli.serve.tls_options import HTTP
 from raftlog.errors import InvalidArgument
+from raftlog.partitions.broker import Broker
+from raftlog.security.tls_files import ServerTls
 
 _logger = logging.getLogger(__name__)
+
+
+class ListenerPlan(NamedTuple):
+    """Listeners for clients; `host` and `port` are those of HTTP, `tls` has the listeners with TLS by name."""
+
+    host: str
+    port: int
+    http: HttpSettings
+    kafka: KafkaPlan
+    tls: Mapping[str, ServerTls]
 
 
 class Listeners:
@@ -53,3 +71,39 @@ class Listeners:
         failures = [end for end in await asyncio.gather(*ends, return_exceptions=True) if end is not None]
         if failures:
             raise failures[0]
+
+
+def make_listeners(broker: Broker, plan: ListenerPlan) -> Listeners:
+    """Make the listeners of a broker, which share file descriptors and the memory for requests and answers."""
+    requests, kafka = requests_budget(broker), plan.kafka
+    http_connections, kafka_connections = divide_connections(
+        plan.http.http_connections_max,
+        kafka.settings.connections_max,
+        len(kafka.listeners),
+        broker.settings.open_files_max,
+    )
+    http = HttpListener(
+        broker,
+        plan.host,
+        plan.port,
+        broker.settings.advertise_http,
+        requests,
+        settings=plan.http._replace(http_connections_max=http_connections),
+        tls=plan.tls.get(HTTP),
+    )
+    settings = kafka.settings._replace(connections_max=kafka_connections)
+    more = [
+        KafkaListener(
+            broker,
+            each.host,
+            each.port,
+            each.advertised,
+            requests,
+            each.name,
+            settings,
+            http.answers,
+            tls=plan.tls.get(each.name),
+        )
+        for each in kafka.listeners
+    ]
+    return Listeners(http, more, is_kafka_optional=kafka.is_optional)

@@ -17,19 +17,18 @@ import orjson
 import uvloop
 
 import raftlog
-from raftlog.api.client_listener import divide_connections
-from raftlog.api.http.listener import HttpListener
 from raftlog.api.http.server.origins import allowed_host
-from raftlog.api.http.server.server import HttpSettings, requests_budget
-from raftlog.api.kafka.listener import KafkaListener
+from raftlog.api.http.server.server import HttpSettings
 from raftlog.cli.options import broker_option, read_defaults, settings_option, settings_options, split_address
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve import logs
 from raftlog.cli.serve.authorization_options import authorization_options
-from raftlog.cli.serve.cluster_options import cluster_options, cluster_settings_from, is_loopback
+from raftlog.cli.serve.cluster_options import cluster_options, cluster_settings_from
 from raftlog.cli.serve.gossip_options import gossip_options, gossip_settings_from
-from raftlog.cli.serve.kafka_options import KafkaPlan, kafka_options, kafka_plan_from
-from raftlog.cli.serve.listeners import Listeners
+from raftlog.cli.serve.kafka_options import kafka_options, kafka_plan_from
+from raftlog.cli.serve.listeners import ListenerPlan, Listeners, make_listeners
+from raftlog.cli.serve.tls_options import HTTP, RPC, check_reach, tls_options, tls_plan_from
+from raftlog.cli.serve.tls_reload import watch_certificates
 from raftlog.cli.serve.workers import supervise, workers_option
 from raftlog.errors import DiskRefused, InvalidArgument, StorageError
 from raftlog.events import event
@@ -152,6 +151,7 @@ _tuning_options = settings_options(
 @kafka_options
 @authorization_options
 @cluster_options
+@tls_options
 @gossip_options
 @workers_option
 @broker_option(
@@ -205,11 +205,6 @@ def serve(
         supervise(click.get_current_context().params)
         return
     host, port = split_address(http, "--http")
-    if not insecure and not is_loopback(host):
-        raise click.UsageError(
-            f"other machines can reach --http {http}, and HTTP has neither TLS nor passwords yet; "
-            "listen on 127.0.0.1, or give --insecure"
-        )
     first_user = os.environ.pop(FIRST_USER_VARIABLE, None)
     if first_user is not None:
         check_first_user(first_user)
@@ -217,9 +212,14 @@ def serve(
         split_address(advertise_http, "--advertise-http")
     logs.configure(log_level, log_format)
     http_settings = HttpSettings(**{name: settings.pop(name) for name in HttpSettings._fields})
+    kafka = kafka_plan_from(settings, is_alone=settings["rpc"] is None)
+    tls = tls_plan_from(settings, [each.name for each in kafka.listeners])
+    check_reach(f"--http {http}", host, tls.get(HTTP), insecure=insecure)
+    for each in kafka.listeners:
+        check_reach(f"--kafka {each.host}:{each.port}", each.host, tls.get(each.name), insecure=insecure)
+    plan = ListenerPlan(host, port, http_settings, kafka, tls)
     cluster_settings = cluster_settings_from(settings, insecure)
     rpc, advertised, seeds = (cluster_settings[name] for name in ("rpc", "advertise_rpc", "seeds"))
-    kafka = kafka_plan_from(settings, is_alone=rpc is None, insecure=insecure)
     gossip_settings = gossip_settings_from(settings, rpc, advertised, seeds, cluster_settings["secret"])
     broker_settings = BrokerSettings(
         data_dir=os.path.abspath(data_dir),
@@ -230,7 +230,7 @@ def serve(
         **settings,
     )
     try:
-        uvloop.run(_serve(broker_settings, http_settings, host, port, kafka, log_format, first_user))
+        uvloop.run(_serve(broker_settings, plan, log_format, first_user))
     finally:
         logs.write_held()  # before the error that ends the process, which is its last line
 
@@ -246,10 +246,7 @@ def _raise_open_files() -> None:
 
 async def _serve(
     settings: BrokerSettings,
-    http_settings: HttpSettings,
-    host: str,
-    port: int,
-    kafka: KafkaPlan,
+    plan: ListenerPlan,
     line_format: str,
     first_user: str | None,
 ) -> None:
@@ -261,19 +258,20 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    between = {} if settings.tls is None else {RPC: settings.tls}
+    reloading = watch_certificates({**plan.tls, **between})
     try:
-        await _run(settings, http_settings, host, port, kafka, line_format, stop, collections, first_user)
+        await _run(settings, plan, line_format, stop, collections, first_user)
     except DiskRefused as error:
         logger.error("%s; restarting as that disk", error)
-        await _run(settings, http_settings, host, port, kafka, line_format, stop, collections, first_user)
+        await _run(settings, plan, line_format, stop, collections, first_user)
+    finally:
+        reloading.cancel()
 
 
 async def _run(
     settings: BrokerSettings,
-    http_settings: HttpSettings,
-    host: str,
-    port: int,
-    kafka: KafkaPlan,
+    plan: ListenerPlan,
     line_format: str,
     stop: asyncio.Event,
     collections: Collections,
@@ -287,7 +285,7 @@ async def _run(
     event(logger, "process_started", **start, pid=os.getpid())
     broker = await Broker.open(settings)
     loop.set_exception_handler(lambda loop, context: _handle_loop_error(broker, loop, context))
-    listeners = _make_listeners(broker, http_settings, host, port, kafka)
+    listeners = make_listeners(broker, plan)
     try:
         await listeners.start()
         if await _start(broker, listeners, stop, first_user):
@@ -298,25 +296,6 @@ async def _run(
     finally:
         await _stop(broker, listeners)
         lines.cancel()
-
-
-def _make_listeners(broker: Broker, http_settings: HttpSettings, host: str, port: int, kafka: KafkaPlan) -> Listeners:
-    """Make the listeners of a broker, which share file descriptors and the memory for requests and answers."""
-    requests = requests_budget(broker)
-    http_connections, kafka_connections = divide_connections(
-        http_settings.http_connections_max,
-        kafka.settings.connections_max,
-        len(kafka.listeners),
-        broker.settings.open_files_max,
-    )
-    http_settings = http_settings._replace(http_connections_max=http_connections)
-    settings = kafka.settings._replace(connections_max=kafka_connections)
-    http = HttpListener(broker, host, port, broker.settings.advertise_http, requests, settings=http_settings)
-    more = [
-        KafkaListener(broker, each.host, each.port, each.advertised, requests, each.name, settings, http.answers)
-        for each in kafka.listeners
-    ]
-    return Listeners(http, more, is_kafka_optional=kafka.is_optional)
 
 
 def _handle_loop_error(broker: Broker, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -399,7 +378,7 @@ def _print_ready(broker: Broker, listeners: Listeners, line_format: str) -> None
     else:
         cluster = f", cluster {broker.cluster_id}" if rpc is not None else ""
         line = (
-            f"raftlog is ready: node {broker.node_id} serves http://{http}"
+            f"raftlog is ready: node {broker.node_id} serves {'' if '://' in http else 'http://'}{http}"
             f"{f' and Kafka at {kafka}' if kafka else ''}, "
             f"data in {broker.settings.data_dir}, syncs by {broker.sync_method}{cluster}"
         )

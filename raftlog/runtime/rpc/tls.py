@@ -6,14 +6,13 @@ so the cluster secret is required as well.
 """
 
 import logging
-import os
 import ssl
-import stat
 from typing import Any, NamedTuple
 
 from raftlog.errors import InvalidArgument
 from raftlog.events import event
 from raftlog.runtime.rpc.authentication import certified_nodes
+from raftlog.security.tls_files import is_readable_by_others, load_authority, load_own_certificate, new_context
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
@@ -30,29 +29,79 @@ class TlsFiles(NamedTuple):
     check_names: bool = True
 
 
-class TlsContexts(NamedTuple):
-    """TLS contexts of the accepting and of the connecting side.
-
-    `certified`: node ids that this node's certificate names; `names`: all its subject alternative names, as text."""
+class _Loaded(NamedTuple):
+    """Contexts of one version of the files."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
-    certified: frozenset[int] = frozenset()
-    names: tuple[str, ...] = ()
+    certified: frozenset[int]
+    names: tuple[str, ...]
+
+
+class TlsContexts:
+    """TLS contexts of the accepting and of the connecting side, from files that may change."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        self.files = files
+        self._newest = _load(files)
+        self.server = self._newest.server
+        """Context of the accepting side; it remains the same after `reload`."""
+        self.server.sni_callback = self._use_newest
+
+    @property
+    def client(self) -> ssl.SSLContext:
+        """Context of the connecting side, for the next connection."""
+        return self._newest.client
+
+    @property
+    def certified(self) -> frozenset[int]:
+        """Node ids that this node's certificate names."""
+        return self._newest.certified
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Subject alternative names of this node's certificate, as text."""
+        return self._newest.names
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Files to watch."""
+        return self.files[:3]
+
+    def reload(self) -> None:
+        """Use the present files for new connections. Raises `InvalidArgument`; then the old ones stay in use."""
+        found = _load(self.files)
+        if found.certified != self.certified:
+            raise InvalidArgument(
+                f"the certificate {self.files.certificate} names other nodes than before: "
+                f"{sorted(found.certified) or 'none'} and not {sorted(self.certified) or 'none'}"
+            )
+        self._newest = found
+
+    def _use_newest(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        if self._newest.server is not self.server:
+            connection.context = self._newest.server
 
 
 def load_tls(files: TlsFiles) -> TlsContexts:
     """Read the PEM files; raises `InvalidArgument` with the name of an unusable one.
 
     Logs an event when users other than the owner and its group can read the private key."""
-    server, client = (_load_context(files, side) for side in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
-    mode = stat.S_IMODE(os.stat(files.key).st_mode)
-    if mode & stat.S_IRWXO:
+    contexts = TlsContexts(files)
+    mode = is_readable_by_others(files.key)
+    if mode is not None:
         event(_logger, "private_key_readable", path=files.key, mode=f"{mode:o}")
+    return contexts
+
+
+def _load(files: TlsFiles) -> _Loaded:
+    server, client = (_load_context(files, side) for side in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
+    server.num_tickets = 0  # a resumed session would outlive the authority that is removed
+    server.options |= ssl.OP_NO_TICKET
     certificate = _read_own_certificate(files, server, client)
     client.check_hostname = files.check_names
     names = tuple(f"{kind}:{name}" for kind, name in certificate.get("subjectAltName", ()))
-    return TlsContexts(server, client, certified_nodes(certificate), names)
+    return _Loaded(server, client, certified_nodes(certificate), names)
 
 
 def check_certificate(tls: TlsContexts, node: NodeId) -> None:
@@ -76,25 +125,16 @@ def check_host(tls: TlsContexts, host: str) -> None:
         raise InvalidArgument(
             f"the certificate cannot be used at {host}, where other brokers connect (--advertise-rpc, or else --rpc): "
             f"{error.verify_message} It has to be among the subject alternative names, and the certificate has "
-            f"{named}: make it again with them (docs/how-to/secure-rpc.md, Certificates)"
+            f"{named}: make it again with them (`raftlog tls create`)"
         ) from None
 
 
 def _load_context(files: TlsFiles, side: int) -> ssl.SSLContext:
-    context = ssl.SSLContext(side)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = new_context(side)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
-    try:
-        context.load_cert_chain(files.certificate, files.key)
-    except (OSError, ValueError) as error:
-        raise InvalidArgument(
-            f"the certificate {files.certificate} with the key {files.key} cannot be used: {error}"
-        ) from None
-    try:
-        context.load_verify_locations(files.authority)
-    except (OSError, ValueError) as error:
-        raise InvalidArgument(f"the certificate authority {files.authority} cannot be used: {error}") from None
+    load_own_certificate(context, files.certificate, files.key)
+    load_authority(context, files.authority)
     return context
 
 

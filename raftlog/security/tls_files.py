@@ -1,0 +1,165 @@
+"""TLS contexts of servers, from PEM files that may change: TLS 1.2 or later, forward secrecy, authenticated ciphers.
+
+    ServerTls.context     given to the loop once; OpenSSL calls its server-name callback for every handshake, also
+                          without a server name, and it gives the connection the context of the newest files
+    ServerTls.reload()    reads the files again; when one is unusable, the old context stays
+
+Open connections keep their certificate. Tickets are off where clients show certificates: a resumed session would
+outlive the authority that is removed."""
+
+import importlib
+import os
+import ssl
+import stat
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from raftlog.errors import InvalidArgument
+
+CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""Ciphers of TLS 1.2, as OpenSSL selects them; those of TLS 1.3 are all good."""
+_CREATE: Final = "`raftlog tls create` makes certificates"
+
+
+class ClientCertificates(StrEnum):
+    """Whether a listener asks clients for a certificate of its authority."""
+
+    NONE = "none"
+    OPTIONAL = "optional"
+    REQUIRED = "required"
+
+
+_VERIFY: Final = {
+    ClientCertificates.NONE: ssl.CERT_NONE,
+    ClientCertificates.OPTIONAL: ssl.CERT_OPTIONAL,
+    ClientCertificates.REQUIRED: ssl.CERT_REQUIRED,
+}
+
+
+class ServerTlsFiles(NamedTuple):
+    """Paths of a listener's PEM files; the authority is that of clients' certificates."""
+
+    certificate: str
+    key: str
+    authority: str | None = None
+    client_certificates: ClientCertificates = ClientCertificates.NONE
+
+
+class ServerTls:
+    """TLS of one listener. Raises `InvalidArgument` for an unusable file."""
+
+    def __init__(self, files: ServerTlsFiles) -> None:
+        self.files = files
+        self._newest = self.context = load_server_context(files)
+        """Context for the event loop; it remains the same after `reload`."""
+        self.context.sni_callback = self._use_newest
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Files to watch."""
+        return tuple(path for path in self.files[:3] if path is not None)
+
+    @property
+    def asks_for_certificates(self) -> bool:
+        """Whether clients may have certificates."""
+        return self.files.client_certificates is not ClientCertificates.NONE
+
+    def reload(self) -> None:
+        """Use the present files for new connections. Raises `InvalidArgument`; then the old ones stay in use."""
+        self._newest = load_server_context(self.files)
+
+    def _use_newest(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        if self._newest is not self.context:
+            connection.context = self._newest
+
+
+def load_server_context(files: ServerTlsFiles) -> ssl.SSLContext:
+    """Return the context of a server. Raises `InvalidArgument` that names the unusable file and the reason."""
+    context = new_context(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_mode = _VERIFY[files.client_certificates]
+    load_own_certificate(context, files.certificate, files.key)
+    if files.client_certificates is not ClientCertificates.NONE:
+        if files.authority is None:
+            raise InvalidArgument("client certificates need the authority that signs them (--tls-authority FILE)")
+        load_authority(context, files.authority)
+        context.num_tickets = 0
+        context.options |= ssl.OP_NO_TICKET
+    return context
+
+
+def new_context(side: int) -> ssl.SSLContext:
+    """Return a context with the bounds on versions and ciphers, for one side."""
+    context = ssl.SSLContext(side)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(CIPHERS)
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    return context
+
+
+def load_own_certificate(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    """Load a certificate and its private key, which are read without a password. Raises `InvalidArgument`."""
+    for path, what in ((certificate, "certificate"), (key, "private key")):
+        check_readable(path, what)
+    try:
+        context.load_cert_chain(certificate, key, password=_refuse_password)
+    except ssl.SSLError as error:
+        if error.reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"):
+            why = f"the private key {key} does not belong to the certificate {certificate}; give both of one pair"
+        else:
+            why = (
+                f"the certificate {certificate} with the key {key} cannot be used: {error.reason or error}; both have "
+                f"to be PEM files. {_CREATE}"
+            )
+        raise InvalidArgument(why) from None
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"the certificate {certificate} with the key {key} cannot be used: {error}") from None
+    check_dates(certificate)
+
+
+def load_authority(context: ssl.SSLContext, path: str) -> None:
+    """Trust the authorities of a PEM file. Raises `InvalidArgument`."""
+    check_readable(path, "certificate authority")
+    try:
+        context.load_verify_locations(path)
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(
+            f"the certificate authority {path} cannot be used: {error}; it has to be a PEM file of certificates"
+        ) from None
+
+
+def check_dates(certificate: str) -> datetime:
+    """Return the time at which a certificate expires. Raises `InvalidArgument` outside of its period."""
+    x509 = importlib.import_module("cryptography.x509")  # its import takes 30 ms, and few processes need it
+    with open(certificate, "rb") as file:
+        found = x509.load_pem_x509_certificates(file.read())[0]
+    begins: datetime = found.not_valid_before_utc
+    ends: datetime = found.not_valid_after_utc
+    now = datetime.now(UTC)
+    if now >= ends:
+        raise InvalidArgument(f"the certificate {certificate} expired on {ends:%Y-%m-%d %H:%M} UTC; issue a new one")
+    if now < begins:
+        raise InvalidArgument(
+            f"the certificate {certificate} is valid from {begins:%Y-%m-%d %H:%M} UTC on; check this machine's clock"
+        )
+    return ends
+
+
+def check_readable(path: str, what: str) -> None:
+    """Raise `InvalidArgument` unless the file can be read."""
+    try:
+        with open(path, "rb"):
+            return
+    except OSError as error:
+        raise InvalidArgument(f"the {what} {path} cannot be read: {error.strerror}") from None
+
+
+def is_readable_by_others(key: str) -> int | None:
+    """Return the mode of a private key that users outside of its group can read; None for another one."""
+    mode = stat.S_IMODE(os.stat(key).st_mode)
+    return mode if mode & stat.S_IRWXO else None
+
+
+def _refuse_password() -> str:
+    """Refuse an encrypted key; without this OpenSSL asks for its password on the terminal."""
+    raise ValueError("the private key is encrypted; raftlog reads it without a password, so protect its file instead")

@@ -1,0 +1,209 @@
+"""Real brokers with TLS on every listener: clients of HTTP and Kafka, wrong clients, and renewed certificates."""
+
+import http.client
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from raftlog.security.client_tls import ClientTlsFiles, client_context
+from raftlog.testing.process import PROGRAM
+from tests.security.certificates import create
+
+
+class SecureBroker(NamedTuple):
+    """Running broker, with its files."""
+
+    http: str
+    kafka: str
+    authority: str
+    alice: ClientTlsFiles
+    directory: Path
+    process: "subprocess.Popen[bytes]"
+
+    @property
+    def port(self) -> int:
+        return int(self.http.rpartition(":")[2])
+
+    def get(self, path: str, context: ssl.SSLContext | None = None) -> tuple[int, Any]:
+        context = context or client_context(ClientTlsFiles(self.authority))
+        connection = http.client.HTTPSConnection("localhost", self.port, timeout=10, context=context)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
+
+    def wait_for(self, name: str) -> dict[str, Any]:
+        """Wait for an event in the broker's log; return its fields."""
+        until = time.monotonic() + 10
+        while time.monotonic() < until:
+            for line in (self.directory / "log").read_text().splitlines():
+                fields: dict[str, Any] = json.loads(line)
+                if fields["event"] == name:
+                    return fields
+            time.sleep(0.02)
+        raise AssertionError(f"no event {name}")
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[SecureBroker]:
+    authority, node, clients = create(tmp_path / "tls", "alice")
+    tls = ("--tls-certificate", node.certificate, "--tls-key", node.key, "--tls-authority", authority)
+    free = ("--http", "127.0.0.1:0", "--kafka", "127.0.0.1:0", "--log-format", "json", "--auto-create-topics")
+    command = [
+        sys.executable,
+        *PROGRAM,
+        "serve",
+        "--data-dir",
+        f"{tmp_path}/data",
+        *free,
+        *tls,
+        "--client-certificates",
+        "optional",
+    ]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+    assert process.stdout is not None
+    try:
+        ready = json.loads(process.stdout.readline())
+        alice = ClientTlsFiles(authority, clients["alice"].certificate, clients["alice"].key)
+        yield SecureBroker(ready["http"], ready["kafka"], authority, alice, tmp_path, process)
+    finally:
+        process.terminate()
+        assert process.wait(10) == 0
+        process.stdout.close()
+
+
+def test_http_is_served_with_tls_only(broker: SecureBroker, tmp_path: Path) -> None:
+    assert broker.http.startswith("https://127.0.0.1:")
+    assert broker.get("/v1/status/ready")[0] == 200
+    assert broker.get("/v1/brokers")[1][0]["http_address"] == broker.http
+    other, _, _ = create(tmp_path / "other")
+    with pytest.raises(ssl.SSLCertVerificationError, match="self-signed"):
+        broker.get("/", client_context(ClientTlsFiles(other)))
+    plain = http.client.HTTPConnection("localhost", broker.port, timeout=10)
+    plain.request("GET", "/")
+    with pytest.raises((http.client.HTTPException, OSError)):
+        plain.getresponse()
+    plain.close()
+    assert broker.wait_for("tls_handshake_failed")["listener"] == "http"
+
+
+def _with_librdkafka(address: str, tls: ClientTlsFiles) -> list[bytes]:
+    confluent = pytest.importorskip("confluent_kafka")
+    files = {"ssl.ca.location": tls.authority, "ssl.certificate.location": tls.certificate, "ssl.key.location": tls.key}
+    settings = {"bootstrap.servers": address, "security.protocol": "SSL", **files}
+    producer = confluent.Producer(settings)
+    for number in range(1_000):
+        producer.produce("orders", b"%d" % number * 100)
+    assert producer.flush(20) == 0
+    consumer = confluent.Consumer({**settings, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["orders"])
+    found: list[bytes] = []
+    until = time.monotonic() + 20
+    while len(found) < 1_000 and time.monotonic() < until:
+        found += [message.value() for message in consumer.consume(1_000, 0.5)]
+    consumer.close()
+    return found
+
+
+def _with_kafka_python(address: str, tls: ClientTlsFiles) -> list[bytes]:
+    kafka = pytest.importorskip("kafka")
+    settings = {
+        "bootstrap_servers": address,
+        "security_protocol": "SSL",
+        "ssl_cafile": tls.authority,
+        "ssl_certfile": tls.certificate,
+        "ssl_keyfile": tls.key,
+    }
+    producer = kafka.KafkaProducer(**settings)
+    sent = [producer.send("orders", b"%d" % number * 100) for number in range(1_000)]
+    for each in sent:
+        each.get(20)
+    producer.close()
+    consumer = kafka.KafkaConsumer("orders", auto_offset_reset="earliest", consumer_timeout_ms=3_000, **settings)
+    found = [record.value for _, record in zip(range(1_000), consumer, strict=False)]
+    consumer.close()
+    return found
+
+
+def _with_kcat(address: str, tls: ClientTlsFiles) -> list[bytes]:
+    settings = {"security.protocol": "SSL", "ssl.ca.location": tls.authority}
+    flags = [
+        "kcat",
+        "-b",
+        address,
+        "-t",
+        "orders",
+        *(each for pair in settings.items() for each in ("-X", "=".join(map(str, pair)))),
+    ]
+    given = b"\n".join(b"%d" % number * 100 for number in range(1_000))
+    subprocess.run([*flags, "-P"], input=given, check=True, timeout=30)
+    return subprocess.run([*flags, "-C", "-e", "-q"], capture_output=True, check=True, timeout=30).stdout.splitlines()
+
+
+@pytest.mark.parametrize("client", [_with_librdkafka, _with_kafka_python, _with_kcat])
+def test_kafka_clients_use_tls(broker: SecureBroker, client: Callable[[str, ClientTlsFiles], list[bytes]]) -> None:
+    assert client(broker.kafka, broker.alice) == [b"%d" % number * 100 for number in range(1_000)]
+
+
+def test_certificates_are_renewed_under_load_without_a_failed_request(broker: SecureBroker) -> None:
+    """Some clients keep their connection, others open one for each request; all trust both authorities."""
+    both = broker.directory / "both.pem"
+    new_authority, renewed, _ = create(broker.directory / "new")
+    both.write_bytes(Path(broker.authority).read_bytes() + Path(new_authority).read_bytes())
+    failures: list[BaseException] = []
+    counts = {"kept": 0, "new": 0}
+    ended = threading.Event()
+
+    def ask(kind: str) -> None:
+        context = client_context(ClientTlsFiles(str(both)))
+        connection = http.client.HTTPSConnection("localhost", broker.port, timeout=10, context=context)
+        try:
+            while not ended.is_set():
+                connection.request("GET", "/v1/status/ready")
+                with connection.getresponse() as answer:
+                    assert answer.read()
+                    assert answer.status == 200
+                counts[kind] += 1
+                if kind == "new":
+                    connection.close()
+        except BaseException as error:  # noqa: BLE001 - reported by the test
+            failures.append(error)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=ask, args=(kind,)) for kind in ("kept", "new", "new")]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    os.replace(renewed.certificate, broker.directory / "tls" / "node-1.pem")
+    os.replace(renewed.key, broker.directory / "tls" / "node-1.key")
+    broker.wait_for("tls_reloaded")
+    time.sleep(0.5)
+    ended.set()
+    for thread in threads:
+        thread.join(10)
+    assert failures == []
+    assert min(counts.values()) > 20
+    assert broker.get("/", client_context(ClientTlsFiles(new_authority)))[0] == 200
+    with pytest.raises(ssl.SSLCertVerificationError):
+        broker.get("/", client_context(ClientTlsFiles(broker.authority)))
+
+
+def test_a_broken_file_keeps_the_old_certificate(broker: SecureBroker) -> None:
+    (broker.directory / "tls" / "node-1.pem").write_text("garbage")
+    broker.process.send_signal(signal.SIGHUP)
+    assert "PEM" in broker.wait_for("tls_reload_failed")["why"]
+    assert broker.get("/v1/status/ready")[0] == 200
