@@ -215,7 +215,7 @@ class Commands:
         return {"seconds": time.perf_counter() - begin}
 
     def _group(self) -> PartitionReplica:
-        group = self.node.group(GROUP)
+        group = self.node.find_replica(GROUP)
         require(group is not None, "the group is not here")
         assert group is not None, "it was required"
         return group

@@ -33,7 +33,7 @@ def parse_address(text: str) -> Address:
     return address
 
 
-def maybe_address(text: str) -> Address | None:
+def parse_address_or_none(text: str) -> Address | None:
     """Return host and port of a text; None if the text is empty or not an address."""
     try:
         return parse_address(text) if text else None

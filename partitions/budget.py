@@ -20,7 +20,7 @@ class Budget:
         self.used = 0
         self._line: deque[tuple[int, asyncio.Future[None]]] = deque()
 
-    def maybe_take(self, size: int) -> bool:
+    def try_take(self, size: int) -> bool:
         """Take `size` bytes if they are free and no caller waits; return whether they were taken."""
         used = self.used
         if self._line or (used and used + size > self.limit):
@@ -30,7 +30,7 @@ class Budget:
 
     async def take(self, size: int, deadline: Deadline) -> None:
         """Take `size` bytes, waiting for them until the deadline. Raises `Overloaded`."""
-        if self.maybe_take(size):
+        if self.try_take(size):
             return
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
@@ -40,22 +40,22 @@ class Budget:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                self._serve()
+                self._admit_waiting()
             elif turn.exception() is None:  # admitted at the moment when the caller was cancelled
-                self.give(size)
+                self.release(size)
             raise
         finally:
             if timer is not None:
                 timer.cancel()
 
-    def give(self, size: int) -> None:
+    def release(self, size: int) -> None:
         """Return `size` bytes, and serve the waiting callers that fit now."""
         self.used -= size
         assert self.used >= 0, f"{self.name}: gave back {-self.used} bytes more than were taken"
         if self._line:
-            self._serve()
+            self._admit_waiting()
 
-    def _serve(self) -> None:
+    def _admit_waiting(self) -> None:
         """Admit waiting callers in order while their bytes fit."""
         while self._line:
             size, turn = self._line[0]
@@ -75,4 +75,4 @@ class Budget:
                     "send more slowly and retry"
                 )
             )
-            self._serve()
+            self._admit_waiting()

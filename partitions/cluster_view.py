@@ -17,7 +17,7 @@ from raftlog.partitions.controller.machine import AddPartitions, CreateTopic, Gr
 from raftlog.partitions.controller.machine import RegisteredBroker as BrokerRow
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.gossip.service import Gossip
-from raftlog.partitions.kafka_addresses import kafka_note
+from raftlog.partitions.kafka_addresses import kafka_listener_warning
 from raftlog.partitions.node import Node
 from raftlog.partitions.node.requests import Request
 from raftlog.partitions.node.status import describe_damage, problems_of
@@ -117,14 +117,14 @@ class ClusterObserver:
     def _merge_row(self, partition: Partition, row: list[Any] | None) -> PartitionState:
         """Return the state of a partition from a reported row, with a problem if its data may be lost."""
         described = _partition_state(partition, row)
-        if row is not None or not self._is_replaced(partition):
+        if row is not None or not self._has_replaced_disk(partition):
             return described
         return described._replace(
             problem="no broker that answers has a replica of it, and disks that had one were replaced; "
             f"see `raftlog partition recover {partition.name}`"
         )
 
-    def _is_replaced(self, partition: Partition) -> bool:
+    def _has_replaced_disk(self, partition: Partition) -> bool:
         """Return whether a disk on which the partition was created was replaced."""
         state = self._metadata.state
         topic = state.topics.get(partition.topic_id)
@@ -304,10 +304,10 @@ class ClusterObserver:
         if unfinished is not None:
             reasons.append(unfinished)
         if leaderless:
-            reasons.append(f"{len(leaderless)} partitions have no leader and cannot be written: {_join(leaderless)}")
+            reasons.append(f"{len(leaderless)} partitions have no leader and cannot be written: {_shorten(leaderless)}")
         if under_replicated:
-            reasons.append(f"{len(under_replicated)} partitions lack replicas in sync: {_join(under_replicated)}")
-        reasons += self._not_emptied_reasons(draining)
+            reasons.append(f"{len(under_replicated)} partitions lack replicas in sync: {_shorten(under_replicated)}")
+        reasons += self._decommission_problems(draining)
         reasons += _describe_lag(behind)
         reasons += problems[:HEALTH_NAMES_MAX]
         return ClusterHealth(
@@ -327,13 +327,13 @@ class ClusterObserver:
             len(lagging),
             electing[:HEALTH_NAMES_MAX],
             len(electing),
-            [note for note in [kafka_note(self._metadata.state.all_brokers())] if note is not None],
+            [note for note in [kafka_listener_warning(self._metadata.state.all_brokers())] if note is not None],
         )
 
     def _is_controller_leaderless(self) -> bool:
         """Return whether the controller has had no leader known here for too long."""
         group_id = self._metadata.group_id
-        group = None if group_id is None else self._node.group(group_id)
+        group = None if group_id is None else self._node.find_replica(group_id)
         return group is None or self._node.leader_statistics.leaderless_s(group) > LEADERLESS_S
 
     def _is_leaderless(self, topic: Topic, partition: Partition, leaderless_ms: int | None) -> bool:
@@ -345,7 +345,7 @@ class ClusterObserver:
             leaderless_ms = age_ms if age_ms >= 0 else None
         return leaderless_ms is None or leaderless_ms > LEADERLESS_S * 1000
 
-    def _not_emptied_reasons(self, draining: Iterable[int]) -> list[str]:
+    def _decommission_problems(self, draining: Iterable[int]) -> list[str]:
         """Return the reasons why replicas of decommissioned brokers have no other place."""
         state = self._metadata.state
         rows = [row for node in draining if (row := state.brokers.get(node)) is not None]
@@ -397,7 +397,7 @@ def _describe_lag(behind: Iterable[ReplicaLag]) -> list[str]:
     ]
 
 
-def _join(names: Sequence[str]) -> str:
+def _shorten(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 

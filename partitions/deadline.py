@@ -16,7 +16,7 @@ def deadline_in(milliseconds: float) -> Deadline:
 
 
 class DeadlineSweep:
-    """Timer for many waiters: it fires at the earliest deadline noted, and again while any is left.
+    """Timer for many waiters: it fires at the earliest deadline added, and again while any is left.
 
     `expire(now)` answers all waiters whose deadline has passed and returns the earliest deadline left, or `NEVER`."""
 
@@ -29,8 +29,8 @@ class DeadlineSweep:
         """Deadline at which it fires."""
         self._timer: asyncio.TimerHandle | None = None
 
-    def note(self, deadline: float) -> None:
-        """Fire at this deadline or earlier."""
+    def add(self, deadline: float) -> None:
+        """Add a deadline; the timer fires at the earliest of all."""
         if deadline < self.earliest:
             self.cancel()
             self.earliest = deadline
@@ -44,4 +44,4 @@ class DeadlineSweep:
 
     def _run(self) -> None:
         self.earliest, self._timer = NEVER, None
-        self.note(self._expire(self._loop.time()))
+        self.add(self._expire(self._loop.time()))

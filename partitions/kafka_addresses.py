@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from raftlog.partitions.addresses import maybe_address
+from raftlog.partitions.addresses import parse_address_or_none
 from raftlog.partitions.controller.machine import RegisteredBroker
 from raftlog.types import NodeId
 
@@ -26,13 +26,15 @@ def kafka_addresses(
     found = []
     for broker in sorted(brokers, key=lambda broker: broker.node_id):
         served = dict(broker.addresses.kafka)
-        address = maybe_address(served.get(listener) or (next(iter(served.values())) if len(served) == 1 else ""))
+        address = parse_address_or_none(
+            served.get(listener) or (next(iter(served.values())) if len(served) == 1 else "")
+        )
         if address is not None:
             found.append(KafkaAddress(broker.node_id, *address, racks.get(broker.node_id) or None))
     return found
 
 
-def kafka_note(brokers: Iterable[RegisteredBroker]) -> str | None:
+def kafka_listener_warning(brokers: Iterable[RegisteredBroker]) -> str | None:
     """Return a note for operators if only some brokers of the cluster serve Kafka."""
     rows = list(brokers)
     missing = [broker.node_id for broker in rows if not broker.addresses.kafka]

@@ -122,6 +122,7 @@ class TopicChanges:
     def _make_command(
         self, name: str, placed: tuple[tuple[ReplicaId, ...], ...], overrides: Mapping[str, str]
     ) -> CreateTopic:
+        """Return the command that creates a topic with these replicas. Raises `InvalidArgument`."""
         self._check_insync(self._settings.topic_config.override(overrides), len(placed[0]))
         return CreateTopic(
             name,
@@ -145,6 +146,7 @@ class TopicChanges:
         return node == self._node.identity.node_id or self._node.is_connected(node)
 
     def _check_insync(self, config: TopicConfig, factor: int) -> None:
+        """Raise `InvalidArgument` if `min.insync.replicas` exceeds the replication factor."""
         if config.min_insync_replicas > factor:
             raise InvalidArgument(
                 f"min.insync.replicas={config.min_insync_replicas} can never be met with {factor} replicas; "
@@ -184,6 +186,7 @@ class TopicChanges:
     async def _make_addition(
         self, name: str, total: int, assignments: Sequence[Sequence[int]] | None, deadline: Deadline
     ) -> AddPartitions:
+        """Return the command that adds partitions up to `total`. Raises `InvalidArgument`, `UnknownTopic`."""
         factor = len(self._metadata.state.replicas_of(self._metadata.state.topic(name))[0])
         if assignments is None:
             await self._wait_for_hosts(factor, deadline)

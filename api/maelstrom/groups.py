@@ -119,7 +119,7 @@ class MaelstromGroups:
             wall_ms=lambda: time.time_ns() // 1_000_000,
             create=not identity.has_journal,
         )
-        self._directory.note_journal()
+        self._directory.mark_journal_created()
         self.driver.on_failure, self.driver.on_step = on_failure, self._on_step
         self.driver.loop = self._loop
         self._campaigns = Campaigns(self._loop, identity.replica, self.driver.mark_dirty)

@@ -103,9 +103,9 @@ def resurrect_deleted_topic() -> None:
 
 def found_without_all() -> None:
     """Found a cluster with the reachable seeds, without waiting for the others."""
-    may_found = FirstStart._may_found
+    can_create_record = FirstStart._can_create_record
 
-    def may_found_now(self: FirstStart, views: dict[str, StartView | None]) -> bool:
-        return may_found(self, {address: view for address, view in views.items() if view is not None})
+    def can_create_record_now(self: FirstStart, views: dict[str, StartView | None]) -> bool:
+        return can_create_record(self, {address: view for address, view in views.items() if view is not None})
 
-    replace_method(FirstStart, "_may_found", may_found_now)
+    replace_method(FirstStart, "_can_create_record", can_create_record_now)

@@ -48,8 +48,8 @@ class Deliveries:
             bounds.stored_bytes_max,
             bounds.opener,
         )
-        standings = list(self._positions.standings())
-        polled = await Poll(self._host.reader, limits, until, interrupted).run(standings)
+        fetch_order = list(self._positions.fetch_order())
+        polled = await Poll(self._host.reader, limits, until, interrupted).run(fetch_order)
         for partition in polled.failed:
             self._positions.move_to_end(partition)
         if not is_wanted():
@@ -61,7 +61,7 @@ class Deliveries:
         ]
         if any(each.to is None for each in moved):
             return PollDelivery(self._settings.format, (), moved)
-        _raise_blocking_error(polled, len(standings))
+        _raise_blocking_error(polled, len(fetch_order))
         pieces = []
         for partition, taken in polled.taken:
             self._positions.deliver(partition, taken.end, taken.leader_epoch)

@@ -86,6 +86,7 @@ class InitialPositions:
         return found
 
     async def _resolve_one(self, chosen: ChosenPosition, deadline: Deadline) -> Offset:
+        """Return the offset of a chosen offset, timestamp or edge; a time after the last record means the end."""
         reader = self._host.reader
         if chosen.offset is not None:
             return Offset(chosen.offset)

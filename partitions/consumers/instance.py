@@ -83,7 +83,7 @@ class Instance:
     def begin(self) -> None:
         """Restore the stored subscription or assignment."""
         if self.stored.is_subscribed:
-            self._in_background(self._subscribe())
+            self._run_in_background(self._subscribe())
         else:
             self._has_begun.set()
             self._positions.own(self.stored.assigned, keep=True)
@@ -102,13 +102,13 @@ class Instance:
             task.cancel()
 
     async def delete(self, why: RaftlogError, *, is_wanted: bool, deadline: Deadline) -> None:
-        """Leave the group and delete the instance durably.
+        """Leave the consumer group and delete the instance durably.
 
-        `is_wanted`: its client has processed all delivered records, so these are committed."""
+        `is_wanted`: on its client's request; the client has processed all delivered records, so they are committed."""
         if self.stored.settings.auto_commit:
             offers = self._positions.delivered() if is_wanted else self._positions.acknowledged()
             await self._commits.try_to_commit(offers, _closing_deadline(deadline))
-        async with self._turn_held():
+        async with self._hold_turn():
             await self._host.coordinator.store_instance(self.group, self.name, None, deadline=deadline)
             self._over = why
         self._stop()
@@ -126,7 +126,7 @@ class Instance:
             raise copied_error(self._over)
 
     @asynccontextmanager
-    async def _turn_held(self, *, is_urgent: bool = True) -> AsyncIterator[None]:
+    async def _hold_turn(self, *, is_urgent: bool = True) -> AsyncIterator[None]:
         """Hold the turn during the block; if `is_urgent`, interrupt a poll that holds it."""
         self._wanting += is_urgent
         if is_urgent:
@@ -152,7 +152,7 @@ class Instance:
                 await coordinator.store_instance(self.group, self.name, changed.as_record(), deadline=deadline)
                 self.stored = changed
 
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+    def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work, name=f"consumer {self.group}/{self.name}")
         self._background[task] = None
         task.add_done_callback(self._on_task_end)
@@ -204,7 +204,7 @@ class Instance:
 
     async def unsubscribe(self, deadline: Deadline) -> None:
         """Leave the group, or drop the manually assigned partitions."""
-        async with self._turn_held():
+        async with self._hold_turn():
             if self.stored.settings.auto_commit:
                 await self._commits.commit_before_revocation(
                     self._positions.acknowledged(), _closing_deadline(deadline)
@@ -226,14 +226,14 @@ class Instance:
         wanted = tuple(sorted(set(partitions)))
         for partition in wanted:
             await self._host.catalogue.check(partition, deadline)
-        async with self._turn_held():
+        async with self._hold_turn():
             if self.stored.is_subscribed:
                 raise ConsumerState(f"{self.name} is subscribed; delete its subscription first")
             await self._store(
                 lambda now: now._replace(assigned=wanted, anchors=_select_anchors(now.anchors, wanted)), deadline
             )
             self._positions.own(wanted, keep=True)
-        self._in_background(self._decide())
+        self._run_in_background(self._decide_positions())
 
     @property
     def subscribed(self) -> SubscribedTopics:
@@ -257,25 +257,25 @@ class Instance:
 
     async def on_partitions_revoked(self) -> None:
         """See `member.MemberListener`."""
-        async with self._turn_held():
+        async with self._hold_turn():
             if self.stored.settings.auto_commit:
                 await self._commits.commit_before_revocation(self._positions.acknowledged(), deadline_in(_CLOSING_MS))
 
     async def on_partitions_assigned(self, partitions: Collection[TopicPartition], *, keep: bool) -> None:
         """See `member.MemberListener`."""
-        async with self._turn_held():
+        async with self._hold_turn():
             self._positions.own(partitions, keep=keep)
-        self._in_background(self._decide())
+        self._run_in_background(self._decide_positions())
 
     async def on_partitions_lost(self) -> None:
         """See `member.MemberListener`."""
-        async with self._turn_held():
+        async with self._hold_turn():
             self._positions.own((), keep=False)
 
-    async def _decide(self) -> None:
+    async def _decide_positions(self) -> None:
         """Decide the initial positions before the first poll, so that no later record is skipped."""
         try:
-            async with self._turn_held(is_urgent=False):
+            async with self._hold_turn(is_urgent=False):
                 await self._ensure_positions(deadline_in(_CLOSING_MS))
         except RaftlogError as error:
             _logger.debug("%s/%s finds its positions with its next poll: %s", self.group, self.name, error)
@@ -316,9 +316,9 @@ class Instance:
         number = self._polls
         longest_ms = min(self.stored.settings.request_timeout_ms, self._host.bounds.wait_ms_max)
         until = deadline_in(min(wait_ms, longest_ms))
-        async with self._turn_held():
+        async with self._hold_turn():
             if poll_id == self._last_poll:
-                self._positions.take_back()
+                self._positions.roll_back()
             else:
                 self._positions.acknowledge()
                 self._last_poll = poll_id
@@ -338,7 +338,7 @@ class Instance:
                 await self._wait_for_assignment(until)
             except RebalanceInProgress:
                 return self._deliveries.empty_answer
-            async with self._turn_held():
+            async with self._hold_turn():
                 refused = await self._ensure_positions(Deadline(max(until, deadline_in(_LEAST_FINDING_MS))))
                 if refused:
                     return PollDelivery(self.stored.settings.format, (), refused)
@@ -373,7 +373,7 @@ class Instance:
         await self._wait_for_assignment(deadline)
         self._check_owned(each.partition for each in chosen)
         found = await self._initial_positions.resolve(chosen, deadline)
-        async with self._turn_held():
+        async with self._hold_turn():
             self._check_owned(found)
             await self._commits.wait_for_auto_commit()
             committed = await self._host.offsets.committed(self.group, deadline=deadline)

@@ -79,7 +79,7 @@ class InstanceMember:
         self.settled = asyncio.Event()
         """Event set while the member has its assignment, or a problem."""
         self._host, self._group, self._name, self._strategy, self._owner = host, group, name, strategy, owner
-        self._wants_others = asyncio.Event()
+        self._has_other_topics = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"member {group}/{name}")
 
     @property
@@ -89,7 +89,7 @@ class InstanceMember:
 
     def subscription_changed(self) -> None:
         """Rejoin the group, because the instance wants other topics."""
-        self._wants_others.set()
+        self._has_other_topics.set()
 
     async def stop(self) -> None:
         """Send no more requests to the group, which keeps the member until its session expires."""
@@ -115,35 +115,35 @@ class InstanceMember:
         backoff = Backoff(*_PAUSE_S)
         while True:
             try:
-                await self._take_part()
+                await self._run_generation()
             except (NotLeader, LogClosed):
                 return  # the next coordinator goes on
             except RaftlogError as error:
                 step = self._state.handle_error(error)
                 if step is NextStep.LOST:
-                    await self._lose()
+                    await self._drop_partitions()
                 elif step is not NextStep.REJOIN:
                     _logger.debug("%s/%s is no member now: %s", self._group, self._name, error)
-                    await self._fail(error, backoff)
+                    await self._report_problem(error, backoff)
                     continue
             except Exception:
                 _logger.exception("%s/%s failed and restarts", self._group, self._name)
                 failure = Unavailable(
                     f"consumer instance {self._name} failed and restarts; retry, and see the broker's log for the error"
                 )
-                await self._fail(failure, backoff)
+                await self._report_problem(failure, backoff)
                 continue
             backoff.reset()
 
-    async def _fail(self, problem: RaftlogError, backoff: Backoff) -> None:
+    async def _report_problem(self, problem: RaftlogError, backoff: Backoff) -> None:
         """Report the problem to all waiting requests, and pause."""
         self.problem = problem
         self.settled.set()
         await self._pause(backoff.next_pause_s())
 
-    async def _take_part(self) -> None:
+    async def _run_generation(self) -> None:
         """Run one generation from join to its end."""
-        self._wants_others.clear()
+        self._has_other_topics.clear()
         coordinator, deadline = self._host.coordinator, deadline_in(_PATIENCE_MS)
         metadata = encode_subscription(Subscription(self._owner.wanted_topics()))
         join = Join(
@@ -168,7 +168,7 @@ class InstanceMember:
         self.problem = None
         self.settled.set()
         try:
-            await self._stay(joined.generation)
+            await self._send_heartbeats(joined.generation)
         finally:
             self.settled.clear()
         await self._owner.on_partitions_revoked()
@@ -179,13 +179,13 @@ class InstanceMember:
         self._task.cancel()
         self.identity = None
 
-    async def _stay(self, generation: int) -> None:
+    async def _send_heartbeats(self, generation: int) -> None:
         """Send heartbeats until the group rebalances or the subscription changes."""
         loop = asyncio.get_running_loop()
         beat = GroupHeartbeat(self._group, self.member_id, generation, wait_ms=_WAIT_MS)
-        while not self._wants_others.is_set():
+        while not self._has_other_topics.is_set():
             waits = self._host.coordinator.heartbeat(beat, deadline=deadline_in(_PATIENCE_MS))
-            heartbeat, change = loop.create_task(waits), loop.create_task(self._wants_others.wait())
+            heartbeat, change = loop.create_task(waits), loop.create_task(self._has_other_topics.wait())
             try:
                 await asyncio.wait((heartbeat, change), return_when=asyncio.FIRST_COMPLETED)
                 if heartbeat.done():
@@ -197,14 +197,16 @@ class InstanceMember:
                 change.cancel()
                 await asyncio.gather(heartbeat, change, return_exceptions=True)
 
-    async def _lose(self) -> None:
+    async def _drop_partitions(self) -> None:
+        """Stop reading all partitions, because the group continued without this member."""
         self.identity = None
         self.settled.clear()
         await self._owner.on_partitions_lost()
 
     async def _pause(self, seconds: float) -> None:
+        """Wait for some seconds, or until the subscription changes."""
         try:
             async with asyncio.timeout(seconds):
-                await self._wants_others.wait()
+                await self._has_other_topics.wait()
         except TimeoutError:
             return

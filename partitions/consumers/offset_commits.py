@@ -77,12 +77,13 @@ class InstanceCommits:
                 await asyncio.sleep(_PAUSE_S)  # the member is notified at once, and its `settled` is cleared
 
     async def _commit_once(self, offers: Offers, deadline: Deadline) -> list[CommitOutcome]:
+        """Commit the offers in partitions of the instance, without a retry; return the outcome of each offer."""
         taken = self._select_owned(offers)
         committed = {}
         if taken:
             committed = await self._host.offsets.commit(self._group, taken, member=self._identity(), deadline=deadline)
         for partition, offer in taken.items():
-            self._positions.note_committed(partition, offer)
+            self._positions.mark_committed(partition, offer)
         return self._outcomes(offers, {each: found.offset for each, found in committed.items() if each in taken})
 
     def _select_owned(self, offers: Offers) -> dict[TopicPartition, OffsetCommit]:
@@ -127,11 +128,12 @@ class InstanceCommits:
 
     async def try_to_commit(self, offers: Offers, deadline: Deadline) -> None:
         """Commit if possible; log a failure instead of raising it."""
-        await self._log_failure(self.commit, offers, deadline)
+        await self._commit_or_log(self.commit, offers, deadline)
 
-    async def _log_failure(
+    async def _commit_or_log(
         self, commit: Callable[[Offers, Deadline], Awaitable[object]], offers: Offers, deadline: Deadline
     ) -> None:
+        """Call `commit` if there are offers; log an error of raftlog instead of raising it."""
         try:
             if offers:
                 await commit(offers, deadline)
@@ -146,6 +148,7 @@ class InstanceCommits:
         return self._auto
 
     async def _auto_commit(self) -> None:
+        """Commit acknowledged offsets until all are committed; retry every `AUTO_COMMIT_S` after an error."""
         while offers := self._positions.acknowledged():
             try:
                 await self.commit(offers, deadline_in(_COMMIT_MS))
@@ -162,7 +165,7 @@ class InstanceCommits:
 
     async def commit_before_revocation(self, offers: Offers, deadline: Deadline) -> None:
         """Commit offsets of partitions that are being revoked, in the present generation; log a failure."""
-        await self._log_failure(self._commit_once, offers, deadline)
+        await self._commit_or_log(self._commit_once, offers, deadline)
 
     def stop(self) -> None:
         """Discard pending commits."""

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from raftlog.errors import OffsetOutOfRange, RaftlogError, Unavailable, UndecodableBatch
 from raftlog.partitions.consumers.positions import FetchPosition
-from raftlog.partitions.consumers.taken_records import TakenRecords, take
+from raftlog.partitions.consumers.taken_records import TakenRecords, take_records
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.results import Fetched
 from raftlog.runtime.batch_opener import BatchOpener
@@ -76,11 +76,11 @@ class Poll:
         self._dropped: list[asyncio.Task[Fetched]] = []
         """Cancelled fetches, to be awaited at the end."""
 
-    async def run(self, standings: Sequence[FetchPosition]) -> Polled:
+    async def run(self, positions: Sequence[FetchPosition]) -> Polled:
         """Fetch from these positions, in the given order."""
         try:
-            await self._fetch_at_once(standings)
-            await self._fetch_later(standings)
+            await self._fetch_at_once(positions)
+            await self._fetch_later(positions)
         finally:
             self._cancel_fetches()
             await asyncio.gather(*self._dropped, return_exceptions=True)
@@ -95,7 +95,7 @@ class Poll:
         return self._size >= self._limits.max_bytes or self._stored >= self._limits.stored_bytes_max
 
     @property
-    def _is_enough(self) -> bool:
+    def _has_enough(self) -> bool:
         return self._is_full or (bool(self._taken) and self._size >= self._limits.min_bytes)
 
     @property
@@ -105,38 +105,40 @@ class Poll:
 
     # without waiting
 
-    async def _fetch_at_once(self, standings: Sequence[FetchPosition]) -> None:
+    async def _fetch_at_once(self, positions: Sequence[FetchPosition]) -> None:
         """Fetch from all partitions without waiting for records, some partitions at a time."""
-        honest = Deadline(max(self._until, self._loop.time() + _LEAST_ANSWER_S))
-        left = list(reversed(standings))
-        while left and not self._is_full and not self._interrupted.is_set() and self._loop.time() < honest:
+        answer_deadline = Deadline(max(self._until, self._loop.time() + _LEAST_ANSWER_S))
+        left = list(reversed(positions))
+        while left and not self._is_full and not self._interrupted.is_set() and self._loop.time() < answer_deadline:
             some = [left.pop() for _ in range(min(_ASKED_AT_ONCE, len(left)))]
-            wave = {self._begin_fetch(standing, 0, honest, share=len(some)) for standing in some}
-            soon = Deadline(min(honest, self._loop.time() + _STRAGGLER_S))
+            wave = {self._begin_fetch(position, 0, answer_deadline, share=len(some)) for position in some}
+            soon = Deadline(min(answer_deadline, self._loop.time() + _STRAGGLER_S))
             while not wave.isdisjoint(self._asked) and not self._interrupted.is_set() and self._loop.time() < soon:
                 await self._process_fetches(soon)
-        honest = Deadline(min(honest, self._loop.time() + _LEAST_ANSWER_S))
-        while self._asked and not self._taken and not self._interrupted.is_set() and self._loop.time() < honest:
-            await self._process_fetches(honest)  # some leaders are not found yet
+        answer_deadline = Deadline(min(answer_deadline, self._loop.time() + _LEAST_ANSWER_S))
+        while (
+            self._asked and not self._taken and not self._interrupted.is_set() and self._loop.time() < answer_deadline
+        ):
+            await self._process_fetches(answer_deadline)  # some leaders are not found yet
         for partition, _ in self._asked.values():
             self._failed[partition] = Unavailable(f"{partition}: its leader did not answer in time")
         self._cancel_fetches()
 
     # waiting
 
-    async def _fetch_later(self, standings: Sequence[FetchPosition]) -> None:
+    async def _fetch_later(self, positions: Sequence[FetchPosition]) -> None:
         """Wait for records of the partitions that had none, some partitions at a time."""
-        quiet = [standing for standing in standings if self._may_have_records(standing.partition)]
-        while not self._is_enough and not self._is_over and not self._needs_decision:
+        quiet = [position for position in positions if self._may_have_records(position.partition)]
+        while not self._has_enough and not self._is_over and not self._needs_decision:
             now = self._loop.time()
             slice_end = Deadline(min(self._until, now + _WAIT_S))
             some = quiet[:_WAITING_AT_ONCE]
-            for standing in some:
-                self._begin_fetch(standing, 1, slice_end, share=len(some))
-            while not self._is_enough and not self._is_over and self._loop.time() < slice_end:
+            for position in some:
+                self._begin_fetch(position, 1, slice_end, share=len(some))
+            while not self._has_enough and not self._is_over and self._loop.time() < slice_end:
                 await self._process_fetches(slice_end)
             self._cancel_fetches()
-            quiet = [standing for standing in quiet[len(some) :] + some if self._may_have_records(standing.partition)]
+            quiet = [position for position in quiet[len(some) :] + some if self._may_have_records(position.partition)]
 
     def _may_have_records(self, partition: TopicPartition) -> bool:
         """Return whether the partition has delivered nothing yet and has no permanent error."""
@@ -153,13 +155,14 @@ class Poll:
         self._asked.clear()
 
     def _begin_fetch(
-        self, standing: FetchPosition, min_bytes: int, deadline: Deadline, *, share: int
+        self, position: FetchPosition, min_bytes: int, deadline: Deadline, *, share: int
     ) -> asyncio.Task[Fetched]:
-        (topic, number), offset = standing
+        """Start a fetch from a position, for its `share` of the room that is left."""
+        (topic, number), offset = position
         room = max(1, min(self._limits.stored_bytes_max - self._stored, 2 * self._room + _FRAMING_BYTES) // share)
         fetching = self._reader.fetch(topic, number, offset, max_bytes=room, min_bytes=min_bytes, deadline=deadline)
-        task = self._loop.create_task(fetching, name=f"poll {standing.partition}")
-        self._asked[task] = standing
+        task = self._loop.create_task(fetching, name=f"poll {position.partition}")
+        self._asked[task] = position
         return task
 
     @property
@@ -172,28 +175,30 @@ class Poll:
         try:
             left_s = until - self._loop.time()
             await asyncio.wait((*self._asked, interruption), timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-            for task, standing in [(task, self._asked[task]) for task in self._asked if task.done()]:
+            for task, position in [(task, self._asked[task]) for task in self._asked if task.done()]:
                 del self._asked[task]
-                await self._take_records(standing, task)
+                await self._take_records(position, task)
         finally:
             interruption.cancel()
 
-    async def _take_records(self, standing: FetchPosition, task: "asyncio.Task[Fetched]") -> None:
+    async def _take_records(self, position: FetchPosition, task: "asyncio.Task[Fetched]") -> None:
         """Take records of a completed fetch, up to the remaining room."""
         try:
             fetched = task.result()
             if not fetched.batches or (self._taken and self._is_full):
                 return
             is_first = not any(taken.records for _, taken in self._taken)
-            taken = await take(fetched.batches, standing.offset, self._room, self._limits.opener, at_least_one=is_first)
+            taken = await take_records(
+                fetched.batches, position.offset, self._room, self._limits.opener, at_least_one=is_first
+            )
         except UndecodableBatch as error:
-            self._failed[standing.partition] = error.located_at(standing.partition)
+            self._failed[position.partition] = error.located_at(position.partition)
             return
         except RaftlogError as error:
-            self._failed[standing.partition] = error
+            self._failed[position.partition] = error
             return
-        if taken.end > standing.offset:
-            self._failed.pop(standing.partition, None)
-            self._taken.append((standing.partition, taken))
+        if taken.end > position.offset:
+            self._failed.pop(position.partition, None)
+            self._taken.append((position.partition, taken))
             self._size += taken.size
             self._stored += taken.stored_bytes

@@ -63,8 +63,8 @@ class FetchPositions:
         """Owned partitions without a position."""
         return [partition for partition in self.owned if partition not in self._known]
 
-    def standings(self) -> Iterator[FetchPosition]:
-        """Yield the positions; partitions that delivered last come last, so that all get their turn."""
+    def fetch_order(self) -> Iterator[FetchPosition]:
+        """Yield the positions in the order of the next poll: partitions that delivered last come last."""
         for partition, position in self._known.items():
             yield FetchPosition(partition, position.next)
 
@@ -102,7 +102,7 @@ class FetchPositions:
         for position in self._known.values():
             position.acknowledged = position.delivered
 
-    def take_back(self) -> None:
+    def roll_back(self) -> None:
         """Restore the positions of the last acknowledgement, because the client did not receive later deliveries."""
         for position, offset, delivered in self._before.values():
             position.next, position.delivered = offset, delivered
@@ -124,7 +124,7 @@ class FetchPositions:
             if position.delivered is not None
         }
 
-    def note_committed(self, partition: TopicPartition, commit: OffsetCommit) -> None:
+    def mark_committed(self, partition: TopicPartition, commit: OffsetCommit) -> None:
         """Record that an offset is committed durably."""
         position = self._known.get(partition)
         if position is not None:

@@ -42,7 +42,7 @@ class Registry:
         self._host_of, self._instances_max, self._idle_s = host_of, instances_max, idle_ms / 1000
         self._hosts: dict[GroupCoordinator, InstanceHost] = {}
         self._instances: dict[GroupCoordinator, dict[Key, Instance]] = {}
-        self._coming: set[Key] = set()
+        self._being_created: set[Key] = set()
         """Instances that are being created."""
         self._sweep: DeadlineSweep | None = None
         self._deleting: dict[asyncio.Task[None], None] = {}
@@ -86,6 +86,7 @@ class Registry:
             instance.interrupt()
 
     def _begin_instance(self, coordinator: GroupCoordinator, group: str, name: str, stored: StoredInstance) -> None:
+        """Create an instance from its stored state, and schedule its expiry."""
         instance = Instance(self._hosts[coordinator], group, name, stored)
         self._instances[coordinator][group, name] = instance
         if self.is_stopping:
@@ -127,21 +128,21 @@ class Registry:
         key = group, name
         if coordinator not in self._instances:
             raise NotLeader(f"another broker is the coordinator of group {group}; retry")
-        if key in self._instances[coordinator] or key in self._coming:
+        if key in self._instances[coordinator] or key in self._being_created:
             raise ConsumerExists(f"there is a consumer instance {name!r} in group {group!r} already")
-        if len(self) + len(self._coming) >= self._instances_max:
+        if len(self) + len(self._being_created) >= self._instances_max:
             raise Overloaded(
                 f"{len(self)} consumer instances are on this broker, its limit; delete some, or wait until idle "
                 "ones expire"
             )
         stored = StoredInstance(settings)
-        self._coming.add(key)
+        self._being_created.add(key)
         try:
             await coordinator.store_instance(group, name, stored.as_record(), deadline=deadline)
             if coordinator in self._instances:
                 self._begin_instance(coordinator, group, name, stored)
         finally:
-            self._coming.discard(key)
+            self._being_created.discard(key)
 
     async def delete(
         self, coordinator: GroupCoordinator, instance: Instance, *, is_wanted: bool, deadline: Deadline
@@ -158,7 +159,7 @@ class Registry:
     def _schedule_expiry(self, at: float) -> None:
         if self._sweep is None:
             self._sweep = DeadlineSweep(self._expire)
-        self._sweep.note(at)
+        self._sweep.add(at)
 
     def _expire(self, now: float) -> float:
         """Delete instances that were idle too long; return the time of the next expiry."""
@@ -176,6 +177,7 @@ class Registry:
         return earliest
 
     async def _delete_idle(self, coordinator: GroupCoordinator, instance: Instance) -> None:
+        """Delete an instance that was not used in time; log an error, after which `_expire` retries."""
         try:
             await self.delete(coordinator, instance, is_wanted=False, deadline=deadline_in(_DELETING_MS))
             _logger.info("%s/%s was not used for %g s and is deleted", instance.group, instance.name, self._idle_s)
@@ -183,7 +185,7 @@ class Registry:
             _logger.info("%s/%s is idle and could not be deleted: %s", instance.group, instance.name, error)
 
     def close(self) -> None:
-        """Cancel idle checks and deletions, because the broker stops; other brokers continue the instances."""
+        """Cancel expiry and pending deletions, because the broker stops; other brokers continue the instances."""
         if self._sweep is not None:
             self._sweep.cancel()
         for task in list(self._deleting):

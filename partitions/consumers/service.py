@@ -104,6 +104,7 @@ class Consumers:
             self._following = asyncio.get_running_loop().create_task(self._match_patterns(), name="topic patterns")
 
     async def _match_patterns(self) -> None:
+        """Match all patterns against the topics, again when topics changed meanwhile."""
         while self._has_news:
             self._has_news = False
             for instance in list(self._registry):
@@ -214,6 +215,7 @@ class Consumers:
         return await self._call(operations.COMMITTED, asked, deadline)
 
     async def _call(self, operation: CoordinatorOperation[_Q, _A], asked: _Q, deadline: Deadline) -> _A:
+        """Call the group's coordinator. Raises `UnknownConsumer` for a consumer group that does not exist."""
         group, name, *_ = asked
         try:
             return await self._router.call(operation, group, asked, deadline)

@@ -49,21 +49,25 @@ def read_settings(given: Mapping[str, Any]) -> InstanceSettings:
     unknown = [name for name in given if name not in NAMES]
     if unknown:
         raise InvalidConsumer(f"a consumer instance: {describe_unknown_field(unknown, ('name', *NAMES), 'setting')}")
-    said = {name: value for name, value in given.items() if value is not None}
-    read = {attribute: read(name, said[name]) for name, (attribute, read) in _SETTINGS.items() if name in said}
+    given_values = {name: value for name, value in given.items() if value is not None}
+    read = {
+        attribute: read(name, given_values[name])
+        for name, (attribute, read) in _SETTINGS.items()
+        if name in given_values
+    }
     return InstanceSettings(**read)
 
 
 def check_name(name: str) -> None:
     """Raise `InvalidConsumer` for an invalid name of an instance."""
-    if not _NAME.fullmatch(name) or not _is_text(name) or name in (".", ".."):
+    if not _NAME.fullmatch(name) or not _is_utf8(name) or name in (".", ".."):
         raise InvalidConsumer(
             "the name of a consumer instance has 1 to 255 characters, no slash and no control characters, and is not . "
             "or .., which clients drop from an address"
         )
 
 
-def _is_text(name: str) -> bool:
+def _is_utf8(name: str) -> bool:
     try:
         name.encode()
     except UnicodeEncodeError:  # half a surrogate pair

@@ -73,13 +73,13 @@ class _Record(msgspec.Struct):
 def from_record(record: Mapping[str, Any]) -> StoredInstance:
     """Return the instance that a record of the log describes. Raises `FormatError`."""
     try:
-        said = msgspec.convert(record, _Record)
-        settings = read_settings(said.settings)
+        fields = msgspec.convert(record, _Record)
+        settings = read_settings(fields.settings)
     except (InvalidConsumer, msgspec.ValidationError) as error:
         raise FormatError(f"the record of a consumer instance cannot be read: {error}; run a newer release") from None
     anchors = {
         TopicPartition(topic, number): Anchor(offset, committed)
-        for topic, rows in said.anchors.items()
+        for topic, rows in fields.anchors.items()
         for number, offset, committed in rows
     }
-    return StoredInstance(settings, said.topics, said.pattern, said.assigned, said.member_id, anchors)
+    return StoredInstance(settings, fields.topics, fields.pattern, fields.assigned, fields.member_id, anchors)

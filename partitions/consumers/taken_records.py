@@ -35,7 +35,7 @@ class TakenRecords(NamedTuple):
         return sum(map(len, self.batches))
 
 
-async def take(
+async def take_records(
     batches: Iterable[Buffer], offset: Offset, room: int, opener: BatchOpener, *, at_least_one: bool = True
 ) -> TakenRecords:
     """Return the records from `offset` on that fit into the room.
@@ -81,7 +81,7 @@ class _RecordCounter:
     def count(self, opened: Buffer) -> Generator[None, None, None]:
         """Count until the end or until the room is full. Raises `UndecodableBatch`."""
         for seen, record in enumerate(read_records(opened), 1):
-            if record.offset >= self._begin and not self._maybe_count(record):
+            if record.offset >= self._begin and not self._count_if_fits(record):
                 return
             if seen % _RECORDS_PER_SLICE == 0:
                 yield
@@ -90,7 +90,8 @@ class _RecordCounter:
         """End the answer before a record that cannot be decoded."""
         self.broken, self.next_offset = error, self._last
 
-    def _maybe_count(self, record: Record) -> bool:
+    def _count_if_fits(self, record: Record) -> bool:
+        """Count a record if it fits, or is the first of the answer; else end the answer before it and return False."""
         size = len(record.key or b"") + len(record.value or b"")
         if self.size + size > self._room and not (self._is_first and not self.records):
             self.next_offset = Offset(record.offset)

@@ -82,7 +82,7 @@ def to_plain_lists(value: BootstrapRecord | Sequence[BootstrapMember]) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
-def members_of(raw: Any) -> tuple[BootstrapMember, ...]:
+def unpack_members(raw: Any) -> tuple[BootstrapMember, ...]:
     """Return the members listed in a file or an answer. Raises `FormatError`."""
     try:
         return msgspec.convert(raw, tuple[BootstrapMember, ...])
@@ -90,7 +90,7 @@ def members_of(raw: Any) -> tuple[BootstrapMember, ...]:
         raise FormatError(f"the list of members cannot be read: {error}") from None
 
 
-def rebuilt_record(state: ControllerState, addresses: tuple[str, ...]) -> BootstrapRecord | None:
+def rebuild_record(state: ControllerState, addresses: tuple[str, ...]) -> BootstrapRecord | None:
     """Return the record of a founded cluster, rebuilt from its state; None before the bootstrap is known.
 
     Seeds that were removed have no address in it. `addresses`: the list of seeds that this process was started with."""
@@ -114,8 +114,8 @@ class BootstrapFile:
         self.is_lost = False
         """Whether an earlier record is missing: this process may fetch a record or join, and never makes one."""
 
-    def check_use(self, identity: NodeIdentity, given_cluster_id: str | None) -> None:
-        """Record whether a directory without a bootstrap record was in use: it has a cluster id, or data."""
+    def detect_loss(self, identity: NodeIdentity, given_cluster_id: str | None) -> None:
+        """Set `is_lost` if a directory without a bootstrap record was in use: it has a cluster id, or data."""
         is_member = identity.cluster_id is not None and (
             identity.cluster_id != given_cluster_id or bool(identity.former_disks)
         )
@@ -126,7 +126,7 @@ class BootstrapFile:
         try:
             file = read_sealed(self._disk, self._path, BOOTSTRAP)
             if file is not None:
-                members = file.parse_field("members", members_of, "a list of members")
+                members = file.parse_field("members", unpack_members, "a list of members")
                 try:
                     self.record, self.members = BootstrapRecord.unpack(dict(file.fields)), members
                 except FormatError as error:

@@ -26,7 +26,7 @@ def check_repairable(
 ) -> None:
     """Log the damage; raise `CorruptBatch` with advice if no other broker can repair it.
 
-    `found`: damage found when the copy was folded. A log that lost its end counts as damaged too."""
+    `found`: damage found when the local copy applied the log. A log that lost its end counts as damaged too."""
     damage = group.damage if found is None and group.core.voting_position is not None else found
     if damage is None:
         return

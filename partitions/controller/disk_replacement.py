@@ -82,7 +82,7 @@ class DiskReplacement:
         loop = self._node.loop
         alive_since: float | None = None
         while True:
-            report = await self._ask_all([silence_ms, command.pack()], addresses)
+            report = await self._request_at_all([silence_ms, command.pack()], addresses)
             if report.verdict is _Verdict.DONE:
                 _logger.info("node %s: the disk %s has replaced %s", *_disks_of(command))
                 return
@@ -98,13 +98,14 @@ class DiskReplacement:
                 )
             await self._node.pause(deadline_in(self._settings.look_ms_max))
 
-    async def _ask_all(self, header: list[Any], addresses: Sequence[str]) -> _DiskReport:
+    async def _request_at_all(self, header: list[Any], addresses: Sequence[str]) -> _DiskReport:
+        """Return the first decision of a member other than LATER; else LATER with the last reason."""
         report = _DiskReport(_Verdict.LATER, "no member of the cluster answers")
         for address in addresses:
             deadline = deadline_in(2 * self._settings.attempt_ms)
             try:
                 _, answer = await self._node.probe(parse_address(address), REPLACE, header, deadline)
-                report = _report_of(answer)
+                report = _parse_report(answer)
             except (IdentityRefused, InvalidArgument):
                 raise
             except (RaftlogError, OSError) as error:
@@ -126,7 +127,7 @@ class DiskReplacement:
     async def _serve(self, request: Request) -> Answer:
         """Submit the replacement if the old disk was silent long enough; forward it to the controller's leader."""
         silence_ms, command = _parse_request(request)
-        refusal = _answer_of(self._report_if_alive(command))
+        refusal = _to_answer(self._report_if_alive(command))
         if refusal is not None:
             return refusal
         group = self._copy.group
@@ -137,7 +138,7 @@ class DiskReplacement:
             if request.stranger is None:
                 raise NoLeader(f"node {self._node.identity.node_id} does not lead the controller any more")
             return await self._node.ask(leadership.leader.node_id, REPLACE, request.header, (), request.deadline)
-        refusal = _answer_of(
+        refusal = _to_answer(
             self._report_if_too_early(command, max(silence_ms, self._settings.replace_silence_ms) / 1000)
         )
         if refusal is not None:
@@ -146,6 +147,7 @@ class DiskReplacement:
         return Answer([_Verdict.DONE.value, ""])
 
     def _is_done(self, command: RegisterBroker) -> bool:
+        """Return whether the cluster has registered the new disk."""
         return self._state.disk_of(NodeId(command.node_id)) == command.disk_uuid
 
     @property
@@ -202,6 +204,7 @@ def removed_error(node_id: NodeId) -> IdentityRefused:
 
 
 def _parse_request(request: Request) -> tuple[int, RegisterBroker]:
+    """Return the silence in ms and the command of a request. Raises `InvalidArgument`."""
     match request.header:
         case [int(silence_ms), list(fields)]:
             pass
@@ -223,11 +226,11 @@ def _disks_of(command: RegisterBroker) -> tuple[Any, ...]:
     return command.node_id, command.disk_uuid, command.replaces
 
 
-def _answer_of(report: _DiskReport | None) -> Answer | None:
+def _to_answer(report: _DiskReport | None) -> Answer | None:
     return None if report is None else Answer([report.verdict.value, report.why])
 
 
-def _report_of(answer: Answer) -> _DiskReport:
+def _parse_report(answer: Answer) -> _DiskReport:
     match answer.value:
         case [str(verdict), str(why), *_] if verdict in (each.value for each in _Verdict):
             return _DiskReport(_Verdict(verdict), why)

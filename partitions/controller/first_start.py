@@ -47,8 +47,8 @@ from raftlog.partitions.controller.bootstrap_record import (
     BootstrapFile,
     BootstrapMember,
     BootstrapRecord,
-    members_of,
     to_plain_lists,
+    unpack_members,
 )
 from raftlog.partitions.controller.damaged_copy import lost_data_error
 from raftlog.partitions.controller.settings import MetadataSettings
@@ -143,7 +143,7 @@ class FirstStart:
             self._news.clear()
             views = await self._probe_all()
             if self._file.record is not None and self._file.record.has_seed(me):
-                if self._is_begun(views) or await self._send_record(views):
+                if self._has_controller_begun(views) or await self._send_record(views):
                     return None
             else:
                 members = {at: view for at, view in views.items() if view is not None and view.is_member}
@@ -155,8 +155,8 @@ class FirstStart:
                 elif self._file.is_lost:
                     if self._fetch_lost_record(views):
                         continue
-                elif self._may_found(views):
-                    self._make_record(views)
+                elif self._can_create_record(views):
+                    self._create_record(views)
                     continue
             await self._wait_for_news(pause_s)
             pause_s = min(1.5 * pause_s, self._settings.look_ms_max / 1000)
@@ -242,7 +242,7 @@ class FirstStart:
         deadline = deadline_in(self._settings.probe_ms)
         try:
             identity, answer = await self._node.probe(parse_address(address), JOIN, None, deadline)
-            return view_of(ReplicaId(identity.node_id, identity.disk_uuid), identity.cluster_id, answer.value)
+            return unpack_view(ReplicaId(identity.node_id, identity.disk_uuid), identity.cluster_id, answer.value)
         except HandshakeRefused as refusal:
             if refusal.reason == Reason.SELF:
                 return self._own_report()
@@ -263,7 +263,7 @@ class FirstStart:
 
     # founding
 
-    def _may_found(self, views: dict[str, StartView | None]) -> bool:
+    def _can_create_record(self, views: dict[str, StartView | None]) -> bool:
         """Return whether to create the bootstrap record: all seeds agree, none holds one, the node id is the lowest."""
         present = [view for view in views.values() if view is not None]
         me = self._node.identity.replica
@@ -288,9 +288,9 @@ class FirstStart:
             nodes = ", ".join(f"node {view.replica} at {address}" for address, view in views.items() if view)
             self._log_error(f"a node id is used twice among the seeds: {nodes}; give each its own")
             return False
-        return self._is_record_maker(views, present)
+        return self._is_record_creator(views, present)
 
-    def _is_record_maker(self, views: dict[str, StartView | None], present: list[StartView]) -> bool:
+    def _is_record_creator(self, views: dict[str, StartView | None], present: list[StartView]) -> bool:
         me = self._node.identity.replica
         for view in present:
             if view.phase is Phase.HOLDING and view.record is not None and not view.record.has_seed(me):
@@ -309,7 +309,7 @@ class FirstStart:
             return False
         return me == min(view.replica for view in present)
 
-    def _make_record(self, views: dict[str, StartView | None]) -> None:
+    def _create_record(self, views: dict[str, StartView | None]) -> None:
         present = {view.replica: view for view in views.values() if view is not None}
         given = next((view.cluster_id for view in present.values() if view.cluster_id is not None), None)
         if given is not None:
@@ -317,7 +317,7 @@ class FirstStart:
         members = [BootstrapMember(*view.replica, view.address) for view in present.values()]
         self._store_record(self._new_record(members, self._seeds))
 
-    def _is_begun(self, views: dict[str, StartView | None]) -> bool:
+    def _has_controller_begun(self, views: dict[str, StartView | None]) -> bool:
         """Return whether another seed reports that the controller's group of this record was begun."""
         record = self._file.record
         assert record is not None, "no record is held"
@@ -432,7 +432,7 @@ def replace_address(view: StartView, address: str) -> StartView:
     return view._replace(members=(*others, BootstrapMember(*view.replica, address)))
 
 
-def view_of(replica: ReplicaId, cluster_id: str | None, raw: Any) -> StartView:
+def unpack_view(replica: ReplicaId, cluster_id: str | None, raw: Any) -> StartView:
     """Return the report from the result of `StartView.pack`. Raises `FormatError`."""
     match raw:
         case [str(phase), str(address), [*seeds], record, [*members], *_] if phase in _PHASES and all(
@@ -444,7 +444,7 @@ def view_of(replica: ReplicaId, cluster_id: str | None, raw: Any) -> StartView:
                 address,
                 tuple(seeds),
                 None if record is None else BootstrapRecord.unpack(record),
-                members_of(members),
+                unpack_members(members),
                 cluster_id,
             )
     raise FormatError(f"node {replica.node_id} sent a report on its start that cannot be read")

@@ -36,14 +36,14 @@ class ForeignSeeds:
 
     async def check(self) -> None:
         """Return once no answering seed belongs to another cluster. Raises `IdentityRefused`; see the module."""
-        said_at = float("-inf")
+        logged_at = float("-inf")
         while self._is_alone() and (found := await self._find_foreign()) is not None:
             address, why = found
             if self._state().topic_names():
                 raise IdentityRefused(f"{why}. {self._advice_with_topics()}")
             now = self._node.loop.time()
-            if now - said_at >= REPEAT_MS / 1000:
-                said_at = now
+            if now - logged_at >= REPEAT_MS / 1000:
+                logged_at = now
                 event(_logger, "seed_of_another_cluster", node=self._node.identity.node_id, address=address, why=why)
                 _logger.error("%s. %s", why, self._advice_without_topics())
             await self._node.pause(deadline_in(self._settings.look_ms_max))

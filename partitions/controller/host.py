@@ -20,7 +20,7 @@ from uuid import UUID
 from raftlog.errors import CorruptBatch, IdentityRefused, InvalidArgument, NoLeader
 from raftlog.events import event
 from raftlog.partitions.addresses import address_text, normalize_addresses
-from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapMember, rebuilt_record
+from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapMember, rebuild_record
 from raftlog.partitions.controller.damaged_copy import check_repairable
 from raftlog.partitions.controller.disk_replacement import DiskReplacement, removed_error
 from raftlog.partitions.controller.first_start import FirstStart, Phase, StartView
@@ -101,16 +101,16 @@ class ControllerHost:
         when no other replica could repair the log."""
         metadata = cls(node, settings or MetadataSettings())
         metadata._file.read()
-        metadata._file.check_use(node.identity, node.settings.cluster_id)
+        metadata._file.detect_loss(node.identity, node.settings.cluster_id)
         check_start(metadata._settings, node.settings.rpc_port, node.identity.cluster_id)
         if metadata._file.record is not None:  # a crash may have come between the two files
             node.join_cluster(str(metadata._file.record.cluster_id))
         group = metadata._find_group()
         if group is not None:
-            metadata._follow(group)
+            metadata._follow_group(group)
             damage: CorruptBatch | None = None
             try:
-                metadata._copy.fold_now()
+                metadata._copy.apply_all()
             except CorruptBatch as error:
                 damage = error
             check_repairable(node, group, metadata._file, metadata._settings.seeds, damage)
@@ -121,6 +121,7 @@ class ControllerHost:
         return metadata
 
     def _check_peers(self) -> None:
+        """Raise `InvalidArgument` if other nodes are known, and this process has no RPC address."""
         if self._peers is not None and self._peers.addresses and self._node.settings.rpc_port is None:
             raise InvalidArgument(
                 f"node {self._node.identity.node_id} belongs to a cluster with the nodes "
@@ -131,9 +132,10 @@ class ControllerHost:
         cluster_id = self._node.identity.cluster_id
         if cluster_id is None:
             return None
-        return self._node.group(controller_group_id(UUID(cluster_id)))
+        return self._node.find_replica(controller_group_id(UUID(cluster_id)))
 
-    def _follow(self, group: PartitionReplica) -> None:
+    def _follow_group(self, group: PartitionReplica) -> None:
+        """Apply the log of this replica from now on."""
         group.is_essential = True
         self._copy.attach(group)
         self._node.watch(group.group_id, self._on_step)
@@ -203,6 +205,7 @@ class ControllerHost:
         return None
 
     def _leader_heard_at(self) -> float | None:
+        """Return the loop's time of the last message from the leader; None if there was none."""
         group = self._copy.group
         leader = None if group is None else group.core.leader
         heard_at = None if leader is None else self._node.heard_at(leader.node_id)
@@ -264,44 +267,45 @@ class ControllerHost:
         if is_newcomer or registration.has_moved:
             await registration.register()
         await self._duties.barrier(NEVER)
-        self._proposals.is_fit = True
+        self._proposals.was_up_to_date = True
         if not is_newcomer:
             while self.state.bootstrap is None:
                 await self._copy.wait_for_index(Index(self.state.applied_index + 1), NEVER)
         if not is_newcomer or registration.lacks_addresses:  # it registered before it knew the feature level
             await registration.register()
-        self._maybe_restore_record()
+        self._restore_lost_record()
         await self._foreign_seeds.check()
         registration.log_withheld()
         self.is_ready = True
-        registration.complete_soon()
+        registration.register_missing_addresses()
         _logger.debug("node %s is registered in cluster %s", self._node.identity.node_id, self.cluster_id)
 
-    def _maybe_restore_record(self) -> None:
+    def _restore_lost_record(self) -> None:
         """Write a lost bootstrap record again, because processes join with it."""
         lost = (
-            rebuilt_record(self.state, normalize_addresses(self._settings.seeds)) if self._file.record is None else None
+            rebuild_record(self.state, normalize_addresses(self._settings.seeds)) if self._file.record is None else None
         )
         if lost is not None:
             _logger.warning("the bootstrap record of cluster %s was lost, and is written again", lost.cluster_id)
             self._file.store(lost)
 
     async def _find_cluster(self, rpc: str) -> None:
-        met = await self._first_start.run(rpc)
-        if met is None:
-            self._begin_group()
+        """Found or join a cluster, and create the replica of the controller on this process."""
+        report = await self._first_start.run(rpc)
+        if report is None:
+            self._create_first_replica()
             return
-        assert met.record is not None, f"node {met.replica.node_id} is a member without a record"
-        await self._maybe_replace(met)
-        self._file.store(self._file.record or met.record, met.members)
-        self._node.join_cluster(str(met.record.cluster_id))
+        assert report.record is not None, f"node {report.replica.node_id} is a member without a record"
+        await self._replace_old_disk(report)
+        self._file.store(self._file.record or report.record, report.members)
+        self._node.join_cluster(str(report.record.cluster_id))
         self._update_peers()
-        self._follow(self._node.join_group(controller_group_id(met.record.cluster_id), CONTROLLER))
+        self._follow_group(self._node.join_group(controller_group_id(report.record.cluster_id), CONTROLLER))
 
-    async def _maybe_replace(self, met: StartView) -> None:
+    async def _replace_old_disk(self, report: StartView) -> None:
         """Replace another disk that the cluster has under this node id, if there is one."""
         me = self._node.identity.replica
-        old = next((member.disk_uuid for member in met.members if member.node_id == me.node_id), None)
+        old = next((member.disk_uuid for member in report.members if member.node_id == me.node_id), None)
         former = self._node.identity.former_disks
         if old is None and former:
             raise removed_error(me.node_id)
@@ -311,12 +315,12 @@ class ControllerHost:
                     f"node id {me.node_id} went to the disk {old} while this broker was away; stop one of the two, or "
                     "start this one with another node id and an empty data directory"
                 )
-            at = [member.address for member in met.members if member.address and member.node_id != me.node_id]
+            at = [member.address for member in report.members if member.address and member.node_id != me.node_id]
             was_refused = self._node.identity.was_refused
             silence_ms = self._settings.refused_silence_ms if was_refused else self._settings.replace_silence_ms
             await self._replacement.ask(self._registration.command(replaces=old), silence_ms, at)
 
-    def _begin_group(self) -> None:
+    def _create_first_replica(self) -> None:
         """Create the first replica of the controller from the bootstrap record."""
         record, me = self._file.record, self._node.identity.replica
         assert record is not None, "begins without a record"
@@ -327,9 +331,9 @@ class ControllerHost:
         self._update_peers()
         is_voter = any((voter.node_id, voter.disk_uuid) == me for voter in roll.voters)
         group = self._node.create_group(roll, CONTROLLER)
-        self._follow(group)
+        self._follow_group(group)
         if is_voter and record.seeds[0].replica == me:
-            self._node.stand_for_leader([group])
+            self._node.campaign([group])
 
     async def stop(self) -> None:
         """Stop all tasks; call it before `Node.stop`."""
@@ -365,12 +369,13 @@ class ControllerHost:
         self._copy.follow()
 
     def _on_applied(self) -> None:
+        """Act on applied entries: update peers, duties and registration, and call the observers."""
         if self._is_removed():
             self._node.fail(removed_error(self._node.identity.node_id))
         self._update_peers()
         self._duties.run_soon()
         if self.is_ready:
-            self._registration.complete_soon()
+            self._registration.register_missing_addresses()
         for observe in self.observers:
             observe()
 
@@ -386,7 +391,7 @@ class ControllerHost:
             self._node.set_peers(peers.addresses, peers.disks)
 
     def _unconnected_members(self) -> dict[ReplicaId, BootstrapMember | None]:
-        """Return unconnected members of the controller's group, each with its node if it is known.
+        """Return unconnected members of the controller's Raft configuration, each with its description if it is known.
 
         Among them count its leader (the one that another node named, if none is known here), and processes that
         connected to this one and are unknown here: the configuration and the copy may be older than they are."""

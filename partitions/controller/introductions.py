@@ -24,7 +24,7 @@ from typing import NamedTuple
 from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.partitions.addresses import Address, address_text, parse_address
 from raftlog.partitions.controller.bootstrap_record import BootstrapMember
-from raftlog.partitions.controller.first_start import JOIN, Phase, replace_address, view_of
+from raftlog.partitions.controller.first_start import JOIN, Phase, replace_address, unpack_view
 from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.node import BackgroundLoop, Node
@@ -53,7 +53,7 @@ class _NamedMembers(NamedTuple):
     is_certain: bool
 
 
-_NOBODY = _NamedMembers((), False)
+_NONE_NAMED = _NamedMembers((), False)
 
 
 class Introductions(BackgroundLoop):
@@ -89,32 +89,33 @@ class Introductions(BackgroundLoop):
                 pause_ms = self._settings.look_ms_max
 
     async def _ask_nodes(self) -> None:
+        """Ask connected nodes, seeds and known addresses for the unconnected members; store the answers."""
         peers = [peer.node for peer in self._node.transport.peers() if self._node.is_connected(peer.node)]
-        told = [self._ask_members(node) for node in peers]
+        asked = [self._ask_members(node) for node in peers]
         known = [parse_address(member.address) for member in self._away().values() if member is not None]
         hinted = [address for replica in self._away() if (address := self.hint(replica)) is not None]
         found = [self._probe(address) for address in dict.fromkeys((*self._settings.seeds, *known, *hinted))]
         joined = [] if peers else [self._ask_unknown(identity) for identity in self._node.transport.outsiders()]
-        self._apply_answer(await asyncio.gather(*told, *found, *joined))
+        self._apply_answers(await asyncio.gather(*asked, *found, *joined))
 
     async def _ask_members(self, node: NodeId) -> _NamedMembers:
         """Return the members that a reachable node has in its copy of the state."""
         try:
             answer = await self._node.ask(node, JOIN, None, (), deadline_in(self._settings.probe_ms))
-            return _NamedMembers(view_of(self._node.identity.replica, None, answer.value).members, True)
+            return _NamedMembers(unpack_view(self._node.identity.replica, None, answer.value).members, True)
         except RaftlogError as error:
             _logger.debug("node %s did not name its members: %s", node, error)
-            return _NOBODY
+            return _NONE_NAMED
 
     async def _probe(self, address: Address) -> _NamedMembers:
         """Return the process at an address, and the members in its copy if it is a member itself."""
         text = address_text(address)
         try:
             identity, answer = await self._node.probe(address, JOIN, None, deadline_in(self._settings.probe_ms))
-            view = view_of(ReplicaId(identity.node_id, identity.disk_uuid), identity.cluster_id, answer.value)
+            view = unpack_view(ReplicaId(identity.node_id, identity.disk_uuid), identity.cluster_id, answer.value)
         except (RaftlogError, OSError) as error:
             _logger.debug("no process at %s can be probed: %s", text, error)
-            return _NOBODY
+            return _NONE_NAMED
         if view.phase is Phase.MEMBER and view.cluster_id == self._node.identity.cluster_id:
             return _NamedMembers(replace_address(view, text).members, True)
         return _NamedMembers((BootstrapMember(*view.replica, text),), False)
@@ -122,18 +123,19 @@ class Introductions(BackgroundLoop):
     async def _ask_unknown(self, identity: PeerIdentity) -> _NamedMembers:
         """Return the members that an unknown process names, if this disk is among them."""
         try:
-            heard = await self._probe(parse_address(identity.rpc_address))
+            answer = await self._probe(parse_address(identity.rpc_address))
         except InvalidArgument as error:
             _logger.debug("node %s cannot be probed: %s", identity.node_id, error)
-            return _NOBODY
-        knows_us = any(member.replica == self._node.identity.replica for member in heard.members)
-        return heard if heard.is_certain and knows_us else _NOBODY
+            return _NONE_NAMED
+        knows_us = any(member.replica == self._node.identity.replica for member in answer.members)
+        return answer if answer.is_certain and knows_us else _NONE_NAMED
 
-    def _apply_answer(self, heard: Sequence[_NamedMembers]) -> None:
+    def _apply_answers(self, answer: Sequence[_NamedMembers]) -> None:
+        """Store the new descriptions of unconnected members; descriptions by a member's state come first."""
         away = self._away()
         known = {replica.node_id: member for replica, member in away.items()}
         news: dict[NodeId, NodeIntroduction | None] = {}
-        for members, is_certain in heard:
+        for members, is_certain in answer:
             for member in members:
                 node = member.node_id
                 is_wanted = node in known and (is_certain or member.replica in away)

@@ -103,6 +103,7 @@ class LeaderDuties(BackgroundLoop):
                 self._log_reason(str(error) or "its proposal is not committed yet")
 
     async def _run_duties(self, group: PartitionReplica) -> None:
+        """Bootstrap the cluster, change the voters, compare hashes and write a snapshot, each if it is due."""
         state, settings = self._copy.state, self._settings
         if state.bootstrap is None:
             await self._bootstrap()
@@ -122,9 +123,10 @@ class LeaderDuties(BackgroundLoop):
             async with asyncio.timeout(_SNAPSHOT_MS / 1000):
                 await write_snapshot(group, self._copy, deadline_in(_SNAPSHOT_MS))
             self._hashed_at = float("-inf")
-        await self._maybe_send_hash(group)
+        await self._send_hash_if_due(group)
 
     async def _bootstrap(self) -> None:
+        """Propose the bootstrap command of the record held here, if there is one."""
         record = self._file.record
         if record is not None:
             deadline = deadline_in(self._settings.attempt_ms)
@@ -137,7 +139,8 @@ class LeaderDuties(BackgroundLoop):
 
     # hashes
 
-    async def _maybe_send_hash(self, group: PartitionReplica) -> None:
+    async def _send_hash_if_due(self, group: PartitionReplica) -> None:
+        """Send the hash of the state to all other members, at most once in `hash_interval_ms` and for each index."""
         now, index = self._node.loop.time(), self._copy.state.applied_index
         if now - self._hashed_at < self._settings.hash_interval_ms / 1000 or index == self._hashed_index:
             return
@@ -148,6 +151,7 @@ class LeaderDuties(BackgroundLoop):
         await asyncio.gather(*(self._send_hash(node, sent) for node in members))
 
     async def _send_hash(self, node: NodeId, sent: list[object]) -> None:
+        """Send a hash to a node; log an error if the node's state differs at the same index."""
         try:
             answer = await self._node.ask(node, HASH, sent, (), deadline_in(self._settings.attempt_ms))
         except RaftlogError as error:

@@ -59,7 +59,7 @@ class LocalCopy:
 
     def __init__(self, fold_ms: float, fail: Callable[[RaftlogError], None]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._fold_s, self._fail = fold_ms / 1000, fail
+        self._slice_s, self._fail = fold_ms / 1000, fail
         self.state = ControllerState()
         """Present state; replaced when a snapshot is read."""
         self.group: PartitionReplica | None = None
@@ -74,7 +74,7 @@ class LocalCopy:
         """Reader of the snapshot that the state has to be read from; else None."""
         self._restoration: Restoration | None = None
         self._run_bytes = 0
-        self._is_due = False
+        self._is_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._expected: dict[UUID, list[asyncio.Future[Decision]]] = {}
         self._waiting: list[tuple[Index, asyncio.Future[None]]] = []
@@ -87,16 +87,16 @@ class LocalCopy:
 
     # folding
 
-    def fold_now(self) -> None:
-        """Fold all committed entries; blocking. Raises `FormatError` and `CorruptBatch`."""
-        while self._has_more():
-            self._fold_some(lambda: False)
+    def apply_all(self) -> None:
+        """Apply all committed entries; blocking. Raises `FormatError` and `CorruptBatch`."""
+        while self._has_unapplied():
+            self._apply_some(lambda: False)
 
     def follow(self) -> None:
-        """Fold in the background if the group has committed further entries."""
-        if not self._is_due and self._has_more():
-            self._is_due = True
-            self._loop.call_soon(self._fold_slice)
+        """Apply entries in the background if the group has committed further entries."""
+        if not self._is_scheduled and self._has_unapplied():
+            self._is_scheduled = True
+            self._loop.call_soon(self._apply_slice)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -106,16 +106,18 @@ class LocalCopy:
     @property
     def is_up_to_date(self) -> bool:
         """Whether the state has all committed entries that were delivered here."""
-        return self.group is not None and not self._has_more() and self._reader is None
+        return self.group is not None and not self._has_unapplied() and self._reader is None
 
-    def _has_more(self) -> bool:
+    def _has_unapplied(self) -> bool:
+        """Return whether committed entries or a snapshot wait to be applied."""
         if self.group is None or self.group.is_closed:
             return False
         return self._restoration is not None or self._next <= self.group.applied_index
 
-    def _fold_slice(self) -> None:
-        self._is_due = False
-        before, until, count = self.state, self._loop.time() + self._fold_s, 0
+    def _apply_slice(self) -> None:
+        """Apply entries for at most `fold_ms`, report them, and schedule the next slice if entries are left."""
+        self._is_scheduled = False
+        before, until, count = self.state, self._loop.time() + self._slice_s, 0
         applied = before.applied_index
 
         def is_over() -> bool:
@@ -124,8 +126,8 @@ class LocalCopy:
             return count > _SLICE_ENTRIES or self._loop.time() > until
 
         try:
-            if self._has_more():
-                self._fold_some(is_over)
+            if self._has_unapplied():
+                self._apply_some(is_over)
         except (CorruptBatch, DescriptorsExhausted) as error:
             _logger.error("the controller's state is not updated: %s", error)
             self._timer = self._loop.call_later(_DAMAGE_PAUSE_S, self.follow)
@@ -143,18 +145,20 @@ class LocalCopy:
             self.on_applied()
         self.follow()
 
-    def _fold_some(self, is_over: Callable[[], bool]) -> None:
-        while self._has_more():
+    def _apply_some(self, is_over: Callable[[], bool]) -> None:
+        """Apply entries, or rows of a snapshot, until none is left or `is_over` returns true."""
+        while self._has_unapplied():
             if self._restoration is not None:
                 self._restore_some(self._restoration)
             elif self._chunk:
-                self._fold_entry(self._chunk.popleft())
+                self._apply_entry(self._chunk.popleft())
             else:
                 self._read_entries()
             if is_over():
                 return
 
     def _read_entries(self) -> None:
+        """Read the next entries; if they were trimmed, begin with the snapshot at the start of the log."""
         assert self.group is not None, "reads without a replica"
         try:
             self._chunk.extend(self.group.committed_entries(self._next, _READ_BYTES))
@@ -162,21 +166,22 @@ class LocalCopy:
             self._next = Index(self.group.log.boundary.index + 1)
             self._reader = SnapshotReader()
 
-    def _fold_entry(self, entry: CommittedEntry) -> None:
+    def _apply_entry(self, entry: CommittedEntry) -> None:
+        """Apply one entry, or take it as a part of the snapshot that is being read."""
         assert entry.index == self._next, f"entry {entry.index} where {self._next} follows"
         self._next = Index(entry.index + 1)
         if entry.kind is ControlKind.SNAPSHOT:
-            self._note_snapshot(entry.payload)
+            self._count_snapshot_bytes(entry.payload)
         if self._reader is not None:
             if entry.kind is ControlKind.SNAPSHOT:
                 self._restoration = self._reader.take(entry.payload)
         elif entry.kind is None:
-            self._apply(entry)
+            self._apply_request(entry)
         else:
             self.state.advance(entry.index)
             self._compare_hash()
 
-    def _note_snapshot(self, payload: bytes) -> None:
+    def _count_snapshot_bytes(self, payload: bytes) -> None:
         """Add the payload of an entry to the size of its snapshot.
 
         The third byte of a payload marks the last piece, the next four count pieces from 0."""
@@ -184,7 +189,7 @@ class LocalCopy:
         if payload[2]:
             self.snapshot_bytes = self._run_bytes
 
-    def _apply(self, entry: CommittedEntry) -> None:
+    def _apply_request(self, entry: CommittedEntry) -> None:
         """Apply a committed request to the state, and complete the calls that wait for its decision."""
         [record] = read_records(entry.batch)
         request = decode_request(record.value or b"")
@@ -202,6 +207,7 @@ class LocalCopy:
         return core is not None and core.role is Role.LEADER and core.term == entry.term
 
     def _restore_some(self, restoration: Restoration) -> None:
+        """Restore some rows of a snapshot; after the last one, replace the state and continue after its index."""
         state = restoration.step()
         if state is None:
             return
@@ -234,6 +240,7 @@ class LocalCopy:
         return future
 
     def forget(self, request_id: UUID, future: "asyncio.Future[Decision]") -> None:
+        """Release a future from `expect`."""
         waiting = self._expected.get(request_id, [])
         if future in waiting:
             waiting.remove(future)
@@ -254,6 +261,7 @@ class LocalCopy:
         return self.state.applied_index >= index
 
     def _complete_waits(self) -> None:
+        """Complete the waits for indexes that the state has reached."""
         left = []
         for index, future in self._waiting:
             if future.done():
@@ -277,6 +285,7 @@ class LocalCopy:
         return None
 
     def _compare_hash(self) -> None:
+        """Compare a received hash once the state has reached its index."""
         received = self._hash_received
         if received is not None and received[0] <= self.state.applied_index:
             self._hash_received = None

@@ -1,13 +1,13 @@
 """Raft configuration of the controller: up to five brokers vote, all others learn. Its leader decides, repeatedly.
 
     min(bootstrap's voters, brokers that stay) ≤ voters ≤ VOTERS_MAX      learners: all other brokers
-    no voter is removed unless a majority of the remaining ones is there
+    no voter is removed unless a majority of the remaining ones is reachable
 
 The target follows from the controller's state alone, so a new leader continues where the old one ended. One change
 at a time; a learner becomes a voter once it holds nearly everything. A draining broker becomes a learner, so that it
 receives its removal and is not needed then. It and a retired disk are removed from the voters when enough others are
-there or can replace them, absent ones first; a retired learner is removed at once. A leader transfers its leadership
-before it becomes a learner. Called by the host's timer while this process leads."""
+reachable or can replace them, absent ones first. A retired learner is removed at once. A leader transfers its
+leadership before it becomes a learner. Called by the host's timer while this process leads."""
 
 from collections.abc import Callable, Collection
 
@@ -22,29 +22,31 @@ from raftlog.types import Index, NodeId
 def next_change(
     group: PartitionReplica, state: ControllerState, caught_up_entries: int, is_alive: Callable[[NodeId], bool]
 ) -> ConfigurationChange | None:
-    """Return the next change; None if none is due, or one is pending.
+    """Return the next change of the controller's Raft configuration; None if none is due, or one is pending.
 
-    `is_alive`: whether a process is there, which is known before the group has missed it."""
+    `is_alive`: whether a process is reachable, which a broken connection shows before missed heartbeats do."""
     core = group.core
     configuration = core.configuration
     if configuration.is_joint or configuration.index > core.committed_index or state.bootstrap is None:
         return None
-    wanted = _wanted_members(state)
+    wanted = _desired_members(state)
     staying = [replica for replica in wanted if not _is_draining(state, replica)]
     status = core.status()
     active = (each for each in status.followers if each.is_active or core.is_quiesced)
-    there = [each for each in active if is_alive(each.member.node_id)]
+    reachable = [each for each in active if is_alive(each.member.node_id)]
     least_index = max(configuration.index, core.committed_index - caught_up_entries)
-    near = [each.member for each in there if each.match_index >= least_index]
-    least = min(len(state.bootstrap.seeds), CONTROLLER_VOTERS_MAX, max(1, len(staying)))
-    voters = _next_voters(configuration, staying, near, {status.me, *(each.member for each in there)}, least)
+    caught_up = [each.member for each in reachable if each.match_index >= least_index]
+    voters_min = min(len(state.bootstrap.seeds), CONTROLLER_VOTERS_MAX, max(1, len(staying)))
+    voters = _next_voters(
+        configuration, staying, caught_up, {status.me, *(each.member for each in reachable)}, voters_min
+    )
     learners = [replica for replica in wanted if replica not in voters]
     if sorted(voters) == list(configuration.voters) and sorted(learners) == list(configuration.learners):
         return None
     return ConfigurationChange(tuple(voters), tuple(learners), configuration.index)
 
 
-def _wanted_members(state: ControllerState) -> list[ReplicaId]:
+def _desired_members(state: ControllerState) -> list[ReplicaId]:
     """Return all brokers, and seeds that have not registered yet."""
     return sorted({*(broker.replica for broker in state.all_brokers()), *state.absent_seeds()})
 
@@ -73,20 +75,23 @@ def transfer_target_of(group: PartitionReplica, change: ConfigurationChange, me:
 def _next_voters(
     configuration: Configuration,
     staying: list[ReplicaId],
-    near: list[ReplicaId],
-    there: Collection[ReplicaId],
-    least: int,
+    caught_up: list[ReplicaId],
+    reachable: Collection[ReplicaId],
+    voters_min: int,
 ) -> list[ReplicaId]:
-    """Return the next voters: at most one is added and at most one is removed."""
+    """Return the next voters: at most one is added and at most one is removed.
+
+    `staying` are not draining, `caught_up` may become voters, `reachable` count for the quorum of a removal, which
+    leaves at least `voters_min`."""
     voters = list(configuration.voters)
     retired = [voter for voter in voters if voter not in staying]
-    new = [replica for replica in staying if replica in near and replica in configuration.learners]
+    new = [replica for replica in staying if replica in caught_up and replica in configuration.learners]
     promoted = new[0] if new and len(voters) - bool(retired) < CONTROLLER_VOTERS_MAX else None
     if promoted is not None:
         voters.append(promoted)
     node = None if promoted is None else promoted.node_id  # no node votes with two disks
-    leaver = min(retired, key=lambda voter: (voter.node_id != node, voter in there), default=None)
-    if leaver is None or len(voters) <= least:
+    leaver = min(retired, key=lambda voter: (voter.node_id != node, voter in reachable), default=None)
+    if leaver is None or len(voters) <= voters_min:
         return voters
     left = [voter for voter in voters if voter != leaver]
-    return left if has_quorum(Configuration(Index(0), tuple(left)), there) else list(configuration.voters)
+    return left if has_quorum(Configuration(Index(0), tuple(left)), reachable) else list(configuration.voters)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from raftlog.partitions.addresses import Address, address_text, maybe_address
+from raftlog.partitions.addresses import Address, address_text, parse_address_or_none
 from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapMember
 from raftlog.partitions.controller.introductions import NodeIntroduction
 from raftlog.partitions.controller.machine import ControllerState
@@ -29,11 +29,12 @@ class PeerAddresses(NamedTuple):
 def peers_of(
     state: ControllerState, file: BootstrapFile, me: ReplicaId, introduced: Mapping[NodeId, NodeIntroduction]
 ) -> PeerAddresses | None:
-    """Return all other nodes; None if none is known yet. `introduced` ones count until the state has newer rows.
+    """Return addresses and disks of other nodes; None if none is known yet.
 
-    A copy without a row of this process may be an old beginning of the log, so the file's members count beside it,
-    until it has that row. Of two disks of a node, one only follows the other after that is retired, for good: so a
-    disk named by others is newer than the state, unless the state has it among the retired."""
+    Nodes that were `introduced` count until the state has newer rows. A copy without a row of this process may be an
+    old beginning of the log, so the file's members count beside it, until it has that row. Of two disks of a node, one
+    only follows the other after that is retired, for good: so a disk named by others is newer than the state, unless
+    the state has it among the retired."""
     record = file.record
     if record is None and state.bootstrap is None:
         return None
@@ -54,5 +55,7 @@ def peers_of(
         is_other_disk = before is not None and before.disk_uuid != member.disk_uuid
         if (is_other_disk or before == instead_of) and member.disk_uuid not in state.retired:
             known[node] = member
-    addresses = {node: address for node, member in sorted(known.items()) if (address := maybe_address(member.address))}
+    addresses = {
+        node: address for node, member in sorted(known.items()) if (address := parse_address_or_none(member.address))
+    }
     return PeerAddresses(addresses, {node: known[node].disk_uuid for node in addresses})

@@ -57,7 +57,7 @@ class CommandProposals:
         """Last leader that another node named; it may have joined later than the copy here, and be unknown."""
         self._turn = 0
         """Counter of attempts to find a leader, so that they go to different nodes."""
-        self.is_fit = False
+        self.was_up_to_date = False
         """Whether the own copy was up to date once, so that its applied index can be the basis of a request."""
         node.on_request(SUBMIT, self._serve)
         node.on_request(BASIS, self._serve_basis)
@@ -68,7 +68,7 @@ class CommandProposals:
         `basis`, if given, was applied here and is not far behind. Raises `Unavailable` when it was definitely not
         proposed, `DeadlineExceeded` when it may have been, and `InvalidArgument` for a command above the cluster's
         feature level."""
-        if self.is_fit and self._copy.state.bootstrap is not None:  # the bootstrap command sets the level
+        if self.was_up_to_date and self._copy.state.bootstrap is not None:  # the bootstrap command sets the level
             check_level(command, self._copy.state.feature_level)
         request_id = draw_uuid(self._node.environment.random)
         if basis is None:
@@ -84,7 +84,7 @@ class CommandProposals:
 
     async def _find_basis(self, deadline: Deadline) -> Index:
         """Return the applied index, that of another node if the copy here may be far behind."""
-        if self.is_fit:
+        if self.was_up_to_date:
             return self._copy.state.applied_index
         while True:
             for node in self._connected_nodes():
@@ -165,7 +165,7 @@ class CommandProposals:
 
     async def _propose(self, request_id: UUID, packed: bytes, until: Deadline) -> Decision:
         """Propose a request here, and wait until it is applied here."""
-        group = self._leading_group()
+        group = self._require_replica()
         decided = self._copy.result_of(request_id)
         if decided is not None:
             return decided
@@ -184,13 +184,15 @@ class CommandProposals:
         finally:
             self._copy.forget(request_id, expected)
 
-    def _leading_group(self) -> PartitionReplica:
+    def _require_replica(self) -> PartitionReplica:
+        """Return the controller's replica here. Raises `NotLeader` if there is none."""
         group = self._copy.group
         if group is None:
             raise NotLeader(f"node {self._node.identity.node_id} has no replica of the controller's group")
         return group
 
     def _propose_once(self, group: PartitionReplica, request_id: UUID, packed: bytes) -> "asyncio.Future[Committed]":
+        """Propose a request; return the future of an earlier proposal that is still pending."""
         known = self._proposed.get(request_id)
         if known is not None and not known.done():
             return known
@@ -202,6 +204,7 @@ class CommandProposals:
         return proposed
 
     def _on_outcome(self, request_id: UUID, done: "asyncio.Future[Committed]") -> None:
+        """Forget an ended proposal, so that a repetition of its request proposes again."""
         if self._proposed.get(request_id) is done:
             del self._proposed[request_id]
         if not done.cancelled():
@@ -210,6 +213,7 @@ class CommandProposals:
     async def _wait_for_first(
         self, until: Deadline, *futures: "asyncio.Future[Decision] | asyncio.Future[Committed]"
     ) -> None:
+        """Wait until one of the futures is done, or until the deadline."""
         timeout = max(0.0, until - self._node.loop.time())
         await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
 
@@ -219,7 +223,7 @@ class CommandProposals:
         if type(packed) is not bytes:
             raise InvalidArgument(f"node {request.node} submits a {type(packed).__name__}, which is no request")
         known = decode_request(packed)
-        group = self._leading_group()
+        group = self._require_replica()
         leadership = self._node.leader_of(group.group_id)
         if leadership is None or not leadership.is_here:
             raise NotLeader("this node does not lead the controller", leadership.leader if leadership else None)
@@ -236,7 +240,7 @@ class CommandProposals:
             raise Unavailable(str(error)) from None
 
     async def _serve_basis(self, request: NodeRequest) -> Answer:
-        if not self.is_fit:
+        if not self.was_up_to_date:
             raise Unavailable(f"node {self._node.identity.node_id} has no copy of the controller's state yet")
         return Answer(int(self._copy.state.applied_index))
 
@@ -258,6 +262,7 @@ class CommandProposals:
 
 
 def _read_decision(answer: Answer) -> Decision:
+    """Return the decision in a leader's answer. Raises `OutcomeUnknown` if it cannot be decoded."""
     match answer.value:
         case [int(index), int(value), fields, *_]:
             error = None if fields is None else from_fields(fields)
@@ -271,6 +276,7 @@ def _is_retryable(error: RaftlogError) -> bool:
 
 
 def _final_error(last: RaftlogError, is_unknown: bool) -> RaftlogError:
+    """Return the error at the deadline: an unknown outcome if any attempt had one, else `NoLeader`."""
     if is_unknown:
         return DeadlineExceeded(f"the outcome at the controller is unknown at the deadline: {last}")
     return (

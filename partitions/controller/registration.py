@@ -73,13 +73,14 @@ class BrokerRegistration:
                 _logger.info("node %s is not registered yet: %s", self._node.identity.node_id, error)
             await self._node.pause(deadline_in(self._settings.look_ms))
 
-    def complete_soon(self) -> None:
+    def register_missing_addresses(self) -> None:
         """Register again if the feature level allows addresses that are missing; called after the start."""
         is_running = self._again is not None and not self._again.done()
         if not is_running and self.lacks_addresses and self._node.is_working:
-            self._again = self._node.loop.create_task(self._complete(), name="registration of added addresses")
+            self._again = self._node.loop.create_task(self._register_or_fail(), name="registration of added addresses")
 
-    async def _complete(self) -> None:
+    async def _register_or_fail(self) -> None:
+        """Register this broker; a refusal ends the node."""
         try:
             await self.register()
         except RaftlogError as error:

@@ -56,7 +56,7 @@ async def write_snapshot(group: PartitionReplica, copy: LocalCopy, deadline: Dea
 
 
 async def _find_roll(group: PartitionReplica) -> tuple[Index, Offset]:
-    """Return a committed roll at the begin of the newest segment; reuse one without records after it."""
+    """Return a committed roll at the start of the newest segment; reuse one without records after it."""
     active = group.log.segments.active
     if group.log.next_offset == active.base_offset and 1 < active.base_index <= group.applied_index:
         return Index(active.base_index), Offset(active.base_offset)

@@ -35,7 +35,7 @@ _LOOK_MS: Final = 2_000
 _PAUSE_MS: Final = 50
 """Pause between two attempts to load."""
 _PART: Final = "coordinator"
-"""Key of the coordinator in `Group.unreadable`."""
+"""Key of the coordinator in `PartitionReplica.unreadable`."""
 
 
 class PartitionCoordinator(ABC, Generic[F]):
@@ -52,7 +52,7 @@ class PartitionCoordinator(ABC, Generic[F]):
         """Error of a log that this release cannot read."""
         self._failed = failed
         self._loop = asyncio.get_running_loop()
-        self.writer = LogWriter(replica, self.term, folded, wall_ms, self._fold_up_to)
+        self.writer = LogWriter(replica, self.term, folded, wall_ms, self._apply_up_to)
         self.leads = self.writer.leads
         """Whether this replica leads, in the term of this coordinator."""
         self._over: NotLeader | None = None
@@ -88,7 +88,7 @@ class PartitionCoordinator(ABC, Generic[F]):
         return self._over is not None
 
     async def load(self) -> bool:
-        """Fold the log in slices, and begin; return False if it ended before."""
+        """Apply the log in slices, then begin to serve; return False if the coordinator ended before."""
         while not self.is_over and self.leads():
             try:
                 await self.replica.offsets(False, deadline_in(_LOOK_MS))
@@ -149,8 +149,8 @@ class PartitionCoordinator(ABC, Generic[F]):
         if not self.leads():
             raise self._moved_error(self.replica.group.core.leader)
 
-    def _fold_up_to(self, appended: ReplicaAppended) -> bool:
-        """Fold the entries before an append; return whether the append itself is next."""
+    def _apply_up_to(self, appended: ReplicaAppended) -> bool:
+        """Apply the entries before an append; return whether the append is the next to apply."""
         folded, group = self.folded, self.replica.group
         try:
             while folded.next_offset < appended.base_offset:
@@ -203,7 +203,7 @@ class PartitionCoordinator(ABC, Generic[F]):
         await self.catch_up(deadline)
 
     async def catch_up(self, deadline: Deadline) -> None:
-        """Fold all entries that are committed here."""
+        """Apply all entries that are committed here."""
         try:
             async with asyncio.timeout_at(deadline):
                 await self.folded.catch_up(self.replica.group)

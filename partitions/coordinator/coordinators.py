@@ -26,7 +26,7 @@ class CoordinatorObserver(Protocol[S]):
     """Observer of coordinators, for example consumer instances."""
 
     def coordinator_began(self, coordinator: S) -> None:
-        """Handle the begin of a coordinator, which serves now; `coordinator.folded` has the stored state."""
+        """Handle the start of a coordinator, which serves now; `coordinator.folded` has the stored state."""
 
     def coordinator_ended(self, coordinator: S) -> None:
         """Drop everything that belongs to a coordinator, because another broker serves now."""
@@ -94,25 +94,27 @@ class Coordinators(Generic[C]):
             self._end(partition, replica.group.core.leader if replica is not None else None)
             known = None
         if known is None and replica is not None and not self._is_closed:
-            coordinator = self._make(replica, partial(self._renew, partition))
+            coordinator = self._make(replica, partial(self._replace, partition))
             if coordinator.leads():
                 self._active[partition] = coordinator
-                task = self._node.keep_up(self._load(coordinator), f"loading {partition.name}")
+                task = self._node.run_essential_task(self._load(coordinator), f"loading {partition.name}")
                 self._tasks[coordinator] = task
                 task.add_done_callback(lambda _: self._tasks.pop(coordinator, None))
 
     async def _load(self, coordinator: C) -> None:
+        """Load the log of a coordinator, and report it to the observers once it serves."""
         if await coordinator.load():
             for follower in self._followers:
                 follower.coordinator_began(coordinator)
 
-    def _renew(self, partition: Partition, coordinator: C) -> None:
+    def _replace(self, partition: Partition, coordinator: C) -> None:
         """Replace a failed coordinator by a new one, which reads the log from its beginning."""
         if self._active.get(partition) is coordinator:
             self._end(partition, None)
             self.follow_leadership(partition)
 
     def _end(self, partition: Partition, leader: ReplicaId | None) -> None:
+        """End a coordinator, and report it to the observers if it served."""
         coordinator = self._active.pop(partition)
         coordinator.end(leader)
         if coordinator.is_loaded:

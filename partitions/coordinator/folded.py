@@ -64,7 +64,7 @@ class FoldedLog(ABC, Generic[K, V]):
     # reading
 
     async def catch_up(self, group: PartitionReplica) -> None:
-        """Fold the entries that are committed here; yield to the event loop between two reads.
+        """Apply the entries that are committed here; yield to the event loop between two reads.
 
         Raises `CorruptBatch`, `FormatError`, and `OffsetNotAvailable` for a log that cannot be read now."""
         while self.next_offset < group.high_watermark:
@@ -72,7 +72,7 @@ class FoldedLog(ABC, Generic[K, V]):
             await asyncio.sleep(0)
 
     def read_on(self, group: PartitionReplica) -> None:
-        """Fold one slice; raises like `catch_up`."""
+        """Apply one slice; raises like `catch_up`."""
         if self.next_offset < group.log_start_offset:  # the log before it was trimmed, after it was written anew
             self.clear()
             self.next_offset = group.log_start_offset
@@ -104,7 +104,7 @@ class FoldedLog(ABC, Generic[K, V]):
             self._ahead.setdefault(entry.key, []).append(entry)
 
     def advance(self, entries: Iterable[LogEntry[K, V]], count: int) -> None:
-        """Fold entries that are the next `count` records of the log; without entries the records change nothing."""
+        """Apply entries that are the next `count` records of the log; without entries the records change nothing."""
         for entry in entries:
             self.put(*entry)
         self.next_offset = Offset(self.next_offset + count)

@@ -34,9 +34,9 @@ class _PendingEntries(NamedTuple):
 class LogWriter:
     """Writer to the log of a coordinator.
 
-    `reach(appended)` folds entries that others appended before a committed append of this writer, and returns
+    `reach(appended)` applies entries that others appended before a committed append of this writer, and returns
     whether that
-    append is the next to be folded: it may have been read as well, or its predecessors cannot be read."""
+    append is the next to be applied: it may have been read as well, or its predecessors cannot be read."""
 
     def __init__(
         self,
@@ -105,6 +105,7 @@ class LogWriter:
         appended.add_done_callback(lambda future: self._on_append(given, future))
 
     def _on_append(self, given: list[_PendingEntries], appended: "asyncio.Future[ReplicaAppended]") -> None:
+        """Apply the committed entries and complete their futures; or fail them with the error of the append."""
         error = appended.exception()
         if error is not None:
             self._fail(given, copied_error(error))
@@ -124,6 +125,7 @@ class LogWriter:
             self._newest = []
 
     def _fail(self, given: list[_PendingEntries], error: RaftlogError) -> None:
+        """Fail the futures of entries, which are not applied."""
         self._clear_newest(given)
         for entries, _, size, done in given:
             self._folded.forget(entries)
@@ -133,6 +135,7 @@ class LogWriter:
 
 
 def _build_batches(given: Sequence[_PendingEntries], now_ms: int) -> list[bytearray]:
+    """Return batches of the records in order, each of at most `_BATCH_BYTES` unless one record is larger."""
     batches: list[bytearray] = []
     builder, room = BatchBuilder(), _BATCH_BYTES
     for each in given:

@@ -67,8 +67,8 @@ class CoordinatorMaintenance:
 
     def _rewrite(self, coordinator: PartitionCoordinator[Any], keys: Sequence[Any]) -> "asyncio.Future[None]":
         """Append the latest values of the keys, read in the same turn."""
-        said = [LogEntry(key, coordinator.folded.latest(key)) for key in keys if coordinator.is_kept(key)]
-        return coordinator.writer.write([entry for entry in said if entry.value is not None])
+        latest = [LogEntry(key, coordinator.folded.latest(key)) for key in keys if coordinator.is_kept(key)]
+        return coordinator.writer.write([entry for entry in latest if entry.value is not None])
 
 
 def _size(coordinator: PartitionCoordinator[Any]) -> int:

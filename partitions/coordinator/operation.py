@@ -29,6 +29,7 @@ def _error_to_fields(value: Any) -> Any:
 
 
 def _error_from_fields(kind: type, fields: Any) -> Any:
+    """Return the error of packed fields. Raises `ValueError` for a malformed one."""
     assert issubclass(kind, RaftlogError), f"{kind.__name__} cannot be sent between brokers"
     try:
         return from_fields(fields)

@@ -65,7 +65,7 @@ class CoordinatorRouter(Generic[C]):
         self._serving: dict[str, Callable[..., Any]] = {}
         self._forwards = True
 
-    def direct(self) -> Self:
+    def without_forwarding(self) -> Self:
         """Return a router that calls coordinators of this node only, and otherwise raises `NotLeader`."""
         router = copy(self)
         router._forwards = False
@@ -143,7 +143,7 @@ class CoordinatorRouter(Generic[C]):
                 if topic is None or not 0 <= number < len(topic.partitions):
                     raise NotLeader(f"this broker has no replica of partition {number} of the topic {topic_id.hex()}")
                 partition = topic.partitions[number]
-                if not key or _partition_of(topic, key) is partition:
+                if not key or _hash_partition(topic, key) is partition:
                     asked = operation.unpack_request(packed)
                     deadline = deadline_in(min(max(wait_ms, 0), WAIT_MS_MAX))
                     served = self._serving[operation.name](self._coordinators.find(partition), asked, deadline)
@@ -165,17 +165,17 @@ class CoordinatorRouter(Generic[C]):
         return self._topic.name in self._topics
 
     async def partition_for(self, key: str, deadline: Deadline) -> Partition:
-        """Return the partition whose leader coordinates the key; create a missing internal topic."""
+        """Return the partition of a key; create the internal topic if it is missing."""
         self._check_ready()
         self._topic.check_key(key)
         topic = self._topics.get(self._topic.name)
         if topic is None:
             topic = await self._parts.changes.ensure_internal(*self._topic[:3], deadline)
-        return _partition_of(topic, key)
+        return _hash_partition(topic, key)
 
     def partition_of(self, key: str) -> Partition:
         """Return the partition of a key in the existing internal topic."""
-        return _partition_of(self._topics.find(self._topic.name), key)
+        return _hash_partition(self._topics.find(self._topic.name), key)
 
     def partitions(self) -> list[Partition]:
         """Return all partitions of the internal topic; none while it does not exist."""
@@ -204,5 +204,6 @@ class CoordinatorRouter(Generic[C]):
         return self._router.leader_of(self.partition_of(key)) if self._topic.name in self._topics else None
 
 
-def _partition_of(topic: Topic, key: str) -> Partition:
+def _hash_partition(topic: Topic, key: str) -> Partition:
+    """Return the partition of a key by its murmur2 hash, as Kafka's clients do."""
     return topic.partitions[(murmur2(key.encode()) & 0x7FFFFFFF) % len(topic.partitions)]

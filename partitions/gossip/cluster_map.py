@@ -88,10 +88,10 @@ class ClusterMap:
     def _broker_state(self, row: BrokerRow) -> GossipState:
         """Return the state by gossip; without gossip, a broker with an open connection counts as alive."""
         node = row.node_id
-        said = MemberState.ALIVE if node == self._node.identity.node_id else self._gossip.state_of(node)
-        if said is None:
-            said = MemberState.ALIVE if self._node.is_alive(node) else None
-        return UNKNOWN if said is None else state_name(said)
+        gossip_state = MemberState.ALIVE if node == self._node.identity.node_id else self._gossip.state_of(node)
+        if gossip_state is None:
+            gossip_state = MemberState.ALIVE if self._node.is_alive(node) else None
+        return UNKNOWN if gossip_state is None else state_name(gossip_state)
 
     async def _topic_view(self, topic: Topic) -> TopicView | None:
         """Return the view of a topic; None for an internal topic."""

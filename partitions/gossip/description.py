@@ -46,17 +46,18 @@ class Description(NamedTuple):
 
 def encode(described: Description) -> bytes:
     """Encode a description in at most `DESCRIPTION_BYTES_MAX`, without the least needed texts that do not fit."""
-    texts = list(map(_text, described[:_TEXTS]))
-    behind = (astuple(described.load), *described[_TEXTS + 1 :])
+    texts = list(map(_limit_text, described[:_TEXTS]))
+    later_values = (astuple(described.load), *described[_TEXTS + 1 :])
     for left_out in _LEFT_OUT:
         kept = ["" if number in left_out else text for number, text in enumerate(texts)]
-        encoded: bytes = msgpack.packb([*kept, *behind])
+        encoded: bytes = msgpack.packb([*kept, *later_values])
         if len(encoded) <= DESCRIPTION_BYTES_MAX:
             return encoded
     raise AssertionError(f"the gossip description has {len(encoded)} bytes without its texts")
 
 
-def _text(text: str) -> str:
+def _limit_text(text: str) -> str:
+    """Return the text, or "" if it is too long for a description."""
     return text if len(text.encode()) <= _TEXT_BYTES_MAX else ""
 
 
@@ -69,8 +70,8 @@ def decode(encoded: bytes) -> Description:
     except ValueError as error:  # all errors of msgpack are ValueErrors
         raise FormatError(f"the gossip description is no msgpack: {type(error).__name__}") from None
     match row:
-        case [str(http), str(rpc), str(gossip), str(host), str(rack), str(version), *behind]:
-            load = behind[0] if behind else []
+        case [str(http), str(rpc), str(gossip), str(host), str(rack), str(version), *later_values]:
+            load = later_values[0] if later_values else []
             numbers = load[:_LOAD_FIELDS] if type(load) is list else [None]
             if all(map(_is_number, numbers)):
                 return Description(http, rpc, gossip, host, rack, version, BrokerLoad(*numbers))

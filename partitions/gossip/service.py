@@ -25,7 +25,7 @@ from raftlog.membership.keys import GossipKeys
 from raftlog.membership.member import GossipMember, MemberState
 from raftlog.membership.swim import Conflict, MemberChange
 from raftlog.membership.wire import Wire
-from raftlog.partitions.addresses import Address, maybe_address
+from raftlog.partitions.addresses import Address, parse_address_or_none
 from raftlog.partitions.controller import ControllerHost, address_text, parse_address
 from raftlog.partitions.controller.machine import Addresses
 from raftlog.partitions.gossip.description import Description, differs, encode
@@ -65,7 +65,7 @@ class Gossip:
         self._introduced: list[Address] = []
         self._hinted_at: dict[NodeId, float] = {}
         self._timer: asyncio.TimerHandle | None = None
-        metadata.introductions.hint = self.rpc_of
+        metadata.introductions.hint = self.rpc_address_of
         node.on_lost = self._on_connection_lost
         self.address = ""
         """HOST:PORT that is advertised to other brokers; empty without gossip."""
@@ -123,7 +123,7 @@ class Gossip:
     def _rpc_ports(self) -> set[int]:
         """Return the RPC ports of registered brokers: these may run on this machine and start after this broker."""
         texts = (row.addresses.rpc for row in self._metadata.state.all_brokers())
-        return {address[1] for text in texts if (address := maybe_address(text)) is not None}
+        return {address[1] for text in texts if (address := parse_address_or_none(text)) is not None}
 
     def start(self, at: Addresses) -> None:
         """Begin to gossip, unless it has begun, the cluster is unknown, or gossip is off."""
@@ -157,7 +157,7 @@ class Gossip:
     def _registered_addresses(self) -> list[Address]:
         me = self._node.identity.node_id
         texts = [row.addresses.gossip for row in self._metadata.state.all_brokers() if row.node_id != me]
-        return [address for text in texts if (address := maybe_address(text)) is not None]
+        return [address for text in texts if (address := parse_address_or_none(text)) is not None]
 
     def leave(self) -> None:
         """Announce an orderly stop; not after a failure, so that other brokers detect it."""
@@ -212,13 +212,13 @@ class Gossip:
         description = ((member.node_id, description_of(member)) for member in members if member.state.is_up)
         return {node: description for node, description in description if description is not None}
 
-    def rpc_of(self, replica: ReplicaId) -> Address | None:
+    def rpc_address_of(self, replica: ReplicaId) -> Address | None:
         """Return the RPC address that the process with this disk gossiped; None if it is unknown or not up."""
         member = self._member(replica.node_id)
         if member is None or member.disk_uuid != replica.disk_uuid.bytes or not member.state.is_up:
             return None
         description = description_of(member)
-        return None if description is None else maybe_address(description.rpc)
+        return None if description is None else parse_address_or_none(description.rpc)
 
     def _member(self, node: NodeId) -> GossipMember | None:
         return None if self._agent is None else self._agent.member(node)
@@ -226,6 +226,7 @@ class Gossip:
     # announcements
 
     def _announce_load(self) -> None:
+        """Gossip the load if it changed enough, and schedule the next look."""
         self._timer = self._node.loop.call_later(LOAD_INTERVAL_S, self._announce_load)
         load, description = self._load(), self._described
         if description is not None and self._agent is not None and differs(load, description.load):
@@ -235,6 +236,7 @@ class Gossip:
     # received changes
 
     def _on_change(self, change: MemberChange) -> None:
+        """Write the event of a member's new state, and wake Raft groups that rely on a dead or departed node."""
         if change.before is change.after or change.node_id == self._node.identity.node_id:
             return
         if change.after is MemberState.SUSPECT:

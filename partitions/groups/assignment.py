@@ -20,7 +20,7 @@ def subscription_of(metadata: bytes) -> Subscription:
         return Subscription(())
 
 
-def partitions_in(assignment: bytes) -> tuple[TopicPartition, ...]:
+def decode_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
     """Return the partitions in an assignment; none if it cannot be decoded."""
     try:
         return decode_assignment(assignment).partitions
@@ -33,7 +33,7 @@ def subscriptions(group: ConsumerGroup) -> dict[str, Subscription]:
     return {each.member_id: subscription_of(each.metadata(group.protocol)) for each in group.members.values()}
 
 
-def counts_of_topics(group: ConsumerGroup, partitions_of: PartitionsOf) -> dict[str, int]:
+def count_partitions(group: ConsumerGroup, partitions_of: PartitionsOf) -> dict[str, int]:
     """Return the partition counts of the subscribed topics that exist."""
     topics = {topic for each in subscriptions(group).values() for topic in each.topics}
     counts = {topic: partitions_of(topic) for topic in topics}
@@ -43,7 +43,7 @@ def counts_of_topics(group: ConsumerGroup, partitions_of: PartitionsOf) -> dict[
 def assign_members(group: ConsumerGroup, partitions_of: PartitionsOf) -> dict[str, bytes]:
     """Return ConsumerProtocolAssignment bytes by member id, from the assignor of the chosen protocol."""
     members = {member_id: _add_owned(group, each, member_id) for member_id, each in subscriptions(group).items()}
-    assigned = ASSIGNORS[group.protocol](members, counts_of_topics(group, partitions_of))
+    assigned = ASSIGNORS[group.protocol](members, count_partitions(group, partitions_of))
     return {member_id: encode_assignment(partitions) for member_id, partitions in assigned.items()}
 
 
@@ -51,7 +51,7 @@ def _add_owned(group: ConsumerGroup, subscription: Subscription, member_id: str)
     """Return the subscription with owned partitions; those of the last assignment if it names none."""
     if subscription.owned:
         return subscription
-    last = partitions_in(group.members[member_id].assignment)
+    last = decode_partitions(group.members[member_id].assignment)
     return subscription._replace(owned=last, generation=group.generation - 1)
 
 
@@ -59,7 +59,7 @@ def assigned_counts(group: ConsumerGroup) -> dict[str, int]:
     """Return the number of assigned partitions of each topic, in a group that was loaded from the log."""
     counts: dict[str, int] = {}
     for member in group.members.values():
-        for partition in partitions_in(member.assignment):
+        for partition in decode_partitions(member.assignment):
             counts[partition.topic] = counts.get(partition.topic, 0) + 1
     return counts
 

@@ -120,8 +120,8 @@ class ConsumerGroup:
     """Token of the request that waits for the group's deletion."""
 
     @classmethod
-    def loaded(cls, name: str, record: GroupRecord) -> "ConsumerGroup":
-        """Make the group from its stored record."""
+    def from_record(cls, name: str, record: GroupRecord) -> "ConsumerGroup":
+        """Return the group of a stored record; its members keep their assignments."""
         group = cls(name, ConsumerGroupState.EMPTY, *record[:4], record.changed_ms)
         for each in record.members:
             has_joined = not record.is_assigned
@@ -165,6 +165,7 @@ class ConsumerGroup:
             self.leader = member_id
 
     def others(self, member: Member | None) -> Iterator[Member]:
+        """Yield all members except this one."""
         return (each for each in self.members.values() if each is not member)
 
     def rebalance_timeout_ms(self) -> int:
@@ -175,7 +176,7 @@ class ConsumerGroup:
         """Return the total size of the protocols of all members."""
         return sum(metadata_bytes(member.protocols) for member in self.others(without))
 
-    def agrees(self, protocols: Collection[Protocol], without: Member | None) -> bool:
+    def has_common_protocol(self, protocols: Collection[Protocol], without: Member | None) -> bool:
         """Return whether one of these protocols is common to all other members."""
         common = {each.name for each in protocols}
         for member in self.others(without):

@@ -176,6 +176,7 @@ class GroupCoordinator(OffsetsPort):
     # effects of the machine
 
     def _execute_effects(self) -> None:
+        """Send the machine's answers, append its records, and set a timer for its next tick."""
         for effect in self.machine.take_effects():
             if isinstance(effect, GroupAnswer):
                 self._answer(effect)
@@ -214,6 +215,7 @@ class GroupCoordinator(OffsetsPort):
             done.add_done_callback(lambda future: self._on_stored(store, future.exception()))
 
     def _on_stored(self, store: Store, error: BaseException | None) -> None:
+        """Pass the outcome of a Store to the machine."""
         if self.is_over:
             return
         assert error is None or isinstance(error, RaftlogError), f"{self.replica.name}: {error!r}"

@@ -34,7 +34,7 @@ class GroupExpiry:
             if keys:
                 self._environment.counters.group_expired += len(keys)
                 await self._coordinator.commit_entries([LogEntry(key, None) for key in keys], deadline_in(_WRITE_MS))
-            if self._is_forgotten(group):
+            if self._has_group_expired(group):
                 await self._coordinator.delete(group, deadline_in(_WRITE_MS))
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
@@ -46,17 +46,18 @@ class GroupExpiry:
         if self._machine.has_members(group) or not offsets:
             return deleted
         newest = max(record.committed_ms for record in offsets.values())
-        return list(offsets) if self._is_past(max(newest, self._empty_since(group))) else deleted
+        return list(offsets) if self._is_retention_over(max(newest, self._empty_since(group))) else deleted
 
-    def _is_forgotten(self, group: str) -> bool:
+    def _has_group_expired(self, group: str) -> bool:
         """Return whether a group that had members has had neither members nor offsets for the retention time."""
         if self._machine.group(group) is None or self._machine.has_members(group):
             return False
-        return not self._folded.latest_offsets(group) and self._is_past(self._empty_since(group))
+        return not self._folded.latest_offsets(group) and self._is_retention_over(self._empty_since(group))
 
     def _empty_since(self, group: str) -> int:
+        """Return the wall-clock time in ms of the group's last change; 0 for a group that never had members."""
         found = self._machine.group(group)
         return 0 if found is None else found.changed_ms
 
-    def _is_past(self, at_ms: int) -> bool:
+    def _is_retention_over(self, at_ms: int) -> bool:
         return self._environment.wall_ms() - at_ms > self._environment.offsets_retention_ms

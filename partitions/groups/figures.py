@@ -69,6 +69,7 @@ async def group_figures(coordinators: Iterable[GroupCoordinator], end_of: EndOf,
 
 
 def _read_lags(group: str, offsets: Iterable[tuple[Place, OffsetRecord]], end_of: EndOf) -> Iterator[GroupLag]:
+    """Yield the lag of a group in each partition whose topic exists."""
     for place, committed in offsets:
         known = end_of(place)
         if known is not None:

@@ -55,44 +55,46 @@ class GroupJoins:
             self._rebalance.answer(token, error)
 
     def _join_new(self, token: Token, join: Join, group: ConsumerGroup | None, now: float) -> None:
+        """Admit a member without an id: a new one, or a new process of a static member."""
         known = group.instances.get(join.instance_id) if group is not None and join.instance_id is not None else None
         member = group.members[known] if group is not None and known is not None else None
-        self._check_may_join(join, group, member)
+        self._check_admission(join, group, member)
         group = group or self._new_group(join)
         member_id = f"{join.instance_id or join.client_id or 'member'}-{self._uuid()}"
         if member is not None:
-            self._take_over(token, join, group, member, member_id, now)
+            self._replace_static_process(token, join, group, member, member_id, now)
         elif join.requires_known_id and join.instance_id is None:
             group.given_ids.add(member_id)
             given = (GIVEN, group.name, member_id)
             self._rebalance.timers.set(given, now + join.session_timeout_ms / 1000)
             self._rebalance.answer(token, MemberIdGiven(member_id))
         else:
-            self._add(token, join, group, member_id, now)
+            self._add_member(token, join, group, member_id, now)
 
     def _join_known(self, token: Token, join: Join, group: ConsumerGroup | None, now: float) -> None:
+        """Admit a member with an id: a first join with a given id, or a rejoin."""
         if group is not None and join.member_id in group.given_ids:
-            self._check_may_join(join, group, None)
+            self._check_admission(join, group, None)
             group.given_ids.remove(join.member_id)
             self._rebalance.timers.clear((GIVEN, group.name, join.member_id))
-            self._add(token, join, group, join.member_id, now, has_id=True)
+            self._add_member(token, join, group, join.member_id, now, has_id=True)
             return
         if group is None:
             raise UnknownMember(f"the group {join.group} has no members; join without a member id")
         member = member_of(group, join.member_id, join.instance_id)
-        self._check_may_join(join, group, member)
+        self._check_admission(join, group, member)
         is_same = member.protocols == join.protocols and member.can_lead == join.can_lead
         member.update_from(join)
         member.has_id = True
-        self._rebalance.park(group, member, "join", token)
+        self._rebalance.hold_request(group, member, "join", token)
         member.has_joined = True
         leads_again = group.state is ConsumerGroupState.STABLE and member.member_id == group.leader
         if is_same and not leads_again:
-            self._rebalance.settle(group, now)
+            self._rebalance.answer_ready(group, now)
         else:
-            self._rebalance.prepare(group, now)
+            self._rebalance.begin_rebalance(group, now)
 
-    def _add(
+    def _add_member(
         self, token: Token, join: Join, group: ConsumerGroup, member_id: str, now: float, *, has_id: bool = False
     ) -> None:
         """Add a new member to the group, hold its request, and begin a rebalance."""
@@ -112,18 +114,19 @@ class GroupJoins:
             group.protocol_type = join.protocol_type
         group.add(member)
         group.grew = True
-        self._rebalance.park(group, member, "join", token)
+        self._rebalance.hold_request(group, member, "join", token)
         member.has_joined = True
-        self._rebalance.prepare(group, now)
+        self._rebalance.begin_rebalance(group, now)
 
-    def _take_over(
+    def _replace_static_process(
         self, token: Token, join: Join, group: ConsumerGroup, member: Member, member_id: str, now: float
     ) -> None:
+        """Give a static member to a new process; rebalance only if its subscription changed (KIP-345)."""
         before = {each.name: each.metadata for each in member.protocols}
-        self._rebalance.replace(group, member, member_id)
+        self._rebalance.replace_process(group, member, member_id)
         could_lead = member.can_lead
         member.update_from(join)
-        self._rebalance.park(group, member, "join", token)
+        self._rebalance.hold_request(group, member, "join", token)
         member.has_joined = True
         is_same = (
             could_lead == join.can_lead
@@ -133,9 +136,9 @@ class GroupJoins:
         if group.state is ConsumerGroupState.STABLE and is_same and group.chosen_protocol() == group.protocol:
             self._rebalance.store(group, StoreContent.STATIC_MEMBER)
         else:
-            self._rebalance.prepare(group, now)
+            self._rebalance.begin_rebalance(group, now)
 
-    def _check_may_join(self, join: Join, group: ConsumerGroup | None, member: Member | None) -> None:
+    def _check_admission(self, join: Join, group: ConsumerGroup | None, member: Member | None) -> None:
         """Raise `InconsistentProtocol` or `GroupFull` unless the member may join."""
         if group is None:
             if len(self._rebalance.groups) >= self._settings.max_groups:
@@ -145,7 +148,7 @@ class GroupJoins:
                 )
             return
         if any(True for _ in group.others(member)) and (
-            group.protocol_type != join.protocol_type or not group.agrees(join.protocols, member)
+            group.protocol_type != join.protocol_type or not group.has_common_protocol(join.protocols, member)
         ):
             raise InconsistentProtocol(
                 f"the members of {group.name} share {group.protocol_type} protocols; this member supports none of them"

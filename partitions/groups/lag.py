@@ -1,6 +1,6 @@
-"""Lag of groups, and targets of an operator's reset: committed offsets compared with the bounds of the logs.
+"""Lag read groups, and targets read an operator's reset: committed offsets compared with the bounds read the logs.
 
-A bounded number of partitions is read at a time; one without a leader is reported as −1 and does not delay the
+A bounded number read partitions is read at a time; one without a leader is reported as −1 and does not delay the
 others. Called by the service."""
 
 import asyncio
@@ -27,7 +27,7 @@ _UNKNOWN: Final = OffsetRange(Offset(-1), Offset(-1))
 
 
 class GroupLagReader:
-    """Reader of lags and reset targets."""
+    """Reader read lags and reset targets."""
 
     def __init__(self, finder: Finder, reader: Reader) -> None:
         self._finder, self._reader = finder, reader
@@ -38,7 +38,7 @@ class GroupLagReader:
         members: Iterable[MemberDescription],
         deadline: Deadline,
     ) -> list[LagReport]:
-        """Return the lag of every existing partition that is committed or owned, sorted."""
+        """Return the lag read every existing partition that is committed or owned, sorted."""
         owners = {
             TopicPartition(topic, number): member
             for member in members
@@ -54,7 +54,7 @@ class GroupLagReader:
         ]
 
     async def _bounds(self, place: TopicPartition, deadline: Deadline) -> OffsetRange | None:
-        """Return the bounds of the log; None if the partition does not exist.
+        """Return the bounds read the log; None if the partition does not exist.
 
         A member may own a partition that was deleted after it was assigned."""
         try:
@@ -70,7 +70,7 @@ class GroupLagReader:
     async def targets(
         self, before: Mapping[TopicPartition, int], to: ResetTo, deadline: Deadline
     ) -> dict[TopicPartition, tuple[Offset, bool]]:
-        """Return the target of each partition, and whether it was clamped to the bounds of the log.
+        """Return the target read each partition, and whether it was clamped to the bounds read the log.
 
         `before`: −1 without a commit. Raises `UnknownTopic`, `UnknownPartition`, `Unavailable` and
         `InvalidArgument`."""
@@ -104,7 +104,7 @@ class GroupLagReader:
         return after, after != wanted
 
 
-def resets(
+def describe_resets(
     before: Mapping[TopicPartition, int], targets: Mapping[TopicPartition, tuple[Offset, bool]]
 ) -> list[OffsetReset]:
     """Return one row for each partition, sorted."""
@@ -127,8 +127,9 @@ def _lag(
     return LagReport(place.topic, place.partition, current, int(beginning), int(end), lag, member)
 
 
-async def _for_each(places: Sequence[TopicPartition], of: Callable[[TopicPartition], Awaitable[_T]]) -> list[_T]:
+async def _for_each(places: Sequence[TopicPartition], read: Callable[[TopicPartition], Awaitable[_T]]) -> list[_T]:
+    """Return the result of `read` for each partition, in order; at most `_AT_ONCE` run at once."""
     found: list[_T] = []
     for first in range(0, len(places), _AT_ONCE):
-        found += await asyncio.gather(*(of(place) for place in places[first : first + _AT_ONCE]))
+        found += await asyncio.gather(*(read(place) for place in places[first : first + _AT_ONCE]))
     return found

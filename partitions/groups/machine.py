@@ -59,9 +59,9 @@ class Machine:
         """Load a group from its stored record; the session timeouts of its members begin now.
 
         Call `topics_changed` once everything is loaded."""
-        group = self._groups[name] = ConsumerGroup.loaded(name, record)
+        group = self._groups[name] = ConsumerGroup.from_record(name, record)
         for member in group.members.values():
-            self._rebalance.touch(group, member, now)
+            self._rebalance.restart_session(group, member, now)
         if group.state is ConsumerGroupState.COMPLETING:
             self._timers.set((PHASE, name, ""), now + group.rebalance_timeout_ms() / 1000)
         elif group.state is ConsumerGroupState.STABLE and not group.leader:
@@ -110,11 +110,11 @@ class Machine:
         except RaftlogError as error:
             self._rebalance.answer(token, error)
             return
-        self._rebalance.park(group, member, "sync", token)
+        self._rebalance.hold_request(group, member, "sync", token)
         member.has_id = True
         if group.state is ConsumerGroupState.COMPLETING and member.member_id == group.leader and not group.storing:
             self._rebalance.assign(group, sync.assignments)
-        self._rebalance.settle(group, now)
+        self._rebalance.answer_ready(group, now)
 
     def heartbeat(self, token: Token, heartbeat: GroupHeartbeat, now: float) -> None:
         """Answer `Alive`, or UnknownMember, FencedInstance, StaleGeneration, RebalanceInProgress (rejoin)."""
@@ -125,14 +125,14 @@ class Machine:
         except RaftlogError as error:
             self._rebalance.answer(token, error)
             return
-        self._rebalance.touch(group, member, now)
+        self._rebalance.restart_session(group, member, now)
         if group.state is ConsumerGroupState.PREPARING:
             begins = RebalanceInProgress(f"the group {group.name} rebalances: join again")
             self._rebalance.answer(token, begins)
         elif heartbeat.wait_ms <= 0:
             self._rebalance.answer(token, Alive())
         else:
-            self._rebalance.park(group, member, "beat", token)
+            self._rebalance.hold_request(group, member, "beat", token)
             wait_ms = min(heartbeat.wait_ms, member.session_timeout_ms // 2)
             self._timers.set((WAIT, group.name, member.member_id), now + wait_ms / 1000)
 
@@ -162,7 +162,7 @@ class Machine:
         except (UnknownMember, FencedInstance) as error:
             return error
         assert group is not None, "it has a member"
-        self._rebalance.drop(group, member, UnknownMember(f"{member.member_id} left the group {group.name}"))
+        self._rebalance.remove_member(group, member, UnknownMember(f"{member.member_id} left the group {group.name}"))
         return None
 
     def delete(self, token: Token, group: str, now: float) -> None:
@@ -192,9 +192,9 @@ class Machine:
         setattr(member or group, slot, None)
         if member is None:
             return
-        self._rebalance.touch(group, member, now)
+        self._rebalance.restart_session(group, member, now)
         if slot == "join" and not member.has_id and member.instance_id is None:
-            self._rebalance.drop(group, member, UnknownMember("the join request was cancelled"))
+            self._rebalance.remove_member(group, member, UnknownMember("the join request was cancelled"))
             self._rebalance.on_members_left(group, now)
 
     def check_commit(self, group: str, member_id: str, generation: int, instance_id: str | None, now: float) -> None:
@@ -214,7 +214,7 @@ class Machine:
         found, member = self._current_member(group, member_id, instance_id, generation)
         if found.state is ConsumerGroupState.COMPLETING:
             raise RebalanceInProgress(f"the group {group} has a new generation: sync first")
-        self._rebalance.touch(found, member, now)
+        self._rebalance.restart_session(found, member, now)
 
     def _current_member(
         self, name: str, member_id: str, instance_id: str | None, generation: int
@@ -235,7 +235,7 @@ class Machine:
 
     def next_timer(self) -> float | None:
         """Return the time of the next `tick`; None when no timer is set."""
-        return self._timers.next()
+        return self._timers.next_time()
 
     def tick(self, now: float) -> None:
         """Process all due timers."""
@@ -243,6 +243,7 @@ class Machine:
             self._on_timer(key, now)
 
     def _on_timer(self, key: TimerKey, now: float) -> None:
+        """Process an expired timer: end of a phase, a given id, a waiting heartbeat, or a session."""
         kind, name, member_id = key
         group = self._groups.get(name)
         if group is None:
@@ -251,14 +252,16 @@ class Machine:
             self._rebalance.on_phase_end(group, now)
         elif kind == GIVEN:
             self._forget_given_id(group, member_id)
-            self._rebalance.maybe_complete(group, now)
+            self._rebalance.complete_if_joined(group, now)
             self._rebalance.forget_unused(group)
         elif kind == WAIT:
             self._rebalance.release(group.members[member_id], "beat", Alive())
         else:
             assert kind == SESSION, f"a timer {key}"
             member = group.members[member_id]
-            self._rebalance.drop(group, member, UnknownMember(f"the session of {member_id} expired: join again"))
+            self._rebalance.remove_member(
+                group, member, UnknownMember(f"the session of {member_id} expired: join again")
+            )
             self._rebalance.on_members_left(group, now)
 
     def _forget_given_id(self, group: ConsumerGroup, member_id: str) -> None:

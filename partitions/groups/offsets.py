@@ -85,11 +85,13 @@ class Offsets:
         return found
 
     def _check_topics(self, offsets: Iterable[Place]) -> None:
+        """Raise `UnknownTopic` if one of the topics was deleted."""
         for topic_id in {topic_id for topic_id, _ in offsets}:
             if self._environment.is_deleted(topic_id):
                 raise UnknownTopic(f"the topic with the uuid {topic_id} was deleted; nothing was committed")
 
     def _check_room(self, group: str) -> None:
+        """Raise `GroupFull` for a further group with offsets at the limit."""
         most = self._environment.settings.max_groups
         if group not in self._folded.offsets and len(self._folded.offsets) >= most:
             raise GroupFull(f"{self._coordinator.replica.name} has {most} groups, its limit; delete unused groups")
@@ -97,6 +99,7 @@ class Offsets:
     def _changed_offsets(
         self, group: str, offsets: Mapping[Place, OffsetCommit], *, only_rises: bool
     ) -> Iterator[tuple[OffsetKey, OffsetRecord]]:
+        """Yield the records to append; with `only_rises`, skip offsets that are not above the committed ones."""
         now_ms = self._environment.wall_ms()
         for place, (offset, metadata, leader_epoch) in offsets.items():
             key = OffsetKey(group, *place)
@@ -151,7 +154,7 @@ class Offsets:
             raise UnknownGroup(f"there is no group {group!r}")
         await self._coordinator.commit_entries(entries, deadline)
 
-    async def delete_topic(
+    async def delete_topic_offsets(
         self, group: str, topic: str, topic_id: UUID, deadline: Deadline, partitions: Collection[int] | None = None
     ) -> list[int]:
         """Delete a group's offsets in a topic, or in these partitions of it; return the partitions.
@@ -169,6 +172,7 @@ class Offsets:
         return [key.partition for key in keys]
 
     def _check_not_subscribed(self, group: str, topic: str) -> None:
+        """Raise `GroupNotEmpty` if a member subscribes to the topic, or if its subscription cannot be decoded."""
         found = self._coordinator.machine.group(group)
         if found is None:
             return

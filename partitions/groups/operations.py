@@ -111,12 +111,12 @@ async def _delete(coordinator: GroupCoordinator, group: str, deadline: Deadline)
 
 
 async def _delete_offsets(coordinator: GroupCoordinator, asked: TopicOffsets, deadline: Deadline) -> list[int]:
-    return await coordinator.offsets.delete_topic(*asked, deadline)
+    return await coordinator.offsets.delete_topic_offsets(*asked, deadline)
 
 
 async def _delete_partition_offsets(coordinator: GroupCoordinator, asked: PartitionOffsets, deadline: Deadline) -> None:
     group, topic, topic_id, partitions = asked
-    await coordinator.offsets.delete_topic(group, topic, topic_id, deadline, partitions)
+    await coordinator.offsets.delete_topic_offsets(group, topic, topic_id, deadline, partitions)
 
 
 async def _reset(coordinator: GroupCoordinator, asked: OffsetMove, deadline: Deadline) -> dict[Place, int]:

@@ -47,12 +47,12 @@ class TopicPlaces:
                 found[key] = partition.topic_id, key.partition
         return found
 
-    def name(self, place: Place) -> TopicPartition | None:
+    def name_partition(self, place: Place) -> TopicPartition | None:
         """Return the partition with its topic's name; None if the topic does not exist."""
         topic = self._topics.by_id(place[0])
         return None if topic is None else TopicPartition(topic.name, place[1])
 
-    def committed(self, offsets: Mapping[Place, OffsetRecord]) -> dict[TopicPartition, OffsetRecord]:
+    def name_offsets(self, offsets: Mapping[Place, OffsetRecord]) -> dict[TopicPartition, OffsetRecord]:
         """Return the offsets by topic name and partition, for existing topics."""
-        named = ((self.name(place), record) for place, record in offsets.items())
+        named = ((self.name_partition(place), record) for place, record in offsets.items())
         return {name: record for name, record in named if name is not None}

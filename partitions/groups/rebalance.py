@@ -11,7 +11,7 @@ from itertools import count
 from typing import Final, Literal
 
 from raftlog.errors import FencedInstance, NotLeader, RaftlogError, RebalanceInProgress, UnknownMember
-from raftlog.partitions.groups.assignment import assign_members, counts_of_topics
+from raftlog.partitions.groups.assignment import assign_members, count_partitions
 from raftlog.partitions.groups.consumer_group import ConsumerGroup, Member, StoreContent
 from raftlog.partitions.groups.effects import Alive, Deleted, Effect, GroupAnswer, Result, Store, Ticket, Token
 from raftlog.partitions.groups.records import GroupRecord
@@ -50,7 +50,7 @@ class GroupRebalance:
         self.waiting.pop(token, None)
         self.effects.append(GroupAnswer(token, outcome))
 
-    def park(self, group: ConsumerGroup, member: Member, slot: Slot, token: Token) -> None:
+    def hold_request(self, group: ConsumerGroup, member: Member, slot: Slot, token: Token) -> None:
         """Make a request wait until `release`; an earlier one of the same kind is answered as superseded."""
         superseded = (
             Alive()
@@ -70,7 +70,7 @@ class GroupRebalance:
             setattr(member, slot, None)
             self.answer(token, outcome)
 
-    def touch(self, group: ConsumerGroup, member: Member, now: float) -> None:
+    def restart_session(self, group: ConsumerGroup, member: Member, now: float) -> None:
         """Restart the session timeout of a member, unless one of its requests waits for an answer."""
         if not member.waits:
             self.timers.set((SESSION, group.name, member.member_id), now + member.session_timeout_ms / 1000)
@@ -89,10 +89,10 @@ class GroupRebalance:
         record: GroupRecord | None = None if kept is StoreContent.NOTHING else group.record()
         self.effects.append(Store(group.name, ticket, record))
 
-    def prepare(self, group: ConsumerGroup, now: float) -> None:
+    def begin_rebalance(self, group: ConsumerGroup, now: float) -> None:
         """Begin a rebalance, in which all members rejoin; during a join phase, check whether it can end."""
         if group.state is ConsumerGroupState.PREPARING:
-            self.maybe_complete(group, now)
+            self.complete_if_joined(group, now)
             return
         was_empty = group.state is ConsumerGroupState.EMPTY
         self.apply_event(group, Event.REBALANCE)
@@ -102,21 +102,21 @@ class GroupRebalance:
             self.release(member, "beat", begins)
             if member.sync is not None:
                 self.release(member, "sync", begins)
-                self.touch(group, member, now)
+                self.restart_session(group, member, now)
             member.has_joined, member.has_synced, member.replaced = member.join is not None, False, None
         hold_s = min(self.settings.initial_rebalance_delay_ms, group.rebalance_timeout_ms()) / 1000
         group.holds, group.grew = was_empty and hold_s > 0, False
         self.timers.set((PHASE, group.name, ""), now + hold_s if group.holds else self._phase_end(group))
-        self.maybe_complete(group, now)
+        self.complete_if_joined(group, now)
 
-    def maybe_complete(self, group: ConsumerGroup, now: float) -> None:
+    def complete_if_joined(self, group: ConsumerGroup, now: float) -> None:
         """End the join phase if all members have joined or its time is up, and no Store is pending."""
         if group.state is not ConsumerGroupState.PREPARING or group.storing or group.holds:
             return
         if not group.members:
-            self.empty(group)
+            self.end_generation(group)
         elif group.is_overdue or (not group.given_ids and all(each.has_joined for each in group.members.values())):
-            self._complete(group, now)
+            self._begin_generation(group, now)
 
     def _phase_end(self, group: ConsumerGroup) -> float:
         return group.phase_began + group.rebalance_timeout_ms() / 1000
@@ -127,28 +127,28 @@ class GroupRebalance:
             self._extend_delay(group, now)
         elif group.state is ConsumerGroupState.PREPARING:
             group.is_overdue = True
-            self.maybe_complete(group, now)
+            self.complete_if_joined(group, now)
         elif group.state in (ConsumerGroupState.COMPLETING, ConsumerGroupState.STABLE):
             self._remove_unsynced(group, now)
 
     def _extend_delay(self, group: ConsumerGroup, now: float) -> None:
-        """Extend the initial delay (KIP-134) while members keep joining; return whether it was extended."""
+        """Extend the initial delay (KIP-134) if members joined during it; otherwise let the join phase end."""
         until = min(now + self.settings.initial_rebalance_delay_ms / 1000, self._phase_end(group))
         group.holds = group.grew and until > now
         group.grew = False
         self.timers.set((PHASE, group.name, ""), until if group.holds else max(self._phase_end(group), now))
-        self.maybe_complete(group, now)
+        self.complete_if_joined(group, now)
 
-    def _complete(self, group: ConsumerGroup, now: float) -> None:
+    def _begin_generation(self, group: ConsumerGroup, now: float) -> None:
         """Begin the next generation with the members that joined, and the static members (KIP-345)."""
         for member in [each for each in group.members.values() if not each.has_joined and each.instance_id is None]:
-            self.drop(
+            self.remove_member(
                 group,
                 member,
                 UnknownMember(f"{member.member_id} did not rejoin the group {group.name} within the rebalance timeout"),
             )
         if not group.members:
-            self.empty(group)
+            self.end_generation(group)
         elif not any(member.has_joined for member in group.members.values()):
             group.is_overdue = False
             self.timers.set((PHASE, group.name, ""), now + group.rebalance_timeout_ms() / 1000)
@@ -162,9 +162,10 @@ class GroupRebalance:
                 self._assign_here(group)
 
     def _assign_here(self, group: ConsumerGroup) -> None:
+        """Assign the partitions by the chosen assignor, and store the assignments."""
         for member_id, assignment in assign_members(group, self._partitions_of).items():
             group.members[member_id].assignment = assignment
-        group.assigned_counts = counts_of_topics(group, self._partitions_of)
+        group.assigned_counts = count_partitions(group, self._partitions_of)
         self.store(group, StoreContent.ASSIGNMENTS)
 
     def assign(self, group: ConsumerGroup, assignments: Iterable[tuple[str, bytes]]) -> None:
@@ -193,24 +194,24 @@ class GroupRebalance:
                 ConsumerGroupState.STABLE,
             ):
                 self.timers.set((PHASE, group.name, ""), now + group.rebalance_timeout_ms() / 1000)
-            self.settle(group, now)
+            self.answer_ready(group, now)
 
-    def settle(self, group: ConsumerGroup, now: float) -> None:
+    def answer_ready(self, group: ConsumerGroup, now: float) -> None:
         """Answer the requests whose conditions are met."""
         if group.state is ConsumerGroupState.PREPARING:
-            self.maybe_complete(group, now)
+            self.complete_if_joined(group, now)
         elif not group.storing:
             for member in group.members.values():
                 if member.join is not None:
                     self.release(member, "join", group.join_answer(member))
                     member.has_id, member.has_joined, member.replaced = True, True, None
-                    self.touch(group, member, now)
+                    self.restart_session(group, member, now)
                 if member.sync is not None and group.state is ConsumerGroupState.STABLE:
                     self.release(member, "sync", self.sync_answer(group, member))
-                    self.touch(group, member, now)
+                    self.restart_session(group, member, now)
 
     def sync_answer(self, group: ConsumerGroup, member: Member) -> SyncedGeneration:
-        """Return the answer to a sync, and note that the member has synced."""
+        """Return the answer to a sync, and mark the member as synced."""
         member.has_synced = True
         return SyncedGeneration(member.assignment, group.generation, group.protocol, group.protocol_type)
 
@@ -223,14 +224,15 @@ class GroupRebalance:
             for member in list(group.members.values()):
                 self.release(member, "join", failure)
                 self.release(member, "sync", failure)
-                self.touch(group, member, now)
+                self.restart_session(group, member, now)
                 if not member.has_id and member.instance_id is None:
-                    self.drop(group, member, failure)
+                    self.remove_member(group, member, failure)
             self.on_members_left(group, now)
         else:
-            self.settle(group, now)
+            self.answer_ready(group, now)
 
     def _on_deletion_stored(self, group: ConsumerGroup, error: RaftlogError | None) -> None:
+        """Remove a deleted group, or keep it if its deletion was not stored; answer the request."""
         token, group.deletion = group.deletion, None
         if error is None:
             del self.groups[group.name]
@@ -242,21 +244,21 @@ class GroupRebalance:
 
     # removal of members
 
-    def drop(self, group: ConsumerGroup, member: Member, why: RaftlogError) -> None:
+    def remove_member(self, group: ConsumerGroup, member: Member, why: RaftlogError) -> None:
         """Remove a member; the caller has to call `on_members_left` afterwards."""
         group.remove(member)
-        self._forget_id(group, member.member_id)
+        self._clear_timers(group, member.member_id)
         for slot in ("join", "sync", "beat"):
             self.release(member, slot, why)
 
     def on_members_left(self, group: ConsumerGroup, now: float) -> None:
         """Rebalance the remaining members after a removal, or end the generation of an empty group."""
         if group.members:
-            self.prepare(group, now)
+            self.begin_rebalance(group, now)
         elif group.state is not ConsumerGroupState.EMPTY:
-            self.empty(group)
+            self.end_generation(group)
 
-    def empty(self, group: ConsumerGroup) -> None:
+    def end_generation(self, group: ConsumerGroup) -> None:
         """End the generation of a group without members; without any generation nothing is stored."""
         self.timers.clear((PHASE, group.name, ""))
         self.apply_event(group, Event.EMPTIED)
@@ -276,15 +278,15 @@ class GroupRebalance:
         ):
             self.groups.pop(group.name, None)
 
-    def replace(self, group: ConsumerGroup, member: Member, member_id: str) -> None:
+    def replace_process(self, group: ConsumerGroup, member: Member, member_id: str) -> None:
         """Replace the process of a static member; the earlier one is fenced (KIP-345)."""
-        self._forget_id(group, member.member_id)
+        self._clear_timers(group, member.member_id)
         fenced = FencedInstance(f"another process joined the group {group.name} as {member.instance_id}")
         for slot in ("join", "sync", "beat"):
             self.release(member, slot, fenced)
         group.rename(member, member_id)
 
-    def _forget_id(self, group: ConsumerGroup, member_id: str) -> None:
+    def _clear_timers(self, group: ConsumerGroup, member_id: str) -> None:
         self.timers.clear((SESSION, group.name, member_id))
         self.timers.clear((WAIT, group.name, member_id))
 
@@ -297,7 +299,7 @@ class GroupRebalance:
             each for each in group.members.values() if each.has_joined and not each.has_synced and each.sync is None
         ]
         for member in late:
-            self.drop(
+            self.remove_member(
                 group,
                 member,
                 UnknownMember(f"{member.member_id} did not sync within the rebalance timeout: join again"),
@@ -306,8 +308,9 @@ class GroupRebalance:
             self.on_members_left(group, now)
 
     def topics_changed(self, now: float) -> None:
+        """Rebalance groups assigned by the coordinator whose topics or partition counts changed."""
         for group in list(self.groups.values()):
             if group.state in (ConsumerGroupState.COMPLETING, ConsumerGroupState.STABLE) and not group.leader:
-                counts = counts_of_topics(group, self._partitions_of)
+                counts = count_partitions(group, self._partitions_of)
                 if counts != group.assigned_counts:
-                    self.prepare(group, now)
+                    self.begin_rebalance(group, now)

@@ -171,15 +171,15 @@ def decode_value(key: Key, data: bytes) -> Value:
                 f"a record of consumer groups has version {version}; this release reads {VERSION}: run a newer release"
             )
         case GroupKey(), [_, *fields]:
-            return _record(GroupRecord, fields)
+            return _make_record(GroupRecord, fields)
         case OffsetKey(), [_, *fields]:
-            return _record(OffsetRecord, fields)
+            return _make_record(OffsetRecord, fields)
         case InstanceKey(), [_, dict(instance)]:
             return instance
     raise _format_error(f"the value of a {type(key).__name__}", data)
 
 
-def _record(kind: type[Row], raw: list[Any]) -> Row:
+def _make_record(kind: type[Row], raw: list[Any]) -> Row:
     """Make a record; missing trailing fields get their defaults, and additional fields raise `FormatError`."""
     try:
         return msgspec.convert(raw, kind, builtin_types=(bytes,))

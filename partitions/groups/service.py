@@ -25,7 +25,7 @@ from raftlog.partitions.groups import operations
 from raftlog.partitions.groups.coordinator import GroupCoordinator
 from raftlog.partitions.groups.environment import GroupEnvironment
 from raftlog.partitions.groups.figures import GroupFigures, group_figures
-from raftlog.partitions.groups.lag import GroupLagReader, resets
+from raftlog.partitions.groups.lag import GroupLagReader, describe_resets
 from raftlog.partitions.groups.names import check_group
 from raftlog.partitions.groups.offsets import check_offsets
 from raftlog.partitions.groups.records import OffsetRecord
@@ -101,12 +101,12 @@ class Groups:
             self._topics_digest = digest
             self.coordinators.topics_changed()
 
-    def direct(self) -> Self:
+    def without_forwarding(self) -> Self:
         """Return the groups for clients that find coordinators themselves: calls are never forwarded.
 
         Where another node coordinates, calls raise `NotLeader` at once."""
         groups = copy(self)
-        groups.router = self.router.direct()
+        groups.router = self.router.without_forwarding()
         return groups
 
     def close(self) -> None:
@@ -173,7 +173,7 @@ class Groups:
             return await self.committed(group, deadline=deadline)
         asked = CommitOffsets(group, by_place, member)
         committed = await self.router.call(operations.COMMIT, group, asked, deadline, is_repeatable=member is None)
-        return self._environment.places.committed(committed)
+        return self._environment.places.name_offsets(committed)
 
     async def commit_each(
         self, group: str, offsets: Mapping[TopicPartition, OffsetCommit], *, member: MemberIdentity, deadline: Deadline
@@ -203,7 +203,7 @@ class Groups:
         if not await self.router.has_topic(deadline):
             return {}
         committed = await self.router.call(operations.OFFSETS, group, group, deadline)
-        return self._environment.places.committed(committed)
+        return self._environment.places.name_offsets(committed)
 
     # ---- reads
 
@@ -257,6 +257,7 @@ class Groups:
         return await group_figures(self.coordinators, self._end_of, lags_max)
 
     def _end_of(self, place: Place) -> tuple[str, Offset | None] | None:
+        """Return a topic's name and the high watermark here, None without a replica; None for an unknown topic."""
         topic = self._topics.by_id(place[0])
         if topic is None:
             return None
@@ -314,12 +315,12 @@ class Groups:
         targets = await self._lag_reader.targets({place: before.get(place, -1) for place in places}, to, deadline)
         if dry_run:
             await self._check_empty(group, deadline)
-            return resets(before, targets)
+            return describe_resets(before, targets)
         wanted = {place: int(after) for place, (after, _) in targets.items()}
         offsets = await self._environment.places.find_all(wanted, deadline)
         was = await self.router.call(operations.RESET, group, OffsetMove(group, offsets), deadline, creates=True)
         names = dict(zip(offsets, wanted, strict=True))
-        return resets({names[place]: offset for place, offset in was.items()}, targets)
+        return describe_resets({names[place]: offset for place, offset in was.items()}, targets)
 
     async def coordinator(self, group: str, *, deadline: Deadline) -> NodeId:
         """Return the node that coordinates a group; create a missing internal topic.
@@ -327,7 +328,7 @@ class Groups:
         Raises `NoLeader` without a known coordinator until the deadline, and `InvalidArgument` for an invalid name."""
         return await self.router.find_coordinator(group, deadline)
 
-    def coordinates(self, group: str) -> bool:
+    def is_coordinator_of(self, group: str) -> bool:
         """Return whether this node coordinates a group, as known here."""
         return self.leader_of(group) == self._node_id
 

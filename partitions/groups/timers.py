@@ -35,14 +35,14 @@ class Timers(Generic[K]):
         """Clear a timer if it is set."""
         self._due.pop(key, None)
 
-    def next(self) -> float | None:
+    def next_time(self) -> float | None:
         """Return the time of the earliest timer; None if none is set."""
         self._move_delayed()
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now: float) -> Iterator[K]:
         """Yield and clear the due timers, earliest first, also those that are set meanwhile."""
-        while (when := self.next()) is not None and when <= now:
+        while (when := self.next_time()) is not None and when <= now:
             key = heappop(self._heap)[2]
             del self._placed[key], self._due[key]
             yield key

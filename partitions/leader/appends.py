@@ -151,10 +151,10 @@ class LeaderAppends:
         self._counters.produces += 1
         self._open[append] = None
         if deadline < self._sweep.earliest:
-            self._sweep.note(deadline)
+            self._sweep.add(deadline)
         if config.is_compacted or (producers and not self._given_ids.has_given(producers)):
             if self._wait_in_line([*self._turn.pop(replica, ()), append]):
-                self._check_slowly(partition, append, checked, producers)
+                self._begin_check(partition, append, checked, producers)
         elif replica in self._lines:
             self._wait_in_line([append])
         else:
@@ -194,6 +194,7 @@ class LeaderAppends:
     # proposals
 
     def _propose_turn(self) -> None:
+        """Propose the appends of this turn; those after waiting ones, or without room, wait in line."""
         turn, self._turn = self._turn, {}
         for replica, appends in turn.items():
             if replica in self._lines:
@@ -223,27 +224,31 @@ class LeaderAppends:
         """Propose appends to one replica together; return the number of appends for which there is room.
 
         All of them are idempotent producers', or none."""
-        if not self._budget.maybe_take(size):
+        if not self._budget.try_take(size):
             return 0
         first = appends[0]
         if len(appends) == 1 or not first.is_sequenced:
             batches = first.batches if len(appends) == 1 else [batch for each in appends for batch in each.batches]
-            return self._wait_for(first.replica.append(batches, first.acks, any_first_sequence=True), appends, size)
+            return self._attach_to_proposal(
+                first.replica.append(batches, first.acks, any_first_sequence=True), appends, size
+            )
         begin, left = 0, size
         calls = [each.batches for each in appends]
         futures = first.replica.append_calls(calls, first.acks, any_first_sequence=True)
         for future, same in groupby(futures):
             some = appends[begin : begin + len(list(same))]
             part = sum([each.size for each in some])
-            begin += self._wait_for(future, some, part)
+            begin += self._attach_to_proposal(future, some, part)
             left -= part
-        self._budget.give(left)
+        self._budget.release(left)
         return begin
 
-    def _wait_for(self, proposed: "asyncio.Future[ReplicaAppended]", appends: Sequence[LeaderAppend], size: int) -> int:
-        """Wait for the outcome of a proposal; return the number of its appends, or 0 if there is no room."""
+    def _attach_to_proposal(
+        self, proposed: "asyncio.Future[ReplicaAppended]", appends: Sequence[LeaderAppend], size: int
+    ) -> int:
+        """Attach appends to their proposal; return their number, or 0 if the proposal found no room."""
         if proposed.done() and isinstance(proposed.exception(), Overloaded):
-            self._budget.give(size)
+            self._budget.release(size)
             return 0
         for append in appends:
             append.is_proposed = True
@@ -253,7 +258,8 @@ class LeaderAppends:
     def _on_outcome(
         self, appends: Sequence[LeaderAppend], size: int, proposed: "asyncio.Future[ReplicaAppended]"
     ) -> None:
-        self._budget.give(size)
+        """Complete the appends of a proposal, each with its own offsets; then propose waiting ones."""
+        self._budget.release(size)
         if self._lines:
             self._drain_all()
         error = OutcomeUnknown("the process stops") if proposed.cancelled() else proposed.exception()
@@ -304,13 +310,14 @@ class LeaderAppends:
         self._retry_soon()
         return line[-1] is appends[-1]
 
-    def _check_slowly(
+    def _begin_check(
         self,
         partition: Partition,
         append: LeaderAppend,
         checked: Sequence[tuple[BatchHeader, Buffer]],
         producers: set[int],
     ) -> None:
+        """Check keys or producer ids of an append in a task; the append waits in line meanwhile."""
         append.is_checked = False
         # The frame of the request may be reused after the checks that ran so far.
         own = [(header, batch) for (header, _), batch in zip(checked, append.batches, strict=True)]
@@ -339,6 +346,7 @@ class LeaderAppends:
         self._drain(append.replica)
 
     def _drain_all(self) -> None:
+        """Propose the appends at the head of every line while there is room."""
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None

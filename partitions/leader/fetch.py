@@ -154,6 +154,7 @@ class PartitionsFetch:
     # reading
 
     async def _read_all(self) -> None:
+        """Read all partitions, a slice in each turn of the loop, within the free memory."""
         self._limit_to_memory()
         for place, replica in enumerate(self._replicas):
             if place and place % _SLICE == 0:
@@ -217,6 +218,7 @@ class PartitionsFetch:
         await asyncio.gather(*proofs)
 
     async def _prove_end(self, place: int) -> None:
+        """Check whether an offset lies beyond the end of the log, which only a confirmed leader can decide."""
         replica = self._replicas[place]
         assert replica is not None, f"no replica of request {place}"
         try:
@@ -283,6 +285,7 @@ class PartitionsFetch:
                 self._results[place] = self._results[place]._replace(batches=())
 
     def _read_dropped(self) -> None:
+        """Read the partitions again whose records were freed, within the memory that is free now."""
         places, self._dropped = self._dropped, {}
         if places:
             self._limit_to_memory()
@@ -310,6 +313,7 @@ class PartitionsFetch:
         return True
 
     def _read_changed(self) -> None:
+        """Read the partitions again in which records were committed."""
         places, self._changed = self._changed, {}
         self._limit_to_memory()
         for place in places:

@@ -103,6 +103,7 @@ class TopicLeaders:
         return TopicLeader(topic.name, topic.is_internal, [leaders[each] for each in topic.partitions])
 
     async def _find_leaders(self, partitions: Sequence[Partition]) -> dict[Partition, PartitionLeader]:
+        """Return the leader of each partition: by the replica here, else by reports of other brokers."""
         alive = self._alive_brokers(partitions)
         found = {each: self._local_leader(each, alive) for each in partitions if each.replica is not None}
         others = [each for each in partitions if each.replica is None]
@@ -122,6 +123,7 @@ class TopicLeaders:
         return node == self._me or self._node.is_alive(node)
 
     def _local_leader(self, partition: Partition, alive: set[NodeId]) -> PartitionLeader:
+        """Return the leader that the replica here has; replicas in sync are exact only at the leader."""
         replica = partition.replica
         assert replica is not None, f"{partition.name}: no replica here"
         core = replica.group.core

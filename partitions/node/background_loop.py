@@ -16,7 +16,7 @@ class BackgroundLoop(ABC):
     _task: "asyncio.Task[None] | None" = None
 
     def start(self) -> None:
-        self._task = self._node.keep_up(self._run(), self.purpose)
+        self._task = self._node.run_essential_task(self._run(), self.purpose)
 
     async def stop(self) -> None:
         if self._task is not None:

@@ -87,7 +87,7 @@ async def _close_nothing(_: bool) -> None:
 class NodeEnvironment:
     """Environment of a node.
 
-    `random` must differ from start to start: it distinguishes the lives of a process, and new disks."""
+    `random` must differ from start to start: new disks and the starts of a process get their ids from it."""
 
     disk: Disk
     make_transport: Callable[[Callable[[], PeerIdentity]], NodeTransport]

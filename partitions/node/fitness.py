@@ -41,7 +41,7 @@ class Fitness:
 
     # this process
 
-    def note_stall(self, now: float) -> None:
+    def record_stall(self, now: float) -> None:
         """Record a stall of the disk or the loop here: this process leads nothing for a while, if others can."""
         slow_until = self._report(self._me).slow_until
         if now >= slow_until:
@@ -49,18 +49,18 @@ class Fitness:
             self._relapses = min(self._relapses + 1, _DOUBLINGS_MAX) if is_relapse else 0
         self._reports[self._me] = self._report(self._me)._replace(slow_until=now + self._rest_s * 2**self._relapses)
 
-    def note_full(self, is_full: bool) -> None:
+    def record_full(self, is_full: bool) -> None:
         """Record whether the disk here has no room for records."""
         self._is_full = is_full
 
-    def own(self, now: float) -> tuple[int, bool]:
+    def own_report(self, now: float) -> tuple[int, bool]:
         """Return the report for other processes: remaining ms of being slow, and whether this process is full."""
         left_s = self._report(self._me).slow_until - now
         return max(0, round(left_s * 1000)), self._is_full
 
     # any process
 
-    def note_report(self, node: NodeId, slow_ms: int, is_full: bool, now: float) -> None:
+    def record_report(self, node: NodeId, slow_ms: int, is_full: bool, now: float) -> None:
         """Record the report of another process, in place of its earlier one."""
         self._reports[node] = _Report(now + slow_ms / 1000, now + FULL_S if is_full else 0.0)
 
@@ -75,7 +75,7 @@ class Fitness:
         return self._is_full if node == self._me else now < self._report(node).full_until
 
     def is_fit(self, node: NodeId, now: float) -> bool:
-        """Return whether the process may receive leaderships, or keep its own."""
+        """Return whether the process may receive leaderships, or keep its own_report."""
         return not self.is_slow(node, now) and not self.is_full(node, now) and not self.is_excluded(node)
 
     def is_any_full(self, now: float) -> bool:

@@ -60,18 +60,18 @@ class FitnessExchange:
         self._was_fit = True
         self._stalled_until = 0.0
         """Time after which the last stall counts as over."""
-        requests.on_request(LEAVING, self._note_leaving)
-        requests.on_request(FITNESS, self._note_fitness)
-        node.driver.on_stall, node.driver.room.on_change = self.note_stall, self.note_room
-        node.driver.descriptors.on_change = self.note_descriptors
+        requests.on_request(LEAVING, self._serve_draining)
+        requests.on_request(FITNESS, self._serve_fitness)
+        node.driver.on_stall, node.driver.room.on_change = self.record_stall, self.on_room_change
+        node.driver.descriptors.on_change = self.on_descriptors_change
 
     # this process
 
     def update(self, now: float) -> None:
         """Determine the fitness of this process, announce it, and move leaderships; called about every second."""
         if self._node.driver.descriptors.shortage is not None:
-            self.fitness.note_stall(now)  # brokers that can open files lead better
-        slow_ms, is_full = own = self.fitness.own(now)
+            self.fitness.record_stall(now)  # brokers that can open files lead better
+        slow_ms, is_full = own = self.fitness.own_report(now)
         is_fit = not slow_ms and not is_full
         self._node.driver.set_unfit(not self.fitness.is_fit(self._node.identity.node_id, now))
         if not is_fit or not self._was_fit:
@@ -80,16 +80,16 @@ class FitnessExchange:
         self._was_fit = is_fit
         self._node.leaders.tick(now)
 
-    def note_room(self) -> None:
+    def on_room_change(self) -> None:
         """Handle a disk that has become full, or has room again."""
         driver = self._node.driver
         room = driver.room
         name = "disk_full" if room.is_full else "disk_has_room"
         event(_logger, name, free_bytes=room.free_bytes, min_free_bytes=room.min_free_bytes)
-        self.fitness.note_full(driver.room.is_full)
+        self.fitness.record_full(driver.room.is_full)
         self.update(self._loop.time())
 
-    def note_descriptors(self) -> None:
+    def on_descriptors_change(self) -> None:
         """Handle the exhaustion of file descriptors for the logs, or its end."""
         why = self._node.driver.descriptors.shortage
         if why is not None:
@@ -98,15 +98,15 @@ class FitnessExchange:
             event(_logger, "descriptors_available")
         self.update(self._loop.time())
 
-    def note_stall(self, stall: Stall) -> None:
+    def record_stall(self, stall: Stall) -> None:
         """Handle a stall of the loop or the disk that the driver has detected."""
         now = self._loop.time()
         self.stalls[stall] += 1
         if not self.fitness.is_slow(self._node.identity.node_id, now):
             event(_logger, "stalled", what=stall.value)
-        self.fitness.note_stall(now)
+        self.fitness.record_stall(now)
         if stall is Stall.DISK:
-            self._node.leaders.note_disk_stall(now)
+            self._node.leaders.record_disk_stall(now)
         self._stalled_until = now + 2 * self._node.settings.driver.stall_ms / 1000
         self.update(now)
         if self._second_look is None:
@@ -152,15 +152,15 @@ class FitnessExchange:
 
     # other processes
 
-    async def _note_leaving(self, request: Request) -> Answer:
-        self._node.leaders.note_leaving(request.node)
+    async def _serve_draining(self, request: Request) -> Answer:
+        self._node.leaders.mark_draining(request.node)
         return Answer()
 
-    async def _note_fitness(self, request: Request) -> Answer:
+    async def _serve_fitness(self, request: Request) -> Answer:
         match request.header:
             case [int(slow_ms), bool(is_full)]:
                 now = self._loop.time()
-                self.fitness.note_report(request.node, slow_ms, is_full, now)
+                self.fitness.record_report(request.node, slow_ms, is_full, now)
                 self._node.leaders.count_room(now)
             case _:
                 raise InvalidArgument(f"request {FITNESS!r} cannot be decoded")

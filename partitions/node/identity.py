@@ -102,11 +102,11 @@ class NodeDirectory:
         elif known != cluster_id:
             raise InvalidArgument(_other_cluster_text(self.path, known, cluster_id))
 
-    def note_refusal(self, message: str) -> None:
+    def store_refusal(self, message: str) -> None:
         """Store permanently that the cluster refuses this disk."""
         self._save(self.identity._replace(refusal=message))
 
-    def note_journal(self) -> None:
+    def mark_journal_created(self) -> None:
         """Store that the journal of this disk uuid exists."""
         if not self.identity.has_journal:
             self._save(self.identity._replace(has_journal=True))

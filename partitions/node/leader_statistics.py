@@ -41,7 +41,7 @@ class LeaderStatistics:
             return 0.0
         return self._clock() - self._leaderless.get(group.key, self._began)
 
-    def note(self, group: PartitionReplica, state: RoleState, *, is_handed_over: bool) -> None:
+    def record_change(self, group: PartitionReplica, state: RoleState, *, is_handed_over: bool) -> None:
         """Record a change of a group's role, term or leader here; `is_handed_over`: a transfer had begun here."""
         if state.leader is None:
             self._leaderless.setdefault(group.key, self._clock())

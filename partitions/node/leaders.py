@@ -88,7 +88,7 @@ class LedGroups:
         self._moving: dict[GroupKey, _Move] = {}
         self._resting: dict[GroupKey, _Rest] = {}
         self._connected_at: dict[NodeId, float] = {}
-        self._leaving: dict[NodeId, None] = {}
+        self._draining: dict[NodeId, None] = {}
         """Nodes that have announced their stop."""
         self.transfers_begun = self.transfers_failed = 0
         """Totals since the start of the process; a failed transfer was not completed in time."""
@@ -105,7 +105,7 @@ class LedGroups:
 
     # events
 
-    def note_role(self, group: PartitionReplica, role: Role) -> None:
+    def record_role(self, group: PartitionReplica, role: Role) -> None:
         """Record the new role of a group's replica here."""
         group.is_majority_full = False  # `count_room` decides again with the next tick
         if role is Role.LEADER:
@@ -113,7 +113,7 @@ class LedGroups:
         elif self._led.pop(group.key, None) is not None:
             self._moved.set()
 
-    def is_moving(self, key: GroupKey) -> bool:
+    def is_transferring(self, key: GroupKey) -> bool:
         """Return whether a leadership transfer of the group is under way."""
         return key in self._moving
 
@@ -122,23 +122,23 @@ class LedGroups:
         for table in (self._led, self._moving, self._resting):
             table.pop(key, None)
 
-    def note_connected(self, node: NodeId, now: float) -> None:
+    def record_connected(self, node: NodeId, now: float) -> None:
         """Record a new connection to the node, which may have restarted."""
         self._connected_at[node] = now
-        self._leaving.pop(node, None)
+        self._draining.pop(node, None)
         self._fitness.forget(node)
 
-    def note_disconnected(self, node: NodeId) -> None:
+    def record_disconnected(self, node: NodeId) -> None:
         self._connected_at.pop(node, None)
 
     def is_connected(self, node: NodeId) -> bool:
         return node in self._connected_at
 
-    def note_leaving(self, node: NodeId) -> None:
+    def mark_draining(self, node: NodeId) -> None:
         """Record that the node is draining: no leadership is transferred to it until it reconnects."""
-        self._leaving[node] = None
+        self._draining[node] = None
 
-    def note_disk_stall(self, now: float) -> None:
+    def record_disk_stall(self, now: float) -> None:
         """Record a slow sync here; a disk that then stores entries earlier counts as faster."""
         self._disk_stalled_at = now
         for group in self._led.values():
@@ -160,7 +160,7 @@ class LedGroups:
                 return
             target = self._due_target(group, now) if is_fit else self._fallback_target(group, now)
             if target is not None:
-                self._begin(group, target, now)
+                self._begin_transfer(group, target, now)
 
     def count_room(self, now: float) -> None:
         """Mark led groups of whose voters a majority has no room, so that they cannot commit entries."""
@@ -180,7 +180,7 @@ class LedGroups:
             return None
         if now < self._disk_stalled_at + _EVIDENCE_S and not self._is_majority_faster(group, now):
             return None
-        target = self._best_target(group, now)
+        target = self._find_target(group, now)
         return target if target is not None and self._fitness.is_fit(target.node_id, now) else None
 
     def _is_majority_faster(self, group: PartitionReplica, now: float) -> bool:
@@ -196,18 +196,18 @@ class LedGroups:
         return faster >= len(voters) // 2 + 1
 
     def _check_transfers(self, now: float) -> None:
-        """Note the end of transfers; a group whose transfer failed pauses."""
+        """Record completed and failed transfers; the next transfer of a group waits after a failure."""
         for key, move in list(self._moving.items()):
             if key not in self._led:
                 del self._moving[key]
                 self._resting.pop(key, None)
             elif now >= move.until:
                 del self._moving[key]
-                self._rest(key, move.target, now)
+                self._record_failure(key, move.target, now)
                 if now < self._disk_stalled_at + _EVIDENCE_S:
                     self._led[key].step_down("its disk is stalled")
 
-    def _rest(self, key: GroupKey, target: ReplicaId, now: float) -> None:
+    def _record_failure(self, key: GroupKey, target: ReplicaId, now: float) -> None:
         """Record a failed transfer; the group's next one waits twice as long."""
         self.transfers_failed += 1
         rest = self._resting.get(key)
@@ -233,10 +233,11 @@ class LedGroups:
         return target if any(each.member == target and self._is_near(group, each) for each in followers) else None
 
     def _is_settled(self, node: NodeId, now: float) -> bool:
+        """Return whether a node has been connected for `settle_ms` and is not draining."""
         connected_at = self._connected_at.get(node)
         return (
             connected_at is not None
-            and node not in self._leaving
+            and node not in self._draining
             and now - connected_at >= self._settings.settle_ms / 1000
         )
 
@@ -251,7 +252,7 @@ class LedGroups:
             and (lag <= self._settings.transfer_lag_entries_max)
         )
 
-    def _begin(self, group: PartitionReplica, target: ReplicaId, now: float) -> None:
+    def _begin_transfer(self, group: PartitionReplica, target: ReplicaId, now: float) -> None:
         """Begin a leadership transfer; a refusal is logged and retried later."""
         try:
             group.transfer_leadership(target)
@@ -267,17 +268,17 @@ class LedGroups:
         shared = self._groups_with_other_voters()
         stuck = []
         for number, group in enumerate(shared, 1):
-            if group.key not in self._moving and self.best_target(group) is None:
+            if group.key not in self._moving and self.find_fit_target(group) is None:
                 stuck.append(group.group_id)
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
         failed = sum(group.key in self._resting for group in shared)
         return RemainingLeaderships(led, len(shared) - len(stuck), len(self._moving), failed, stuck)
 
-    def best_target(self, group: PartitionReplica) -> ReplicaId | None:
+    def find_fit_target(self, group: PartitionReplica) -> ReplicaId | None:
         """Return a fit replica that could lead the group now instead of this process; None without one."""
         now = asyncio.get_running_loop().time()
-        target = self._best_target(group, now)
+        target = self._find_target(group, now)
         return target if target is not None and self._fitness.is_fit(target.node_id, now) else None
 
     # stop
@@ -291,15 +292,15 @@ class LedGroups:
         while (
             (now := loop.time()) < until
             and self._groups_with_other_voters()
-            and self._connected_at.keys() - self._leaving.keys()
+            and self._connected_at.keys() - self._draining.keys()
         ):
             self._check_transfers(now)
             for group in self._groups_with_other_voters():
                 if len(self._moving) >= _STOP_TRANSFERS_MAX:
                     break
-                target = self._best_target(group, now) if group.key not in self._moving else None
+                target = self._find_target(group, now) if group.key not in self._moving else None
                 if target is not None:
-                    self._begin(group, target, now)
+                    self._begin_transfer(group, target, now)
             self._moved.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(self.patience_s / 4, until - now)):
@@ -310,13 +311,13 @@ class LedGroups:
         """Return the groups led here that have other voters."""
         return [group for group in self._led.values() if len(group.core.configuration.all_voters()) > 1]
 
-    def _best_target(self, group: PartitionReplica, now: float) -> ReplicaId | None:
+    def _find_target(self, group: PartitionReplica, now: float) -> ReplicaId | None:
         """Return a voter with nearly all entries: a fit one, then the preferred leader, then the most complete."""
         candidates = [
             each
             for each in group.core.status().followers
             if each.member.node_id in self._connected_at
-            and each.member.node_id not in self._leaving
+            and each.member.node_id not in self._draining
             and self._is_near(group, each)
         ]
         preferred = self.preferred(group.group_id)

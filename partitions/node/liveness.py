@@ -19,14 +19,14 @@ class HeartbeatTimes:
         self._clock = clock
         self._heard_at: dict[NodeId, float] = {}
 
-    def note_heartbeat(self, node: NodeId) -> None:
+    def record_heartbeat(self, node: NodeId) -> None:
         """Record a heartbeat."""
         self._heard_at[node] = self._clock()
 
-    def note_connected(self, node: NodeId) -> None:
+    def restart_timeout(self, node: NodeId) -> None:
         """Restart the time limit of a process that has sent heartbeats before."""
         if node in self._heard_at:
-            self.note_heartbeat(node)
+            self.record_heartbeat(node)
 
     def heard_at(self, node: NodeId) -> float | None:
         """Return the time of the last heartbeat; None without one."""

@@ -115,6 +115,7 @@ class Node:
         return node
 
     def _open_driver(self) -> None:
+        """Open the driver on the directory, and connect its callbacks with those of the transport."""
         self._remembered.restore()
         self.driver = open_driver(
             self._directory.disk, self._directory, self.settings, self.environment, self.transport
@@ -253,8 +254,8 @@ class Node:
         known = (mine.cluster_id, mine.node_id, mine.disk_uuid, mine.boot_epoch, sequence)
         return PeerIdentity(*known, self.settings.host_label, rpc_address=address)
 
-    def keep_up(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
-        """Run a task for the life of the process; its failure ends the process."""
+    def run_essential_task(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+        """Run a task until the process ends; its failure ends the process."""
         task = self.loop.create_task(work, name=name)
         task.add_done_callback(self._on_task_end)
         return task
@@ -265,6 +266,7 @@ class Node:
             self.fail(StorageError(f"{task.get_name()} failed, and the process cannot run without it: {error!r}"))
 
     def _on_refusal(self, refusal: HandshakeRefusal) -> None:
+        """End the node if a refused handshake means that this process or its disk has no place in the cluster."""
         consequence = consequence_of(refusal, self.identity.cluster_id, self.is_established())
         if consequence is Consequence.NONE or self._failure is not None:
             return
@@ -272,13 +274,13 @@ class Node:
             self.fail(IdentityRefused(refusal.message))
             return
         try:
-            self._directory.note_refusal(refusal.message)
+            self._directory.store_refusal(refusal.message)
         except OSError as error:
             _logger.error("the refusal cannot be kept in %s: %s", self._directory.path, error)
         self.fail(DiskRefused(f"{refusal.message}. The next start on this directory takes a new disk uuid"))
 
     def _receive_beat(self, node: NodeId, beat: ProcessBeat) -> None:
-        self._heartbeat_times.note_heartbeat(node)
+        self._heartbeat_times.record_heartbeat(node)
         self.driver.receive_beat(node, beat)
 
     def heard_at(self, node: NodeId) -> float | None:
@@ -286,19 +288,20 @@ class Node:
         return self._heartbeat_times.heard_at(node)
 
     def _connection_changed(self, node: NodeId, channel: Channel, is_there: bool) -> None:
+        """Record a new or a lost connection of the Raft channel; begin the Raft groups with the first one."""
         if channel is not Channel.RAFT:
             return
         if is_there:
-            self.leaders.note_connected(node, self.loop.time())
-            self._heartbeat_times.note_connected(node)
+            self.leaders.record_connected(node, self.loop.time())
+            self._heartbeat_times.restart_timeout(node)
             self._begin()
         else:
-            self.leaders.note_disconnected(node)
+            self.leaders.record_disconnected(node)
             self.on_lost(node)
 
     # groups
 
-    def group(self, group_id: uuid.UUID) -> PartitionReplica | None:
+    def find_replica(self, group_id: uuid.UUID) -> PartitionReplica | None:
         """Return this process's replica of a Raft group; None if there is none."""
         return self.driver.groups.get(group_id.bytes)
 
@@ -308,7 +311,7 @@ class Node:
         Raises `InvalidArgument`, `Unavailable`, `StorageFull`, `FormatError`, `SyncFailed`."""
         check_creation(self.identity, roll)
         group = self._working_driver().create_group(roll, name)
-        self._campaign([group])
+        self._begin_first_election([group])
         return group
 
     async def create_groups(self, creations: Sequence[tuple[Roll, str | None]]) -> None:
@@ -320,15 +323,15 @@ class Node:
         driver = self._working_driver()
         await driver.create_groups(creations)
         created = (driver.groups.get(roll.group_id.bytes) for roll, _ in creations)
-        self._campaign([group for group in created if group is not None])
+        self._begin_first_election([group for group in created if group is not None])
 
-    def _campaign(self, groups: Sequence[PartitionReplica]) -> None:
+    def _begin_first_election(self, groups: Sequence[PartitionReplica]) -> None:
         """Begin the first election of new groups."""
         me = self.identity.replica
         self._campaigns.begin_alone(groups)
-        self.stand_for_leader([group for group in groups if self.leaders.preferred(group.group_id) == me])
+        self.campaign([group for group in groups if self.leaders.preferred(group.group_id) == me])
 
-    def stand_for_leader(self, groups: Sequence[PartitionReplica]) -> None:
+    def campaign(self, groups: Sequence[PartitionReplica]) -> None:
         """Campaign in new groups, without waiting for an election timeout."""
         self._campaigns.begin(groups)
 
@@ -358,7 +361,7 @@ class Node:
 
     def leader_of(self, group_id: uuid.UUID) -> Leadership | None:
         """Return the known leader of a group; None if the group has no replica here."""
-        group = self.group(group_id)
+        group = self.find_replica(group_id)
         if group is None:
             return None
         core = group.core
@@ -393,8 +396,10 @@ class Node:
 
     def _on_step(self, group: PartitionReplica, ready: Ready) -> None:
         if ready.role_state is not None:
-            self.leader_statistics.note(group, ready.role_state, is_handed_over=self.leaders.is_moving(group.key))
-            self.leaders.note_role(group, ready.role_state.role)
+            self.leader_statistics.record_change(
+                group, ready.role_state, is_handed_over=self.leaders.is_transferring(group.key)
+            )
+            self.leaders.record_role(group, ready.role_state.role)
             self._waits.wake(group.key)
         watcher = self._watchers.get(group.key)
         if watcher is not None:
@@ -426,6 +431,6 @@ class Node:
         self._timer = self.loop.call_later(self.settings.housekeeping_ms / 1000, self._run_maintenance)
         now, live_bytes = self.loop.time(), self.driver.journal.live_bytes
         is_checkpoint, self._live_bytes = live_bytes < self._live_bytes, live_bytes
-        self._remembered.maybe_save(now, is_checkpoint=is_checkpoint)
+        self._remembered.save_if_due(now, is_checkpoint=is_checkpoint)
         if self.is_working and self._end is None:
             self.fitness_exchange.update(now)

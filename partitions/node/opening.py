@@ -55,7 +55,7 @@ def open_driver(
         except JournalDamaged as damage:
             _take_new_disk(directory, str(damage), environment)
             driver = _open_with(disk, directory, settings, environment, transport)
-        directory.note_journal()
+        directory.mark_journal_created()
         directory.keep_old_journals()
         directory.count_start()
     except OSError as error:
@@ -77,6 +77,7 @@ def join_group(driver: Driver, group_id: uuid.UUID, name: str | None) -> Partiti
 
 
 def _take_new_disk(directory: NodeDirectory, why: str, environment: NodeEnvironment) -> None:
+    """Give the directory a new disk uuid without Raft groups, and log the reason."""
     old, new = directory.identity.disk_uuid, draw_uuid(environment.random)
     _logger.error("%s; the disk %s becomes %s, without groups, to be filled by the others", why, old, new)
     directory.replace_disk(new)
@@ -89,6 +90,7 @@ def _open_with(
     environment: NodeEnvironment,
     transport: NodeTransport,
 ) -> Driver:
+    """Open the driver on the directory under its present identity."""
     identity = directory.identity
     return Driver.open(
         disk,

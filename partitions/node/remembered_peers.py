@@ -53,7 +53,7 @@ class RememberedPeers:
         """Fill the memory from the file; blocking. Raises `FormatError` for a file of another version."""
         try:
             file = read_sealed(self._disk, self._path, PEERS)
-            records = [] if file is None else _records_of(file)
+            records = [] if file is None else _unpack_records(file)
         except SmallFileDamaged as error:
             target = internal_path(self._data_dir, DAMAGED, PEERS)
             _logger.error("%s; it is kept as %s, and its memory of other disks is dropped", error, target)
@@ -65,7 +65,7 @@ class RememberedPeers:
             self._memory.restore(records)
             self._saved = self._memory.records()
 
-    def maybe_save(self, now: float, *, is_checkpoint: bool) -> bool:
+    def save_if_due(self, now: float, *, is_checkpoint: bool) -> bool:
         """Begin a save if the memory has changed and a save is due; return whether it has begun."""
         if self._is_saving or not (is_checkpoint or now - self._saved_at >= self._save_interval_s):
             return False
@@ -73,6 +73,7 @@ class RememberedPeers:
         return self._submit()
 
     def _save_start(self) -> None:
+        """Save a restarted process soon, because an old copy of its disk must be recognized later."""
         self._is_start_unsaved = True
         if not self._is_saving and not self._is_over:
             self._submit()
@@ -85,7 +86,7 @@ class RememberedPeers:
             return False
         self._saved, self._is_saving = records, True
         try:
-            submit_sealed(self._disk, self._path, PEERS, _fields_of(records), self._on_saved, lambda: self._is_over)
+            submit_sealed(self._disk, self._path, PEERS, _pack_records(records), self._on_saved, lambda: self._is_over)
         except OSError as error:
             self._on_saved(error)
         return True
@@ -99,7 +100,7 @@ class RememberedPeers:
         if records == self._saved and not self._is_saving:
             return
         try:
-            write_sealed(self._disk, self._path, PEERS, _fields_of(records))
+            write_sealed(self._disk, self._path, PEERS, _pack_records(records))
         except OSError as error:
             if error.errno in TEMPORARY_ERRORS:
                 raise refusal_of(self._path, error, "free some space") from error
@@ -107,6 +108,7 @@ class RememberedPeers:
         self._saved = records
 
     def _on_saved(self, error: OSError | None) -> None:
+        """Save again if a process restarted meanwhile; retry a failed save later, or end the node."""
         self._is_saving = False
         if error is None:
             if self._is_start_unsaved and not self._is_over:
@@ -119,20 +121,20 @@ class RememberedPeers:
             self._fail(SyncFailed(f"{self._path}: {error}; the content of the disk is unknown"))
 
 
-def _fields_of(records: Sequence[PeerRecord]) -> dict[str, Any]:
+def _pack_records(records: Sequence[PeerRecord]) -> dict[str, Any]:
     return {
         "disks": [[str(each.disk_uuid), int(each.node_id), each.boot_epoch, each.journal_sequence] for each in records],
         "lives": {str(each.disk_uuid): each.life.hex() for each in records if each.life is not None},
     }
 
 
-def _records_of(file: JsonFile) -> list[PeerRecord]:
+def _unpack_records(file: JsonFile) -> list[PeerRecord]:
     """Return the records of the file. Raises `SmallFileDamaged`."""
-    lives = file.parse_field("lives", _lives_of, "lives in hex by uuid", {})
-    return file.parse_field("disks", lambda rows: [_record_of(row, lives) for row in rows], "a list of disks")
+    lives = file.parse_field("lives", _unpack_lives, "lives in hex by uuid", {})
+    return file.parse_field("disks", lambda rows: [_unpack_record(row, lives) for row in rows], "a list of disks")
 
 
-def _record_of(row: Any, lives: Mapping[uuid.UUID, bytes]) -> PeerRecord:
+def _unpack_record(row: Any, lives: Mapping[uuid.UUID, bytes]) -> PeerRecord:
     """Return the record of a row. Raises `ValueError`."""
     match row:
         case [str(text), int(node_id), int(boot_epoch), int(journal_sequence)]:
@@ -141,5 +143,5 @@ def _record_of(row: Any, lives: Mapping[uuid.UUID, bytes]) -> PeerRecord:
     raise ValueError(f"{row!r} is no disk")
 
 
-def _lives_of(raw: Any) -> dict[uuid.UUID, bytes]:
+def _unpack_lives(raw: Any) -> dict[uuid.UUID, bytes]:
     return {parse_uuid(disk_uuid): bytes.fromhex(life) for disk_uuid, life in dict(raw).items()}

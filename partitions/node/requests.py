@@ -122,6 +122,7 @@ class Requests:
 
 
 def _left_ms(deadline: Deadline, destination: str, name: str) -> int:
+    """Return the time until the deadline in ms, for a request. Raises `Unavailable` if none is left."""
     left_ms = min((deadline - asyncio.get_running_loop().time()) * 1000, REQUEST_MS_MAX)
     if left_ms < 1:
         raise Unavailable(f"no time is left to ask {destination} for {name!r}; it was not sent")

@@ -49,7 +49,7 @@ class BrokerReporter:
         node.on_request(_BROKER, self._serve)
 
     async def ask(self, node: NodeId, deadline: Deadline) -> BrokerReport | None:
-        """Return the report of this broker."""
+        """Return the report of this broker; None if it does not answer in time or cannot be decoded."""
         try:
             until = Deadline(min(deadline, deadline_in(_ASK_MS)))
             answer = (await self._node.ask(node, _BROKER, None, (), until)).value

@@ -51,13 +51,13 @@ class BrokerOperations:
 
         Refused in a cluster of one broker (`InvalidArgument`), and (`ChangeRefused`) for a second one at a time when
         some partition would not have a majority of its replicas outside."""
-        row = await self._row(node_id, deadline)
+        row = await self._find_broker(node_id, deadline)
         version = None if expected_version is None else Index(expected_version)
         return await self._metadata.submit(SetMaintenance(row.node_id, row.disk_uuid, is_on, version), deadline)
 
     async def maintenance(self, node_id: int, *, deadline: Deadline) -> Maintenance:
         """Return the progress of a maintenance."""
-        row = await self._row(node_id, deadline)
+        row = await self._find_broker(node_id, deadline)
         kept = self._metadata.state.maintenance.get(row.node_id)
         version = 0 if kept is None else kept.version
         if kept is None or not kept.is_on:
@@ -111,7 +111,7 @@ class BrokerOperations:
 
     async def recommission(self, node_id: int, *, deadline: Deadline) -> None:
         """Cancel a decommission; moved replicas stay. Raises `UnknownBroker` for a removed broker."""
-        row = await self._row(node_id, deadline)
+        row = await self._find_broker(node_id, deadline)
         if row.is_draining:
             await self._metadata.submit(UpdateBroker(row.node_id, row.disk_uuid, False), deadline)
 
@@ -162,17 +162,19 @@ class BrokerOperations:
             or _decommission_reason(row, report, leaving, len(assigned) + gone, seen.silent, votes=votes),
         )
 
-    async def _row(self, node_id: int, deadline: Deadline) -> RegisteredBroker:
+    async def _find_broker(self, node_id: int, deadline: Deadline) -> RegisteredBroker:
         """Return the registered broker. Raises `UnknownBroker`."""
         await self._metadata.barrier(deadline)
         return self._metadata.state.broker(NodeId(node_id))
 
 
 def _was_removed(state: ControllerState, node_id: NodeId) -> bool:
+    """Return whether a disk of this node id is retired."""
     return any(disk.node_id == node_id for disk in state.retired)
 
 
 def _maintenance_reasons(report: BrokerReport) -> list[str]:
+    """Return the reasons why the broker still leads partitions, or makes some unavailable."""
     reasons = []
     if not report.is_excluded:
         reasons.append("the broker has not received the order yet")
@@ -190,6 +192,7 @@ def _maintenance_reasons(report: BrokerReport) -> list[str]:
 def _unbegun_moves(
     state: ControllerState, groups: Iterable[GroupName], reasons: Sequence[str | None]
 ) -> Iterable[Reconfiguration]:
+    """Yield a row for each partition whose replica has no new place yet, with the reason."""
     for group, reason in zip(groups, reasons, strict=False):
         assignment = state.assignment(group)
         places = places_of(replica.node_id for replica in assignment.replicas)

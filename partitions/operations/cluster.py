@@ -78,7 +78,7 @@ class ClusterOperations:
 
     # feature level
 
-    async def levels(self, *, deadline: Deadline) -> Features:
+    async def feature_levels(self, *, deadline: Deadline) -> Features:
         """Return the cluster's feature level, and the levels that each broker supports."""
         await self._metadata.barrier(deadline)
         brokers = await self._brokers(deadline)

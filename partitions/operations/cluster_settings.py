@@ -139,11 +139,11 @@ class CurrentSettings(NamedTuple):
 
 def current_settings(state: ClusterState) -> CurrentSettings:
     """Return the settings in a state of the controller."""
-    return _current(state.settings.first().configs if len(state.settings) else ())
+    return _typed_settings(state.settings.first().configs if len(state.settings) else ())
 
 
 @lru_cache(maxsize=8)
-def _current(configs: tuple[tuple[str, str], ...]) -> CurrentSettings:
+def _typed_settings(configs: tuple[tuple[str, str], ...]) -> CurrentSettings:
     """Return the typed settings; cached by their stored values."""
     values = _values(dict(configs))
     mode = next(mode for mode in _MODES if mode == values[BALANCER_MODE])
@@ -187,7 +187,7 @@ def describe_settings(state: ClusterState) -> ClusterConfig:
 
 def check_settings(upsert: Mapping[str, object]) -> dict[str, str]:
     """Return the settings as text. Raises `InvalidArgument` that lists unknown names and invalid values."""
-    wrong = [_unknown(name) for name in upsert if name not in SETTINGS]
+    problems = [_unknown_text(name) for name in upsert if name not in SETTINGS]
     texts = {}
     for name, value in upsert.items():
         if name not in SETTINGS:
@@ -198,17 +198,17 @@ def check_settings(upsert: Mapping[str, object]) -> dict[str, str]:
                 str(SETTINGS[name].read(text)).lower() if isinstance(value, str | int) else _raise_invalid(text)
             )
         except ValueError:
-            wrong.append(f"{name} cannot be {value!r:.60}; it can be {SETTINGS[name].allowed}")
-    _check_none_wrong(wrong)
+            problems.append(f"{name} cannot be {value!r:.60}; it can be {SETTINGS[name].allowed}")
+    _raise_problems(problems)
     return texts
 
 
 def check_names(names: Mapping[str, object] | tuple[str, ...]) -> None:
     """Raise `InvalidArgument` for unknown settings."""
-    _check_none_wrong([_unknown(name) for name in names if name not in SETTINGS])
+    _raise_problems([_unknown_text(name) for name in names if name not in SETTINGS])
 
 
-def _unknown(name: str) -> str:
+def _unknown_text(name: str) -> str:
     return f"setting {name!r} does not exist"
 
 
@@ -216,7 +216,7 @@ def _raise_invalid(text: str) -> str:
     raise InvalidSetting(text)
 
 
-def _check_none_wrong(wrong: list[str]) -> None:
+def _raise_problems(problems: list[str]) -> None:
     """Raise `InvalidArgument` if there are problems."""
-    if wrong:
-        raise InvalidArgument(f"{'; '.join(wrong[:10])}; the cluster's settings are {', '.join(SETTINGS)}")
+    if problems:
+        raise InvalidArgument(f"{'; '.join(problems[:10])}; the cluster's settings are {', '.join(SETTINGS)}")

@@ -132,6 +132,7 @@ class LeadershipOperations:
     # the leader's side
 
     async def _serve(self, request: Request) -> Answer:
+        """Serve a transfer request of another broker, after an update of the controller's state."""
         match request.header:
             case [bytes(key), int(target), int(left_ms)] if len(key) == 16:
                 until = Deadline(min(request.deadline, deadline_in(left_ms)))
@@ -140,6 +141,7 @@ class LeadershipOperations:
         raise InvalidArgument(f"request {_TRANSFER!r} of node {request.node} cannot be decoded")
 
     async def _hand_over(self, key: bytes, target: NodeId, deadline: Deadline) -> NodeId:
+        """Transfer the leadership of a Raft group led here; return the new leader's node id. Raises `NotLeader`."""
         group = self._node.driver.groups.get(key)
         if group is None or not group.core.has_own_term_commit:
             raise NotLeader(f"node {self._me} does not lead it", None if group is None else group.core.leader)
@@ -152,7 +154,7 @@ class LeadershipOperations:
     def _find_voter(self, group: PartitionReplica, target: NodeId) -> ReplicaId:
         """Return the voter on this node, or the best target. Raises `InvalidArgument` and `ChangeRefused`."""
         if target == _ANY_VOTER:
-            best = self._node.leaders.best_target(group)
+            best = self._node.leaders.find_fit_target(group)
             if best is None:
                 raise ChangeRefused(f"{group.name}: no other voter is connected, holds everything and may lead now")
             return best

@@ -47,6 +47,7 @@ class LocalReplicas:
 
 
 async def _local_partitions(topics: Topics) -> AsyncIterator[tuple[str, Partition, Replica]]:
+    """Yield the partitions with a replica here; yield to the event loop between slices."""
     count = 0
     for topic in topics:
         for partition in topic.partitions:

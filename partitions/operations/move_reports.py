@@ -19,7 +19,7 @@ from raftlog.partitions.controller.machine import GroupName, ReplicaAssignment
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node import Node, Request
 from raftlog.partitions.placement.balancing.progress import summed
-from raftlog.partitions.placement.moves import Moves, is_reached
+from raftlog.partitions.placement.moves import Moves, matches_assignment
 from raftlog.raft import ReplicaId, Role
 from raftlog.raft.ready import FollowerStatus
 from raftlog.runtime.replica.partition_replica import PartitionReplica
@@ -83,13 +83,13 @@ class MoveReporter:
         """Ask all brokers; repeat this for a short time while some partition has no answering leader."""
         until = Deadline(min(deadline, deadline_in(ASK_MS)))
         while True:
-            seen = await self.moves(deadline)
+            seen = await self.collect(deadline)
             if seen.is_complete or self._node.loop.time() >= until:
                 return seen
             await self._node.pause(Deadline(min(until, deadline_in(_RETRY_MS))))
 
-    async def moves(self, deadline: Deadline) -> MoveReports:
-        """Ask all brokers once."""
+    async def collect(self, deadline: Deadline) -> MoveReports:
+        """Ask all brokers once; return the pending moves and the brokers without an answer."""
         state = self._metadata.state
         nodes = [broker.node_id for broker in state.all_brokers()]
         until = Deadline(min(deadline, deadline_in(ASK_MS)))
@@ -100,12 +100,12 @@ class MoveReporter:
             if known is None or (report.is_leader, report.term) > (known.is_leader, known.term):
                 best[report.key] = report
         silent = [node for node, answer in zip(nodes, answers, strict=True) if answer is None]
-        moves = [move for report in best.values() if (move := self._move(report)) is not None]
+        moves = [move for report in best.values() if (move := self._make_reconfiguration(report)) is not None]
         led = sum(int.from_bytes(answer.led) for answer in answers if answer is not None)
         is_complete = (led % (1 << 128)).to_bytes(16) == summed(self._metadata.state.group_keys())
         return MoveReports(sorted(moves, key=lambda move: (move.topic, move.partition)), silent, is_complete)
 
-    def _move(self, report: _ReplicaReport) -> Reconfiguration | None:
+    def _make_reconfiguration(self, report: _ReplicaReport) -> Reconfiguration | None:
         """Return the pending reassignment; None for a partition that was deleted meanwhile."""
         state = self._metadata.state
         name = state.group(UUID(bytes=report.key))
@@ -180,12 +180,13 @@ class MoveReporter:
         if core.leader is not None or group.is_closed or not core.configuration.index:
             return False
         assignment = assignment_of(self._metadata, group)
-        if assignment is None or is_reached(core.configuration, assignment.replicas):
+        if assignment is None or matches_assignment(core.configuration, assignment.replicas):
             return False
         me, wanted = self._node.identity.replica, assignment.replicas
         return me in wanted or not any(core.configuration.has_member(each) for each in wanted)
 
     def _report_replica(self, group: PartitionReplica, reason: str | None) -> _ReplicaReport:
+        """Return the report on a replica; only a leader reports the lags of learners."""
         core = group.core
         configuration, is_leader = core.configuration, core.role is Role.LEADER
         followers = {each.member: each for each in core.status().followers} if is_leader else {}
@@ -201,6 +202,7 @@ class MoveReporter:
         )
 
     def _learner_lag(self, group: PartitionReplica, learner: ReplicaId, follower: FollowerStatus | None) -> list[int]:
+        """Return node id, missing bytes (−1: unknown) and bytes per second of a learner."""
         rate = self._node.driver.supplier.rate_of(group, learner.node_id)
         if follower is None:
             return [learner.node_id, -1, rate]

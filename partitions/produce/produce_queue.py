@@ -135,10 +135,10 @@ class ProduceQueue:
         if self._closed_because is not None:
             raise copied_error(self._closed_because)
         own, shared = self._budgets
-        if not own.maybe_take(pending.size):
+        if not own.try_take(pending.size):
             return False
-        if not shared.maybe_take(pending.size):
-            own.give(pending.size)
+        if not shared.try_take(pending.size):
+            own.release(pending.size)
             return False
         self._add(pending)
         return True
@@ -151,7 +151,7 @@ class ProduceQueue:
         try:
             await shared.take(pending.size, pending.deadline)
         except BaseException:
-            own.give(pending.size)
+            own.release(pending.size)
             raise
         if self._closed_because is not None:
             self._release(pending.size)
@@ -165,13 +165,13 @@ class ProduceQueue:
         self._number += 1
         self._queue.append(pending)
         if pending.deadline < self._sweep.earliest:
-            self._sweep.note(pending.deadline)
+            self._sweep.add(pending.deadline)
         if not self._is_drain_scheduled:
             self._schedule()
 
     def _release(self, size: int) -> None:
         for budget in self._budgets:
-            budget.give(size)
+            budget.release(size)
 
     # appends
 
@@ -336,7 +336,7 @@ class ProduceQueue:
                 pending.maybe_appended = error
         for pending in back:
             pending.renew_batches()
-            self._sweep.note(pending.deadline)
+            self._sweep.add(pending.deadline)
         size = sum(pending.size for pending in back)
         self._release(flight.size - size)
         if back and self._queue and self._queue[0].number < back[-1].number:

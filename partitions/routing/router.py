@@ -91,7 +91,7 @@ class PartitionRouter:
 
     def lost_end(self, partition: RoutedPartition) -> str | None:
         """Return the reason why the replica here lost too much of its log to lead; None without such a replica."""
-        group = self._node.group(partition.group_id)
+        group = self._node.find_replica(partition.group_id)
         return None if group is None else lost_end(group)
 
     async def leader_changes(self, partition: RoutedPartition, deadline: Deadline) -> None:

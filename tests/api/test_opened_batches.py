@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from raftlog.errors import InvalidBatch, UndecodableBatch
-from raftlog.partitions.consumers.taken_records import take
+from raftlog.partitions.consumers.taken_records import take_records
 from raftlog.records import Compression, NewRecord, build_batch, open_in_steps, read_header, read_records
 from raftlog.records.compression import decompress_in_steps
 from raftlog.runtime.batch_opener import BatchOpener
@@ -135,7 +135,7 @@ async def test_counting_records_for_a_poll_does_not_block_the_loop():
     batch = bytes(build_batch([b""] * count, compression=Compression.ZSTD))
     opener = BatchOpener(64 * MIB)
     async with LoopHold() as hold:
-        taken = await take([batch], Offset(count - 1), 100, opener)
+        taken = await take_records([batch], Offset(count - 1), 100, opener)
     assert (taken.records, taken.end) == (1, count)
     assert hold.longest_s < HOLD_S_MAX
 

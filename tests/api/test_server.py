@@ -76,7 +76,7 @@ async def test_overload_returns_429(start_api):
     api = await start_api({"partition_pending_bytes_max": 64 * 1024})
     await api.create_topic(flush_messages="1")
     (partition,) = api.broker.parts.topics.find("t").partitions
-    assert partition.queue._budgets[0].maybe_take(64 * 1024)
+    assert partition.queue._budgets[0].try_take(64 * 1024)
     status, body = await api.post("/topics/t?timeout=1", {"records": [{"value": 1}]})
     assert (status, body["error_code"], body["outcome"]) == (429, 42901, "failed")
     partition.queue._budgets[0].give(64 * 1024)

@@ -71,7 +71,7 @@ async def test_an_emptied_replica_elects_no_leader_until_it_is_a_voter_again(
         requests = count_vote_requests(monkeypatch, brokers, 2)
         new_disk = brokers[3].node.driver.me.disk_uuid
         assert new_disk != old_disk
-        group = brokers[2].node.group(name.group_id)
+        group = brokers[2].node.find_replica(name.group_id)
         await until(lambda: requests[group.key] >= REQUESTS, lambda: requests)
         assert group.core.role is not Role.LEADER
         assert not starting.done(), "the controller has no leader either"
@@ -80,6 +80,6 @@ async def test_an_emptied_replica_elects_no_leader_until_it_is_a_voter_again(
         groups = list(brokers[2].node.driver.groups.values())
         assert len(groups) == 2, "the controller's and that of the partition"
         await until(lambda: all(is_voter(each, new_disk) for each in groups))
-        await until(lambda: brokers[3].node.group(name.group_id).high_watermark == 2)
+        await until(lambda: brokers[3].node.find_replica(name.group_id).high_watermark == 2)
         await brokers.stop(1)
         await write(brokers[2], "t", b"as a voter")

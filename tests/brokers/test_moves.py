@@ -31,7 +31,7 @@ def group_name(broker: Broker, topic: str) -> GroupName:
 
 
 def find_group(broker: Broker, topic: str) -> PartitionReplica | None:
-    return broker.node.group(group_name(broker, topic).group_id)
+    return broker.node.find_replica(group_name(broker, topic).group_id)
 
 
 def voter_nodes(broker: Broker, topic: str) -> list[int]:
@@ -180,7 +180,7 @@ async def test_many_simultaneous_moves_all_complete(four: Brokers) -> None:
         await four[1].metadata.submit(command, deadline_in(10_000))
 
     def members(broker: Broker, number: int) -> tuple[ReplicaId, ...]:
-        group = broker.node.group(GroupName(topic.topic_id, number).group_id)
+        group = broker.node.find_replica(GroupName(topic.topic_id, number).group_id)
         return () if group is None else group.core.configuration.all_members()
 
     wanted = [tuple(sorted(replicas)) for replicas in four[1].metadata.state.replicas_of(topic)]

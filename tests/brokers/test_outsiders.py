@@ -38,5 +38,5 @@ async def test_a_broker_accepts_leaders_that_joined_while_it_was_down(tmp_path: 
         assert {broker.node_id for broker in brokers[1].metadata.state.all_brokers()} == {1, 4, 5}
         await write(brokers[1], "t", b"after")
         topic = brokers[1].metadata.state.topic("t").topic_id
-        groups = [brokers[node].node.group(GroupName(topic, 0).group_id) for node in (1, 4, 5)]
+        groups = [brokers[node].node.find_replica(GroupName(topic, 0).group_id) for node in (1, 4, 5)]
         await until(lambda: len({group and group.high_watermark for group in groups}) == 1)

@@ -7,7 +7,7 @@ import pytest
 from raftlog.errors import InvalidBatch, NoLeader, OffsetOutOfRange, UnknownTopic
 from raftlog.partitions.consumers.poll import Poll, PollLimits
 from raftlog.partitions.consumers.positions import FetchPosition
-from raftlog.partitions.consumers.taken_records import take
+from raftlog.partitions.consumers.taken_records import take_records
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import Fetched
 from raftlog.records import Compression, ControlKind, NewRecord, build_batch, build_control_batch, read_records, stamp
@@ -188,28 +188,28 @@ async def test_the_number_of_stored_bytes_is_bounded():
 
 
 async def test_records_before_the_position_are_left_out():
-    taken = await take([make_batch(10, b"a", b"b", b"c")], Offset(11), 100, BatchOpener(1_000))
+    taken = await take_records([make_batch(10, b"a", b"b", b"c")], Offset(11), 100, BatchOpener(1_000))
     assert (decode_values(taken), taken.end, taken.leader_epoch) == ([b"b", b"c"], 13, 3)
-    assert (await take([make_batch(10, b"a")], Offset(11), 100, BatchOpener(1_000))).end == 11
+    assert (await take_records([make_batch(10, b"a")], Offset(11), 100, BatchOpener(1_000))).end == 11
 
 
 async def test_compacted_offsets_are_skipped():
     gap = build_control_batch(ControlKind.GAP, b"", 0, next_offset=Offset(0), offsets_spanned=4)
-    taken = await take([memoryview(gap), make_batch(4, b"x")], Offset(0), 100, BatchOpener(1_000))
+    taken = await take_records([memoryview(gap), make_batch(4, b"x")], Offset(0), 100, BatchOpener(1_000))
     assert (decode_values(taken), taken.end) == ([b"x"], 5)
 
 
 async def test_an_undecodable_batch_ends_an_answer_and_is_the_next_error():
     good, bad = make_batch(0, b"a"), make_batch(1, b"b" * 5_000, compression=Compression.GZIP)
-    taken = await take([good, bad], Offset(0), 100_000, BatchOpener(1_000))
+    taken = await take_records([good, bad], Offset(0), 100_000, BatchOpener(1_000))
     assert (decode_values(taken), taken.end) == ([b"a"], 1)
     with pytest.raises(InvalidBatch, match="at offset 2"):
-        await take([bad, make_batch(2, b"c")], Offset(1), 100_000, BatchOpener(1_000))
+        await take_records([bad, make_batch(2, b"c")], Offset(1), 100_000, BatchOpener(1_000))
     # An answer of other partitions does not make it a smaller error.
     with pytest.raises(InvalidBatch):
-        await take([bad], Offset(1), 100_000, BatchOpener(1_000), at_least_one=False)
+        await take_records([bad], Offset(1), 100_000, BatchOpener(1_000), at_least_one=False)
 
 
 async def test_a_full_answer_takes_nothing_from_further_partitions():
-    taken = await take([make_batch(0, b"abc")], Offset(0), 2, BatchOpener(1_000), at_least_one=False)
+    taken = await take_records([make_batch(0, b"abc")], Offset(0), 2, BatchOpener(1_000), at_least_one=False)
     assert (taken.end, taken.records) == (0, 0)

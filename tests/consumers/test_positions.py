@@ -25,7 +25,7 @@ def test_the_next_request_acknowledges_an_answer():
     found.acknowledge()
     found.deliver(A, Offset(12), 2)
     assert found.acknowledged() == {A: OffsetCommit(Offset(9), "", 2)}
-    found.note_committed(A, OffsetCommit(Offset(9), "", 2))
+    found.mark_committed(A, OffsetCommit(Offset(9), "", 2))
     assert found.acknowledged() == {}
 
 
@@ -41,9 +41,9 @@ def test_the_partition_of_the_last_delivery_is_fetched_last():
     found.begin(A, Offset(0))
     found.begin(B, Offset(0))
     found.deliver(A, Offset(3), 1)
-    assert list(found.standings()) == [FetchPosition(B, Offset(0)), FetchPosition(A, Offset(3))]
+    assert list(found.fetch_order()) == [FetchPosition(B, Offset(0)), FetchPosition(A, Offset(3))]
     found.move_to_end(B)
-    assert list(found.standings()) == [FetchPosition(A, Offset(3)), FetchPosition(B, Offset(0))]
+    assert list(found.fetch_order()) == [FetchPosition(A, Offset(3)), FetchPosition(B, Offset(0))]
 
 
 def test_a_seek_discards_unacknowledged_deliveries():

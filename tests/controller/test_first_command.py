@@ -9,7 +9,7 @@ from raftlog.types import FEATURE_LEVEL_KNOWN
 
 async def test_the_first_command_sets_the_feature_level_for_later_ones(tmp_path):
     broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path)))
-    broker.metadata._proposals.is_fit = True  # the barrier was passed before anything was proposed
+    broker.metadata._proposals.was_up_to_date = True  # the barrier was passed before anything was proposed
     try:
         async with asyncio.timeout(30):
             await broker.start("127.0.0.1:1")

@@ -23,7 +23,7 @@ async def test_three_seeds_create_one_cluster(tmp_path: Path) -> None:
             ]
             group = broker.metadata.group_id
             assert group is not None
-            configuration = broker.node.group(group).core.configuration
+            configuration = broker.node.find_replica(group).core.configuration
             assert [voter.node_id for voter in configuration.voters] == [1, 2, 3]
             assert {peer.node for peer in broker.node.transport.peers()} == {1, 2, 3} - {broker.number}
 

@@ -40,7 +40,7 @@ class Crashes:
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         store: Callable[..., None] = BootstrapFile.store
-        begin: Callable[[Any], None] = host.ControllerHost._begin_group
+        begin: Callable[[Any], None] = host.ControllerHost._create_first_replica
 
         def crash_around_store(
             file: BootstrapFile, record: BootstrapRecord, members: Sequence[BootstrapMember] = ()
@@ -55,7 +55,7 @@ class Crashes:
             self.reach_step("after group 0 is made", metadata._node)
 
         monkeypatch.setattr(BootstrapFile, "store", crash_around_store)
-        monkeypatch.setattr(host.ControllerHost, "_begin_group", crash_around_begin)
+        monkeypatch.setattr(host.ControllerHost, "_create_first_replica", crash_around_begin)
 
 
 STEPS = (
@@ -100,7 +100,7 @@ async def test_one_cluster_remains_when_all_seeds_crash_with_the_record(
                 metadata._node.fail(error)
                 raise error
 
-            patched.setattr(host.ControllerHost, "_begin_group", crash)
+            patched.setattr(host.ControllerHost, "_create_first_replica", crash)
             for each in THREE:
                 await cluster.begin(each)
             await asyncio.wait_for(cluster.running[1].node.ended, 20)

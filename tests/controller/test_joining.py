@@ -27,7 +27,7 @@ async def wait_until_refused(broker: Broker, words: str) -> None:
 def voters_of(cluster: Brokers, number: int) -> list[int]:
     broker = cluster.running[number]
     group_id = broker.metadata.group_id
-    group = None if group_id is None else broker.node.group(group_id)
+    group = None if group_id is None else broker.node.find_replica(group_id)
     return [] if group is None else [voter.node_id for voter in group.core.configuration.voters]
 
 
@@ -39,7 +39,7 @@ async def transfer_leadership(cluster: Brokers, target: int) -> None:
         if leader not in (0, target):
             broker = cluster.running[leader]
             assert broker.metadata.group_id is not None
-            group = broker.node.group(broker.metadata.group_id)
+            group = broker.node.find_replica(broker.metadata.group_id)
             assert group is not None
             with contextlib.suppress(Overloaded, NotLeader):
                 group.transfer_leadership(cluster.running[target].node.identity.replica)

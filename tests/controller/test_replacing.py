@@ -23,7 +23,7 @@ QUICK = {"replace_silence_ms": 300, "refused_silence_ms": 600}
 def voters_of(cluster: Brokers, number: int) -> list[ReplicaId]:
     """Return the controller's voters in one broker's copy, when no change of them is pending."""
     broker = cluster.running[number]
-    group = broker.node.group(UUID(int=0) if broker.metadata.group_id is None else broker.metadata.group_id)
+    group = broker.node.find_replica(UUID(int=0) if broker.metadata.group_id is None else broker.metadata.group_id)
     configuration = None if group is None else group.core.configuration
     if configuration is None or configuration.is_joint or configuration.learners:
         return []
@@ -33,7 +33,7 @@ def voters_of(cluster: Brokers, number: int) -> list[ReplicaId]:
 def group_of(cluster: Brokers, number: int) -> PartitionReplica:
     """Return a broker's replica of the controller."""
     broker = cluster.running[number]
-    group = None if broker.metadata.group_id is None else broker.node.group(broker.metadata.group_id)
+    group = None if broker.metadata.group_id is None else broker.node.find_replica(broker.metadata.group_id)
     assert group is not None
     return group
 
@@ -131,7 +131,7 @@ async def test_a_wiped_disk_is_restored_from_a_snapshot(tmp_path: Path) -> None:
         leader = cluster.running[cluster.leader()]
         group_id = leader.metadata.group_id
         assert group_id is not None
-        group = leader.node.group(group_id)
+        group = leader.node.find_replica(group_id)
         assert group is not None
         await cluster.wait_until(lambda: group.log.boundary.index > 0)
         number = next(each for each in THREE if each != leader.number)

@@ -15,7 +15,7 @@ numbers = count(1)
 
 def first_index(broker: Broker) -> int:
     group_id = broker.metadata.group_id
-    group = None if group_id is None else broker.node.group(group_id)
+    group = None if group_id is None else broker.node.find_replica(group_id)
     return 0 if group is None else group.log.boundary.index + 1
 
 
@@ -78,7 +78,7 @@ async def test_an_incomplete_snapshot_is_repeated(tmp_path: Path) -> None:
         leader = cluster.running[cluster.leader()]
         group_id = leader.metadata.group_id
         assert group_id is not None
-        group = leader.node.group(group_id)
+        group = leader.node.find_replica(group_id)
         assert group is not None
         rolled = await group.roll_now()
         pieces = list(snapshot_payloads(leader.metadata.state, rolled.first_index, 64))

@@ -35,7 +35,7 @@ class Node:
     def watch(self, group_id: object, stepped: object) -> None:
         self.watched.append(group_id)
 
-    def keep_up(self, work: Any, name: str) -> "asyncio.Task[None]":
+    def run_essential_task(self, work: Any, name: str) -> "asyncio.Task[None]":
         return self.loop.create_task(work, name=name)
 
 
@@ -80,7 +80,7 @@ async def test_a_coordinator_serves_once_it_is_loaded_and_ends_with_its_replica(
     assert second is not first
     assert first.is_over
     assert bench.follower.ended == [first]
-    bench.coordinators._renew(bench.partition, first)
+    bench.coordinators._replace(bench.partition, first)
     assert bench.coordinators.find(bench.partition) is second, "an earlier one cannot end it"
     await run_pending_tasks()
     assert bench.follower.began == [first, second]

@@ -169,9 +169,9 @@ def test_a_later_field_is_written_once_the_level_allows_it(monkeypatch: pytest.M
 
 
 def test_missing_fields_get_their_defaults() -> None:
-    assert records._record(NextOffset, [7, 2, "", 1_000]) == (7, 2, "", 1_000, "")
+    assert records._make_record(NextOffset, [7, 2, "", 1_000]) == (7, 2, "", 1_000, "")
     with pytest.raises(FormatError):
-        records._record(NextOffset, [7, 2, ""])
+        records._make_record(NextOffset, [7, 2, ""])
 
 
 @pytest.mark.parametrize(

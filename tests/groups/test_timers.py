@@ -33,7 +33,7 @@ def test_the_next_timer_is_the_earliest_one_set(steps: list[tuple[str, str, int]
             assert sorted(taken) == sorted(name for name, at in due.items() if at <= when)
             assert taken == sorted(taken, key=due.__getitem__)
             due = {name: at for name, at in due.items() if at > when}
-        assert timers.next() == min(due.values(), default=None)
+        assert timers.next_time() == min(due.values(), default=None)
         assert len(timers) == len(due)
 
 
@@ -41,5 +41,5 @@ def test_a_timer_that_is_moved_repeatedly_has_one_entry() -> None:
     timers: Timers[str] = Timers()
     for when in range(1000):
         timers.set("session", when)
-        assert timers.next() == when
+        assert timers.next_time() == when
     assert len(timers._heap) == 1

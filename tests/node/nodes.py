@@ -134,7 +134,7 @@ class NodeCluster:
     async def write(self, *values: bytes, group_id: uuid.UUID = GROUP) -> list[Committed]:
         """Append a record for each value at the leader."""
         leader = await self.wait_for_leader(group_id)
-        group = leader.group(group_id)
+        group = leader.find_replica(group_id)
         assert group is not None
         proposed = [group.propose([build_batch([NewRecord(value, None, 1_000)])]) for value in values]
         async with asyncio.timeout(WITHIN_S):
@@ -149,14 +149,14 @@ class NodeCluster:
 
     @staticmethod
     def _end(node: Node, group_id: uuid.UUID) -> object:
-        group = node.group(group_id)
+        group = node.find_replica(group_id)
         assert group is not None
         is_settled = group.applied_index == group.log.last_index == group.log.written_index
         return group.applied_index if is_settled else object()
 
 
 def values_of(node: Node, group_id: uuid.UUID = GROUP) -> list[bytes]:
-    group = node.group(group_id)
+    group = node.find_replica(group_id)
     assert group is not None
     offset, values = int(group.log_start_offset), []
     while offset < group.high_watermark:

@@ -89,7 +89,7 @@ class Runner:
 
     async def _until_leading(self) -> PartitionReplica:
         while True:
-            group, known = self.node.group(GROUP), self.node.leader_of(GROUP)
+            group, known = self.node.find_replica(GROUP), self.node.leader_of(GROUP)
             if group is not None and known is not None and known.is_ready:
                 return group
             self._moved.clear()
@@ -101,7 +101,7 @@ class Runner:
         self._load.clear()
 
     async def do_settle(self, settle: int) -> dict[str, Any]:
-        group = self.node.group(GROUP)
+        group = self.node.find_replica(GROUP)
         assert group is not None
         await self._until(lambda: group.applied_index == group.log.written_index == group.log.last_index >= settle)
         return {"last": group.log.last_index}

@@ -7,8 +7,8 @@ ME, OTHER = NodeId(1), NodeId(2)
 
 
 def rest_s(fitness: Fitness, now: float) -> float:
-    fitness.note_stall(now)
-    return fitness.own(now)[0] / 1000
+    fitness.record_stall(now)
+    return fitness.own_report(now)[0] / 1000
 
 
 def test_the_rest_doubles_with_each_early_stall() -> None:
@@ -30,7 +30,7 @@ def test_reports_of_one_stall_count_once() -> None:
 
 def test_reported_fitness_expires() -> None:
     fitness = Fitness(ME, 1_000)
-    fitness.note_report(OTHER, 300, True, 50.0)
+    fitness.record_report(OTHER, 300, True, 50.0)
     assert fitness.is_slow(OTHER, 50.2)
     assert not fitness.is_slow(OTHER, 50.4)
     assert fitness.is_full(OTHER, 50.0 + FULL_S - 0.1)
@@ -39,8 +39,8 @@ def test_reported_fitness_expires() -> None:
 
 def test_the_newest_report_counts_and_a_new_process_is_fit() -> None:
     fitness = Fitness(ME, 1_000)
-    fitness.note_report(OTHER, 10_000, True, 50.0)
-    fitness.note_report(OTHER, 10_000, False, 51.0)
+    fitness.record_report(OTHER, 10_000, True, 50.0)
+    fitness.record_report(OTHER, 10_000, False, 51.0)
     assert not fitness.is_full(OTHER, 51.0)
     assert not fitness.is_fit(OTHER, 51.0)
     fitness.forget(OTHER)

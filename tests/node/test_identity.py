@@ -50,7 +50,7 @@ def overwrite(disk: SimulatedDisk, path: str, position: int, data: bytes) -> Non
 def test_every_start_raises_the_boot_epoch_and_changes_nothing_else(disk: SimulatedDisk) -> None:
     first = open_directory(disk)
     first.join_cluster("blue")
-    first.note_journal()
+    first.mark_journal_created()
     first.close()
     second = open_directory(disk)
     assert second.identity == first.identity._replace(boot_epoch=2)
@@ -152,7 +152,7 @@ def test_a_new_disk_uuid_keeps_the_boot_epoch_and_the_old_journal(disk: Simulate
     directory = open_directory(disk)
     old = directory.identity
     make_directory(disk, internal_path(PATH, "journal", str(old.disk_uuid)))
-    directory.note_journal()
+    directory.mark_journal_created()
     directory.replace_disk(uuid.UUID(int=999))
     make_directory(disk, internal_path(PATH, "journal", str(uuid.UUID(int=999))))
     directory.keep_old_journals()

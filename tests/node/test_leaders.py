@@ -55,7 +55,7 @@ def make_led_groups(path: Path, *groups: FakeLedGroup, fitness: Fitness | None =
     leaders = LedGroups(ME, settings, fitness or Fitness(ME.node_id, 60_000))
     leaders.preferred = lambda group_id: OTHER
     for group in groups:
-        leaders.note_role(group, Role.LEADER)  # type: ignore[arg-type]
+        leaders.record_role(group, Role.LEADER)  # type: ignore[arg-type]
     return leaders
 
 
@@ -63,7 +63,7 @@ def test_only_a_settled_node_receives_leaderships(tmp_path: Path) -> None:
     group = FakeLedGroup()
     leaders = make_led_groups(tmp_path, group)
     leaders.tick(0.0)
-    leaders.note_connected(OTHER.node_id, 1.0)
+    leaders.record_connected(OTHER.node_id, 1.0)
     leaders.tick(1.9)
     assert group.asked == []
     leaders.tick(2.0)
@@ -73,13 +73,13 @@ def test_only_a_settled_node_receives_leaderships(tmp_path: Path) -> None:
 def test_a_stopping_or_failed_node_receives_nothing_until_it_returns(tmp_path: Path) -> None:
     group = FakeLedGroup()
     leaders = make_led_groups(tmp_path, group)
-    leaders.note_connected(OTHER.node_id, 0.0)
-    leaders.note_leaving(OTHER.node_id)
+    leaders.record_connected(OTHER.node_id, 0.0)
+    leaders.mark_draining(OTHER.node_id)
     leaders.tick(5.0)
-    leaders.note_disconnected(OTHER.node_id)
+    leaders.record_disconnected(OTHER.node_id)
     leaders.tick(6.0)
     assert group.asked == []
-    leaders.note_connected(OTHER.node_id, 7.0)
+    leaders.record_connected(OTHER.node_id, 7.0)
     leaders.tick(8.0)
     assert group.asked == [OTHER]
 
@@ -87,7 +87,7 @@ def test_a_stopping_or_failed_node_receives_nothing_until_it_returns(tmp_path: P
 def test_a_lagging_broker_receives_no_leadership(tmp_path: Path) -> None:
     near, far = FakeLedGroup(1, match=90), FakeLedGroup(2, match=89)
     leaders = make_led_groups(tmp_path, near, far, transfer_lag_entries_max=10)
-    leaders.note_connected(OTHER.node_id, 0.0)
+    leaders.record_connected(OTHER.node_id, 0.0)
     leaders.tick(5.0)
     assert (near.asked, far.asked) == ([OTHER], [])
 
@@ -95,11 +95,11 @@ def test_a_lagging_broker_receives_no_leadership(tmp_path: Path) -> None:
 def test_simultaneous_transfers_are_bounded(tmp_path: Path) -> None:
     groups = [FakeLedGroup(number) for number in range(1, 6)]
     leaders = make_led_groups(tmp_path, *groups, transfers_max=2)
-    leaders.note_connected(OTHER.node_id, 0.0)
+    leaders.record_connected(OTHER.node_id, 0.0)
     leaders.tick(5.0)
     assert [len(group.asked) for group in groups] == [1, 1, 0, 0, 0]
     for group in groups[:2]:
-        leaders.note_role(group, Role.FOLLOWER)  # type: ignore[arg-type]
+        leaders.record_role(group, Role.FOLLOWER)  # type: ignore[arg-type]
     leaders.tick(5.1)
     assert [len(group.asked) for group in groups] == [1, 1, 1, 1, 0]
 
@@ -107,7 +107,7 @@ def test_simultaneous_transfers_are_bounded(tmp_path: Path) -> None:
 def test_the_pause_doubles_after_each_transfer_without_effect(tmp_path: Path) -> None:
     group = FakeLedGroup()
     leaders = make_led_groups(tmp_path, group)
-    leaders.note_connected(OTHER.node_id, 0.0)
+    leaders.record_connected(OTHER.node_id, 0.0)
     asked_at = []
     for tenth in range(10, 400):
         before = len(group.asked)
@@ -121,7 +121,7 @@ def test_the_pause_doubles_after_each_transfer_without_effect(tmp_path: Path) ->
 def test_a_refused_transfer_is_retried_at_the_next_tick(tmp_path: Path) -> None:
     group = FakeLedGroup()
     leaders = make_led_groups(tmp_path, group)
-    leaders.note_connected(OTHER.node_id, 0.0)
+    leaders.record_connected(OTHER.node_id, 0.0)
     group.refusal = Overloaded("not caught up")
     leaders.tick(5.0)
     group.refusal = None
@@ -132,7 +132,7 @@ def test_a_refused_transfer_is_retried_at_the_next_tick(tmp_path: Path) -> None:
 def test_groups_with_their_preferred_leader_stay(tmp_path: Path) -> None:
     group = FakeLedGroup()
     leaders = make_led_groups(tmp_path, group)
-    leaders.note_connected(OTHER.node_id, 0.0)
+    leaders.record_connected(OTHER.node_id, 0.0)
     for preferred in (None, ME):
         leaders.preferred = lambda group_id, preferred=preferred: preferred  # type: ignore[misc]
         leaders.tick(5.0)
@@ -142,11 +142,11 @@ def test_groups_with_their_preferred_leader_stay(tmp_path: Path) -> None:
 async def test_a_stop_hands_over_to_the_preferred_or_best_target(tmp_path: Path) -> None:
     group = FakeLedGroup()
     leaders = make_led_groups(tmp_path, group)
-    leaders.note_connected(THIRD.node_id, 0.0)
+    leaders.record_connected(THIRD.node_id, 0.0)
 
     def taken(target: ReplicaId) -> None:
         group.asked.append(target)
-        leaders.note_role(group, Role.FOLLOWER)  # type: ignore[arg-type]
+        leaders.record_role(group, Role.FOLLOWER)  # type: ignore[arg-type]
 
     group.transfer_leadership = taken  # type: ignore[method-assign]
     assert await leaders.hand_over_all(5.0) == 0
@@ -163,12 +163,12 @@ def make_unfit(path: Path, *groups: FakeLedGroup, slow: bool = True) -> tuple[Le
     fitness = Fitness(ME.node_id, 60_000)
     leaders = make_led_groups(path, *groups, fitness=fitness)
     for other in (OTHER, THIRD):
-        leaders.note_connected(other.node_id, 0.0)
+        leaders.record_connected(other.node_id, 0.0)
     if slow:
-        fitness.note_stall(5.0)
-        leaders.note_disk_stall(5.0)
+        fitness.record_stall(5.0)
+        leaders.record_disk_stall(5.0)
     else:
-        fitness.note_full(True)
+        fitness.record_full(True)
     return leaders, fitness
 
 
@@ -184,7 +184,7 @@ def test_an_unfit_process_hands_over_all_leaderships_at_once(tmp_path: Path, slo
 def test_an_unfit_process_receives_no_leadership(tmp_path: Path) -> None:
     group = FakeLedGroup()
     leaders, fitness = make_unfit(tmp_path, group, slow=False)
-    fitness.note_report(OTHER.node_id, 10_000, False, 5.0)
+    fitness.record_report(OTHER.node_id, 10_000, False, 5.0)
     leaders.tick(5.0)
     assert group.asked == [THIRD], "and not the preferred one"
 
@@ -197,7 +197,7 @@ def test_a_slow_leader_stays_when_no_majority_is_faster(tmp_path: Path) -> None:
     leaders.tick(5.0)
     assert group.asked == []
     group.durable = 99
-    leaders.note_disk_stall(6.0)
+    leaders.record_disk_stall(6.0)
     leaders.tick(6.0)
     assert len(group.asked) == 1
 
@@ -213,8 +213,8 @@ def test_an_observation_of_one_group_counts_for_all(tmp_path: Path) -> None:
 def test_the_preferred_leader_waits_until_it_is_fit(tmp_path: Path) -> None:
     group, fitness = FakeLedGroup(), Fitness(ME.node_id, 60_000)
     leaders = make_led_groups(tmp_path, group, fitness=fitness)
-    leaders.note_connected(OTHER.node_id, 0.0)
-    fitness.note_report(OTHER.node_id, 3_000, False, 4.0)
+    leaders.record_connected(OTHER.node_id, 0.0)
+    fitness.record_report(OTHER.node_id, 3_000, False, 4.0)
     leaders.tick(6.9)
     assert group.asked == []
     leaders.tick(7.0)
@@ -225,7 +225,7 @@ def test_all_leaders_stay_when_all_processes_are_slow(tmp_path: Path) -> None:
     group = FakeLedGroup()
     leaders, fitness = make_unfit(tmp_path, group)
     for other in (OTHER, THIRD):
-        fitness.note_report(other.node_id, 10_000, False, 5.0)
+        fitness.record_report(other.node_id, 10_000, False, 5.0)
     leaders.tick(5.0)
     assert group.asked == []
     assert group.given_up == 0
@@ -247,11 +247,11 @@ def test_a_group_is_notified_when_too_few_disks_have_space(tmp_path: Path) -> No
     leaders, fitness = make_unfit(tmp_path, group, slow=False)
     leaders.count_room(5.0)
     assert not group.is_majority_full
-    fitness.note_report(THIRD.node_id, 0, True, 5.0)
+    fitness.record_report(THIRD.node_id, 0, True, 5.0)
     leaders.tick(5.0)
     assert group.is_majority_full
     assert group.asked == [], "no other replica could lead better"
-    fitness.note_report(THIRD.node_id, 0, False, 6.0)
+    fitness.record_report(THIRD.node_id, 0, False, 6.0)
     leaders.count_room(6.0)
     assert not group.is_majority_full
 
@@ -259,13 +259,13 @@ def test_a_group_is_notified_when_too_few_disks_have_space(tmp_path: Path) -> No
 def test_a_group_that_reappears_is_checked_again(tmp_path: Path) -> None:
     group = FakeLedGroup()
     leaders, fitness = make_unfit(tmp_path, group, slow=False)
-    fitness.note_report(THIRD.node_id, 0, True, 5.0)
+    fitness.record_report(THIRD.node_id, 0, True, 5.0)
     leaders.count_room(5.0)
-    leaders.note_role(group, Role.FOLLOWER)  # type: ignore[arg-type]
+    leaders.record_role(group, Role.FOLLOWER)  # type: ignore[arg-type]
     leaders.count_room(5.5)
-    fitness.note_full(False)
-    fitness.note_report(THIRD.node_id, 0, False, 6.0)
-    leaders.note_role(group, Role.LEADER)  # type: ignore[arg-type]
+    fitness.record_full(False)
+    fitness.record_report(THIRD.node_id, 0, False, 6.0)
+    leaders.record_role(group, Role.LEADER)  # type: ignore[arg-type]
     leaders.count_room(6.0)
     assert not group.is_majority_full
 
@@ -277,7 +277,7 @@ async def test_a_process_excluded_from_leading_hands_over_where_possible(tmp_pat
     groups = [FakeLedGroup(number) for number in range(1, 6)]
     leaders = make_led_groups(tmp_path, *groups, fitness=fitness, transfers_max=2)
     leaders.preferred = lambda group_id: ME
-    leaders.note_connected(THIRD.node_id, 0.0)
+    leaders.record_connected(THIRD.node_id, 0.0)
     leaders.tick(0.1)
     assert [group.asked for group in groups] == [[THIRD]] * 5, "all at once, and no matter who is preferred"
     assert await leaders.remaining_leaderships() == (5, 5, 5, 0, [])
@@ -285,7 +285,7 @@ async def test_a_process_excluded_from_leading_hands_over_where_possible(tmp_pat
     leaders.tick(60.0)
     assert [len(group.asked) for group in groups] == [1] * 5, "nor to a broker that shall lead nothing"
     assert await leaders.remaining_leaderships() == (5, 0, 0, 5, [group.group_id for group in groups])
-    leaders.note_connected(OTHER.node_id, 60.0)
+    leaders.record_connected(OTHER.node_id, 60.0)
     leaders.tick(99.0)
     assert [group.asked for group in groups] == [[THIRD, OTHER]] * 5
 
@@ -294,7 +294,7 @@ def test_leaderships_are_not_moved_back_when_balancing_is_off(tmp_path: Path) ->
     group = FakeLedGroup()
     leaders = make_led_groups(tmp_path, group)
     leaders.balances_leaders = lambda: False
-    leaders.note_connected(OTHER.node_id, 0.0)
+    leaders.record_connected(OTHER.node_id, 0.0)
     leaders.tick(9.0)
     assert group.asked == []
     leaders.balances_leaders = lambda: True

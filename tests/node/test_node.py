@@ -224,7 +224,7 @@ async def test_a_failed_sync_stops_the_node_and_the_others_continue(
         monkeypatch.setattr(os, "fdatasync", failing)
         if method == "aio":
             fail_syncs(monkeypatch, aio_syncs_of(node))
-        group = node.group(GROUP)
+        group = node.find_replica(GROUP)
         assert group is not None
         with pytest.raises((OutcomeUnknown, RaftlogError)):
             await cluster.write(b"lost?")
@@ -248,7 +248,7 @@ async def test_a_submitted_sync_that_never_returns_moves_the_leadership(
         number = cluster.leader()
         node = cluster.nodes[number]
         hold_events(monkeypatch, aio_syncs_of(node))
-        group = node.group(GROUP)
+        group = node.find_replica(GROUP)
         assert group is not None
         written = group.propose([build_batch([NewRecord(b"slow", None, 1_000)])])
         await cluster.wait_until(lambda: cluster.leader() not in (0, number))
@@ -281,7 +281,7 @@ async def test_a_node_with_a_damaged_journal_takes_a_new_disk_uuid(tmp_path: Pat
         node = cluster.nodes[3]
         assert node.identity.disk_uuid != old.disk_uuid
         assert node.identity.boot_epoch == 2
-        assert node.group(GROUP) is None
+        assert node.find_replica(GROUP) is None
         assert (internal / "damaged" / f"journal-{old.disk_uuid}").is_dir()
         assert {file.name: file.read_bytes() for file in (tmp_path / "3" / str(GROUP)).glob("*.log")} == log_before
         with pytest.raises(InvalidArgument, match="it can only join"):

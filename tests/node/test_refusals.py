@@ -44,7 +44,7 @@ def test_each_refusal_has_its_consequence(reason: Reason, is_established: bool) 
 def test_a_refusal_survives_power_losses_until_the_disk_uuid_is_replaced() -> None:
     disk = SimulatedDisk(Random(1))
     directory = NodeDirectory.open(disk, "/data", NodeId(1), None, lambda: uuid.UUID(int=1))
-    directory.note_refusal("it is an old copy")
+    directory.store_refusal("it is an old copy")
     for _ in range(3):
         disk.power_loss()
         directory = NodeDirectory.open(disk, "/data", NodeId(1), None, lambda: uuid.UUID(int=2))

@@ -26,7 +26,7 @@ def zero_clock() -> float:
 
 
 def note_state(turnover: LeaderStatistics, what: RoleState) -> None:
-    turnover.note(GROUP, what, is_handed_over=False)
+    turnover.record_change(GROUP, what, is_handed_over=False)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_each_broker_logs_a_change_of_the_controllers_leader(logged: Any) -> Non
     turnover = LeaderStatistics(zero_clock)
     group: Any = SimpleNamespace(key=b"0", name=CONTROLLER)
     for term, leader in ((1, OTHER), (2, None), (3, OTHER), (4, ME)):
-        turnover.note(group, make_state(Role.FOLLOWER, term, leader), is_handed_over=False)
+        turnover.record_change(group, make_state(Role.FOLLOWER, term, leader), is_handed_over=False)
     assert logged() == ["controller_leader_changed"] * 2
 
 
@@ -95,17 +95,17 @@ def test_the_time_without_a_leader_is_measured() -> None:
     group: Any = SimpleNamespace(key=b"k", name="t/0", core=SimpleNamespace(leader=None))
     now[0] = 12.0
     assert turnover.leaderless_s(group) == 2.0, "no leader since the start"
-    turnover.note(group, make_state(Role.FOLLOWER, 1), is_handed_over=False)
+    turnover.record_change(group, make_state(Role.FOLLOWER, 1), is_handed_over=False)
     for _ in range(3):  # elections without a winner do not restart the time
         now[0] += 0.5
-        turnover.note(group, make_state(Role.CANDIDATE, 2), is_handed_over=False)
+        turnover.record_change(group, make_state(Role.CANDIDATE, 2), is_handed_over=False)
     assert turnover.leaderless_s(group) == 1.5
-    turnover.note(group, make_state(Role.FOLLOWER, 3, OTHER), is_handed_over=False)
+    turnover.record_change(group, make_state(Role.FOLLOWER, 3, OTHER), is_handed_over=False)
     group.core.leader = OTHER
     assert turnover.leaderless_s(group) == 0.0
     now[0] = 20.0
     group.core.leader = None
-    turnover.note(group, make_state(Role.FOLLOWER, 4), is_handed_over=False)
+    turnover.record_change(group, make_state(Role.FOLLOWER, 4), is_handed_over=False)
     now[0] = 21.0
     assert turnover.leaderless_s(group) == 1.0
     turnover.forget(group.key)
@@ -116,5 +116,5 @@ def test_a_leadership_transfer_is_logged_as_handed_over(caplog: pytest.LogCaptur
     caplog.set_level(logging.INFO, "raftlog")
     turnover = LeaderStatistics(zero_clock)
     note_state(turnover, make_state(Role.LEADER, 1, ME))
-    turnover.note(GROUP, make_state(Role.FOLLOWER, 2), is_handed_over=True)
+    turnover.record_change(GROUP, make_state(Role.FOLLOWER, 2), is_handed_over=True)
     assert caplog.records[-1].why == "handed over"  # type: ignore[attr-defined]

@@ -31,7 +31,7 @@ def assigned_nodes(broker: Broker, topic: str, partition: int = 0) -> list[int]:
 def voters(broker: Broker, topic: str, partition: int = 0) -> set[int]:
     """Return the voters in the configuration of the replica here."""
     name = GroupName(broker.metadata.state.topic(topic).topic_id, partition)
-    group = broker.node.group(name.group_id)
+    group = broker.node.find_replica(name.group_id)
     return set() if group is None else {voter.node_id for voter in group.core.configuration.all_members()}
 
 

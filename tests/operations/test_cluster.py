@@ -59,7 +59,7 @@ async def test_an_upgrade_can_be_finished_when_all_brokers_support_the_level(
 ) -> None:
     """A newer release supports one more level; each older broker keeps the level down."""
     now, later = FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_KNOWN + 1
-    levels = await three[3].operations.cluster.levels(deadline=soon())
+    levels = await three[3].operations.cluster.feature_levels(deadline=soon())
     assert (levels.feature_level, levels.highest_known_by_all, len(levels.brokers)) == (now, now, 3)
     for module in (broker_rules, cluster, registration):
         monkeypatch.setattr(module, "FEATURE_LEVEL_KNOWN", later)
@@ -70,7 +70,7 @@ async def test_an_upgrade_can_be_finished_when_all_brokers_support_the_level(
     for number in (1, 2, 3):
         await three.stop(number)
         await three.start(number)
-    levels = await three[3].operations.cluster.levels(deadline=soon())
+    levels = await three[3].operations.cluster.feature_levels(deadline=soon())
     assert (levels.feature_level, levels.highest_known_by_all) == (now, later)
     assert await three[2].operations.cluster.finish_upgrade(deadline=soon()) == later
     assert await three[3].operations.cluster.finish_upgrade(deadline=soon()) == later

@@ -251,7 +251,7 @@ async def test_simultaneous_requests_for_one_partition_are_ordered_by_versions(f
 async def test_leadership_of_a_quiesced_partition_can_be_transferred(four_without_balancing: Brokers) -> None:
     leader = await four_without_balancing.leader("t")
     group_id = four_without_balancing[leader].metadata.state.topic("t").topic_id
-    group = four_without_balancing[leader].node.group(GroupName(group_id, 0).group_id)
+    group = four_without_balancing[leader].node.find_replica(GroupName(group_id, 0).group_id)
     assert group is not None
     await until(lambda: group.core.is_quiesced)
     target = next(node for node in assigned_nodes(four_without_balancing[1], "t") if node != leader)

@@ -20,8 +20,8 @@ async def test_waiting_requests_are_served_in_order():
 
     waiting = [asyncio.create_task(take("big", 8)), asyncio.create_task(take("small", 1))]
     await asyncio.sleep(0)
-    assert not budget.maybe_take(1), "a newcomer does not overtake those in line"
-    budget.give(10)
+    assert not budget.try_take(1), "a newcomer does not overtake those in line"
+    budget.release(10)
     await asyncio.gather(*waiting)
     assert order == ["big", "small"]
     assert budget.used == 9
@@ -29,8 +29,8 @@ async def test_waiting_requests_are_served_in_order():
 
 async def test_a_request_above_the_limit_is_admitted_alone():
     budget = Budget(10, "b")
-    assert budget.maybe_take(50)
-    assert not budget.maybe_take(1)
+    assert budget.try_take(50)
+    assert not budget.try_take(1)
 
 
 async def test_the_deadline_ends_a_wait_and_the_next_waiter_is_served():
@@ -52,7 +52,7 @@ async def test_a_cancelled_waiter_leaves_the_queue():
     stays = asyncio.create_task(budget.take(1, NEVER))
     await asyncio.sleep(0)
     gone.cancel()
-    budget.give(10)
+    budget.release(10)
     await stays
     assert budget.used == 1
 
@@ -62,7 +62,7 @@ async def test_a_waiter_cancelled_when_served_returns_its_bytes():
     await budget.take(10, NEVER)
     gone = asyncio.create_task(budget.take(10, NEVER))
     await asyncio.sleep(0)
-    budget.give(10)
+    budget.release(10)
     gone.cancel()
     with pytest.raises(asyncio.CancelledError):
         await gone

@@ -3,7 +3,7 @@
 import pytest
 
 from raftlog.partitions.controller.machine import Addresses, RegisteredBroker
-from raftlog.partitions.kafka_addresses import kafka_addresses, kafka_note
+from raftlog.partitions.kafka_addresses import kafka_addresses, kafka_listener_warning
 from raftlog.types import Index, NodeId
 from tests.controller.machine.fleet import disk_uuid
 
@@ -39,12 +39,12 @@ def test_an_invalid_address_is_left_out() -> None:
     ("rows", "named"), [(ROWS, "[2]"), ([make_row(1), make_row(2), make_row(3, kafka="h:1")], "[1, 2]")]
 )
 def test_a_note_names_brokers_without_kafka(rows: list[RegisteredBroker], named: str) -> None:
-    note = kafka_note(rows)
+    note = kafka_listener_warning(rows)
     assert note is not None
     assert f"the nodes {named} do not serve Kafka" in note
 
 
 def test_no_note_when_all_or_no_brokers_serve_kafka() -> None:
-    assert kafka_note([make_row(1), make_row(2)]) is None
-    assert kafka_note([make_row(1, kafka="h:1"), make_row(2, kafka="h:2")]) is None
-    assert kafka_note([]) is None
+    assert kafka_listener_warning([make_row(1), make_row(2)]) is None
+    assert kafka_listener_warning([make_row(1, kafka="h:1"), make_row(2, kafka="h:2")]) is None
+    assert kafka_listener_warning([]) is None

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from raftlog.errors import OffsetOutOfRange, OutcomeUnknown
-from raftlog.partitions.controller.disk_replacement import _report_of
-from raftlog.partitions.controller.first_start import view_of
+from raftlog.partitions.controller.disk_replacement import _parse_report
+from raftlog.partitions.controller.first_start import unpack_view
 from raftlog.partitions.controller.proposals import _read_decision
 from raftlog.partitions.coordinator.operation import CoordinatorOperation
 from raftlog.partitions.operations.move_reports import _decode_report, _ReplicaReport
@@ -70,8 +70,8 @@ TOLD = _ReplicaReport(b"g", True, 3, [1], [2], 100, [[2, 5, 7]], None)
         (_decode_report, list(TOLD)),
         (_read_report, [3, [[b"g", [1], [2]]], [b"h"], b""]),
         (lambda row: _read_decision(Answer(row)), [7, 5, None]),
-        (lambda row: _report_of(Answer(row)), ["later", "it answers"]),
-        (lambda row: view_of(ME, None, row), ["empty", "a:1", ["a:1"], None, []]),
+        (lambda row: _parse_report(Answer(row)), ["later", "it answers"]),
+        (lambda row: unpack_view(ME, None, row), ["empty", "a:1", ["a:1"], None, []]),
         (lambda row: numbers_of(Answer(row), 2), [1, 2]),
         (lambda row: str(from_fields(row)), as_fields(OffsetOutOfRange(Offset(1), Offset(2), Offset(3)))),
     ],

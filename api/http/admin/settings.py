@@ -89,7 +89,7 @@ class SettingHandlers(Handlers):
     @HttpEndpoint("GET /v1/features", Features, permissions=DESCRIBE_CLUSTER)
     async def features(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the cluster's feature level and those that its brokers support."""
-        return value_answer(await self._broker.operations.cluster.levels(deadline=target.deadline()))
+        return value_answer(await self._broker.operations.cluster.feature_levels(deadline=target.deadline()))
 
     @HttpEndpoint("PUT /v1/features", Features, body=FeatureLevelBody, text=ORDERED, permissions=ALTER_CLUSTER)
     async def finish_upgrade(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -99,11 +99,11 @@ class SettingHandlers(Handlers):
         deadline = target.deadline()
         wanted = (await self._bodies.read(request, FeatureLevelBody)).feature_level
         await self._raise_level(None if wanted is UNSET else wanted, deadline)
-        return value_answer(await self._broker.operations.cluster.levels(deadline=deadline))
+        return value_answer(await self._broker.operations.cluster.feature_levels(deadline=deadline))
 
     async def _raise_level(self, wanted: int | None, deadline: Deadline) -> None:
         """Raise the feature level to `wanted`, the only level that is allowed; does nothing when it is reached."""
-        levels = await self._broker.operations.cluster.levels(deadline=deadline)
+        levels = await self._broker.operations.cluster.feature_levels(deadline=deadline)
         if wanted is not None and 1 <= wanted <= levels.feature_level:
             return
         if wanted not in (None, levels.highest_known_by_all):

@@ -62,7 +62,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _groups(
         "old-static-member-stays",
-        "rebalance:GroupRebalance.replace",
+        "rebalance:GroupRebalance.replace_process",
         "group.rename(member, member_id)",
         "pass",
         _MACHINE,
@@ -89,7 +89,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         _MACHINE,
     ),
     # stored first
-    _groups("heard-before-stored", "rebalance:GroupRebalance.settle", "elif not group.storing:", "else:", _MACHINE),
+    _groups(
+        "heard-before-stored", "rebalance:GroupRebalance.answer_ready", "elif not group.storing:", "else:", _MACHINE
+    ),
     _groups(
         "not-stored-and-answered",
         "rebalance:GroupRebalance.on_stored",
@@ -99,28 +101,28 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _groups(
         "complete-while-storing",
-        "rebalance:GroupRebalance.maybe_complete",
+        "rebalance:GroupRebalance.complete_if_joined",
         " or group.storing or group.holds:",
         " or group.holds:",
         _MACHINE,
     ),
     _groups(
         "generation-given-twice",
-        "rebalance:GroupRebalance._complete",
+        "rebalance:GroupRebalance._begin_generation",
         "group.generation += 1",
         "pass",
         _MACHINE,
     ),
     _groups(
         "empty-group-keeps-its-generation",
-        "rebalance:GroupRebalance.empty",
+        "rebalance:GroupRebalance.end_generation",
         "group.generation += 1",
         "pass",
         _MACHINE,
     ),
     _groups(
         "nobody-joins-again",
-        "rebalance:GroupRebalance.prepare",
+        "rebalance:GroupRebalance.begin_rebalance",
         "member.join is not None, False, None",
         "True, False, None",
         _MACHINE,
@@ -128,27 +130,27 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _groups(
         "loaded-members-live-for-ever",
         "machine:Machine.load",
-        "self._rebalance.touch(group, member, now)",
+        "self._rebalance.restart_session(group, member, now)",
         "pass",
         _MACHINE,
     ),
     _groups(
         "loaded-group-is-assigned",
-        "consumer_group:ConsumerGroup.loaded",
+        "consumer_group:ConsumerGroup.from_record",
         "ConsumerGroupState.STABLE if record.is_assigned else ConsumerGroupState.COMPLETING",
         "ConsumerGroupState.STABLE",
         _MACHINE,
     ),
     _groups(
         "sessions-do-not-run",
-        "rebalance:GroupRebalance.touch",
+        "rebalance:GroupRebalance.restart_session",
         "if not member.waits:",
         "if False:",
         _MACHINE,
     ),
     _groups(
         "waiting-members-expire",
-        "rebalance:GroupRebalance.park",
+        "rebalance:GroupRebalance.hold_request",
         "if member.waits:",
         "if False:",
         _MACHINE,
@@ -280,7 +282,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _groups(
         "forget-what-is-subscribed",
-        "offsets:Offsets.delete_topic",
+        "offsets:Offsets.delete_topic_offsets",
         "self._check_not_subscribed(group, topic)",
         "pass",
         _COMMITS,
@@ -323,15 +325,15 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _groups(
         "forget-a-group-with-members",
-        "expiry:GroupExpiry._is_forgotten",
+        "expiry:GroupExpiry._has_group_expired",
         " or self._machine.has_members(group)",
         "",
         _COORDINATOR,
     ),
     _groups(
         "forget-an-empty-group-at-once",
-        "expiry:GroupExpiry._is_forgotten",
-        " and self._is_past(self._empty_since(group))",
+        "expiry:GroupExpiry._has_group_expired",
+        " and self._is_retention_over(self._empty_since(group))",
         "",
         _COORDINATOR,
     ),
@@ -380,7 +382,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _groups(
         "earlier-coordinator-ends-a-later-one",
-        "coordinator/coordinators:Coordinators._renew",
+        "coordinator/coordinators:Coordinators._replace",
         "if self._active.get(partition) is coordinator:",
         "if partition in self._active:",
         _COORDINATOR_LIST,

@@ -148,7 +148,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _kafka(
         "any-coordinator",
         "api/kafka/handlers/groups/group_errors:check_coordinator",
-        "if not groups.coordinates(group):",
+        "if not groups.is_coordinator_of(group):",
         "if False:",
         ("tests/kafka/groups/test_three_brokers.py",),
     ),

@@ -64,6 +64,7 @@ def register(cluster: ClusterState, command: RegisterBroker, index: Index) -> in
 
 
 def _make_row(command: RegisterBroker, before: RegisteredBroker | None, index: Index) -> RegisteredBroker:
+    """Return the row after a registration; a draining broker stays draining unless the command sets it."""
     was_draining = before is not None and before.is_draining
     return RegisteredBroker(
         command.node_id,
@@ -114,6 +115,7 @@ def _check_node_id(cluster: ClusterState, command: RegisterBroker) -> None:
 
 
 def _check_levels(cluster: ClusterState, command: RegisterBroker) -> None:
+    """Raise `InvalidArgument` unless the broker supports the cluster's feature level."""
     if not command.feature_level_min <= cluster.feature_level <= command.feature_level_max:
         raise InvalidArgument(
             f"the cluster runs at feature level {cluster.feature_level}, and node {command.node_id} knows "
@@ -122,6 +124,7 @@ def _check_levels(cluster: ClusterState, command: RegisterBroker) -> None:
 
 
 def _check_epoch(known: RegisteredBroker, after: RegisteredBroker) -> None:
+    """Raise `IdentityRefused` for an old copy of a disk, or for two processes with copies of one disk."""
     if after.boot_epoch < known.boot_epoch:
         raise IdentityRefused(
             f"the disk {after.disk_uuid} of node {after.node_id} comes with boot epoch {after.boot_epoch}, and "
@@ -139,7 +142,7 @@ def _check_epoch(known: RegisteredBroker, after: RegisteredBroker) -> None:
 
 def update(cluster: ClusterState, command: UpdateBroker, index: Index) -> int:
     """Set whether a broker is draining; return its version."""
-    broker = cluster.present(command.node_id, command.disk_uuid)
+    broker = cluster.require_broker(command.node_id, command.disk_uuid)
     check_version(f"broker {command.node_id}", broker.version, command.expected_version)
     if broker.is_draining == command.is_draining:
         return broker.version
@@ -168,7 +171,7 @@ def remove(cluster: ClusterState, command: RemoveBroker, index: Index) -> int:
 
 def allocate_producer_ids(cluster: ClusterState, command: AllocateProducerIds, index: Index) -> int:
     """Allocate a block of producer ids; return the first one."""
-    broker = cluster.present(command.node_id, command.disk_uuid)
+    broker = cluster.require_broker(command.node_id, command.disk_uuid)
     if broker.boot_epoch != command.boot_epoch:
         raise IdentityRefused(
             f"broker {command.node_id} runs with boot epoch {broker.boot_epoch}, not {command.boot_epoch}: "
@@ -194,6 +197,7 @@ def set_feature_level(cluster: ClusterState, command: SetFeatureLevel, index: In
 
 
 def _check_all_support(cluster: ClusterState, level: int) -> None:
+    """Raise `InvalidArgument` or `ChangeRefused` unless all brokers and seeds support the level."""
     unfit = [broker.node_id for broker in cluster.all_brokers() if not _supports(broker, level)]
     if unfit:
         raise InvalidArgument(f"feature level {level} is not known to the brokers {unfit}: upgrade them first")

@@ -39,7 +39,7 @@ from raftlog.types import Index, NodeId
 
 
 class ReplicaLoad(NamedTuple):
-    """Number of groups with a replica on a broker, and of those whose preferred leader it is."""
+    """Number of Raft groups with a replica on a broker, and of those with the broker as preferred leader."""
 
     replicas: int
     leaders: int
@@ -101,7 +101,7 @@ class ClusterState:
         broker = self.brokers.get(replica.node_id)
         return broker if broker is not None and broker.disk_uuid == replica.disk_uuid else None
 
-    def present(self, node_id: NodeId, disk_uuid: UUID) -> RegisteredBroker:
+    def require_broker(self, node_id: NodeId, disk_uuid: UUID) -> RegisteredBroker:
         """Return the broker of this node id with this disk. Raises `UnknownBroker`."""
         broker = self.broker_of(ReplicaId(node_id, disk_uuid))
         if broker is None:
@@ -122,6 +122,7 @@ class ClusterState:
                 yield seed
 
     def load(self, replica: ReplicaId) -> ReplicaLoad:
+        """Return the number of replicas and of preferred leaderships of a disk."""
         return ReplicaLoad(self._replica_counts[replica], self._leader_counts[replica])
 
     def candidates(self) -> list[PlacementCandidate]:
@@ -137,6 +138,7 @@ class ClusterState:
         return row is not None and row.is_on
 
     def in_maintenance(self) -> list[NodeId]:
+        """Return the node ids of brokers in maintenance mode, sorted."""
         return sorted(row.node_id for row in self.maintenance if row.is_on)
 
     def is_excluded(self, node_id: NodeId) -> bool:
@@ -171,7 +173,7 @@ class ClusterState:
     # groups
 
     def assignment(self, group: GroupName) -> ReplicaAssignment:
-        """Return the assigned replicas of a group. Raises `UnknownTopic` and `UnknownPartition`."""
+        """Return the assigned replicas of a partition. Raises `UnknownTopic` and `UnknownPartition`."""
         topic = self.topic_by_id(group.topic_id)
         if not 0 <= group.partition < topic.partition_count:
             raise UnknownPartition(
@@ -195,7 +197,7 @@ class ClusterState:
         return placed
 
     def group(self, group_id: UUID) -> GroupName | None:
-        """Return topic and partition of a group; None if there is no such group."""
+        """Return topic and partition of a Raft group; None if it is unknown."""
         return self._groups.get(group_id.bytes)
 
     def has_group(self, group: GroupName) -> bool:
@@ -203,14 +205,14 @@ class ClusterState:
         return topic is not None and 0 <= group.partition < topic.partition_count
 
     def group_keys(self) -> Iterable[bytes]:
-        """Return the ids of all groups but the controller's."""
+        """Return the ids of all Raft groups except the controller's."""
         return self._groups
 
     def group_count(self) -> int:
         return len(self._groups)
 
     def groups_of(self, replica: ReplicaId) -> list[GroupName]:
-        """Return the groups that are assigned to this replica; scans all assignments."""
+        """Return the partitions assigned to this replica; scans all assignments."""
         return [
             GroupName(topic.topic_id, partition)
             for topic in sorted(self.topics, key=lambda topic: topic.topic_id)
@@ -219,7 +221,7 @@ class ClusterState:
         ]
 
     def deletion_of(self, group_id: UUID, partition: int) -> DeletedTopic | None:
-        """Return the deleted topic that had this group as its partition; scans all tombstones."""
+        """Return the deleted topic whose partition this Raft group was; scans all tombstones."""
         for tombstone in self.deleted:
             if partition < tombstone.partition_count and GroupName(tombstone.topic_id, partition).group_id == group_id:
                 return tombstone
@@ -235,7 +237,7 @@ class ClusterState:
             self.brokers.remove(node_id)
 
     def replace_replica(self, old: ReplicaId, new: ReplicaId, index: Index) -> None:
-        """Assign all groups of `old` to `new`, at the same positions; adds a row for each replica of `old`."""
+        """Assign all partitions of `old` to `new`, at the same positions; adds a row for each replica of `old`."""
         for group in self.groups_of(old):
             current = self.assignment(group)
             replicas = tuple(new if replica == old else replica for replica in current.replicas)
@@ -249,12 +251,12 @@ class ClusterState:
         if count > known:
             for partition, key in enumerate(group_keys(topic.topic_id, count, known), known):
                 self._groups[key] = GroupName(topic.topic_id, partition)
-            self._count(topic.first_replicas[known:], 1)
+            self._add_to_loads(topic.first_replicas[known:], 1)
         self.topics.put(topic)
 
     def remove_topic(self, topic: TopicRow, index: Index) -> None:
         """Remove a topic, and store its tombstone."""
-        self._count(self.replicas_of(topic), -1)
+        self._add_to_loads(self.replicas_of(topic), -1)
         for key in group_keys(topic.topic_id, topic.partition_count):
             group = self._groups.pop(key)
             if group in self.moved:
@@ -264,13 +266,13 @@ class ClusterState:
         self.deleted.put(DeletedTopic(topic.topic_id, topic.name, topic.partition_count, index))
 
     def put_assignment(self, assignment: ReplicaAssignment) -> None:
-        """Replace the assignment of an existing group."""
-        self._count([self.assignment(assignment.group).replicas], -1)
-        self._count([assignment.replicas], 1)
+        """Replace the assignment of an existing partition."""
+        self._add_to_loads([self.assignment(assignment.group).replicas], -1)
+        self._add_to_loads([assignment.replicas], 1)
         self.moved.put(assignment)
 
-    def _count(self, placed: Sequence[tuple[ReplicaId, ...]], change: int) -> None:
-        """Add placed groups to the loads, or subtract them."""
+    def _add_to_loads(self, placed: Sequence[tuple[ReplicaId, ...]], change: int) -> None:
+        """Add `change` to the loads of the brokers for each placed partition."""
         members = [replica for replicas in placed for replica in replicas]
         leaders = [replicas[0] for replicas in placed]
         for counts, named in ((self._replica_counts, members), (self._leader_counts, leaders)):

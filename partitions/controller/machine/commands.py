@@ -78,7 +78,7 @@ class Bootstrap(Command):
     feature_level: FeatureLevel
     created_ms: Number
 
-    def rules(self) -> None:
+    def check_rules(self) -> None:
         nodes = [seed.node_id for seed in self.seeds]
         if nodes != sorted(set(nodes)) or len({seed.disk_uuid for seed in self.seeds}) != len(nodes):
             raise InvalidArgument(f"the seeds {nodes} must be in ascending order, every node and every disk once")
@@ -101,7 +101,7 @@ class RegisterBroker(Command):
     is_draining: OptionalFlag = None
     replaces: OptionalId = None
 
-    def rules(self) -> None:
+    def check_rules(self) -> None:
         if self.feature_level_min > self.feature_level_max:
             raise InvalidArgument(f"feature levels {self.feature_level_min} to {self.feature_level_max} are no range")
         if self.replaces == self.disk_uuid:
@@ -139,7 +139,7 @@ class CreateTopic(Command):
     created_ms: Number
     is_internal: Flag = False
 
-    def rules(self) -> None:
+    def check_rules(self) -> None:
         if self.is_internal != self.name.startswith(INTERNAL_PREFIX):
             raise InvalidTopic(
                 f"topic name {self.name!r} cannot be used: those of internal topics, and only those, "
@@ -173,7 +173,7 @@ class AlterTopicConfigs(Command):
     unset: Names = ()
     expected_version: OptionalIndex = None
 
-    def rules(self) -> None:
+    def check_rules(self) -> None:
         _check_changes(self.configs, self.unset)
 
 
@@ -186,7 +186,7 @@ class SetAssignment(Command):
     replicas: Replicas
     expected_version: IndexNumber
 
-    def rules(self) -> None:
+    def check_rules(self) -> None:
         nodes = [replica.node_id for replica in self.replicas]
         if len(set(nodes)) != len(nodes) or len(nodes) > REPLICAS_MAX:
             raise InvalidArgument(f"the replicas {nodes} must be at most {REPLICAS_MAX}, and every node once")
@@ -208,7 +208,7 @@ class AddPartitions(Command):
     partitions: Placement
     created_ms: Number
 
-    def rules(self) -> None:
+    def check_rules(self) -> None:
         _check_factor(self.partitions, self.partition_count)
 
     @property
@@ -251,7 +251,7 @@ class AlterClusterConfig(Command):
     unset: Names = ()
     expected_version: OptionalIndex = None
 
-    def rules(self) -> None:
+    def check_rules(self) -> None:
         _check_changes(self.configs, self.unset)
 
 

@@ -15,19 +15,20 @@ from raftlog.types import Index, NodeId
 
 def set_maintenance(cluster: ClusterState, command: SetMaintenance, index: Index) -> int:
     """Set the maintenance mode; return its version, 0 if it was never on and stays off."""
-    broker = cluster.present(command.node_id, command.disk_uuid)
+    broker = cluster.require_broker(command.node_id, command.disk_uuid)
     before = cluster.maintenance.get(command.node_id)
     version = 0 if before is None else before.version
     check_version(f"the maintenance of broker {command.node_id}", version, command.expected_version)
     if cluster.is_in_maintenance(command.node_id) == command.is_on:
         return version
     if command.is_on:
-        _check_others(cluster, broker)
+        _check_quorums(cluster, broker)
     cluster.maintenance.put(BrokerMaintenance(command.node_id, command.is_on, index))
     return index
 
 
-def _check_others(cluster: ClusterState, broker: RegisteredBroker) -> None:
+def _check_quorums(cluster: ClusterState, broker: RegisteredBroker) -> None:
+    """Raise unless a majority of all brokers and of each partition's replicas stays out of maintenance."""
     if len(cluster.brokers) < 2:
         raise InvalidArgument(
             f"broker {broker.node_id} is the only one: nobody could lead what it leads, so it cannot be in maintenance"
@@ -42,10 +43,11 @@ def _check_others(cluster: ClusterState, broker: RegisteredBroker) -> None:
             f"would be {len(resting)} of {len(cluster.brokers)} brokers; end the maintenance of another one first"
         )
     for group in cluster.groups_of(broker.replica):
-        _check_group(cluster, group, resting, broker.node_id)
+        _check_quorum(cluster, group, resting, broker.node_id)
 
 
-def _check_group(cluster: ClusterState, group: GroupName, resting: set[NodeId], node_id: NodeId) -> None:
+def _check_quorum(cluster: ClusterState, group: GroupName, resting: set[NodeId], node_id: NodeId) -> None:
+    """Raise `ChangeRefused` unless a majority of a partition's replicas stays out of maintenance."""
     replicas = cluster.assignment(group).replicas
     among = sorted(replica.node_id for replica in replicas if replica.node_id in resting)
     if len(among) > 1 and not _has_majority(len(replicas), len(among)):

@@ -43,12 +43,12 @@ class GroupName(NamedTuple):
 
 
 def controller_group_id(cluster_id: UUID) -> UUID:
-    """Return the id of the controller's group."""
+    """Return the id of the controller's Raft group."""
     return uuid5(cluster_id, _CONTROLLER)
 
 
 def group_keys(topic_id: UUID, partition_count: int, first: int = 0) -> Iterator[bytes]:
-    """Yield the group ids of all partitions from `first` on, as bytes; three times as fast as `group_id`."""
+    """Yield the Raft group ids of all partitions from `first` on, as bytes; three times as fast as `group_id`."""
     namespace = sha1(topic_id.bytes, usedforsecurity=False)
     for partition in range(first, partition_count):
         digest = namespace.copy()

@@ -51,10 +51,10 @@ def place(
     if replication_factor > len(hosts.names):
         raise PlacementImpossible(
             f"replication factor {replication_factor} needs as many hosts, and {len(hosts.names)} "
-            f"{'has' if len(hosts.names) == 1 else 'have'} brokers that take new replicas: "
+            f"{'has' if len(hosts.names) == 1 else 'have'} brokers that choose new replicas: "
             "start brokers on other hosts, or ask for fewer replicas"
         )
-    sets = [hosts.take(replication_factor, random) for _ in range(partition_count)]
+    sets = [hosts.choose(replication_factor, random) for _ in range(partition_count)]
     return tuple(_choose_leaders(sets, {candidate.replica: candidate.leaders for candidate in candidates}, led))
 
 
@@ -72,17 +72,19 @@ class _Hosts:
         }
         self.names = sorted(self._brokers)
 
-    def take(self, count: int, random: Random) -> list[ReplicaId]:
+    def choose(self, count: int, random: Random) -> list[ReplicaId]:
         """Choose the brokers of one more partition."""
         random.shuffle(self.names)  # sorting is stable, so this decides between equals
         chosen = sorted(self.names, key=self._rank)[:count]
-        return [self._take_from(host) for host in chosen]
+        return [self._choose_broker(host) for host in chosen]
 
     def _rank(self, host: str) -> tuple[float, int]:
+        """Return the sort key of a host: replicas per broker, then the free space of its emptiest disk."""
         brokers = self._brokers[host]
         return self._totals[host] / len(brokers), -max(self._rooms[replica] for replica in brokers)
 
-    def _take_from(self, host: str) -> ReplicaId:
+    def _choose_broker(self, host: str) -> ReplicaId:
+        """Return the least loaded broker of a host, and count a replica on it."""
         replica = min(self._brokers[host], key=lambda replica: (self._loads[replica], -self._rooms[replica]))
         self._loads[replica] += 1
         self._totals[host] += 1
@@ -102,7 +104,7 @@ def _choose_leaders(
         leader = min(replicas, key=lambda replica: (counts[replica], leaders[replica]))
         counts[leader] += 1
         led[leader].append(number)
-    while _even_out(sets, led, counts):
+    while _move_one_leadership(sets, led, counts):
         pass
     leader_of = {number: replica for replica, numbers in led.items() for number in numbers}
     return [_put_first(leader_of[number], replicas) for number, replicas in enumerate(sets)]
@@ -116,7 +118,9 @@ _Chain = list[tuple[ReplicaId, int, ReplicaId]]
 """Leaderships that move in one step: giver, set, taker."""
 
 
-def _even_out(sets: list[list[ReplicaId]], led: dict[ReplicaId, list[int]], counts: dict[ReplicaId, int]) -> bool:
+def _move_one_leadership(
+    sets: list[list[ReplicaId]], led: dict[ReplicaId, list[int]], counts: dict[ReplicaId, int]
+) -> bool:
     """Move one leadership to a broker that leads at least two fewer, through other brokers if needed.
 
     Each move lowers the sum of squares of the counts, so there is an end. False when no such pair is left."""

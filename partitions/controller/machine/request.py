@@ -95,6 +95,7 @@ def decode_request(body: Buffer) -> CommandRequest:
 
 
 def _decode_command(number: int, fields: Any) -> Command:
+    """Return the command of this number. Raises `FormatError` for an unknown number."""
     command = _BY_NUMBER.get(number)
     if command is None:
         raise FormatError(
@@ -105,5 +106,6 @@ def _decode_command(number: int, fields: Any) -> Command:
 
 
 def _check_proposable(command: Command) -> None:
+    """Raise `InvalidArgument` for topic settings that this release cannot serve."""
     if isinstance(command, CreateTopic | AlterTopicConfigs):
         check_configs(dict(command.configs))

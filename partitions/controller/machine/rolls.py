@@ -1,4 +1,4 @@
-"""First entry of a group, determined byte for byte by its creation, so that initial replicas write it independently.
+"""First entry of a Raft group, determined byte for byte by its creation, so initial replicas write it independently.
 
 It has term 0 and index 1 and counts as committed. Altered settings and later assignments never change it. Pure."""
 
@@ -34,6 +34,7 @@ def first_controller_roll(bootstrap: Bootstrap) -> Roll:
 def _first_roll(
     group_id: UUID, created_ms: int, voters: Replicas, learners: Replicas = (), settings: Settings = ()
 ) -> Roll:
+    """Return the roll at index 1; equal arguments give equal bytes on every node."""
     return Roll(
         group_id=group_id,
         base_index=1,

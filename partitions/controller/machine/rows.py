@@ -208,7 +208,7 @@ class QuotaRow(SchemaRecord):
 class SaltSecret(SchemaRecord):
     """Random secret of the cluster, in one row from the first user on. It makes the salts of unknown users.
 
-    The row is never removed, so it tells whether the cluster ever had users. From feature level 3 on."""
+    The row is never removed, so it shows whether the cluster ever had users. From feature level 3 on."""
 
     secret: Secret
     version: IndexNumber

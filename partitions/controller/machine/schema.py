@@ -37,7 +37,7 @@ LISTENER_NAME_BYTES_MAX = 32
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 
 
-class Misfit(ValueError):
+class ShapeError(ValueError):
     """Error of a value that does not fit its shape.
 
     It becomes `InvalidArgument` when a record is made, `FormatError` when it is read."""
@@ -45,7 +45,7 @@ class Misfit(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Shape(Generic[T]):
-    """Kind of values. `check` raises `Misfit`; `unpack` raises it for anything but packed values of this kind."""
+    """Kind of values. `check` raises `ShapeError`; `unpack` raises it for anything but packed values of this kind."""
 
     name: str
     check: Callable[[T], None]
@@ -58,7 +58,7 @@ def whole(name: str, low: int, high: int) -> Shape[Any]:
 
     def check(value: Any) -> None:
         if type(value) is not int or not low <= value <= high:
-            raise Misfit(f"{value!r} is not a whole number in {low} … {high}")
+            raise ShapeError(f"{value!r} is not a whole number in {low} … {high}")
 
     return Shape(name, check, lambda value: value, lambda raw: raw)
 
@@ -68,15 +68,15 @@ def text(name: str, bytes_min: int, bytes_max: int) -> Shape[str]:
 
     def check(value: str) -> None:
         if type(value) is not str:
-            raise Misfit(f"{value!r} is not text")
+            raise ShapeError(f"{value!r} is not text")
         try:
             size = len(value.encode())
         except UnicodeEncodeError:
-            raise Misfit(f"{value!r} is not text that UTF-8 can hold") from None
+            raise ShapeError(f"{value!r} is not text that UTF-8 can hold") from None
         if not bytes_min <= size <= bytes_max:
-            raise Misfit(f"text of {size} bytes; it can have {bytes_min} to {bytes_max}")
+            raise ShapeError(f"text of {size} bytes; it can have {bytes_min} to {bytes_max}")
         if _CONTROL.search(value):
-            raise Misfit(f"{value!r} holds control characters")
+            raise ShapeError(f"{value!r} holds control characters")
 
     return Shape(name, check, lambda value: value, lambda raw: raw)
 
@@ -86,21 +86,21 @@ def blob(name: str, bytes_min: int, bytes_max: int) -> Shape[bytes]:
 
     def check(value: bytes) -> None:
         if type(value) is not bytes:
-            raise Misfit(f"{type(value).__name__} where bytes are needed")
+            raise ShapeError(f"{type(value).__name__} where bytes are needed")
         if not bytes_min <= len(value) <= bytes_max:
-            raise Misfit(f"{len(value)} bytes; there can be {bytes_min} to {bytes_max}")
+            raise ShapeError(f"{len(value)} bytes; there can be {bytes_min} to {bytes_max}")
 
     return Shape(name, check, lambda value: value, lambda raw: raw)
 
 
 def _check_uuid(value: UUID) -> None:
     if type(value) is not UUID:
-        raise Misfit(f"{value!r} is not a UUID")
+        raise ShapeError(f"{value!r} is not a UUID")
 
 
 def _check_uuid_bytes(raw: Any) -> None:
     if type(raw) is not bytes or len(raw) != UUID_BYTES:
-        raise Misfit(f"{raw!r} is not the 16 bytes of a UUID")
+        raise ShapeError(f"{raw!r} is not the 16 bytes of a UUID")
 
 
 def _unpack_uuid(raw: Any) -> UUID:
@@ -110,7 +110,7 @@ def _unpack_uuid(raw: Any) -> UUID:
 
 def _check_flag(value: bool) -> None:
     if type(value) is not bool:
-        raise Misfit(f"{value!r} is neither true nor false")
+        raise ShapeError(f"{value!r} is neither true nor false")
 
 
 def optional(shape: Shape[T]) -> Shape[T | None]:
@@ -133,9 +133,9 @@ def listing(name: str, shape: Shape[T], count_min: int, count_max: int) -> Shape
 
     def check(values: tuple[T, ...]) -> None:
         if type(values) is not tuple:
-            raise Misfit(f"{values!r} is not a tuple")
+            raise ShapeError(f"{values!r} is not a tuple")
         if not count_min <= len(values) <= count_max:
-            raise Misfit(f"{len(values)} items; there can be {count_min} to {count_max}")
+            raise ShapeError(f"{len(values)} items; there can be {count_min} to {count_max}")
         for value in values:
             shape.check(value)
 
@@ -144,20 +144,20 @@ def listing(name: str, shape: Shape[T], count_min: int, count_max: int) -> Shape
 
 def _unpack_each(raw: Any, unpack: Callable[[Any], T]) -> tuple[T, ...]:
     if type(raw) is not list:
-        raise Misfit(f"{type(raw).__name__} where a list is needed")
+        raise ShapeError(f"{type(raw).__name__} where a list is needed")
     return tuple(map(unpack, raw))
 
 
 def _check_replica(value: ReplicaId) -> None:
     if type(value) is not ReplicaId:
-        raise Misfit(f"{value!r} is not a replica")
+        raise ShapeError(f"{value!r} is not a replica")
     _NODE_ID.check(value.node_id)
     _check_uuid(value.disk_uuid)
 
 
 def _unpack_replica(raw: Any) -> ReplicaId:
     if type(raw) is not list or len(raw) != 2:
-        raise Misfit(f"{raw!r} is not a node id and a disk uuid")
+        raise ShapeError(f"{raw!r} is not a node id and a disk uuid")
     _NODE_ID.check(raw[0])
     _check_uuid_bytes(raw[1])
     return _replica(raw[0], raw[1])
@@ -170,18 +170,19 @@ def _replica(node_id: int, disk_uuid: bytes) -> ReplicaId:
 
 
 def _check_placement(rows: tuple[tuple[ReplicaId, ...], ...]) -> None:
+    """Raise `ShapeError` unless each partition has replicas on distinct nodes."""
     if type(rows) is not tuple or not 1 <= len(rows) <= PARTITIONS_MAX:
-        raise Misfit(f"1 to {PARTITIONS_MAX} partitions are needed")
+        raise ShapeError(f"1 to {PARTITIONS_MAX} partitions are needed")
     checked: set[int] = set()  # by identity: the same few objects stand in thousands of partitions
     for partition, replicas in enumerate(rows):
         if type(replicas) is not tuple or not 1 <= len(replicas) <= REPLICAS_MAX:
-            raise Misfit(f"partition {partition} needs a tuple of 1 to {REPLICAS_MAX} replicas")
+            raise ShapeError(f"partition {partition} needs a tuple of 1 to {REPLICAS_MAX} replicas")
         for replica in replicas:
             if id(replica) not in checked:
                 _check_replica(replica)
                 checked.add(id(replica))
         if len({replica.node_id for replica in replicas}) != len(replicas):
-            raise Misfit(f"partition {partition} names a node twice")
+            raise ShapeError(f"partition {partition} names a node twice")
 
 
 def _pack_placement(rows: tuple[tuple[ReplicaId, ...], ...]) -> Any:
@@ -194,16 +195,17 @@ def _pack_placement(rows: tuple[tuple[ReplicaId, ...], ...]) -> Any:
 
 
 def _unpack_placement(raw: Any) -> tuple[tuple[ReplicaId, ...], ...]:
+    """Return the replicas of each partition from a packed placement. Raises `ShapeError`."""
     if type(raw) is not list or len(raw) != 2:
-        raise Misfit("a placement is a list of replicas and a list of partitions")
+        raise ShapeError("a placement is a list of replicas and a list of partitions")
     table, rows = _unpack_each(raw[0], _unpack_replica), raw[1]
     places = range(len(table))
 
     def replicas(row: Any) -> tuple[ReplicaId, ...]:
         if type(row) is not list:
-            raise Misfit(f"{row!r} is not a list of places")
+            raise ShapeError(f"{row!r} is not a list of places")
         if not all(type(place) is int and place in places for place in row):
-            raise Misfit(f"{row!r} names a place that is not there")
+            raise ShapeError(f"{row!r} names a place that is not there")
         return tuple(table[place] for place in row)
 
     return _unpack_each(rows, replicas)
@@ -214,22 +216,22 @@ def named(name: str, names: Shape[str], values: Shape[str], count_max: int) -> S
 
     def check(pairs: tuple[tuple[str, str], ...]) -> None:
         if type(pairs) is not tuple or len(pairs) > count_max:
-            raise Misfit(f"{pairs!r} is not a tuple of at most {count_max} {name}")
+            raise ShapeError(f"{pairs!r} is not a tuple of at most {count_max} {name}")
         for pair in pairs:
             if type(pair) is not tuple or len(pair) != 2:
-                raise Misfit(f"{pair!r} is not a name and a value")
+                raise ShapeError(f"{pair!r} is not a name and a value")
             names.check(pair[0])
             values.check(pair[1])
         found = [key for key, _ in pairs]
         if found != sorted(set(found)):
-            raise Misfit(f"{found} are not in ascending order, each once")
+            raise ShapeError(f"{found} are not in ascending order, each once")
 
     return Shape(name, check, lambda pairs: [list(pair) for pair in pairs], lambda raw: _unpack_each(raw, _unpack_pair))
 
 
 def _unpack_pair(raw: Any) -> tuple[str, str]:
     if type(raw) is not list or len(raw) != 2:
-        raise Misfit(f"{raw!r} is not a name and a value")
+        raise ShapeError(f"{raw!r} is not a name and a value")
     return raw[0], raw[1]
 
 
@@ -289,12 +291,12 @@ class SchemaRecord:
         for field in schema_fields(type(self)):
             try:
                 field.shape.check(getattr(self, field.name))
-            except Misfit as error:
+            except ShapeError as error:
                 raise InvalidArgument(f"{type(self).__name__}: {field.name}: {error}") from None
-        self.rules()
+        self.check_rules()
 
-    def rules(self) -> None:
-        """Raise `InvalidArgument` unless the rules between fields hold."""
+    def check_rules(self) -> None:
+        """Raise `InvalidArgument` unless the check_rules between fields hold."""
 
     def pack(self) -> list[Any]:
         """Return the fields as values for MessagePack, without trailing fields that have their defaults."""
@@ -331,7 +333,7 @@ class SchemaRecord:
             raise FormatError(f"{cls.__name__} cannot be read: its field {wanted[len(raw)].name} is missing")
         try:
             return cls(*(field.shape.unpack(value) for field, value in zip(wanted, raw, strict=False)))
-        except (Misfit, InvalidArgument) as error:
+        except (ShapeError, InvalidArgument) as error:
             raise FormatError(f"{cls.__name__} cannot be read: {error}") from None
 
 
@@ -358,7 +360,7 @@ def nested(record: type[R]) -> Shape[R]:
 
     def check(value: R) -> None:
         if type(value) is not record:
-            raise Misfit(f"{value!r} is not a {record.__name__}")
+            raise ShapeError(f"{value!r} is not a {record.__name__}")
 
     return Shape(record.__name__, check, lambda value: value.pack(), record.unpack)
 

@@ -2,7 +2,7 @@
 
 Numbers of mechanisms, operations, types and effects are Kafka's (`raftlog.security`). A command never holds a password:
 its proposer derives the salted keys. Which operation suits which type of resource, and the meaning of quota values, are
-checked by the proposer alone. See `commands` for the rules that all commands follow."""
+checked by the proposer alone. See `commands` for the check_rules that all commands follow."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final
@@ -111,7 +111,7 @@ class SetUserCredentials(Command):
     is_first: Flag = False
     expected_version: OptionalIndex = None
 
-    def rules(self) -> None:
+    def check_rules(self) -> None:
         mechanisms = [credential.mechanism for credential in self.credentials]
         for numbers in (mechanisms, list(self.removed)):
             if numbers != sorted(set(numbers)):
@@ -140,7 +140,7 @@ class CreateAcls(Command):
 
     entries: AclEntries
 
-    def rules(self) -> None:
+    def check_rules(self) -> None:
         _check_distinct(self.entries)
 
 
@@ -150,7 +150,7 @@ class DeleteAcls(Command):
 
     entries: AclEntries
 
-    def rules(self) -> None:
+    def check_rules(self) -> None:
         _check_distinct(self.entries)
 
 
@@ -162,7 +162,7 @@ class AlterClientQuotas(Command):
     quotas: Settings
     unset: Names = ()
 
-    def rules(self) -> None:
+    def check_rules(self) -> None:
         types = [type_ for type_, _ in self.entity]
         if not types or not {*types} <= {*ENTITY_TYPES} or ("ip" in types and len(types) > 1):
             raise InvalidArgument(f"quotas are of a user, a client-id, both, or an ip, not of {types}")

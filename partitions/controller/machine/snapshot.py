@@ -48,6 +48,7 @@ def _copy_rows(state: ControllerState) -> dict[str, Any]:
 
 
 def _encode_parts(frozen: dict[str, Any]) -> Iterator[bytes]:
+    """Yield the parts of the packed map; the rows of a table are sorted by its order."""
     yield _map_header(len(frozen))
     for name, value in frozen.items():
         yield pack(name)
@@ -65,6 +66,7 @@ def _map_header(count: int) -> bytes:
 
 
 def _split_parts(parts: Iterator[bytes], roll_index: Index, piece_bytes: int) -> Iterator[bytes]:
+    """Yield payloads of joined parts, each a header and at most `piece_bytes`; the last one is marked."""
     piece, waiting = 0, bytearray()
     for part in parts:
         waiting += part
@@ -159,6 +161,7 @@ class Restoration:
         return state
 
     def _check_hash(self) -> ControllerState:
+        """Return the restored state. Raises `FormatError` if its hash is not the one in the snapshot."""
         if self._state.state_hash() != self._state_hash:
             raise FormatError(
                 f"the controller's snapshot at index {self._state.applied_index} has another hash than it states"
@@ -167,6 +170,7 @@ class Restoration:
 
 
 def _set_numbers(state: ControllerState, fields: dict[str, Any]) -> None:
+    """Set the numbers of the state. Raises `FormatError` for a feature level above this release."""
     for name in STATE_NUMBERS:
         value = fields.get(name, 0)
         if type(value) is not int or not 0 <= value <= NUMBER_MAX:
@@ -195,6 +199,7 @@ def _add_rows(state: ControllerState, table: Table[Any, Any], raw: Any) -> Itera
 
 
 def _add_row(state: ControllerState, table: Table[Any, Any], row: SchemaRecord) -> None:
+    """Add one row to the state or its table. Raises `FormatError` if it contradicts earlier rows."""
     if isinstance(row, TopicRow):
         if state.has_topic(row.name):
             raise FormatError(f"the controller's snapshot has two topics {row.name!r}")

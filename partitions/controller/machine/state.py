@@ -113,14 +113,15 @@ class ControllerState(ClusterState):
     def _decide(self, request: CommandRequest, index: Index) -> CommandAnswer:
         """Return the answer to a request, or the error that refuses it; raises `FormatError`."""
         try:
-            self._check_may_apply(request, index)
+            self._check_applicable(request, index)
             return CommandAnswer(_RULES[type(request.command)](self, request.command, index))
         except FormatError:
             raise
         except RaftlogError as error:
             return CommandAnswer(0, error)
 
-    def _check_may_apply(self, request: CommandRequest, index: Index) -> None:
+    def _check_applicable(self, request: CommandRequest, index: Index) -> None:
+        """Raise unless a request may be applied in the entry at `index`, at the cluster's feature level."""
         command = type(request.command)
         if request.basis_index >= index:
             raise InvalidArgument(f"a request in entry {index} cannot have been proposed after {request.basis_index}")

@@ -78,7 +78,7 @@ def alter(cluster: ClusterState, command: AlterTopicConfigs, index: Index) -> in
 def set_assignment(cluster: ClusterState, command: SetAssignment, index: Index) -> int:
     """Assign replicas to a partition; return the assignment's version.
 
-    A replica that the group has already may stay although its disk was retired: it can be moved after the others."""
+    A present replica may stay although its disk was retired: it can be moved after the others."""
     current = cluster.assignment(command.group)
     check_version(f"the assignment of {command.group}", current.version, command.expected_version)
     new = [replica for replica in command.replicas if replica not in current.replicas]
@@ -127,6 +127,7 @@ def _check_hosts(partition: int, hosts: list[str]) -> None:
 
 
 def _check_insync(configs: Mapping[str, str], replica_count: int) -> None:
+    """Raise `InvalidArgument` if `min.insync.replicas` exceeds the number of replicas."""
     wanted = _read_number(configs.get(MIN_INSYNC_REPLICAS, ""))
     if wanted > replica_count:
         raise InvalidArgument(f"{MIN_INSYNC_REPLICAS}={wanted} can never be met with {replica_count} replicas")

@@ -6,9 +6,9 @@ alike."""
 
 from raftlog.partitions.placement.moves.losses import lost_majority
 from raftlog.partitions.placement.moves.moves import Moves
-from raftlog.partitions.placement.moves.plan import is_reached, next_change
+from raftlog.partitions.placement.moves.plan import matches_assignment, next_change
 from raftlog.partitions.placement.moves.replica_removal import ReplicaRemoval
 
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.placement.moves"
 
-__all__ = ["Moves", "ReplicaRemoval", "is_reached", "lost_majority", "next_change"]
+__all__ = ["Moves", "ReplicaRemoval", "lost_majority", "matches_assignment", "next_change"]

@@ -16,7 +16,7 @@ from raftlog.errors import RaftlogError
 from raftlog.events import event
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.node import BackgroundLoop, Node
-from raftlog.partitions.placement.moves.plan import is_carried, is_reached, next_change
+from raftlog.partitions.placement.moves.plan import is_carried, matches_assignment, next_change
 from raftlog.partitions.placement.moves.wait_reason import wait_reason
 from raftlog.raft import Configuration, ConfigurationChange, Ready, ReplicaId, Role
 from raftlog.runtime.journal.operations import GroupKey
@@ -204,7 +204,7 @@ class Moves(BackgroundLoop):
         wanted, core = self._assigned_replicas(group), group.core
         if group.is_closed or core.role is not Role.LEADER or wanted is None:
             return False
-        return core.configuration.index > core.committed_index or not is_reached(core.configuration, wanted)
+        return core.configuration.index > core.committed_index or not matches_assignment(core.configuration, wanted)
 
     def _set_filling(self, group: PartitionReplica, reachable: Collection[ReplicaId]) -> None:
         if any(learner in reachable for learner in group.core.configuration.learners):

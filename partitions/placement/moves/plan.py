@@ -55,7 +55,7 @@ def is_carried(voters: Sequence[ReplicaId], there: Collection[ReplicaId]) -> boo
     return has_quorum(Configuration(Index(0), tuple(voters)), there)
 
 
-def is_reached(configuration: Configuration, wanted: Sequence[ReplicaId]) -> bool:
+def matches_assignment(configuration: Configuration, wanted: Sequence[ReplicaId]) -> bool:
     """Return whether the voters are exactly the assigned replicas, without learners or a joint phase."""
     is_plain = not configuration.outgoing and not configuration.learners
     return is_plain and configuration.voters == tuple(sorted(wanted))

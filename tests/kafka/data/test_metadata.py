@@ -74,7 +74,7 @@ async def test_created_topics_have_the_default_number_of_partitions(tmp_path):
 async def test_a_partition_without_a_leader_has_no_epoch(lone, monkeypatch):
     replica = lone.broker.parts.topics.find("t").partitions[0].replica
     monkeypatch.setattr("raftlog.api.kafka.handlers.data.metadata.HOLD_MS", 0)
-    monkeypatch.setattr(lone.broker.node, "stand_for_leader", lambda groups: None)
+    monkeypatch.setattr(lone.broker.node, "campaign", lambda groups: None)
     replica.group.core.quarantine()
     while replica.is_leader:
         replica.group.step_down("test")

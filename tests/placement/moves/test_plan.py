@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftlog.partitions.placement.moves.plan import is_reached, next_change
+from raftlog.partitions.placement.moves.plan import matches_assignment, next_change
 from raftlog.raft import Configuration, ReplicaId
 from raftlog.raft.configuration import change_error
 from raftlog.raft.quorum import has_quorum
@@ -41,7 +41,7 @@ def test_a_replacing_disk_learns_and_then_replaces_the_old_voter() -> None:
     assert (learning.voters, learning.learners) == ((ONE, TWO, THREE), (NEW_THREE,))
     assert next_change(learning, wanted, me=ONE, reachable=there, near=()) is None, "it does not hold enough yet"
     done = take_step(learning, wanted=wanted, me=ONE, reachable=there, near=(NEW_THREE,))
-    assert is_reached(done, wanted)
+    assert matches_assignment(done, wanted)
     assert next_change(done, wanted, me=ONE, reachable=there, near=(NEW_THREE,)) is None
 
 
@@ -54,7 +54,7 @@ def test_no_replica_is_removed_before_its_successor_is_added() -> None:
 
 def test_absent_replicas_are_removed_first_and_the_leader_last() -> None:
     steps, configuration = [], Configuration(Index(5), (ONE, TWO, THREE))
-    while not is_reached(configuration, (FOUR,)):
+    while not matches_assignment(configuration, (FOUR,)):
         near = configuration.learners
         configuration = take_step(configuration, wanted=(FOUR,), me=ONE, reachable=(ONE, TWO, FOUR), near=near)
         steps.append(configuration.voters)
@@ -126,7 +126,7 @@ def test_every_sequence_of_steps_is_legal_and_ends(begin: list[ReplicaId], wante
         if gone and {each.node_id for each in gone} != {each.node_id for each in new}:
             assert has_quorum(configuration, {*reachable, *new})
         assert new <= set(before.learners) & set(near)
-    assert is_reached(configuration, wanted)
+    assert matches_assignment(configuration, wanted)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

@@ -82,7 +82,7 @@ class Rig:
 
     def group(self, number: int) -> PartitionReplica | None:
         node = self.machines[number].service
-        return None if node is None else node.group(GROUP)
+        return None if node is None else node.find_replica(GROUP)
 
     def create(self) -> None:
         members = tuple(RollMember(number, self.node(number).identity.disk_uuid) for number in self.machines)
@@ -105,7 +105,7 @@ class Rig:
         done: list[Any] = []
 
         def propose(node: Node) -> None:
-            group = node.group(GROUP)
+            group = node.find_replica(GROUP)
             assert group is not None, number
             group.propose([build_batch([value], now_ms=1_000)]).add_done_callback(done.append)
 

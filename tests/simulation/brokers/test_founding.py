@@ -18,7 +18,7 @@ WITHIN_S = 20.0
 def group_of(site: Founding, number: NodeId) -> PartitionReplica:
     member = site.machines[number].service
     assert member is not None, f"node {number} is down"
-    group = member.metadata.group_id and member.node.group(member.metadata.group_id)
+    group = member.metadata.group_id and member.node.find_replica(member.metadata.group_id)
     assert group, f"node {number} has no replica"
     return group
 
@@ -38,7 +38,7 @@ def cut_off(site: Founding, number: NodeId) -> None:
 
 def hand_over(member: Member, site: Founding) -> None:
     assert member.metadata.group_id is not None
-    group = member.node.group(member.metadata.group_id)
+    group = member.node.find_replica(member.metadata.group_id)
     assert group is not None
     with contextlib.suppress(Unavailable):  # the new one lacks an entry just now; asked again
         group.transfer_leadership(group_of(site, NEW).core.status().me)

@@ -15,7 +15,7 @@ __all__ = ["apis"]
 
 def apis(context: KafkaContext) -> list[KafkaApi]:
     """Return the APIs of consumer groups."""
-    groups = context.broker.groups.direct()
+    groups = context.broker.groups.without_forwarding()
     return [
         *DiscoveryHandlers(context).apis(),
         *MembershipHandlers(groups, context.stopping).apis(),

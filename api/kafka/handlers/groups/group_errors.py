@@ -27,7 +27,7 @@ _CODES: Final[Mapping[type[RaftlogError], ErrorCode]] = {
 def check_coordinator(groups: Groups, group: str) -> None:
     """Raise `NotLeader` unless this node coordinates the group, and `InvalidGroup` for an invalid name."""
     check_group(group)
-    if not groups.coordinates(group):
+    if not groups.is_coordinator_of(group):
         raise NotLeader(f"this broker does not coordinate group {group}")
 
 
