@@ -1,5 +1,6 @@
 """HTTP listener of a broker."""
 
+from raftlog.api.authentication import ListenerAuthentication
 from raftlog.api.http.server.server import DEFAULTS, HttpServer, HttpSettings
 from raftlog.partitions.addresses import join_host_port
 from raftlog.partitions.broker import Broker
@@ -20,9 +21,18 @@ class HttpListener:
         name: str = "http",
         settings: HttpSettings = DEFAULTS,
         tls: ServerTls | None = None,
+        authentication: ListenerAuthentication | None = None,
     ) -> None:
         self.name = name
-        self._server = HttpServer(broker, settings, advertised=advertised, requests=requests, name=name, tls=tls)
+        self._server = HttpServer(
+            broker,
+            settings,
+            advertised=advertised,
+            requests=requests,
+            name=name,
+            tls=tls,
+            authentication=authentication,
+        )
         self._scheme = "" if tls is None else "https://"
         self._host, self._port, self._advertised = host, port, advertised
         self.address = ""

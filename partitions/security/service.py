@@ -60,13 +60,18 @@ class Security:
 
     def refresh(self) -> None:
         """Make the decisions follow the controller's state now."""
-        self.close()
+        self._cancel_timer()
         state = self._metadata.state
         self._applied = (state.users.digest, state.acls.digest)
         self.authorizer.refresh(self.acls.entries(), self.users.superusers())
 
     def close(self) -> None:
-        """Cancel a refresh that waits."""
+        """Cancel a refresh that waits, and a reading of keys."""
+        self._cancel_timer()
+        if self.authenticator.bearer is not None:
+            self.authenticator.bearer.close()
+
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,11 +1,12 @@
 """Fixtures: a broker behind its HTTP server on a free port of loopback, and a client session."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import aiohttp
 import pytest
 
+from raftlog.api.authentication import ListenerAuthentication
 from raftlog.api.http.server.server import HttpServer, HttpSettings
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
@@ -44,10 +45,16 @@ class Api:
 async def start_api(tmp_path) -> AsyncIterator[Any]:
     started: list[Api] = []
 
-    async def start(broker_settings: dict[str, Any] | None = None, advertised: str = "", **server_settings: Any) -> Api:
+    async def start(
+        broker_settings: dict[str, Any] | None = None,
+        advertised: str = "",
+        mechanisms: Sequence[str] = (),
+        **server_settings: Any,
+    ) -> Api:
         settings = {"driver": SMALL_JOURNAL, **(broker_settings or {})}
         broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path / "data"), **settings))
-        server = HttpServer(broker, HttpSettings(**server_settings), advertised=advertised)
+        required = ListenerAuthentication(broker.security.authenticator, mechanisms) if mechanisms else None
+        server = HttpServer(broker, HttpSettings(**server_settings), advertised=advertised, authentication=required)
         address = await server.start("127.0.0.1", 0)
         await broker.start(f"{address[0]}:{address[1]}")
         api = Api(broker, server, address, aiohttp.ClientSession())

@@ -53,6 +53,18 @@ def final_of(mechanism: ScramMechanism, first: bytes, server_first: bytes, passw
     return unsigned + b",p=" + b64encode(proof), b"v=" + b64encode(expected)
 
 
+def test_a_client_that_sends_its_nonce_twice() -> None:
+    scram = exchange()
+    server_first = scram.first(b"n,,n=user,r=nonce")
+    salted = salted_password(ScramMechanism.SHA_256, "pencil", b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="), 4096)
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    unsigned = b"c=biws,r=noncenonceserver"
+    signed = b",".join((b"n=user,r=nonce", server_first, unsigned))
+    signature = hmac.digest(new_hash("sha256", client_key).digest(), signed, "sha256")
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    assert scram.final(unsigned + b",p=" + b64encode(proof)).startswith(b"v=")
+
+
 def test_the_example_of_rfc_7677() -> None:
     scram = exchange(nonce="%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
     assert scram.first(FIRST) == (

@@ -26,6 +26,7 @@ from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.connections import ConnectionEnds
 from raftlog.api.http.server.handlers import HandlerContext, Handlers
+from raftlog.api.http.server.logins import HttpLogins, is_readiness, strip_answer
 from raftlog.api.http.server.origins import OriginPolicy
 from raftlog.api.http.server.permissions import authorize_route
 from raftlog.api.http.server.problems import INTERNAL_ERROR_BODY, HttpProblem, error_body, retry_headers
@@ -39,6 +40,7 @@ from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
 
 logger = logging.getLogger(__name__)
 
+UNAUTHORIZED: Final = 401
 HANDLERS: Final[tuple[type[Handlers], ...]] = (
     ProduceHandlers,
     FetchHandlers,
@@ -69,10 +71,18 @@ HANDLERS: Final[tuple[type[Handlers], ...]] = (
 class HttpApp:
     """HTTP application of a broker; aiohttp's low-level server calls `handle`."""
 
-    def __init__(self, broker: Broker, bodies: BodyReader, ends: ConnectionEnds, metrics_partitions_max: int) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        bodies: BodyReader,
+        ends: ConnectionEnds,
+        metrics_partitions_max: int,
+        logins: HttpLogins | None = None,
+    ) -> None:
         self.origins = OriginPolicy()
         """Allowed origins and hosts; the server replaces it by the policy of its address."""
         self._ends, self._bodies, self._authorizer = ends, bodies, broker.security.authorizer
+        self._logins = logins
         self.answers = MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).answers)
         frames = broker.receive_budget
         self.request_metrics = RequestMetrics({"frames": frames, "requests": bodies.memory, "answers": self.answers})
@@ -88,6 +98,11 @@ class HttpApp:
         began, kind = stopwatch(), UNKNOWN
         try:
             self.origins.check(request)
+            is_bare = False
+            if self._logins is not None and not self._logins.is_current(request):
+                is_bare = is_readiness(request)
+                if not is_bare:
+                    await self._logins.log_in(request)
             target = self.router.find(request.raw_path)
             handler, takes_body, parameters, kind, permissions = target.route(request.method)
             if self._authorizer.is_on:
@@ -95,6 +110,8 @@ class HttpApp:
             if not takes_body and request.body_exists:
                 await self._bodies.refuse(request, parameters or ())
             response = await handler(request, target)
+            if is_bare:
+                response = strip_answer(response)
         except (RaftlogError, HttpProblem) as error:
             response = self._error_answer(request, error)
         except Exception:
@@ -112,6 +129,8 @@ class HttpApp:
             response.headers.update(error.headers)
         else:
             response.headers.update(retry_headers(error))
+        if status == UNAUTHORIZED and self._logins is not None:
+            self._logins.challenge(response)
         if not request.content.is_eof():
             # The rest of a refused body is not received.
             response.force_close()

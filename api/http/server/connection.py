@@ -17,6 +17,7 @@ from raftlog.api.http.server.answers import answer
 from raftlog.api.http.server.problems import HttpProblem, error_body
 from raftlog.events import event
 from raftlog.partitions.caller import Caller
+from raftlog.partitions.security.authenticator import Identity
 
 logger = logging.getLogger(__name__)
 
@@ -30,10 +31,30 @@ _RECEIVE: Final = web.RequestHandler.data_received
 class HttpConnection(web.RequestHandler):
     """Connection of aiohttp that reports broken bodies and its end."""
 
-    __slots__ = ("caller",)
+    __slots__ = ("authorization", "caller", "identity", "principal")
 
     caller: Caller
-    """Set when the connection is made."""
+    """Caller of the present request."""
+    principal: str
+    """Principal of the connection without a login."""
+    authorization: str | None
+    """Header of the last login; None without one."""
+    identity: Identity | None
+
+    def identify(self, caller: Caller) -> None:
+        """Set the caller of a new connection, from its address and certificate."""
+        self.caller, self.principal = caller, caller.principal
+        self.authorization = self.identity = None
+
+    def log_in(self, authorization: str, identity: Identity) -> None:
+        """Set the caller by a successful login."""
+        self.authorization, self.identity = authorization, identity
+        self.caller = self.caller._replace(principal=identity.principal)
+
+    def log_out(self) -> None:
+        """Set the caller to that of a connection without a login."""
+        self.authorization = self.identity = None
+        self.caller = self.caller._replace(principal=self.principal)
 
     @property
     def is_waiting(self) -> bool:

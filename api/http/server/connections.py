@@ -14,6 +14,7 @@ from aiohttp import web
 
 from raftlog.api.http.server.connection import HttpConnection
 from raftlog.partitions.caller import ANONYMOUS, Caller
+from raftlog.partitions.security.authenticator import Authenticator
 from raftlog.security.principals import certificate_principal
 
 
@@ -62,6 +63,12 @@ _TOO_MANY: Final = (
 )
 
 
+LOGIN_CHECK_S: Final = 2.0
+"""Interval at which connections of changed users and expired tokens are looked for."""
+_CHECKED_AT_ONCE: Final = 500
+"""Connections of one turn of the loop."""
+
+
 class Connections(web.Server):
     """Factory of connections, with a maximum of their number and the usual JSON errors; reports the end of each.
 
@@ -98,7 +105,7 @@ class Connections(web.Server):
         peer = transport.get_extra_info("peername")
         certificate = transport.get_extra_info("ssl_object") if self._has_certificates else None
         principal = certificate_principal(certificate) or ANONYMOUS
-        handler.caller = Caller(principal, "", peer[0] if peer else "", self._listener)
+        handler.identify(Caller(principal, "", peer[0] if peer else "", self._listener))
         if len(self._open) > self._connections_max:
             self.refused += 1
             transport.write(_TOO_MANY)
@@ -110,6 +117,16 @@ class Connections(web.Server):
         self._open.pop(handler, None)
         self._ends.complete_disconnected(handler)
         self._lost_one.set()
+
+    async def cut_off(self, authenticator: Authenticator) -> None:
+        """Close connections whose user was changed or whose token has expired, for as long as the server runs."""
+        while True:
+            await asyncio.sleep(LOGIN_CHECK_S)
+            for number, (connection, transport) in enumerate(list(self._open.items()), 1):
+                if connection.identity is not None and not authenticator.is_current(connection.identity):
+                    transport.abort()
+                if number % _CHECKED_AT_ONCE == 0:
+                    await asyncio.sleep(0)
 
     async def wait_until_empty(self, seconds: float) -> None:
         """Wait at most `seconds` until no connection is open."""

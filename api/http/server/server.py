@@ -1,14 +1,17 @@
 """HTTP server: sockets and connections. `app` answers the requests."""
 
+import asyncio
 import errno
 import os
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from raftlog.api.authentication import ListenerAuthentication
 from raftlog.api.client_listener import limit_connections
 from raftlog.api.http.server.app import HttpApp
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.connections import ConnectionEnds, Connections
+from raftlog.api.http.server.logins import HttpLogins
 from raftlog.api.http.server.origins import OriginPolicy, allowed_host, is_loopback, split_host
 from raftlog.api.sockets import ListeningSockets, bind
 from raftlog.errors import InvalidArgument
@@ -58,12 +61,13 @@ class HttpServer:
         requests: MemoryBudget | None = None,
         name: str = "http",
         tls: ServerTls | None = None,
+        authentication: ListenerAuthentication | None = None,
     ) -> None:
         """Create a server that does not listen yet. Raises `InvalidArgument`.
 
         `name`: of this listener. `requests`: memory for bodies that it shares with other listeners.
         `advertised`: HOST:PORT for clients, when it is another address than the one it listens on. `tls`: None for
-        plain text."""
+        plain text. `authentication`: login that it requires of its clients; None for none."""
         self._broker, self._name, self._tls = broker, name, tls
         self._advertised = [split_host(advertised)[0]] if advertised else []
         self._allowed_hosts = [allowed_host(text) for text in settings.allowed_hosts]
@@ -71,12 +75,15 @@ class HttpServer:
         memory = requests or requests_budget(broker)
         bytes_max, timeout_ms, rate_min = settings[:3]
         self.bodies = BodyReader(bytes_max, memory, timeout_ms, rate_min)
-        self._app = HttpApp(broker, self.bodies, self._ends, settings.metrics_partitions_max)
+        self._authentication = authentication
+        logins = None if authentication is None else HttpLogins(authentication)
+        self._app = HttpApp(broker, self.bodies, self._ends, settings.metrics_partitions_max, logins)
         self.answers = self._app.answers
         self.connections_max = limit_connections(settings.http_connections_max, broker.settings.open_files_max)
         self._keepalive_timeout_s = settings.keepalive_timeout_s
         self._sockets: ListeningSockets | None = None
         self._connections: Connections | None = None
+        self._cutting_off: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen (port 0: a free port) and return the address. Raises `InvalidArgument` when that is impossible."""
@@ -99,6 +106,9 @@ class HttpServer:
             await self._sockets.start_serving()
         except OSError as error:
             raise _listen_error(host, port, error) from error
+        if self._authentication is not None:
+            checks = self._connections.cut_off(self._authentication.authenticator)
+            self._cutting_off = asyncio.get_running_loop().create_task(checks, name="check of logins")
         return addresses[0][0], addresses[0][1]
 
     def _origin_policy(self, host: str, listening: Sequence[str]) -> OriginPolicy:
@@ -123,6 +133,8 @@ class HttpServer:
         await self._connections.wait_until_empty(last_s)
         await self._connections.close_idle(grace_s)
         await self._connections.shutdown(_CUT_OFF_S)
+        if self._cutting_off is not None:
+            self._cutting_off.cancel()
         await self._sockets.wait_closed()
         self._sockets = self._connections = None
 

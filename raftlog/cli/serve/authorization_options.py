@@ -20,8 +20,8 @@ authorization_options = combine_decorators(
     broker_option(
         "--authorization",
         type=click.Choice(list(AUTHORIZATIONS)),
-        default="none",
-        help="Check of permissions; acl: by the entries of `raftlog acl`, so that what none allows is denied.",
+        help="Check of permissions; acl: by the entries of `raftlog acl`, so that what none allows is denied. "
+        "[default: acl if a listener requires logins, otherwise none]",
     ),
     broker_option(
         "--superuser",

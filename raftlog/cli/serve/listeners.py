@@ -9,6 +9,7 @@ from raftlog.api.client_listener import ClientListener, divide_connections
 from raftlog.api.http.listener import HttpListener
 from raftlog.api.http.server.server import HttpSettings, requests_budget
 from raftlog.api.kafka.listener import KafkaListener
+from raftlog.cli.serve.authentication_options import AuthenticationPlan
 from raftlog.cli.serve.kafka_options import KafkaPlan
 from raftlog.cli.serve.tls_options import HTTP
 from raftlog.errors import InvalidArgument
@@ -26,6 +27,7 @@ class ListenerPlan(NamedTuple):
     http: HttpSettings
     kafka: KafkaPlan
     tls: Mapping[str, ServerTls]
+    logins: AuthenticationPlan
 
 
 class Listeners:
@@ -82,6 +84,8 @@ def make_listeners(broker: Broker, plan: ListenerPlan) -> Listeners:
         len(kafka.listeners),
         broker.settings.open_files_max,
     )
+    authenticator = broker.security.authenticator
+    plan.logins.prepare(authenticator)
     http = HttpListener(
         broker,
         plan.host,
@@ -90,6 +94,7 @@ def make_listeners(broker: Broker, plan: ListenerPlan) -> Listeners:
         requests,
         settings=plan.http._replace(http_connections_max=http_connections),
         tls=plan.tls.get(HTTP),
+        authentication=plan.logins.requirement(HTTP, authenticator),
     )
     settings = kafka.settings._replace(connections_max=kafka_connections)
     more = [
@@ -103,6 +108,7 @@ def make_listeners(broker: Broker, plan: ListenerPlan) -> Listeners:
             settings,
             http.answers,
             tls=plan.tls.get(each.name),
+            authentication=plan.logins.requirement(each.name, authenticator),
         )
         for each in kafka.listeners
     ]

@@ -62,8 +62,8 @@ def tls_plan_from(arguments: dict[str, Any], kafka: Collection[str]) -> dict[str
     Files that hold for the listener `rpc` become its options `--rpc-certificate`, `--rpc-key` and `--rpc-authority`,
     unless these are given. Raises `UsageError` and `InvalidArgument`."""
     names = (HTTP, RPC, *kafka)
-    files = {name: _by_listener(arguments.pop(name), name, names) for name in _RPC_FLAGS.values()}
-    wanted = _by_listener(arguments.pop("client_certificates"), "client_certificates", names)
+    files = {name: split_by_listener(arguments.pop(name), name, names) for name in _RPC_FLAGS.values()}
+    wanted = split_by_listener(arguments.pop("client_certificates"), "client_certificates", names)
     plain = arguments.pop("plaintext")
     for name in plain:
         if name not in names:
@@ -121,7 +121,7 @@ def _file_of(name: str, by_listener: Mapping[str, str]) -> str | None:
     return by_listener.get(name, by_listener.get(""))
 
 
-def _by_listener(texts: Sequence[str], option: str, names: Collection[str]) -> dict[str, str]:
+def split_by_listener(texts: Sequence[str], option: str, names: Collection[str]) -> dict[str, str]:
     """Parse `[NAME=]VALUE` of a repeated option; the key of a value for all listeners is empty."""
     flag = f"--{option.replace('_', '-')}"
     found: dict[str, str] = {}

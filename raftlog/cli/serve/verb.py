@@ -22,6 +22,7 @@ from raftlog.api.http.server.server import HttpSettings
 from raftlog.cli.options import broker_option, read_defaults, settings_option, settings_options, split_address
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve import logs
+from raftlog.cli.serve.authentication_options import authentication_options, authentication_plan_from
 from raftlog.cli.serve.authorization_options import authorization_options
 from raftlog.cli.serve.cluster_options import cluster_options, cluster_settings_from
 from raftlog.cli.serve.gossip_options import gossip_options, gossip_settings_from
@@ -34,7 +35,7 @@ from raftlog.errors import DiskRefused, InvalidArgument, StorageError
 from raftlog.events import event
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.security.service import FIRST_USER_VARIABLE, check_first_user
-from raftlog.partitions.settings import SYNC_METHODS, BrokerSettings
+from raftlog.partitions.settings import AUTHORIZATION_ACL, AUTHORIZATION_OFF, SYNC_METHODS, BrokerSettings
 from raftlog.records.partitioner import PARTITIONERS
 from raftlog.runtime.heap import Collections
 from raftlog.runtime.loop_holds import LOOP_HOLDS
@@ -149,6 +150,7 @@ _tuning_options = settings_options(
     help="Allow addresses that other machines can reach, without TLS: every program there can read and write all data.",
 )
 @kafka_options
+@authentication_options
 @authorization_options
 @cluster_options
 @tls_options
@@ -214,10 +216,15 @@ def serve(
     http_settings = HttpSettings(**{name: settings.pop(name) for name in HttpSettings._fields})
     kafka = kafka_plan_from(settings, is_alone=settings["rpc"] is None)
     tls = tls_plan_from(settings, [each.name for each in kafka.listeners])
+    logins = authentication_plan_from(settings, [each.name for each in kafka.listeners], tls, insecure=insecure)
     check_reach(f"--http {http}", host, tls.get(HTTP), insecure=insecure)
+    logins.check_reach(f"--http {http}", host, HTTP, tls)
     for each in kafka.listeners:
         check_reach(f"--kafka {each.host}:{each.port}", each.host, tls.get(each.name), insecure=insecure)
-    plan = ListenerPlan(host, port, http_settings, kafka, tls)
+        logins.check_reach(f"--kafka {each.host}:{each.port}", each.host, each.name, tls)
+    plan = ListenerPlan(host, port, http_settings, kafka, tls, logins)
+    default_authorization = AUTHORIZATION_ACL if logins.mechanisms else AUTHORIZATION_OFF
+    settings["authorization"] = settings["authorization"] or default_authorization
     cluster_settings = cluster_settings_from(settings, insecure)
     rpc, advertised, seeds = (cluster_settings[name] for name in ("rpc", "advertise_rpc", "seeds"))
     gossip_settings = gossip_settings_from(settings, rpc, advertised, seeds, cluster_settings["secret"])
@@ -289,6 +296,7 @@ async def _run(
     try:
         await listeners.start()
         if await _start(broker, listeners, stop, first_user):
+            plan.logins.warn_without_users(broker.security.users.has_any)
             collections.settle()
             _print_ready(broker, listeners, line_format)
             is_ready.set()

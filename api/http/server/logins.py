@@ -1,0 +1,99 @@
+"""Logins over HTTP: `Basic` with user and password (RFC 7617), and `Bearer` with a token (RFC 6750).
+
+    header of the last login → one comparison, and whether its user is unchanged
+    another header           → a login, which replaces the caller of the connection
+    no header                → the name of the client certificate, or 401 with `WWW-Authenticate`
+
+Readiness is answered without a login, by its status alone. Called by `HttpApp` where the listener requires logins."""
+
+from base64 import b64decode
+from binascii import Error as Base64Error
+from typing import Final
+
+from aiohttp import web
+from aiohttp.hdrs import AUTHORIZATION, WWW_AUTHENTICATE
+
+from raftlog.api.authentication import ListenerAuthentication
+from raftlog.api.http.server.connection import HttpConnection
+from raftlog.errors import AuthenticationFailed
+from raftlog.partitions.caller import ANONYMOUS
+from raftlog.partitions.security.authenticator import Identity
+from raftlog.security.sasl import OAUTHBEARER, parse_bearer_token
+
+READY_PATH: Final = "/v1/status/ready"
+BASIC: Final = "Basic"
+BEARER: Final = "Bearer"
+_REALM: Final = 'realm="raftlog"'
+
+
+class HttpLogins:
+    """Logins of one listener."""
+
+    def __init__(self, authentication: ListenerAuthentication) -> None:
+        self._authenticator = authentication.authenticator
+        self._authentication = authentication
+
+    def is_current(self, request: web.BaseRequest) -> bool:
+        """Return whether the connection's caller is the one of this request."""
+        connection = _connection_of(request)
+        if request.headers.get(AUTHORIZATION) != connection.authorization:
+            return False
+        if connection.identity is None:
+            return connection.caller.principal != ANONYMOUS
+        return self._authenticator.is_current(connection.identity)
+
+    async def log_in(self, request: web.BaseRequest) -> None:
+        """Set the caller of the connection by the header of this request.
+
+        Raises `AuthenticationFailed`, and `Unavailable` while the broker starts."""
+        connection, header = _connection_of(request), request.headers.get(AUTHORIZATION)
+        connection.log_out()
+        if header is not None:
+            connection.log_in(header, await self._identify(header, connection))
+        elif connection.caller.principal == ANONYMOUS:
+            raise AuthenticationFailed("this listener requires a login: send user and password, or a token")
+
+    async def _identify(self, header: str, connection: HttpConnection) -> Identity:
+        scheme, _, rest = header.partition(" ")
+        caller, offered = connection.caller, self._authentication.offered(is_encrypted=True)
+        if scheme.lower() == BEARER.lower() and OAUTHBEARER in offered:
+            return await self._authenticator.check_token(parse_bearer_token(header), caller, BEARER)
+        if scheme.lower() != BASIC.lower() or not any(name != OAUTHBEARER for name in offered):
+            raise AuthenticationFailed("the header Authorization has a scheme that this listener does not take")
+        user, password = _parse_basic(rest.strip())
+        return await self._authenticator.check_password(user, password, caller, BASIC)
+
+    def challenge(self, response: web.StreamResponse) -> None:
+        """Add the schemes that the listener takes to a 401."""
+        offered = self._authentication.offered(is_encrypted=True)
+        if any(name != OAUTHBEARER for name in offered):
+            response.headers.add(WWW_AUTHENTICATE, f'{BASIC} {_REALM}, charset="UTF-8"')
+        if OAUTHBEARER in offered:
+            response.headers.add(WWW_AUTHENTICATE, f"{BEARER} {_REALM}")
+
+
+def is_readiness(request: web.BaseRequest) -> bool:
+    """Return whether a request asks for readiness without a login."""
+    is_read = request.method in ("GET", "HEAD") and request.headers.get(AUTHORIZATION) is None
+    return is_read and request.raw_path.partition("?")[0] == READY_PATH
+
+
+def strip_answer(response: web.StreamResponse) -> web.Response:
+    """Return an answer with the status of another one, and nothing else."""
+    return web.Response(status=response.status)
+
+
+def _connection_of(request: web.BaseRequest) -> HttpConnection:
+    connection = request.protocol
+    assert isinstance(connection, HttpConnection), f"{connection} was not made here"
+    return connection
+
+
+def _parse_basic(credentials: str) -> tuple[str, str]:
+    try:
+        user, colon, password = b64decode(credentials, validate=True).decode().partition(":")
+    except (Base64Error, ValueError):
+        raise AuthenticationFailed("the header Authorization is not Basic with user:password in base64") from None
+    if not colon:
+        raise AuthenticationFailed("the header Authorization has no colon between user and password")
+    return user, password
