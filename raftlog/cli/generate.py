@@ -16,6 +16,7 @@ from raftlog.cli.monitoring import ALERTS, JOB, PANELS, Alert, Panel
 from raftlog.cli.options import bootstrap_option, json_option, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.client import BrokerClient
+from raftlog.client.addresses import HTTPS, BrokerAddresses, host_of
 
 VERBS: Final = {
     "prometheus-config": Verb("generate:prometheus_config", "Print a scrape configuration for Prometheus."),
@@ -39,10 +40,14 @@ def generate() -> None:
 @option("--interval", default="15s", help="Interval between scrapes.")
 @_as_json
 @bootstrap_option
-def prometheus_config(job_name: str, interval: str, as_json: bool, bootstrap: list[str]) -> None:
+def prometheus_config(job_name: str, interval: str, as_json: bool, bootstrap: BrokerAddresses) -> None:
     """Print a scrape configuration with all brokers of the cluster; print it anew when brokers are added or removed."""
-    targets = asyncio.run(_fetch_addresses(bootstrap))
-    job = {"job_name": job_name, "scrape_interval": interval, "static_configs": [{"targets": targets}]}
+    addresses = asyncio.run(_fetch_addresses(bootstrap))
+    targets = [host_of(address) for address in addresses]
+    job: dict[str, Any] = {"job_name": job_name, "scrape_interval": interval, "static_configs": [{"targets": targets}]}
+    if any(address.startswith(HTTPS) for address in addresses):
+        files = zip(("ca_file", "cert_file", "key_file"), bootstrap.tls, strict=True)
+        job |= {"scheme": "https", "tls_config": {name: path for name, path in files if path}}
     _print_document({"scrape_configs": [job]}, as_json=as_json)
 
 

@@ -7,7 +7,7 @@ import asyncio
 import functools
 import importlib
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -16,6 +16,7 @@ import click
 from raftlog.cli.options import F, bootstrap_option, json_option, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.client import BrokerClient, NotListening
+from raftlog.client.addresses import BrokerAddresses
 from raftlog.client.failures import is_temporary
 from raftlog.client.outage import Outage
 from raftlog.errors import (
@@ -57,7 +58,7 @@ _HINTS: Final[tuple[tuple[type[RaftlogError], str], ...]] = (
 )
 
 
-def operate(bootstrap: Sequence[str], work: Callable[[BrokerClient], Awaitable[T]]) -> T:
+def operate(bootstrap: BrokerAddresses, work: Callable[[BrokerClient], Awaitable[T]]) -> T:
     """Run `work` with a client, and return its result. Errors name the command to run next."""
 
     async def run_with_client() -> T:
@@ -101,7 +102,7 @@ def _find_hint(error: RaftlogError) -> str | None:
 class OperatorVerb(NamedTuple):
     """Common arguments of operators' verbs: the addresses of brokers, and whether to print JSON."""
 
-    bootstrap: Sequence[str]
+    bootstrap: BrokerAddresses
     as_json: bool
 
     def ask(self, work: Callable[[BrokerClient], Awaitable[T]]) -> T:
@@ -140,7 +141,7 @@ def operator_command(
 
     def decorate(function: Callable[..., object]) -> click.Command:
         @functools.wraps(function)
-        def call(*, bootstrap: list[str], as_json: bool = False, **options: Any) -> object:
+        def call(*, bootstrap: BrokerAddresses, as_json: bool = False, **options: Any) -> object:
             return function(verb=OperatorVerb(bootstrap, as_json), **options)
 
         command = (click.command if group is None else group.command)(name)(call)

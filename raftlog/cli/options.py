@@ -1,15 +1,19 @@
 """Options that several verbs share, and the parsers of their values."""
 
+import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial, reduce
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from raftlog.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from raftlog.client.addresses import BrokerAddresses
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -17,6 +21,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 option = partial(click.option, show_default=True, show_envvar=True)
 
 BOOTSTRAP_DEFAULT = "127.0.0.1:8082"
+_CONNECTION = "raftlog.connection"
+"""Key of the arguments of `BrokerAddresses` in the context of a command."""
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 
 
@@ -57,15 +63,43 @@ def combine_decorators(*decorators: Callable[[F], F]) -> Callable[[F], F]:
 
 
 def bootstrap_option(function: F) -> F:
-    """Add `--bootstrap HOST:PORT,…`, which gives a list of addresses."""
-    return option(
+    """Add `--bootstrap` and the options of connections, which together give the `BrokerAddresses` of a client."""
+    addresses = option(
         "--bootstrap",
         envvar="RAFTLOG_BOOTSTRAP",
         default=BOOTSTRAP_DEFAULT,
-        metavar="HOST:PORT,…",
-        callback=lambda _context, _parameter, text: [part for part in text.split(",") if part.strip()],
+        metavar="[https://]HOST:PORT,…",
+        callback=_read_bootstrap,
         help="Brokers to ask; the first that answers is used.",
-    )(function)
+    )
+    files = (
+        _connection_option(flag, name, type=click.Path(), metavar="FILE", help=text)
+        for flag, name, text in (
+            (
+                "--ca",
+                "ca",
+                "Certificates (PEM) of the authorities to trust with https://. [default: those of the system]",
+            ),
+            ("--client-certificate", "certificate", "Certificate (PEM) that proves this client with https://."),
+            ("--client-key", "key", "Private key of --client-certificate (PEM), if it is in another file."),
+        )
+    )
+    return combine_decorators(addresses, *files)(function)
+
+
+def _connection_option(flag: str, name: str, **settings: Any) -> Callable[[F], F]:
+    """Return an option that becomes the argument `name` of `BrokerAddresses`; it is read before `--bootstrap`."""
+
+    def keep(context: click.Context, _parameter: click.Parameter, value: Any) -> None:
+        context.meta.setdefault(_CONNECTION, {})[name] = value
+
+    return broker_option(flag, expose_value=False, is_eager=True, callback=keep, **settings)
+
+
+def _read_bootstrap(context: click.Context, _parameter: click.Parameter, text: str) -> "BrokerAddresses":
+    addresses = importlib.import_module("raftlog.client.addresses")  # other commands do not need the client
+    found: BrokerAddresses = addresses.BrokerAddresses(text, **context.meta.get(_CONNECTION, {}))
+    return found
 
 
 def json_option(help_text: str) -> Callable[[F], F]:

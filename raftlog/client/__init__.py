@@ -3,6 +3,7 @@
 It reaches brokers only through their HTTP API and shares only types, errors, settings and the batch format with them.
 Errors of the broker are raised as the same classes, outcome included."""
 
+from raftlog.client.addresses import BrokerAddresses
 from raftlog.client.answers import (
     Fetched,
     Produced,
@@ -44,6 +45,7 @@ from raftlog.values.groups import (
 from raftlog.values.topics import PartitionDescription, TopicDescription
 
 __all__ = [
+    "BrokerAddresses",
     "BrokerClient",
     "BrokerDescription",
     "ClusterHealth",

@@ -7,6 +7,7 @@ unknown outcome and is never repeated here."""
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -14,12 +15,13 @@ from urllib.parse import urlencode
 import aiohttp
 from yarl import URL
 
-from raftlog.client.addresses import parse_address, parse_bootstrap
+from raftlog.client.addresses import HTTPS, BrokerAddresses, base_url, parse_address
 from raftlog.client.failures import NotListening, error_of
 from raftlog.client.leaders import LeaderCache, Place
 from raftlog.client.slow_answers import SlowAnswers
 from raftlog.context import AsyncClosedAtExit
 from raftlog.errors import InvalidArgument, LogClosed, OutcomeUnknown, RaftlogError, Unavailable
+from raftlog.security.client_tls import describe_failure
 from raftlog.types import Buffer
 
 LEADER_HEADER = "X-Raftlog-Leader"
@@ -40,12 +42,13 @@ class HttpTransport(AsyncClosedAtExit):
     """Requests to one of several addresses. Created inside a running event loop; closed by its owner."""
 
     def __init__(self, bootstrap: str | Sequence[str]) -> None:
-        """Parse the addresses; raise `InvalidArgument` for an invalid one."""
-        self._addresses = parse_bootstrap(bootstrap)
+        """Parse the addresses, and read the files that they name. Raises `InvalidArgument`."""
+        given = BrokerAddresses.of(bootstrap)
+        self._addresses, self._is_secure = list(given), given.is_secure
         self.leaders = LeaderCache()
         self._slow = SlowAnswers()
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX),
+            connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX, ssl=given.ssl_context() or True),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS_MAX),
             auto_decompress=False,
         )
@@ -54,12 +57,19 @@ class HttpTransport(AsyncClosedAtExit):
         await self._session.close()
 
     def add(self, addresses: Iterable[str]) -> None:
-        """Add addresses to try after the present ones; ignore invalid ones, since they come from brokers."""
+        """Add addresses to try after the present ones; ignore unusable ones, since they come from brokers."""
         for address in addresses:
-            with contextlib.suppress(InvalidArgument):
-                checked = parse_address(address)
-                if checked not in self._addresses:
-                    self._addresses.append(checked)
+            checked = self._parse_named(address)
+            if checked is not None and checked not in self._addresses:
+                self._addresses.append(checked)
+
+    def _parse_named(self, address: str) -> str | None:
+        """Return an address that a broker named; None if it is invalid, or would be a downgrade to plain text."""
+        with contextlib.suppress(InvalidArgument):
+            checked = parse_address(address)
+            if checked.startswith(HTTPS) or not self._is_secure:
+                return checked
+        return None
 
     async def request(
         self,
@@ -122,7 +132,7 @@ class HttpTransport(AsyncClosedAtExit):
         body: Buffer | None,
     ) -> HttpAnswer:
         """Send one request without redirects and return the whole answer; raises `TimeoutError`."""
-        url = URL(f"http://{address}{target}", encoded=True)
+        url = URL(f"{base_url(address)}{target}", encoded=True)
         once = _ONCE if method in _REPEATED_BY_AIOHTTP else None
         async with (
             asyncio.timeout(timeout_s),
@@ -150,8 +160,9 @@ class HttpTransport(AsyncClosedAtExit):
             return
         named = answer.headers.get(LEADER_HEADER)
         if named is not None:
-            with contextlib.suppress(InvalidArgument):  # ignore an invalid hint
-                self.leaders.learn(place, parse_address(named))
+            leader = self._parse_named(named)
+            if leader is not None:
+                self.leaders.learn(place, leader)
         elif answer.status >= 500:
             self.leaders.forget(place, address)
 
@@ -203,6 +214,8 @@ def _describe_reason(error: BaseException, timeout_s: float) -> str:
         return f"no answer within {timeout_s:g} s"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return "the host name cannot be resolved"
+    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, ssl.SSLError):
+        return describe_failure(error.os_error)
     if isinstance(error, aiohttp.ClientConnectorError):
         return "connection refused" if _is_refusal(error) else str(error.os_error)
     if isinstance(error, aiohttp.ServerDisconnectedError):

@@ -39,14 +39,9 @@ def describe_failure(error: ssl.SSLError) -> str:
         return f"its certificate was refused: {message}"
     if error.reason in _PLAIN:
         return "it does not use TLS there; leave out https://"
-    if error.reason in _WANTED:
-        return "it wants a client certificate (--client-certificate FILE, --client-key FILE)"
     return f"TLS failed: {error.reason or error}"
 
 
 _UNTRUSTED = frozenset((18, 19, 20, 21))
 """Self-signed certificate, alone or in the chain, and unknown issuer (X509_V_ERR_…)."""
 _PLAIN = frozenset(("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"))
-_WANTED = frozenset(
-    ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE", "PEER_DID_NOT_RETURN_A_CERTIFICATE")
-)

@@ -1,5 +1,6 @@
 """Real brokers with TLS on every listener: clients of HTTP and Kafka, wrong clients, and renewed certificates."""
 
+import asyncio
 import http.client
 import json
 import os
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from raftlog.client import BrokerAddresses, BrokerClient, Producer, sync
 from raftlog.security.client_tls import ClientTlsFiles, client_context
 from raftlog.testing.process import PROGRAM
 from tests.security.certificates import create
@@ -207,3 +209,38 @@ def test_a_broken_file_keeps_the_old_certificate(broker: SecureBroker) -> None:
     broker.process.send_signal(signal.SIGHUP)
     assert "PEM" in broker.wait_for("tls_reload_failed")["why"]
     assert broker.get("/v1/status/ready")[0] == 200
+
+
+def _run(broker: SecureBroker, *args: str, ca: str | None = None) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "RAFTLOG_BOOTSTRAP": broker.http, "RAFTLOG_CA": ca or broker.authority}
+    command = [sys.executable, *PROGRAM, *args]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60, input="a\nb\n", check=False
+    )
+
+
+def test_commands_use_tls_and_check_the_broker(broker: SecureBroker, tmp_path: Path) -> None:
+    assert _run(broker, "topic", "create", "orders").returncode == 0
+    assert _run(broker, "produce", "orders").returncode == 0
+    assert sorted(_run(broker, "consume", "orders", "--no-follow").stdout.split()) == ["a", "b"]
+    other, _, _ = create(tmp_path / "other")
+    refused = _run(broker, "topic", "list", ca=other)
+    assert refused.returncode == 1
+    assert "its certificate is not trusted" in refused.stderr
+    assert "(--ca FILE)" in refused.stderr
+
+
+async def test_both_clients_use_tls(broker: SecureBroker) -> None:
+    alice = broker.alice
+    bootstrap = BrokerAddresses(broker.http, ca=broker.authority, certificate=alice.certificate, key=alice.key)
+    async with BrokerClient(bootstrap) as client:
+        await client.create_topic("orders", 1)
+    async with Producer(bootstrap) as producer:
+        await producer.send("orders", b"one")
+
+    def read() -> int:
+        with sync.BrokerClient(bootstrap) as client:
+            assert [each.http for each in client.brokers()] == [broker.http]
+            return int(client.offsets("orders", 0).end)
+
+    assert await asyncio.to_thread(read) == 1

@@ -5,6 +5,7 @@ import click
 from raftlog.cli.operator_verbs import OperatorVerb, operator_command
 from raftlog.cli.options import option
 from raftlog.client import BrokerClient
+from raftlog.client.addresses import BrokerAddresses
 from raftlog.errors import Unavailable
 from raftlog.values.brokers import LogLevel
 
@@ -28,16 +29,18 @@ def log_level(name: str, level: str, expires_s: int, node: int | None, verb: Ope
 
     LOGGER is `raftlog` or one of its modules, LEVEL is debug, info, warning or error.
     """
-    answer = verb.ask(lambda client: _set_level(client, name, level, expires_s, node))
+    answer = verb.ask(lambda client: _set_level(client, verb.bootstrap, name, level, expires_s, node))
     until = f"for {expires_s} s" if expires_s else "until the broker restarts"
     verb.output(answer, f"{answer.name} logs level {answer.level} and above {until}")
 
 
-async def _set_level(client: BrokerClient, name: str, level: str, expires_s: int, node: int | None) -> LogLevel:
+async def _set_level(
+    client: BrokerClient, bootstrap: BrokerAddresses, name: str, level: str, expires_s: int, node: int | None
+) -> LogLevel:
     if node is None:
         return await client.admin.set_log_level(name, level, expires_s)
     address = (await client.admin.broker(node)).http
     if address is None:
         raise Unavailable(f"node {node} has not registered an HTTP address yet; `raftlog broker show {node}` shows it")
-    async with BrokerClient([address]) as there:
+    async with BrokerClient(bootstrap.with_addresses([address])) as there:
         return await there.admin.set_log_level(name, level, expires_s)

@@ -10,6 +10,7 @@ from raftlog.cli.options import option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import Columns, show, table_of
 from raftlog.client import BrokerClient
+from raftlog.client.addresses import BrokerAddresses
 from raftlog.values.brokers import BrokerLevels, Features
 
 _BROKER: Columns[BrokerLevels] = {
@@ -35,12 +36,12 @@ def _show(levels: Features) -> None:
     click.echo(f"\nfeature level {levels.feature_level}: {next_step(levels)}")
 
 
-async def _fetch_levels(bootstrap: Sequence[str]) -> Features:
+async def _fetch_levels(bootstrap: BrokerAddresses) -> Features:
     async with BrokerClient(bootstrap) as client:
         return await client.admin.features()
 
 
-async def _finish(bootstrap: Sequence[str]) -> Features:
+async def _finish(bootstrap: BrokerAddresses) -> Features:
     """Raise the feature level; raises `CommandFailed` that names the steps to take first."""
     levels = await _fetch_levels(bootstrap)
     if levels.is_finished and (behind := _find_outdated(levels)):
@@ -50,7 +51,7 @@ async def _finish(bootstrap: Sequence[str]) -> Features:
     asked = [broker.node_id for broker in levels.brokers if broker.level_max > levels.feature_level]
     async with BrokerClient(bootstrap) as client:
         addresses = [broker.http for broker in await client.brokers() if broker.node_id in asked and broker.http]
-    async with BrokerClient(addresses) as client:
+    async with BrokerClient(bootstrap.with_addresses(addresses)) as client:
         return await client.admin.finish_upgrade()
 
 

@@ -25,6 +25,7 @@ from raftlog.cli.options import bootstrap_option, give_up_option, json_option, o
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve import collector
 from raftlog.client import BrokerClient, Consumer, ConsumerRecord, RebalanceListener
+from raftlog.client.addresses import BrokerAddresses
 from raftlog.errors import RaftlogError, Unavailable, UndecodableBatch, UnknownPartition
 from raftlog.types import Offset, TopicPartition
 
@@ -45,7 +46,7 @@ class ConsumeCommandLine:
 
     topic: str
     group: str | None
-    bootstrap: list[str]
+    bootstrap: BrokerAddresses
     position: StartPosition
     count: int | None
     partition: int | None

@@ -9,6 +9,7 @@ from click.core import ParameterSource
 from raftlog import pipeline
 from raftlog.cli.options import bootstrap_option, option
 from raftlog.cli.pipeline.job import Job, select_topics, spark_job
+from raftlog.client.addresses import BrokerAddresses
 
 if TYPE_CHECKING:
     from raftlog.pipeline import ArchiveReport, Brokers, CompactionReport, Segments
@@ -42,7 +43,7 @@ def archive(
     path: str,
     topics: tuple[str, ...],
     topics_pattern: str | None,
-    bootstrap: list[str],
+    bootstrap: BrokerAddresses,
     data_dirs: tuple[str, ...],
     compression: str,
     accept_loss: bool,

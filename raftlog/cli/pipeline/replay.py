@@ -8,6 +8,7 @@ import click
 from raftlog import pipeline
 from raftlog.cli.options import bootstrap_option, option
 from raftlog.cli.pipeline.job import Job, spark_job
+from raftlog.client.addresses import BrokerAddresses
 
 if TYPE_CHECKING:
     from raftlog.pipeline import ReplayReport
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 @option("--again", is_flag=True, help="Write all records again, also those that an earlier replay wrote.")
 @spark_job
 def replay(
-    path: str, topics: tuple[str, ...], bootstrap: list[str], to: tuple[str, ...], spread: bool, **how: Any
+    path: str, topics: tuple[str, ...], bootstrap: BrokerAddresses, to: tuple[str, ...], spread: bool, **how: Any
 ) -> "Job[ReplayReport]":
     """Write the records of the archive PATH to topics, each once, with their timestamps, keys and headers.
 

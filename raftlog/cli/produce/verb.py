@@ -21,6 +21,7 @@ from raftlog.cli.produce.source import InputSource
 from raftlog.cli.produce.summary import Summary
 from raftlog.cli.serve import collector
 from raftlog.client import BrokerClient, Producer
+from raftlog.client.addresses import BrokerAddresses
 from raftlog.client.producers.producer_settings import BATCH_BYTES_MAX, Acks
 from raftlog.errors import RaftlogError
 from raftlog.records import Compression, NewRecord
@@ -40,7 +41,7 @@ class ProduceCommandLine:
 
     topic: str
     files: tuple[str, ...]
-    bootstrap: list[str]
+    bootstrap: BrokerAddresses
     json_lines: bool
     whole_file: bool
     key_separator: bytes | None

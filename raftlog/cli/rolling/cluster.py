@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from raftlog.cli.tables import format_count
 from raftlog.client import BrokerClient, BrokerDescription, ClusterHealth
+from raftlog.client.addresses import BrokerAddresses
 from raftlog.context import AsyncClosedAtExit
 from raftlog.errors import RaftlogError
 
@@ -34,8 +35,9 @@ class LeaderView(NamedTuple):
 class RollingCluster(AsyncClosedAtExit):
     """Cluster under a rolling restart, read over HTTP. Every call raises `RaftlogError`."""
 
-    def __init__(self, addresses: Sequence[str]) -> None:
-        self._client = BrokerClient(addresses)
+    def __init__(self, bootstrap: BrokerAddresses) -> None:
+        self._bootstrap = bootstrap
+        self._client = BrokerClient(bootstrap)
 
     async def close(self) -> None:
         await self._client.close()
@@ -47,7 +49,7 @@ class RollingCluster(AsyncClosedAtExit):
         addresses = [broker.http for broker in known if broker.http]
         if addresses:
             await self._client.close()
-            self._client = BrokerClient(addresses)
+            self._client = BrokerClient(self._bootstrap.with_addresses(addresses))
 
     async def read(self) -> ClusterReading:
         rows = await self._client.brokers()

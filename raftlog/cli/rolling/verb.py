@@ -22,6 +22,7 @@ from raftlog.cli.rolling.record import RollingRecord
 from raftlog.cli.rolling.restarters import CommandRestarter, DevRestarter
 from raftlog.cli.rolling.steps import Restarter, RestartUnit, RollingRestart, RollingStep
 from raftlog.cli.tables import format_count
+from raftlog.client.addresses import BrokerAddresses
 from raftlog.client.outage import WARN_AFTER_S
 from raftlog.errors import RaftlogError
 
@@ -72,7 +73,7 @@ def rolling_restart(
     keep_maintenance: bool,
     dry_run: bool,
     as_json: bool,
-    bootstrap: list[str],
+    bootstrap: BrokerAddresses,
 ) -> None:
     """Restart the brokers one after another; every partition with three replicas stays writable.
 
@@ -103,7 +104,7 @@ async def _restart_dev(
 ) -> None:
     nodes = (await send_request(directory, {"order": "nodes"}))["nodes"]
     restarter, record = DevRestarter(directory, nodes, python), RollingRecord(directory, python)
-    async with RollingCluster(restarter.addresses) as cluster:
+    async with RollingCluster(BrokerAddresses.of(restarter.addresses)) as cluster:
         units = all_units = restarter.units((await cluster.read()).brokers)
         if only is not None:
             units = _choose_units(units, only)
@@ -115,7 +116,7 @@ async def _restart_dev(
 
 
 async def _restart_by_command(
-    command: str, bootstrap: Sequence[str], only: list[int] | None, flags: _RestartFlags, printer: "_StepPrinter"
+    command: str, bootstrap: BrokerAddresses, only: list[int] | None, flags: _RestartFlags, printer: "_StepPrinter"
 ) -> None:
     async with RollingCluster(bootstrap) as cluster:
         restarter = CommandRestarter(command, (await cluster.read()).brokers, flags.timeout_s)
