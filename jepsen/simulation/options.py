@@ -79,10 +79,13 @@ DRIVER_FAULTS: Final = tuple(fault for fault in Fault if fault not in BROKERS_ON
 
 
 class AppendDeferral(NamedTuple):
-    """Appends that followers beyond the quorum get later: up to so many bytes, after so many milliseconds."""
+    """Appends that followers beyond the quorum get later: up to so many bytes, after so many milliseconds.
+
+    `quorum_wait_ms` is the time without a commit after which they get them sooner."""
 
     bytes_max: int
     delay_ms: int
+    quorum_wait_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +166,7 @@ class Options:
             large_append_bytes=self.large_append_bytes,
             recent_bytes_max=self.recent_bytes_max,
             deferral_ms=self.deferral.delay_ms,
+            quorum_wait_ms=self.deferral.quorum_wait_ms,
             checkpoint_interval_ms=self.checkpoint_interval_ms,
             transfer_chunk_bytes=max(4 * KIB, 16 * self.value_bytes),
             transfer_timeout_ms=2_000,
@@ -281,7 +285,7 @@ def draw_deferral(seed: int) -> AppendDeferral:
     """Return the deferral of appends in half of the seeds, none in the others."""
     random = generator(seed, "deferral")
     bytes_max = random.choice((0, 0, 300, 16 * KIB))
-    return AppendDeferral(bytes_max, random.choice((4, 4, 300)))
+    return AppendDeferral(bytes_max, random.choice((4, 4, 300)), random.choice((3, 300)))
 
 
 def draw_link(random: Random) -> LinkConditions:

@@ -34,8 +34,10 @@ class DriverConfig:
 
     tick_ms: int = 50
     """One tick of every awake group; the times in `raft` count ticks."""
-    deferral_ms: int = 4
-    """Time after which followers get appends that the quorum did not need (`RaftSettings.deferred_bytes_max`)."""
+    deferral_ms: int = 10
+    """Time after which followers get appends that the quorum did not need (`RaftSettings.deferred_bytes_max`) …"""
+    quorum_wait_ms: int = 3
+    """… or this time, while the quorum has not committed them; at most `deferral_ms` counts."""
     raft: RaftSettings = field(default_factory=RaftSettings)
     journal: JournalConfig = field(default_factory=JournalConfig)
     segment_bytes: int = GIB

@@ -51,6 +51,21 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "group.are_configurations_known = True",
         ("tests/runtime/test_driver.py",),
     ),
+    # deferred appends
+    _runtime(
+        "slow-quorum-delays-a-commit",
+        "process/deferred_appends:_Deferral.due_at",
+        "return min(self.began + delay_s, self._observed_at + quorum_s)",
+        "return self.began + delay_s",
+        ("tests/runtime/test_deferred_appends.py",),
+    ),
+    _runtime(
+        "every-commit-sends-at-once",
+        "process/deferred_appends:_Deferral.due_at",
+        "return self.began + delay_s",
+        "return now",
+        ("tests/runtime/test_deferred_appends.py",),
+    ),
     # persister
     _runtime(
         "send-before-durable",

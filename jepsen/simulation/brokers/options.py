@@ -222,6 +222,7 @@ class BrokerOptions:
             large_append_bytes=self.large_append_bytes,
             recent_bytes_max=self.recent_bytes_max,
             deferral_ms=self.deferral.delay_ms,
+            quorum_wait_ms=self.deferral.quorum_wait_ms,
             checkpoint_interval_ms=self.checkpoint_interval_ms,
             transfer_chunk_bytes=16 * KIB,
             transfer_timeout_ms=2_000,

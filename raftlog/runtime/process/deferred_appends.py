@@ -1,8 +1,12 @@
-"""Groups whose leaders here deferred appends: followers beyond the quorum get them together, a few milliseconds later.
+"""Groups whose leaders here deferred appends: followers beyond the quorum get them together, some milliseconds later.
+
+    deferred → committed by the quorum in time   → sent `delay_s` after the first, several commits in one append
+             → not committed after `quorum_s`    → sent at once: a follower of the quorum is slow
 
 A commit needs the fastest quorum alone. One append for several commits saves the other followers a turn, a write and a
-sync for each, and the leader their answers. When a follower of the quorum is slow, the others delay a commit by at most
-`delay_s` ("thrifty" replication, as in EPaxos, with the rest sent soon). Owned by the driver."""
+sync for each, and the leader their answers ("thrifty" replication, as in EPaxos, with the rest sent soon). Each turn
+of a group checks both times, so under load the timer, which all groups share, only re-arms itself. Owned by the
+driver."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,31 +22,73 @@ class RunWork(Protocol):
     def __call__(self, work: Callable[[], None], /) -> None: ...
 
 
+class _Deferral:
+    """Deferred appends of one group; times by the loop's clock."""
+
+    __slots__ = ("_observed_at", "_observed_index", "began", "group")
+
+    def __init__(self, group: PartitionReplica, now: float) -> None:
+        self.group, self.began = group, now
+        self._observed_index, self._observed_at = group.core.last_id.index, now
+
+    def due_at(self, now: float, quorum_s: float, delay_s: float) -> float:
+        """Return when the appends have to be sent, as far as is known now."""
+        core = self.group.core
+        if core.committed_index >= self._observed_index:
+            self._observed_index, self._observed_at = core.last_id.index, now
+        if core.committed_index >= self._observed_index:
+            return self.began + delay_s
+        return min(self.began + delay_s, self._observed_at + quorum_s)
+
+
 class DeferredAppends:
     """Groups that wait, and the one timer for all of them."""
 
-    def __init__(self, delay_s: float, mark_dirty: Callable[[PartitionReplica], None], run: RunWork) -> None:
-        self._delay_s, self._mark_dirty, self._run = delay_s, mark_dirty, run
-        self._groups: dict[GroupKey, PartitionReplica] = {}
+    def __init__(
+        self, quorum_s: float, delay_s: float, mark_dirty: Callable[[PartitionReplica], None], run: RunWork
+    ) -> None:
+        self._quorum_s, self._delay_s, self._mark_dirty, self._run = quorum_s, delay_s, mark_dirty, run
+        self._deferrals: dict[GroupKey, _Deferral] = {}
         self._timer: asyncio.TimerHandle | None = None
 
+    def check(self, group: PartitionReplica) -> None:
+        """Let the Ready that the group's turn is about to take send the appends that are due."""
+        deferral = self._deferrals.get(group.key)
+        if deferral is not None:
+            now = asyncio.get_running_loop().time()
+            if deferral.due_at(now, self._quorum_s, self._delay_s) <= now:
+                del self._deferrals[group.key]
+                group.core.send_deferred_appends()
+
     def note(self, group: PartitionReplica) -> None:
-        """Register a group with deferred appends; the oldest one's delay starts the timer for all."""
-        self._groups[group.key] = group
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._delay_s, self._run, self._send)
+        """Register a group with deferred appends."""
+        if group.key not in self._deferrals:
+            self._deferrals[group.key] = _Deferral(group, asyncio.get_running_loop().time())
+            if self._timer is None:
+                self._arm(self._quorum_s)
+
+    def _arm(self, delay_s: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._run, self._send)
 
     def _send(self) -> None:
         self._timer = None
-        groups, self._groups = self._groups, {}
-        for group in groups.values():
-            if not group.is_closed:
-                group.core.send_deferred_appends()
-                self._mark_dirty(group)
+        now = asyncio.get_running_loop().time()
+        next_at = now + self._delay_s
+        for key, deferral in list(self._deferrals.items()):
+            due_at = deferral.due_at(now, self._quorum_s, self._delay_s)
+            if due_at > now:
+                next_at = min(next_at, due_at)
+                continue
+            del self._deferrals[key]
+            if not deferral.group.is_closed:
+                deferral.group.core.send_deferred_appends()
+                self._mark_dirty(deferral.group)
+        if self._deferrals:
+            self._arm(next_at - now)
 
     def stop(self) -> None:
         """Forget the groups and drop the timer for good."""
-        self._groups.clear()
+        self._deferrals.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,0 +1,66 @@
+"""Appends that the quorum does not need: sent later, in groups, and soon when the quorum is slow (simulated time)."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from raftlog.raft import RaftSettings
+from tests.runtime.drivers import SMALL, World
+
+DELAY_S, QUORUM_S, ROUND_TRIP_S = 0.5, 0.2, 0.05
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """Three nodes with a delay and a wait that are far longer than a commit takes."""
+    raft = RaftSettings(deferred_bytes_max=16 * 1024)
+    waits = {"deferral_ms": round(DELAY_S * 1000), "quorum_wait_ms": round(QUORUM_S * 1000)}
+    with World(config=replace(SMALL, raft=raft, **waits)) as world:
+        world.fill(world.leader(), 3)
+        world.converge()
+        world.run(1)
+        yield world
+
+
+def seconds(world: World) -> float:
+    return world.loop.now_ns / 1e9
+
+
+def last_indexes(world: World) -> list[int]:
+    """Return the last index of the log of each node, ascending."""
+    return sorted(world.group(number).log.last_index for number in (1, 2, 3))
+
+
+def test_commits_of_the_quorum_reach_the_other_follower_together(world: World) -> None:
+    leader, began = world.leader(), seconds(world)
+    first = last_indexes(world)[0]
+    for number in range(5):
+        world.commit(leader, b"%d" % number)
+        assert last_indexes(world) == [first, first + number + 1, first + number + 1]
+    assert seconds(world) - began < QUORUM_S
+    world.run_until(lambda: last_indexes(world)[0] > first)
+    assert last_indexes(world) == [first + 5] * 3, "one append has them all"
+    assert DELAY_S <= seconds(world) - began < DELAY_S + ROUND_TRIP_S
+
+
+def test_turns_of_later_commits_send_what_is_due(world: World) -> None:
+    leader, began = world.leader(), seconds(world)
+    first = last_indexes(world)[0]
+    while last_indexes(world)[0] == first:
+        world.commit(leader, b"again")
+    assert DELAY_S <= seconds(world) - began < DELAY_S + ROUND_TRIP_S
+
+
+def test_a_slow_quorum_delays_a_commit_by_its_wait_only(world: World) -> None:
+    """The follower of the quorum is found by a commit, and ends; the next commit needs the other one."""
+    leader = world.leader()
+    world.commit(leader, b"shows the quorum")
+    newest = world.group(leader).log.last_index
+    fast = next(number for number in (1, 2, 3) if number != leader and world.group(number).log.last_index == newest)
+    world.converge()
+    world.commit(leader, b"begins a deferral")
+    world.crash(fast)
+    began = seconds(world)
+    world.commit(leader, b"needs the other follower")
+    assert QUORUM_S <= seconds(world) - began < QUORUM_S + ROUND_TRIP_S
