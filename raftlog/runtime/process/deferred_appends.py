@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 
@@ -44,15 +45,16 @@ class _Deferral:
 class DeferredAppends:
     """Groups that wait, and the one timer for all of them."""
 
-    def __init__(
-        self, quorum_s: float, delay_s: float, mark_dirty: Callable[[PartitionReplica], None], run: RunWork
-    ) -> None:
-        self._quorum_s, self._delay_s, self._mark_dirty, self._run = quorum_s, delay_s, mark_dirty, run
+    def __init__(self, config: DriverConfig, mark_dirty: Callable[[PartitionReplica], None], run: RunWork) -> None:
+        self._quorum_s, self._delay_s = config.quorum_wait_ms / 1000, config.deferral_ms / 1000
+        self._mark_dirty, self._run = mark_dirty, run
         self._deferrals: dict[GroupKey, _Deferral] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def check(self, group: PartitionReplica) -> None:
         """Let the Ready that the group's turn is about to take send the appends that are due."""
+        if not group.core.are_appends_deferred:
+            return
         deferral = self._deferrals.get(group.key)
         if deferral is not None:
             now = asyncio.get_running_loop().time()

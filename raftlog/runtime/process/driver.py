@@ -99,8 +99,7 @@ class Driver:
         self._awake: dict[GroupKey, PartitionReplica] = {}
         """Groups that need ticks."""
         self._outbox = Outbox(transport)
-        waits_s = (config.quorum_wait_ms / 1000, config.deferral_ms / 1000)
-        self._deferred_appends = DeferredAppends(*waits_s, self.mark_dirty, self._run_or_stop)
+        self._deferred_appends = DeferredAppends(config, self.mark_dirty, self._run_or_stop)
         self.persister = Persister(
             disk, data_dir, journal, config, self._outbox, self._want_turn, self.mark_dirty, self._call_soon, self._fail
         )
@@ -341,8 +340,7 @@ class Driver:
         """Return the group's Ready, if it has one, and update whether the group needs ticks."""
         if group.is_closed or group.is_frozen or group.is_leaving or group.stopped:
             return None
-        if group.core.are_appends_deferred:
-            self._deferred_appends.check(group)
+        self._deferred_appends.check(group)
         ready = group.take_ready()
         group.admission.end_turn()
         if group.core.is_quiesced:
