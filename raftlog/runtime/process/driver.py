@@ -13,6 +13,7 @@ are no threads, and no clock but the loop's. Only dirty groups are visited; a ti
 import asyncio
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Self
 
@@ -109,7 +110,9 @@ class Driver:
         self.note_admitted = self._journal_room.note_admitted
         self._is_started = self._is_turn_due = self._is_unfit = False
         stalled: Callable[[Stall], None] = lambda stall: self.on_stall(stall)  # noqa: E731, PLW0108  # set later
-        self.ticker = Ticker(config.tick_ms / 1000, config.stall_ms / 1000, self._run_tick, stalled)
+        self.ticker = Ticker(
+            config.tick_ms / 1000, config.stall_ms / 1000, partial(self._run_or_stop, self._tick), stalled
+        )
         silence = config.raft.election_ticks_min
         self._peers = PeerLiveness(me.node_id, transport, config.raft.heartbeat_ticks, silence)
         self._peers.on_change, self.doubt = self._note_process, self._peers.doubt
@@ -405,9 +408,6 @@ class Driver:
         self._peers.share(group.key, (member.node_id for member in group.core.configuration.all_members()))
 
     # time
-
-    def _run_tick(self, now: float) -> None:
-        self._run_or_stop(self._tick, now)
 
     def _tick(self, now: float) -> None:
         if self.persister.is_idle:
