@@ -110,9 +110,8 @@ class Driver:
         self.note_admitted = self._journal_room.note_admitted
         self._is_started = self._is_turn_due = self._is_unfit = False
         stalled: Callable[[Stall], None] = lambda stall: self.on_stall(stall)  # noqa: E731, PLW0108  # set later
-        self.ticker = Ticker(
-            config.tick_ms / 1000, config.stall_ms / 1000, partial(self._run_or_stop, self._tick), stalled
-        )
+        tick = partial(self._run_or_stop, self._tick)
+        self.ticker = Ticker(config.tick_ms / 1000, config.stall_ms / 1000, tick, stalled)
         silence = config.raft.election_ticks_min
         self._peers = PeerLiveness(me.node_id, transport, config.raft.heartbeat_ticks, silence)
         self._peers.on_change, self.doubt = self._note_process, self._peers.doubt
