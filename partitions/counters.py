@@ -16,6 +16,9 @@ class KafkaCounters:
         "connections_accepted",
         "connections_refused",
         "errors",
+        "fetch_session_partitions",
+        "fetch_sessions",
+        "fetch_sessions_evicted",
         "requests",
         "times",
     )
@@ -30,6 +33,12 @@ class KafkaCounters:
         """Connections that were closed because of their input, or because they were not read."""
         self.bytes_in = 0
         self.bytes_out = 0
+        self.fetch_sessions = 0
+        """Open fetch sessions."""
+        self.fetch_session_partitions = 0
+        """Partitions of all fetch sessions."""
+        self.fetch_sessions_evicted = 0
+        """Fetch sessions that were closed because of the bounds."""
         self.requests: dict[str, int] = {}
         self.errors: dict[str, int] = {}
         """Requests that failed as a whole; errors of single topics and partitions are not counted."""

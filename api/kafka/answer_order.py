@@ -5,6 +5,7 @@ requests, whatever the order of their ends. A request without an answer because 
 place: a later answer there would be taken for its own. Pure; used by `connection`."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from raftlog.api.kafka.api import ApiKey
@@ -51,15 +52,19 @@ class Exchange:
 
 
 class AnswerOrder:
-    """Requests that have begun and whose answers were not sent yet, in their order."""
+    """Requests of a connection that have begun and whose answers were not sent yet, in their order.
 
-    __slots__ = ("_is_pipelined", "pending")
+    For handlers it stands for the connection (`RequestConnection`)."""
+
+    __slots__ = ("_is_pipelined", "lost_callbacks", "pending")
 
     def __init__(self) -> None:
         self.pending: list[Exchange] = []
         """Requests without a sent answer; the first one is not done, or is failed."""
         self._is_pipelined = True
         """Whether all of them are pipelined."""
+        self.lost_callbacks: list[Callable[[], None]] = []
+        """See `RequestConnection`."""
 
     def may_begin(self, route: KafkaRoute) -> bool:
         """Return whether a further request may begin now."""
@@ -70,11 +75,14 @@ class AnswerOrder:
         self.pending.append(exchange)
         self._is_pipelined = exchange.route.is_pipelined
 
-    def cancel_waiting(self) -> None:
-        """Cancel the requests of a lost connection that may wait for long."""
+    def end(self) -> None:
+        """Cancel the requests of a lost connection that may wait for long, and call `lost_callbacks`."""
         for each in self.pending:
             if each.task is not None and each.route.key in _CANCELLED_AT_DISCONNECT:
                 each.task.cancel()
+        callbacks, self.lost_callbacks = self.lost_callbacks, []
+        for callback in callbacks:
+            callback()
 
     @property
     def is_broken(self) -> bool:

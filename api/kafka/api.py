@@ -5,7 +5,7 @@ exactly these."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from enum import IntEnum
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from raftlog.partitions.caller import Caller
 from raftlog.types import Buffer
@@ -63,6 +63,13 @@ class ApiKey(IntEnum):
     LIST_TRANSACTIONS = 66
 
 
+class RequestConnection(Protocol):
+    """Connection of a request, for handlers that keep state for its client."""
+
+    lost_callbacks: list[Callable[[], None]]
+    """Called once the connection is lost."""
+
+
 class KafkaRequest(NamedTuple):
     """Decoded request of one connection.
 
@@ -75,6 +82,8 @@ class KafkaRequest(NamedTuple):
     caller: Caller
     login: Any = None
     """The connection's `KafkaLogin`; None where the listener requires none."""
+    connection: RequestConnection | None = None
+    """Connection of a request whose API has its own codec."""
 
 
 Handler: TypeAlias = Callable[[KafkaRequest], Awaitable[Any]]

@@ -133,7 +133,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._release_memory(self._next)
             self._next = None
         self._rest = None
-        self._order.cancel_waiting()
+        self._order.end()
         self._owner.remove(self)
 
     def eof_received(self) -> bool:
@@ -315,7 +315,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Answer one request; raises only `CancelledError`."""
         try:
             login, dispatcher = self.login, self._owner.dispatcher
-            exchange.answer = await dispatcher.answer(exchange.route, exchange.body, exchange.caller, login)
+            order = self._order
+            exchange.answer = await dispatcher.answer(exchange.route, exchange.body, exchange.caller, login, order)
             if login is not None:
                 self._follow_login(login)
         except ConnectionRefused as error:

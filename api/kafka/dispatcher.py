@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from raftlog.api.kafka.api import ApiKey, KafkaApi, KafkaRequest
+from raftlog.api.kafka.api import ApiKey, KafkaApi, KafkaRequest, RequestConnection
 from raftlog.api.kafka.error_codes import ErrorCode, code_of
 from raftlog.api.kafka.handlers.versions import ApiVersionsHandler
 from raftlog.api.kafka.wire import schemas
@@ -128,7 +128,14 @@ class Dispatcher:
         if not schemas.is_loaded():
             await asyncio.to_thread(schemas.load)
 
-    async def answer(self, route: KafkaRoute, body: memoryview, caller: Caller, login: Any = None) -> Answer:
+    async def answer(
+        self,
+        route: KafkaRoute,
+        body: memoryview,
+        caller: Caller,
+        login: Any = None,
+        connection: RequestConnection | None = None,
+    ) -> Answer:
         """Return the encoded body of the answer; None if the client expects none. Raises `ConnectionRefused`."""
         if route.needs_schemas and not schemas.is_loaded():
             await self.warm_up()
@@ -137,7 +144,7 @@ class Dispatcher:
             if route.needs_schemas:
                 return await self._answer_by_schema(route, body, caller)
             message = None if route.skips_body else route.decode(body, version)
-            answer = await route.handle(KafkaRequest(route.key, version, message, caller, login))
+            answer = await route.handle(KafkaRequest(route.key, version, message, caller, login, connection))
             return None if answer is None else route.encode(answer, version)
         except MalformedRequest as error:
             raise ConnectionRefused(f"{route!r} is malformed: {error}") from None

@@ -1,7 +1,7 @@
 """Requests that a node serves only as leader of the partition and never forwards, for Kafka's clients.
 
     append                    LeaderAppends → Replica.append, without the queue of `produce`
-    fetch                     PartitionsFetch: one wait for many partitions
+    fetch                     PartitionsFetch: one wait for many partitions; SessionFetch: many fetches of the same ones
     offsets, epochs, deletion LeaderOffsets
     leaders of topics         TopicLeaders, the only part that asks other nodes
 

@@ -32,7 +32,7 @@ from raftlog.types import Offset
 _NOTHING: Final = Offset(-1)
 _NO_BYTES: Final = -1
 """Bound of an answer without records; at 0 it has its first batch."""
-_SLICE: Final = 256
+SLICE: Final = 256
 """Partitions that are read in one turn of the loop."""
 _HELD_BYTES_MAX: Final = 64 * 1024
 """Bytes that a fetch keeps while it waits for more; others are read again at its end."""
@@ -60,6 +60,10 @@ class FetchedPartition(NamedTuple):
     error: RaftlogError | None = None
 
 
+_EMPTY: Final = FetchedPartition((), _NOTHING, _NOTHING)
+"""Result of a partition that was not read yet."""
+
+
 class PartitionsFetch:
     """One fetch from several partitions; use `run` once.
 
@@ -80,6 +84,7 @@ class PartitionsFetch:
         "_requests",
         "_results",
         "_sizes",
+        "_topics",
         "_total",
         "_unproven",
         "_woken",
@@ -93,15 +98,15 @@ class PartitionsFetch:
         max_bytes: int,
         free_bytes: Callable[[], int] | None = None,
     ) -> None:
-        self._requests, self._counters = requests, counters
+        self._topics, self._requests, self._counters = topics, requests, counters
         self._asked_bytes = self._max_bytes = max_bytes
         self._free_bytes = free_bytes
         self._dropped: dict[int, None] = {}
         """Partitions whose records count and are read again at the end."""
         self._is_watching, self._may_wait = False, True
-        self._results: list[FetchedPartition] = []
-        self._sizes = [0] * len(requests)
-        """Bytes of each partition in the answer."""
+        self._results: dict[int, FetchedPartition] = {}
+        self._sizes: dict[int, int] = {}
+        """Bytes of each partition in the answer that has records."""
         self._total = 0
         """Sum of `_sizes`."""
         self._is_full = False
@@ -114,27 +119,34 @@ class PartitionsFetch:
         """Bytes that have to become visible before the next look."""
         self._woken: asyncio.Future[None] | None = None
         self._replicas: list[Replica | None] = []
-        topic = None
-        name = ""
-        for request in requests:
-            if topic is None or name != request[0]:
-                name = request[0]
-                topic = topics.get(name)
-            partitions: Sequence[Partition] = () if topic is None else topic.partitions
-            if 0 <= request[1] < len(partitions):
-                replica = partitions[request[1]].replica
-                why: RaftlogError = NotLeader(f"{name}/{request[1]}: this broker has no replica of it")
-            else:
-                replica, why = None, UnknownTopic(f"no partition {request[1]} of a topic {name!r}")
-            self._replicas.append(replica)
-            if replica is None:
-                self._is_full = True
-                self._results.append(FetchedPartition((), _NOTHING, _NOTHING, why))
-            else:
-                self._results.append(FetchedPartition((), _NOTHING, _NOTHING))
+        for place in range(len(requests)):
+            self._replicas.append(self._find_replica(place))
+
+    def _find_replica(self, place: int) -> Replica | None:
+        """Return the replica of a partition; without one its result is an error."""
+        name, number, *_ = self._requests[place]
+        topic = self._topics.get(name)
+        partitions: Sequence[Partition] = () if topic is None else topic.partitions
+        is_known = 0 <= number < len(partitions)
+        replica = partitions[number].replica if is_known else None
+        if replica is not None:
+            self._results[place] = _EMPTY
+            return replica
+        self._is_full = True
+        error: RaftlogError
+        if is_known:
+            error = NotLeader(f"{name}/{number}: this broker has no replica of it")
+        else:
+            error = UnknownTopic(f"no partition {number} of a topic {name!r}")
+        self._results[place] = FetchedPartition((), _NOTHING, _NOTHING, error)
+        return None
 
     async def run(self, min_bytes: int, deadline: Deadline) -> list[FetchedPartition]:
         """Return the result of each request, in order, once `min_bytes` are available or the deadline passes."""
+        await self._run(min_bytes, deadline)
+        return list(self._results.values())
+
+    async def _run(self, min_bytes: int, deadline: Deadline) -> None:
         try:
             await self._read_all()
             if self._unproven:
@@ -146,7 +158,6 @@ class PartitionsFetch:
             self._unwatch()
         self._counters.fetches += 1
         self._counters.bytes_out += self._total
-        return self._results
 
     def _is_enough(self, min_bytes: int) -> bool:
         return self._is_full or self._total >= min_bytes
@@ -157,12 +168,16 @@ class PartitionsFetch:
         """Read all partitions, a slice in each turn of the loop, within the free memory."""
         self._limit_to_memory()
         for place, replica in enumerate(self._replicas):
-            if place and place % _SLICE == 0:
-                self._watch()
-                await asyncio.sleep(0)
-                self._limit_to_memory()
+            if place and place % SLICE == 0:
+                await self._pause()
             if replica is not None:
                 self._read(place, replica)
+
+    async def _pause(self) -> None:
+        """Let other tasks run between two slices."""
+        self._watch()
+        await asyncio.sleep(0)
+        self._limit_to_memory()
 
     def _limit_to_memory(self) -> None:
         """Limit the answer to the memory that is free now."""
@@ -173,8 +188,7 @@ class PartitionsFetch:
         """Read a partition into its result."""
         _, _, epoch, offset, partition_max = self._requests[place]
         group = replica.group
-        self._total -= self._sizes[place]
-        self._sizes[place] = 0
+        self._total -= self._sizes.pop(place, 0)
         try:
             if epoch >= 0 and epoch != group.core.term:
                 check_epoch(replica, epoch)
@@ -240,6 +254,9 @@ class PartitionsFetch:
 
     def changed(self, place: int) -> None:
         """See `ReplicaWatch`."""
+        replica = self._replicas[place]
+        if replica is not None and replica.waits.is_closed:
+            self._may_wait = False
         self._changed[place] = None
         self._wake()
 
@@ -271,7 +288,7 @@ class PartitionsFetch:
         while may_wait and not self._is_enough(min_bytes):
             self._missing = min_bytes - self._total
             self._drop_records()
-            may_wait = await self._wait_turn(deadline)
+            may_wait = await self._wait_turn(deadline) and self._may_wait
             self._read_changed()
         self._read_dropped()
 
@@ -279,8 +296,8 @@ class PartitionsFetch:
         """Free the records that were read, unless they are few; their sizes still count."""
         if self._total <= _HELD_BYTES_MAX:
             return
-        for place, size in enumerate(self._sizes):
-            if size and place not in self._dropped:
+        for place in self._sizes:
+            if place not in self._dropped:
                 self._dropped[place] = None
                 self._results[place] = self._results[place]._replace(batches=())
 
@@ -290,8 +307,7 @@ class PartitionsFetch:
         if places:
             self._limit_to_memory()
         for place in places:
-            self._total -= self._sizes[place]
-            self._sizes[place] = 0
+            self._total -= self._sizes.pop(place, 0)
         for place in places:
             replica = self._replicas[place]
             if replica is not None:

@@ -8,6 +8,7 @@ from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.leader.appends import LeaderAppends
 from raftlog.partitions.leader.fetch import FetchedPartition, PartitionFetch, PartitionsFetch
 from raftlog.partitions.leader.offsets import LeaderOffsets
+from raftlog.partitions.leader.session_fetch import SessionFetch
 from raftlog.partitions.leader.topic_leaders import TopicLeaders
 from raftlog.partitions.routing.topics import Topics
 
@@ -31,9 +32,15 @@ class LeaderFetches:
 
         No partition may occur twice. `free_bytes` returns the memory that an answer may take at that moment; without
         any, answers have no records."""
+        if not requests:
+            return []
         max_bytes = max(0, min(max_bytes, self._bytes_max))
         fetch = PartitionsFetch(self._topics, self._counters, requests, max_bytes, free_bytes)
         return await fetch.run(min(min_bytes, max_bytes), deadline)
+
+    def begin_session(self, free_bytes: Callable[[], int] | None = None) -> SessionFetch:
+        """Return a fetch session without partitions; close it after use. `free_bytes`: see `fetch`."""
+        return SessionFetch(self._topics, self._counters, self._bytes_max, free_bytes)
 
 
 class LeaderParts(NamedTuple):

@@ -35,6 +35,11 @@ class Waits:
         """Return the number of waits."""
         return len(self._waiting) + len(self._watches)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether no reader may wait any more."""
+        return self._is_closed
+
     def advance(self, size: int) -> None:
         """Add `size` visible bytes, and wake the readers that need no more."""
         self._visible_bytes += size

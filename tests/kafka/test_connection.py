@@ -374,6 +374,21 @@ async def test_waiting_requests_are_cancelled_when_their_client_disconnects(edge
     assert [future.cancelled() for future in edge.waiting] == [True, True, False]
 
 
+async def test_handlers_learn_that_the_connection_of_a_request_is_lost(edge: Edge) -> None:
+    connection, transport = edge.connect()
+    feed(connection, make_request(FETCH, 4))
+    await settle()
+    lost: list[str] = []
+    assert edge.seen[0].connection is not None
+    edge.seen[0].connection.lost_callbacks.append(lambda: lost.append("session"))
+    edge.waiting[0].set_result(b"")
+    await settle()
+    assert lost == []
+    transport.close()
+    await settle()
+    assert lost == ["session"]
+
+
 async def test_a_large_request_is_decoded_in_a_thread(make_edge, monkeypatch: pytest.MonkeyPatch) -> None:
     threads, decode = [], schemas.decode
 

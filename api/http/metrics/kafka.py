@@ -30,5 +30,11 @@ def kafka_families(broker: Broker) -> Iterator[Metric]:
     yield counter("kafka_connections_refused", text, kafka.connections_refused)
     text = "Connections that were closed because of malformed or slow input, or unread answers."
     yield counter("kafka_connections_closed", text, kafka.closed)
+    text = "Open fetch sessions of Kafka clients."
+    yield gauge("kafka_fetch_sessions", text, kafka.fetch_sessions)
+    text = "Partitions of all fetch sessions of Kafka clients."
+    yield gauge("kafka_fetch_session_partitions", text, kafka.fetch_session_partitions)
+    text = "Fetch sessions that were closed because of the bounds on their number and partitions."
+    yield counter("kafka_fetch_sessions_evicted", text, kafka.fetch_sessions_evicted)
     text = "Bytes from and to Kafka clients."
     yield counters("kafka_bytes", text, ["direction"], [(["in"], kafka.bytes_in), (["out"], kafka.bytes_out)])

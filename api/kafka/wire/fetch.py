@@ -24,7 +24,7 @@ _SESSION: Final = Struct(">ii")
 _NO_EPOCH: Final = -1
 _ROW_4, _ROW_5, _ROW_9, _ROW_12 = Struct(">iqi"), Struct(">iqqi"), Struct(">iiqqi"), Struct(">iiqiqi")
 _ROW_12_TAGGED: Final = Struct(">iiqiqiB")
-_PARTITION: Final = 4
+_PARTITION: Final = Struct(">i")
 _NUMBERS, _NUMBERS_5 = Struct(">ihqq"), Struct(">ihqqq")
 _PREFERRED: Final = Struct(">i").pack(-1)
 _ANSWER_HEAD: Final = Struct(">ihi")
@@ -44,6 +44,8 @@ class PartitionsRequest(NamedTuple):
     session_id: int
     session_epoch: int
     topics: Sequence[tuple[str, Sequence[PartitionRow]]]
+    forgotten: Sequence[tuple[str, Sequence[int]]]
+    """Partitions that the session no longer has."""
 
 
 class AnsweredPartition(NamedTuple):
@@ -57,11 +59,14 @@ class AnsweredPartition(NamedTuple):
 
 
 class FetchAnswer(NamedTuple):
-    """Answer without a session. `has_aborted_list`: the aborted transactions are an empty list, not null."""
+    """Answer; `session_id` is 0 without a session.
+
+    `has_aborted_list`: the aborted transactions are an empty list, not null."""
 
     error_code: int
     has_aborted_list: bool
     topics: Sequence[tuple[str, Sequence[AnsweredPartition]]]
+    session_id: int = 0
 
 
 def decode(body: memoryview, version: int) -> PartitionsRequest:
@@ -75,13 +80,14 @@ def decode(body: memoryview, version: int) -> PartitionsRequest:
         topics.append((name, _read_rows(reader, version)))
         if is_compact:
             reader.skip_tagged_fields()
-    if version >= _SESSIONS_FROM:
-        _skip_forgotten(reader, is_compact)
+    forgotten = _read_forgotten(reader, is_compact) if version >= _SESSIONS_FROM else ()
     if version >= _RACK_FROM:
         reader.string(is_compact=is_compact)
     if is_compact:
         reader.skip_tagged_fields()
-    return PartitionsRequest(max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics)
+    return PartitionsRequest(
+        max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten
+    )
 
 
 def _read_rows(reader: RequestReader, version: int) -> Sequence[PartitionRow]:
@@ -114,13 +120,15 @@ def _read_flexible_rows(reader: RequestReader) -> Sequence[PartitionRow]:
     return found
 
 
-def _skip_forgotten(reader: RequestReader, is_compact: bool) -> None:
-    """Skip the partitions to remove from a fetch session, because there are no sessions."""
+def _read_forgotten(reader: RequestReader, is_compact: bool) -> Sequence[tuple[str, Sequence[int]]]:
+    found = []
     for _ in range(reader.count(is_compact=is_compact) or 0):
-        reader.string(is_compact=is_compact)
-        reader.view(_PARTITION * (reader.count(is_compact=is_compact, element_bytes_min=_PARTITION) or 0))
+        name = reader.string(is_compact=is_compact) or ""
+        count = reader.count(is_compact=is_compact, element_bytes_min=_PARTITION.size) or 0
+        found.append((name, [number for (number,) in _PARTITION.iter_unpack(reader.view(count * _PARTITION.size))]))
         if is_compact:
             reader.skip_tagged_fields()
+    return found
 
 
 def encode(answer: FetchAnswer, version: int) -> Sequence[Buffer]:
@@ -129,7 +137,7 @@ def encode(answer: FetchAnswer, version: int) -> Sequence[Buffer]:
     writer = FlexibleWriter() if is_flexible else PlainWriter()
     pieces: list[Buffer] = []
     out = writer.out
-    out += _ANSWER_HEAD.pack(0, answer.error_code, 0) if version >= _SESSIONS_FROM else _NO_THROTTLE
+    out += _ANSWER_HEAD.pack(0, answer.error_code, answer.session_id) if version >= _SESSIONS_FROM else _NO_THROTTLE
     writer.count(len(answer.topics))
     middle, last = _constant_fields(answer.has_aborted_list, version)
     has_log_start = version >= _LOG_START_FROM

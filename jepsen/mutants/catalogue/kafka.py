@@ -6,6 +6,8 @@ from jepsen.mutants.mutant import Mutant
 
 _PRODUCE: Final = ("tests/kafka/data/test_produce.py",)
 _FETCH: Final = ("tests/kafka/data/test_fetch.py",)
+_SESSIONS: Final = ("tests/kafka/data/test_fetch_sessions.py",)
+_SESSION_BOUNDS: Final = ("tests/kafka/test_fetch_session_bounds.py",)
 _OFFSETS: Final = ("tests/kafka/data/test_offsets.py",)
 _METADATA: Final = ("tests/kafka/data/test_metadata.py",)
 _THREE: Final = ("tests/kafka/data/test_three_brokers.py",)
@@ -87,11 +89,53 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (*_FETCH, *_OFFSETS),
     ),
     _kafka(
-        "fetch-session",
-        "api/kafka/handlers/data/fetch:FetchHandler.handle",
-        "if message.session_epoch not in _FULL_FETCH:",
-        "if False:",
-        _FETCH,
+        "session-epoch",
+        "api/kafka/handlers/data/fetch:FetchHandler._fetch_incrementally",
+        "if session.is_busy or session.epoch != message.session_epoch:",
+        "if session.is_busy:",
+        _SESSIONS,
+    ),
+    _kafka(
+        "session-of-another-principal",
+        "api/kafka/fetch_sessions:FetchSessions.find",
+        " and session.principal == principal",
+        "",
+        _SESSIONS,
+    ),
+    _kafka(
+        "session-without-its-bounds",
+        "partitions/leader/session_fetch:SessionFetch._take_news",
+        "if batches or bounds != self._reported[place]:",
+        "if batches:",
+        _SESSIONS,
+    ),
+    _kafka(
+        "session-loses-unread-records",
+        "partitions/leader/session_fetch:SessionFetch._take_news",
+        "elif request.offset != end:",
+        "elif request.offset > end:",
+        _SESSIONS,
+    ),
+    _kafka(
+        "session-returns-records-once",
+        "partitions/leader/session_fetch:SessionFetch._take_news",
+        "for place in returned:",
+        "for place in ():",
+        _SESSIONS,
+    ),
+    _kafka(
+        "session-keeps-a-lost-replica",
+        "partitions/leader/session_fetch:SessionFetch._take_news",
+        "self._release(place)",
+        "pass",
+        _SESSIONS,
+    ),
+    _kafka(
+        "session-evicts-a-larger-one",
+        "api/kafka/fetch_sessions:FetchSessions._victim",
+        "each.size < size",
+        "each.size <= size",
+        _SESSION_BOUNDS,
     ),
     # offsets and leaders
     _kafka(

@@ -1,5 +1,6 @@
 """Requests to the handlers for records as a client sends them: encoded and decoded by kafka-python's classes."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from kafka.protocol.admin import DeleteRecordsRequest, DeleteRecordsResponse
@@ -14,7 +15,7 @@ from kafka.protocol.consumer import (
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
 
-from raftlog.api.kafka.api import ApiKey, KafkaApi, KafkaRequest
+from raftlog.api.kafka.api import ApiKey, KafkaApi, KafkaRequest, RequestConnection
 from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.handlers import data
 from raftlog.api.kafka.settings import DEFAULTS, KafkaSettings
@@ -42,6 +43,9 @@ class Handlers:
 
     def __init__(self, broker: Broker, settings: KafkaSettings = DEFAULTS, answers: MemoryBudget | None = None) -> None:
         self.broker = broker
+        self.caller = CALLER
+        self.connection: RequestConnection | None = None
+        """Connection of further requests."""
         context = KafkaContext(broker, "kafka", settings, answers)
         self.apis: dict[ApiKey, KafkaApi] = {api.key: api for api in data.apis(context)}
 
@@ -51,7 +55,7 @@ class Handlers:
         api = self.apis[key]
         body = memoryview(bytearray(request(version=version, **fields).encode(version=version)))
         message = schemas.decode(key, body, version) if api.decode is None else api.decode(body, version)
-        answer = await api.handle(KafkaRequest(key, version, message, CALLER))
+        answer = await api.handle(KafkaRequest(key, version, message, self.caller, connection=self.connection))
         if answer is None:
             return None
         pieces = schemas.encode(answer, version) if api.encode is None else api.encode(answer, version)
@@ -169,9 +173,12 @@ def fetch_fields(
     session_id: int = 0,
     session_epoch: int = -1,
     isolation_level: int = 0,
+    forgotten: Iterable[tuple[str, int]] = (),
 ) -> dict[str, Any]:
     """Return the fields of a Fetch request."""
     part = FetchRequest.FetchTopic
+    forgotten_topic = FetchRequest.ForgottenTopic
+    names = dict.fromkeys(name for name, _ in forgotten)
     by_topic: dict[str, list[Any]] = {}
     for (topic, number), offset in offsets.items():
         row = part.FetchPartition(
@@ -192,7 +199,10 @@ def fetch_fields(
         "session_id": session_id,
         "session_epoch": session_epoch,
         "topics": [part(topic=topic, partitions=rows) for topic, rows in by_topic.items()],
-        "forgotten_topics_data": [],
+        "forgotten_topics_data": [
+            forgotten_topic(topic=name, partitions=[number for each, number in forgotten if each == name])
+            for name in names
+        ],
         "rack_id": "",
     }
 

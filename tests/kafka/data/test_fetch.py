@@ -136,7 +136,7 @@ async def test_a_poll_returns_the_present_records_at_its_timeout(lone):
 async def test_a_poll_ends_when_the_broker_stops(lone):
     task = await start_poll(lone, {("t", 0): 0})
     lone.broker.wake_fetches()
-    rows = await task
+    rows = await asyncio.wait_for(task, LONG_MS / 2000)
     assert rows["t", 0].error_code == 0
     assert await lone.fetch({("t", 0): 0}, max_wait_ms=LONG_MS), "none waits from now on"
 
@@ -158,10 +158,8 @@ async def test_a_cancelled_poll_leaves_no_watch(lone):
 # sessions and epochs
 
 
-@pytest.mark.parametrize(
-    ("session_id", "session_epoch", "code"), [(0, -1, 0), (0, 0, 0), (7, 1, 70), (0, 1, 70), (7, -1, 0)]
-)
-async def test_sessions_are_refused_as_if_the_cache_were_full(lone, session_id, session_epoch, code):
+@pytest.mark.parametrize(("session_id", "session_epoch", "code"), [(0, -1, 0), (7, 1, 70), (0, 1, 70), (7, -1, 0)])
+async def test_requests_without_a_known_session(lone, session_id, session_epoch, code):
     fields = fetch_fields({("t", 0): 0}, session_id=session_id, session_epoch=session_epoch)
     answer = await lone.send(ApiKey.FETCH, 12, **fields)
     assert (answer.error_code, answer.session_id) == (code, 0)

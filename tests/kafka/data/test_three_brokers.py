@@ -1,10 +1,16 @@
 """Requests for records in a cluster of three: only the leader serves them, and clients find it."""
 
+import asyncio
+
 from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.partitions.deadline import deadline_in
+from tests.brokers.conftest import Brokers
 from tests.kafka.data.requests import Handlers, decode_values, make_batch, make_sequenced_batch
+from tests.kafka.data.session_client import SessionClient
 
 LATEST = -1
+LONG_MS = 20_000
+SOON_S = 10.0
 
 
 async def test_only_the_leader_serves(three):
@@ -87,3 +93,22 @@ async def test_a_retry_at_the_next_leader_returns_the_offset_of_the_original(thr
     old = await other.end_of_epoch(term)
     assert (old.leader_epoch, old.end_offset) == (term, 1)
     assert decode_values((await other.fetch_one(0)).records) == [b"a"]
+
+
+async def test_a_poll_of_a_session_ends_with_the_leadership_and_follows_it_back(three):
+    leader = await three.leader("t")
+    client = SessionClient(Handlers(three[leader]), {("t", 0): 0})
+    assert (await client.fetch())["t", 0].error_code == 0
+    polling = asyncio.create_task(client.fetch(max_wait_ms=LONG_MS))
+    await asyncio.sleep(0)
+    await transfer_leadership(three, leader, leader % 3 + 1)
+    assert (await asyncio.wait_for(polling, SOON_S))["t", 0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    rows = await asyncio.wait_for(client.fetch(max_wait_ms=LONG_MS), SOON_S)
+    assert rows["t", 0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await transfer_leadership(three, leader, leader)
+    assert (await client.fetch())["t", 0].error_code == 0
+    assert await client.fetch() == {}
+
+
+async def transfer_leadership(brokers: Brokers, asked: int, target: int) -> None:
+    await brokers[asked].operations.leadership.transfer_leadership("t", 0, target, deadline=deadline_in(10_000))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from typing import Any, Final, NamedTuple
 
+from raftlog.api.kafka.fetch_sessions import PARTITIONS_MAX, SESSIONS_MAX
 from raftlog.api.kafka.handlers.admin.config_catalogue import ConfigName, ConfigSource, ConfigType, index_by_name
 from raftlog.api.kafka.handlers.admin.topic_config_names import TOPIC_NAMES, to_kafka
 from raftlog.api.kafka.settings import DEFAULTS, KafkaSettings
@@ -209,6 +210,12 @@ _NAMES: Final = (
     ),
     _formula("max.connections", _I, lambda facts: facts.kafka.connections_max, "Connections of this listener.", _KAFKA),
     _formula("socket.request.max.bytes", _I, lambda facts: facts.kafka.request_bytes_max, "Largest request.", _KAFKA),
+    _constant(
+        "max.incremental.fetch.session.cache.slots",
+        _I,
+        str(SESSIONS_MAX),
+        f"Fetch sessions of a listener; all together have up to {PARTITIONS_MAX:,} partitions.",
+    ),
     _flag("fetch.max.bytes", _I, "fetch_bytes_max", "Largest answer to a fetch."),
     _constant("num.network.threads", _I, "1", "One event loop serves all connections."),
     _constant("num.io.threads", _I, "1", "One event loop serves all requests."),

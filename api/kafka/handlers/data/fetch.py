@@ -1,26 +1,30 @@
 """Handler of Fetch: records of many partitions that this broker leads, with one long poll for all of them.
 
-Fetch sessions (KIP-227) are refused the way of a broker whose cache is full: every answer has session id 0, and clients
-go on sending all partitions. Requests with isolation level read_committed get the same records: there are no
-transactions. While the memory for answers is used up, an answer has no records, and is held for a moment first."""
+    session epoch −1   all partitions of the request, without a session; a named session ends
+    session epoch 0    the same, and they become a new session if there is room for it; a named session ends
+    other epochs       the session's partitions after the request's changes; the answer has those with news
+
+Requests with isolation level read_committed get the same records: there are no transactions. While the memory for
+answers is used up, an answer has no records, and is held for a moment first."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from raftlog.api.kafka.api import ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.error_codes import ErrorCode, code_of
+from raftlog.api.kafka.fetch_sessions import FetchSession, FetchSessions
 from raftlog.api.kafka.wire import fetch as codec
 from raftlog.api.kafka.wire.fetch import AnsweredPartition, FetchAnswer, PartitionRow, PartitionsRequest
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.leader.fetch import PartitionFetch
+from raftlog.partitions.leader.fetch import FetchedPartition, PartitionFetch
 from raftlog.runtime.memory_budget import MemoryBudget
 
 VERSIONS: Final = (4, 12)
-_FULL_FETCH: Final = (-1, 0)
-"""Session epochs of requests that name all partitions: without a session, and to begin one."""
+_NO_SESSION: Final = -1
+_NEW_SESSION: Final = 0
 _READ_COMMITTED: Final = 1
 _MEMORY_MS: Final = 500
 """Longest wait for free memory."""
@@ -28,45 +32,96 @@ _LOOK_MS: Final = 50
 """Pause between two looks for it."""
 
 Topics = Sequence[tuple[str, Sequence[PartitionRow]]]
+AnsweredTopics = Sequence[tuple[str, Sequence[AnsweredPartition]]]
 
 
 class FetchHandler:
-    """Handler of Fetch."""
+    """Handler of Fetch; `sessions` are those of its listener."""
 
     def __init__(self, broker: Broker, answers: MemoryBudget | None) -> None:
         self._broker, self._answers = broker, answers
         self._free_bytes = None if answers is None else lambda: answers.free
         self._wait_ms_max = broker.settings.fetch_wait_ms_max
+        fetches = broker.leader.fetches
+        self.sessions = FetchSessions(
+            lambda: fetches.begin_session(self._free_bytes),
+            broker.node.environment.random,
+            broker.measuring.counters.kafka,
+        )
 
     async def handle(self, request: KafkaRequest) -> FetchAnswer:
-        """Fetch from all partitions of a request, with one long poll."""
+        """Fetch from all partitions of a request or of its session, with one long poll."""
         message: PartitionsRequest = request.message
-        has_aborted_list = message.isolation_level == _READ_COMMITTED
-        if message.session_epoch not in _FULL_FETCH:
-            return FetchAnswer(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, has_aborted_list, ())
+        if message.session_epoch not in (_NO_SESSION, _NEW_SESSION):
+            return await self._fetch_incrementally(request, message)
+        if message.session_id:
+            ended = self.sessions.find(message.session_id, request.caller.principal)
+            if ended is not None:
+                self.sessions.remove(ended)
         asked = _distinct(message.topics)
+        if message.session_epoch == _NEW_SESSION:
+            size = sum(len(rows) for _, rows in asked)
+            session = self.sessions.create(size, request.caller.principal, request.connection)
+            if session is not None:
+                _put_all(session, asked)
+                return await self._fetch_session(session, message)
+        return await self._fetch_all(message, asked)
+
+    async def _fetch_all(self, message: PartitionsRequest, asked: Topics) -> FetchAnswer:
+        """Fetch from the partitions of a request, without a session."""
         requests = [PartitionFetch(topic, *row) for topic, rows in asked for row in rows]
-        deadline = deadline_in(min(max(message.max_wait_ms, 0), self._wait_ms_max))
-        if self._answers is not None and self._answers.free <= 0:
-            await self._wait_for_memory(self._answers, deadline)
         fetched = iter(
             await self._broker.leader.fetches.fetch(
                 requests,
                 max_bytes=message.max_bytes,
                 min_bytes=message.min_bytes,
-                deadline=deadline,
+                deadline=await self._begin(message),
                 free_bytes=self._free_bytes,
             )
         )
-        topics = []
-        for topic, rows in asked:
-            answered = []
-            for row in rows:
-                batches, watermark, start, error = next(fetched)
-                code = ErrorCode.NONE if error is None else code_of(error)
-                answered.append(AnsweredPartition(row[0], code, watermark, start, batches))
-            topics.append((topic, answered))
-        return FetchAnswer(ErrorCode.NONE, has_aborted_list, topics)
+        topics = [(topic, [_answered(row[0], next(fetched)) for row in rows]) for topic, rows in asked]
+        return FetchAnswer(ErrorCode.NONE, message.isolation_level == _READ_COMMITTED, topics)
+
+    async def _fetch_incrementally(self, request: KafkaRequest, message: PartitionsRequest) -> FetchAnswer:
+        """Fetch from the partitions of a session after the changes of the request."""
+        session = self.sessions.find(message.session_id, request.caller.principal)
+        if session is None:
+            return _session_error(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, message)
+        if session.is_busy or session.epoch != message.session_epoch:
+            return _session_error(ErrorCode.INVALID_FETCH_SESSION_EPOCH, message)
+        session.advance()
+        self.sessions.use(session, request.connection)
+        if message.topics:
+            _put_all(session, message.topics)
+        for topic, numbers in message.forgotten:
+            for number in numbers:
+                session.fetch.forget(topic, number)
+        if not len(session.fetch):
+            self.sessions.remove(session)
+            return FetchAnswer(ErrorCode.NONE, message.isolation_level == _READ_COMMITTED, ())
+        return await self._fetch_session(session, message)
+
+    async def _fetch_session(self, session: FetchSession, message: PartitionsRequest) -> FetchAnswer:
+        if not self.sessions.count(session):
+            return _session_error(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, message)
+        session.is_busy = True
+        try:
+            news = await session.fetch.fetch(
+                max_bytes=message.max_bytes, min_bytes=message.min_bytes, deadline=await self._begin(message)
+            )
+        except BaseException:
+            self.sessions.remove(session)  # which of its partitions are ready is not known any more
+            raise
+        session.is_busy = False
+        has_aborted_list = message.isolation_level == _READ_COMMITTED
+        return FetchAnswer(ErrorCode.NONE, has_aborted_list, _by_topic(news), session.id)
+
+    async def _begin(self, message: PartitionsRequest) -> Deadline:
+        """Wait shortly for memory if there is none; return the deadline of the long poll."""
+        deadline = deadline_in(min(max(message.max_wait_ms, 0), self._wait_ms_max))
+        if self._answers is not None and self._answers.free <= 0:
+            await self._wait_for_memory(self._answers, deadline)
+        return deadline
 
     async def _wait_for_memory(self, answers: MemoryBudget, deadline: Deadline) -> None:
         """Wait shortly for free memory for answers, because clients retry at once after an empty answer."""
@@ -87,6 +142,29 @@ def _distinct(topics: Topics) -> Topics:
         for row in rows:
             known.setdefault(row[0], row)
     return [(name, list(rows.values())) for name, rows in merged.items()]
+
+
+def _put_all(session: FetchSession, topics: Topics) -> None:
+    for topic, rows in topics:
+        for row in rows:
+            session.fetch.put(PartitionFetch(topic, *row))
+
+
+def _answered(partition: int, fetched: FetchedPartition) -> AnsweredPartition:
+    batches, watermark, start, error = fetched
+    return AnsweredPartition(partition, ErrorCode.NONE if error is None else code_of(error), watermark, start, batches)
+
+
+def _by_topic(news: Iterable[tuple[PartitionFetch, FetchedPartition]]) -> AnsweredTopics:
+    """Return the rows of an answer, those of a topic together."""
+    topics: dict[str, list[AnsweredPartition]] = {}
+    for request, fetched in news:
+        topics.setdefault(request.topic, []).append(_answered(request.partition, fetched))
+    return list(topics.items())
+
+
+def _session_error(code: ErrorCode, message: PartitionsRequest) -> FetchAnswer:
+    return FetchAnswer(code, message.isolation_level == _READ_COMMITTED, ())
 
 
 def apis(context: KafkaContext) -> list[KafkaApi]:

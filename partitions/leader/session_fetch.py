@@ -1,0 +1,157 @@
+"""Fetches of one fetch session (KIP-227), one after another, over partitions that the session keeps.
+
+    put, forget → fetch → put, forget → fetch → …          until `close`
+
+    ready        partitions that a fetch has to read: new or changed by the client, advanced since they were read, with
+                 unread records or an error, or returned with records
+    all others   have nothing new, and their replicas report it when they have
+
+The session stays registered at the replicas of its partitions between fetches, so that a fetch costs nothing for a
+partition that is not ready. Partitions that were returned with records become ready behind all others, so none starves.
+Called by listeners through `Broker.leader.fetches`."""
+
+from collections.abc import Callable
+from typing import Final
+
+from raftlog.partitions.counters import Counters
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.leader.fetch import SLICE, FetchedPartition, PartitionFetch, PartitionsFetch
+from raftlog.partitions.replica import Replica
+from raftlog.partitions.routing.topics import Topics
+from raftlog.types import Offset
+
+_FREE_PLACE: Final = PartitionFetch("", -1, -1, -1, 0)
+
+
+class SessionFetch(PartitionsFetch):
+    """Fetches from the partitions of a session; one at a time. Its length is the number of partitions."""
+
+    __slots__ = ("_bytes_max", "_free_places", "_is_closed", "_places", "_reported", "_session_requests")
+
+    def __init__(
+        self, topics: Topics, counters: Counters, bytes_max: int, free_bytes: Callable[[], int] | None = None
+    ) -> None:
+        self._session_requests: list[PartitionFetch] = []
+        super().__init__(topics, counters, self._session_requests, 0, free_bytes)
+        self._bytes_max = bytes_max
+        self._is_watching = True
+        self._is_closed = False
+        self._places: dict[str, dict[int, int]] = {}
+        """Place of each partition, by topic."""
+        self._free_places: list[int] = []
+        self._reported: list[tuple[Offset, Offset] | None] = []
+        """High watermark and log start offset that the client knows, by place."""
+
+    def __len__(self) -> int:
+        return len(self._session_requests) - len(self._free_places)
+
+    def put(self, request: PartitionFetch) -> None:
+        """Add a partition, or replace its request."""
+        numbers = self._places.setdefault(request.topic, {})
+        place = numbers.get(request.partition)
+        if place is None:
+            place = numbers[request.partition] = self._take_place()
+        self._session_requests[place] = request
+        self._changed[place] = None
+
+    def _take_place(self) -> int:
+        if self._free_places:
+            return self._free_places.pop()
+        self._session_requests.append(_FREE_PLACE)
+        self._replicas.append(None)
+        self._reported.append(None)
+        return len(self._session_requests) - 1
+
+    def forget(self, topic: str, partition: int) -> None:
+        """Remove a partition; ignore one that the session does not have."""
+        numbers = self._places.get(topic, {})
+        place = numbers.pop(partition, None)
+        if place is None:
+            return
+        if not numbers:
+            del self._places[topic]
+        self._release(place)
+        self._changed.pop(place, None)
+        self._session_requests[place] = _FREE_PLACE
+        self._free_places.append(place)
+
+    def _release(self, place: int) -> None:
+        """End the registration at a replica; the next fetch looks for the partition's replica again."""
+        replica = self._replicas[place]
+        if replica is not None:
+            replica.waits.unwatch(self)
+            self._replicas[place] = None
+        self._reported[place] = None
+
+    def close(self) -> None:
+        """End the registrations, and let a waiting fetch return its records."""
+        for replica in self._replicas:
+            if replica is not None:
+                replica.waits.unwatch(self)
+        self._is_closed, self._may_wait = True, False
+        self._wake()
+
+    async def fetch(
+        self, *, max_bytes: int, min_bytes: int, deadline: Deadline
+    ) -> list[tuple[PartitionFetch, FetchedPartition]]:
+        """Return the partitions with news: records, another high watermark or log start offset, or an error.
+
+        Return once `min_bytes` of records are available, at the deadline, and at once without partitions; the session
+        must not be used after a cancellation."""
+        if not self._places:
+            return []
+        self._asked_bytes = self._max_bytes = max_bytes = max(0, min(max_bytes, self._bytes_max))
+        self._is_full = False
+        await self._run(min(min_bytes, max_bytes), deadline)
+        return self._take_news()
+
+    async def _read_all(self) -> None:
+        places, self._changed = self._changed, {}
+        self._limit_to_memory()
+        for count, place in enumerate(places):
+            if count and count % SLICE == 0:
+                await self._pause()
+            replica = self._replicas[place] or self._register(place)
+            if replica is not None:
+                self._read(place, replica)
+
+    def _register(self, place: int) -> Replica | None:
+        """Find the replica of a partition, and register there."""
+        self._replicas[place] = replica = self._find_replica(place)
+        if replica is not None and not self._is_closed and not replica.waits.watch(self, place):
+            self._may_wait = False
+        return replica
+
+    def _unwatch(self) -> None:
+        """Stay registered until `close`."""
+
+    def _take_news(self) -> list[tuple[PartitionFetch, FetchedPartition]]:
+        """Return the results that are new to the client, and prepare the next fetch."""
+        results, self._results = self._results, {}
+        self._sizes.clear()
+        self._total = 0
+        news: list[tuple[PartitionFetch, FetchedPartition]] = []
+        unread: dict[int, None] = {}
+        returned = []
+        for place, result in results.items():
+            batches, end, start, error = result
+            request = self._session_requests[place]
+            if error is not None:
+                self._release(place)
+                unread[place] = None
+                news.append((request, result))
+                continue
+            bounds = (end, start)
+            if batches:
+                returned.append(place)
+            elif request.offset != end:
+                unread[place] = None
+            if batches or bounds != self._reported[place]:
+                self._reported[place] = bounds
+                news.append((request, result))
+        if unread:
+            self._changed = {**unread, **self._changed}
+        for place in returned:
+            self._changed.pop(place, None)
+            self._changed[place] = None
+        return news
