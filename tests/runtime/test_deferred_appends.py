@@ -13,7 +13,7 @@ DELAY_S, QUORUM_S, ROUND_TRIP_S = 0.5, 0.2, 0.05
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    """Three nodes with a delay and a wait that are far longer than a commit takes."""
+    """Yield three nodes with a delay and a wait far longer than the time of a commit."""
     raft = RaftSettings(deferred_bytes_max=16 * 1024)
     waits = {"deferral_ms": round(DELAY_S * 1000), "quorum_wait_ms": round(QUORUM_S * 1000)}
     with World(config=replace(SMALL, raft=raft, **waits)) as world:
