@@ -74,9 +74,7 @@ class Driver:
         wall_ms: Callable[[], int],
     ) -> None:
         self.disk, self.data_dir, self.me, self.config = disk, data_dir, me, config
-        self.transport = transport
-        self.journal = journal
-        self.wall_ms = wall_ms
+        self.transport, self.journal, self.wall_ms = transport, journal, wall_ms
         self.loop: asyncio.AbstractEventLoop
         self.groups: dict[GroupKey, PartitionReplica] = {}
         self.failure: RaftlogError | None = None
