@@ -152,7 +152,7 @@ class BrokerSettings:
             driver=replace(self.driver, scrub_interval_ms=scrub_ms, storage_min_free_bytes=self.storage_min_free_bytes),
             rpc=RpcConfig(
                 bulk_bytes_per_s=self.catch_up_bytes_per_s,
-                receive_bytes_max=MemoryShares.of(self.memory_budget_bytes).frames,
+                receive_bytes_max=MemoryShares.divide(self.memory_budget_bytes).frames,
             ),
             advertise_rpc=self.advertise_rpc,
             secret=self.secret,

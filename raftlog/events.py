@@ -22,6 +22,7 @@ class EventKind(NamedTuple):
 
 
 def _kind(level: int, fields: str, meaning: str) -> EventKind:
+    """Return an event kind; `fields` are names separated by spaces."""
     return EventKind(level, frozenset(fields.split()), meaning)
 
 

@@ -68,12 +68,14 @@ class Waiter:
         self.wake.acquire()
 
     def finish(self, error: RaftlogError | None = None) -> None:
+        """Set the result once, and wake the thread unless it was already woken as leader."""
         if not self.is_done:
             self.is_done, self.error = True, error
             if not self.is_promoted:
                 self.wake.release()
 
     def promote(self) -> None:
+        """Wake the thread once, to become leader."""
         if not self.is_promoted:
             self.is_promoted = True
             self.wake.release()
@@ -138,7 +140,7 @@ class GroupCommit:
         """Wait until everything appended so far is durable; raises the error that stopped the log."""
         self._run(Waiter(wants_durable=True))
 
-    def refuse(self) -> None:
+    def refuse_appends(self) -> None:
         """Refuse new appends, and wait until the earlier ones are answered (the mutex is held)."""
         with self._gate:
             self._is_closing = True
@@ -146,6 +148,7 @@ class GroupCommit:
             self.news.wait()
 
     def _run(self, waiter: Waiter) -> Waiter:
+        """Queue the waiter, and wait until it is answered; return it or raise its error."""
         while waiter.size and self._is_full():
             self.flush()
         try:
@@ -166,9 +169,11 @@ class GroupCommit:
         return waiter
 
     def _is_full(self) -> bool:
+        """Return whether too many bytes wait to be appended or synced."""
         return self._queued_bytes + self.log.pending_bytes > PENDING_BYTES_MAX and self.log.failure is None
 
     def _wait(self, waiter: Waiter, leads: bool) -> None:
+        """Wait until the waiter is answered; meanwhile lead whenever it is promoted."""
         while True:
             if leads:
                 self._lead(waiter)
@@ -232,6 +237,7 @@ class GroupCommit:
             self.news.notify_all()
 
     def _run_job(self) -> None:
+        """Run the oldest requested sync; an interrupted one stays for the next leader."""
         if not self._jobs:
             return  # another thread was made leader meanwhile
         job = self._jobs[0]
@@ -243,6 +249,7 @@ class GroupCommit:
             raise
 
     def _append_all(self, queue: list[Waiter]) -> None:
+        """Append all waiters of the queue, and write or flush as they and the policy require."""
         try:
             wants_durable = self._append_in_order(queue)
         except BaseException:
@@ -253,7 +260,7 @@ class GroupCommit:
         if wants_durable:
             self.log.flush()
         else:
-            self.log.maybe_flush()
+            self.log.flush_if_due()
         self.handle_progress()
 
     def _append_in_order(self, queue: list[Waiter]) -> bool:
@@ -292,6 +299,7 @@ class GroupCommit:
         self._waiting += waiters
 
     def _append_one(self, waiter: Waiter) -> None:
+        """Append the batches of one waiter; without batches wait for the last entry. Answers it after an error."""
         log = self.log
         try:
             if waiter.batches:
@@ -343,6 +351,7 @@ class GroupCommit:
         return answered, waiting
 
     def _answer(self, answered: list[tuple[Waiter, RaftlogError | None]], waiting: list[Waiter]) -> None:
+        """Answer these waiters, and keep the others waiting."""
         for waiter, error in answered:
             waiter.finish(error)
         self._waiting = waiting

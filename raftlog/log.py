@@ -162,6 +162,7 @@ class Log(ClosedAtExit):
         self._commit.flush()
 
     def _complete(self, completion: Callable[[], None]) -> None:
+        """Run the completion of a sync, with the mutex held."""
         with self._mutex, self._commit.change_guard:
             completion()
 
@@ -216,6 +217,7 @@ class Log(ClosedAtExit):
                 return
 
     def _wait_beyond(self, offset: int, timeout_s: float | None) -> bool:
+        """Wait until records from `offset` on can be read; return false after the timeout or when the log has ended."""
         with self._mutex:
             self._commit.news.wait_for(
                 lambda: self._log.high_watermark > offset or self._log.failure is not None, timeout_s
@@ -258,6 +260,7 @@ class Log(ClosedAtExit):
             self._keeper.start()
 
     def _run_maintenance(self, interval_s: float) -> None:
+        """Flush every `interval_s` seconds, and apply retention at its own interval, until the log is closed."""
         clean_at = time.monotonic() + RETENTION_INTERVAL_S
         while not self._closing.wait(interval_s):
             try:
@@ -279,7 +282,7 @@ class Log(ClosedAtExit):
         if self._keeper and self._keeper is not threading.current_thread():
             self._keeper.join()
         with self._mutex:
-            self._commit.refuse()
+            self._commit.refuse_appends()
             try:
                 self._log.close()
             finally:

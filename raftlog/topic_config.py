@@ -110,6 +110,7 @@ class TopicConfig(LogConfig):
 
     @property
     def is_compacted(self) -> bool:
+        """Whether only the newest record of each key is kept."""
         return COMPACT in self.cleanup_policy
 
     @property
@@ -120,7 +121,7 @@ class TopicConfig(LogConfig):
         return self.segment_ms
 
     @property
-    def is_deleted(self) -> bool:
+    def deletes_old_segments(self) -> bool:
         """Whether old segments are deleted by age and size."""
         return DELETE in self.cleanup_policy
 
@@ -138,6 +139,7 @@ def _format_value(value: Any) -> str:
 
 
 def _parse_value(name: str, field_name: str, text: str) -> float | str | None:
+    """Return the value of a setting from its text; raises `InvalidArgument`."""
     if field_name == "cleanup_policy":
         if text not in CLEANUP_POLICIES:
             raise InvalidArgument(f"{name}={text!r} is not supported; it can be {', '.join(CLEANUP_POLICIES)}")

@@ -54,7 +54,7 @@ class KafkaListener:
         self._authentication, self._tls = authentication, tls
         self._broker, self._settings = broker, settings
         self._requests = requests
-        self._answers = answers or MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).answers)
+        self._answers = answers or MemoryBudget(MemoryShares.divide(broker.settings.memory_budget_bytes).answers)
         self._host, self._port, self._advertised = host, port, advertised
         self.address = ""
         self._sockets: ListeningSockets | None = None

@@ -34,4 +34,4 @@ def leave_joint_early() -> None:
         self._append_configuration(current.leave_joint(Index(replica.log.last_index + 1)))
         return True
 
-    replace_method(Leader, "_maybe_leave_joint", maybe_leave)
+    replace_method(Leader, "_leave_joint_if_committed", maybe_leave)

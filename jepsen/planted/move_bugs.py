@@ -65,7 +65,7 @@ def begin_second_change() -> None:
 
 def leave_joint_on_fail_over() -> None:
     """Leave an inherited joint configuration at once in a new leader, committed or not."""
-    maybe_leave = Leader._maybe_leave_joint
+    maybe_leave = Leader._leave_joint_if_committed
 
     def leave_inherited(self: Leader) -> bool:
         replica = self._replica
@@ -75,12 +75,12 @@ def leave_joint_on_fail_over() -> None:
         self._append_configuration(current.leave_joint(Index(replica.log.last_index + 1)))
         return True
 
-    replace_method(Leader, "_maybe_leave_joint", leave_inherited)
+    replace_method(Leader, "_leave_joint_if_committed", leave_inherited)
 
 
 def transfer_to_just_promoted() -> None:
     """Give a learner its vote at once, and transfer leadership to it without checking its log."""
-    maybe_vote, maybe_leave = election.maybe_vote, Leader._maybe_leave_joint
+    decide_vote, maybe_leave = election.decide_vote, Leader._leave_joint_if_committed
 
     def all_members(self: Moves, group: PartitionReplica) -> Sequence[ReplicaId]:
         return group.core.configuration.all_members()
@@ -106,7 +106,7 @@ def transfer_to_just_promoted() -> None:
 
     def accept_transfer_claim(replica: RaftReplica, request: VoteRequest) -> bool:
         if not request.is_transfer or replica.vote not in (None, request.sender):
-            return maybe_vote(replica, request)
+            return decide_vote(replica, request)
         replica.set_hard_state(replica.term, request.sender)
         return True
 
@@ -114,11 +114,11 @@ def transfer_to_just_promoted() -> None:
         return True
 
     replace_method(Moves, "_caught_up_members", all_members)
-    replace_method(Leader, "_maybe_leave_joint", leave_and_hand_over)
+    replace_method(Leader, "_leave_joint_if_committed", leave_and_hand_over)
     replace_method(leader, "transfer_refusal", no_reason)
-    replace_method(Transfer, "maybe_ask", request_at_once)
+    replace_method(Transfer, "request_campaign_if_caught_up", request_at_once)
     replace_method(Follower, "_HANDLERS", Follower._HANDLERS | {TimeoutNow: campaign_on_request})
-    replace_method(election, "maybe_vote", accept_transfer_claim)
+    replace_method(election, "decide_vote", accept_transfer_claim)
     replace_method(election, "is_eligible", is_eligible)
 
 

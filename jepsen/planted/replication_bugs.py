@@ -50,7 +50,7 @@ def commit_old_term() -> None:
         replica, replication = self._replica, self.replication
         replication.match_moved = False
         index = replication.quorum_durable()
-        if replica.maybe_commit_to(index):
+        if replica.advance_commit_index(index):
             replication.are_notices_due = True
             while self._uncommitted and self._uncommitted[0][0] <= index:
                 self._uncommitted_bytes -= self._uncommitted.popleft()[1]
@@ -96,4 +96,4 @@ def read_without_quorum() -> None:
         for read, index in self._reads.confirm(self.replication.sequence):
             self._answer_read(read, index)
 
-    replace_method(Leader, "_maybe_confirm_reads", confirm)
+    replace_method(Leader, "_answer_confirmed_reads", confirm)

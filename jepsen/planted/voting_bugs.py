@@ -26,13 +26,13 @@ def skip_vote_sync() -> None:
 def vote_twice() -> None:
     """Grant a vote without checking the vote already granted in the term."""
 
-    def maybe_vote(replica: RaftReplica, request: VoteRequest) -> bool:
+    def decide_vote(replica: RaftReplica, request: VoteRequest) -> bool:
         if not is_as_fresh(request.last, replica.vote_floor):
             return False
         replica.set_hard_state(replica.term, request.sender)
         return True
 
-    replace_method(election, "maybe_vote", maybe_vote)
+    replace_method(election, "decide_vote", decide_vote)
 
 
 def skip_pre_vote() -> None:

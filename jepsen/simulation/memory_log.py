@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from raftlog.raft.configuration import Configuration
 from raftlog.raft.entry import ORIGIN, Entry, EntryId
-from raftlog.raft.log_view import LogView, within_bytes
+from raftlog.raft.log_view import LogView, prefix_within_bytes
 from raftlog.types import Index, Term
 
 
@@ -36,7 +36,7 @@ class MemoryLog(LogView):
 
     def entries(self, first: Index, max_entries: int, max_bytes: int) -> Sequence[Entry]:
         start = self._position(first)
-        return within_bytes(self._entries[start : start + max_entries], max_bytes)
+        return prefix_within_bytes(self._entries[start : start + max_entries], max_bytes)
 
     def stored_bytes_from(self, first: Index) -> int:
         """Return the size of the entries from `first` on, as if all of them were in files."""

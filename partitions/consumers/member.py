@@ -163,7 +163,7 @@ class InstanceMember:
         synced = await coordinator.sync(Sync(self._group, self.member_id, joined.generation), deadline=deadline)
         keep = joined.generation in (self._state.generation, self._state.generation + 1)
         self.identity = MemberIdentity(self.member_id, joined.generation)
-        self._state.note_join(self.member_id, joined.generation)
+        self._state.set_identity(self.member_id, joined.generation)
         await self._owner.on_partitions_assigned(decode_assignment(synced.assignment).partitions, keep=keep)
         self.problem = None
         self.settled.set()

@@ -32,7 +32,7 @@ from raftlog.raft import ReplicaId
 from raftlog.records import NewRecord, build_batch
 from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
 from raftlog.runtime.rpc.calls import Answer
-from raftlog.runtime.rpc.failures import as_fields, from_fields
+from raftlog.runtime.rpc.failures import decode_error, encode_error
 from raftlog.types import Index, NodeId
 
 _logger = logging.getLogger(__name__)
@@ -230,7 +230,7 @@ class CommandProposals:
         self._check_level(known.command)
         decided = await self._propose(known.request_id, packed, request.deadline)
         error = decided.answer.error
-        return Answer([decided.index, decided.answer.value, None if error is None else as_fields(error)])
+        return Answer([decided.index, decided.answer.value, None if error is None else encode_error(error)])
 
     def _check_level(self, command: Command) -> None:
         """Raise `Unavailable` while the level is unknown here: a new leader may not have applied its whole log."""
@@ -265,7 +265,7 @@ def _read_decision(answer: Answer) -> Decision:
     """Return the decision in a leader's answer. Raises `OutcomeUnknown` if it cannot be decoded."""
     match answer.value:
         case [int(index), int(value), fields, *_]:
-            error = None if fields is None else from_fields(fields)
+            error = None if fields is None else decode_error(fields)
             return Decision(Index(index), ControllerAnswer(value, error))
     raise OutcomeUnknown("the answer of the controller's leader cannot be read")
 

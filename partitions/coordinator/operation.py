@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 from raftlog.errors import InvalidArgument, OutcomeUnknown, RaftlogError
 from raftlog.runtime.rpc.calls import Answer
 from raftlog.runtime.rpc.errors import BadFrame
-from raftlog.runtime.rpc.failures import as_fields, from_fields
+from raftlog.runtime.rpc.failures import decode_error, encode_error
 from raftlog.types import Buffer
 
 Q = TypeVar("Q")
@@ -24,7 +24,7 @@ PACKED_BYTES_MAX: Final = 16 << 20
 
 def _error_to_fields(value: Any) -> Any:
     if isinstance(value, RaftlogError):
-        return as_fields(value)
+        return encode_error(value)
     raise TypeError(f"{type(value).__name__} cannot be sent between brokers")
 
 
@@ -32,7 +32,7 @@ def _error_from_fields(kind: type, fields: Any) -> Any:
     """Return the error of packed fields. Raises `ValueError` for a malformed one."""
     assert issubclass(kind, RaftlogError), f"{kind.__name__} cannot be sent between brokers"
     try:
-        return from_fields(fields)
+        return decode_error(fields)
     except BadFrame as error:
         raise ValueError(str(error)) from None
 

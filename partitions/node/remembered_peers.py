@@ -19,7 +19,7 @@ from raftlog.runtime.rpc.memory import PeerMemory, PeerRecord
 from raftlog.storage.directory import DAMAGED, internal_path, make_directory
 from raftlog.storage.disk import Disk
 from raftlog.storage.json_file import JsonFile, parse_uuid
-from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, refusal_of
+from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, make_refusal
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class RememberedPeers:
             write_sealed(self._disk, self._path, PEERS, _pack_records(records))
         except OSError as error:
             if error.errno in TEMPORARY_ERRORS:
-                raise refusal_of(self._path, error, "free some space") from error
+                raise make_refusal(self._path, error, "free some space") from error
             raise SyncFailed(f"{self._path}: {error}") from error
         self._saved = records
 

@@ -23,7 +23,7 @@ from raftlog.partitions.operations.places import allocation_failures
 from raftlog.partitions.placement.balancing.balancer import Balancer
 from raftlog.types import Index, NodeId
 from raftlog.values.brokers import Decommission, Maintenance
-from raftlog.values.placement import MOVES_MAX, LeavingPartition, Reconfiguration, places_of
+from raftlog.values.placement import MOVES_MAX, LeavingPartition, Reconfiguration, make_places
 
 
 class BrokerOperations:
@@ -157,7 +157,7 @@ class BrokerOperations:
             len(assigned) + gone,
             sum(known) + report.assigned_bytes if is_known and report is not None else None,
             failures.names,
-            [LeavingPartition.of(move, node) for move in moves],
+            [LeavingPartition.from_reassignment(move, node) for move in moves],
             failures.summary
             or _decommission_reason(row, report, leaving, len(assigned) + gone, seen.silent, votes=votes),
         )
@@ -195,7 +195,7 @@ def _unbegun_moves(
     """Yield a row for each partition whose replica has no new place yet, with the reason."""
     for group, reason in zip(groups, reasons, strict=False):
         assignment = state.assignment(group)
-        places = places_of(replica.node_id for replica in assignment.replicas)
+        places = make_places(replica.node_id for replica in assignment.replicas)
         yield Reconfiguration(
             topic=state.topic_by_id(group.topic_id).name,
             partition=group.partition,

@@ -10,7 +10,7 @@ from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import ActiveProducer
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topics
-from raftlog.values.placement import LocalReplica, LocalSummary, places_of
+from raftlog.values.placement import LocalReplica, LocalSummary, make_places
 from raftlog.values.value import NO_LEADER, leader_number
 
 _SLICE: Final = 64
@@ -77,7 +77,7 @@ def _describe(topic: str, partition: Partition, replica: Replica) -> LocalReplic
         leader_id=leader_number(description.leader),
         is_leader=is_leader,
         is_under_replicated=is_lacking,
-        replicas=places_of(nodes),
+        replicas=make_places(nodes),
         bytes=description.size_bytes,
         status=status,
     )

@@ -25,7 +25,7 @@ from raftlog.raft.ready import FollowerStatus
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.rpc.calls import Answer, row_of
 from raftlog.types import Index, NodeId
-from raftlog.values.placement import MOVES_MAX, Reconfiguration, places_of
+from raftlog.values.placement import MOVES_MAX, Reconfiguration, make_places
 
 _MOVES: Final = "operations.moves"
 ASK_MS: Final = 1_500
@@ -118,8 +118,8 @@ class MoveReporter:
         return Reconfiguration(
             topic=state.topic_by_id(name.topic_id).name,
             partition=name.partition,
-            previous_replicas=places_of(report.voters),
-            current_replicas=places_of(replica.node_id for replica in assignment.replicas),
+            previous_replicas=make_places(report.voters),
+            current_replicas=make_places(replica.node_id for replica in assignment.replicas),
             learners=report.learners,
             bytes_left_to_move=left,
             bytes_moved=None if left is None else max(0, whole - left),

@@ -130,7 +130,7 @@ class ProduceQueue:
 
     # arrival
 
-    def maybe_add(self, pending: Pending) -> bool:
+    def try_add(self, pending: Pending) -> bool:
         """Queue the call if there is room; return whether it was queued. Raises when the queue is closed."""
         if self._closed_because is not None:
             raise copied_error(self._closed_because)

@@ -27,7 +27,7 @@ class Retention:
 
     def propose_if_due(self, config: TopicConfig, now_ms: int) -> None:
         """Propose a trim if segments are due and none is pending."""
-        if self._trim is not None or not config.is_deleted:
+        if self._trim is not None or not config.deletes_old_segments:
             return
         group = self._group
         segments = group.log.segments.segments

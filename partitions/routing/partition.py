@@ -126,7 +126,7 @@ class Partition:
         queue = self._queue
         if queue is None:
             queue = self.queue
-        return pending if queue.maybe_add(pending) else None
+        return pending if queue.try_add(pending) else None
 
     async def enqueue_batches(
         self, batches: Sequence[bytearray], count: int, acks: Acks, deadline: Deadline
@@ -202,7 +202,7 @@ class Partition:
         )
 
     async def _enqueue(self, pending: Pending) -> Pending:
-        if not self.queue.maybe_add(pending):
+        if not self.queue.try_add(pending):
             await self.queue.add_when_room(pending)
         return pending
 

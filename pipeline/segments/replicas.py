@@ -15,7 +15,7 @@ from uuid import UUID
 
 from raftlog.errors import InvalidArgument, JournalDamaged, StorageError
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
-from raftlog.runtime.log.offline import OfflineReplica, replicas_of
+from raftlog.runtime.log.offline import OfflineReplica, list_offline_replicas
 from raftlog.runtime.log.replica_directory import CONTROLLER, read_group_from_rolls
 from raftlog.runtime.node_identity import JOURNAL, NodeIdentity, read_identity
 from raftlog.storage.directory import CHECKPOINT, INTERNAL, internal_path, list_ancestors
@@ -144,7 +144,7 @@ def _in_data_dir(disk: Disk, data_dir: str, identity: NodeIdentity) -> Iterator[
 def _read_replicas(disk: Disk, owner: DataDirectory) -> list[OfflineReplica]:
     for tries_left in reversed(range(_TRIES)):
         try:
-            return replicas_of(disk, owner.data_dir, owner.disk_uuid)
+            return list_offline_replicas(disk, owner.data_dir, owner.disk_uuid)
         except JournalDamaged as error:
             if not tries_left:
                 raise StorageError(_repair_advice(owner.data_dir, error)) from error

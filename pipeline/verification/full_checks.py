@@ -14,7 +14,7 @@ from raftlog.pipeline.verification.groups import PartitionCopies
 from raftlog.pipeline.verification.segment_walk import SegmentFile
 from raftlog.pipeline.verification.verdicts import CheckedSegment, ComparedGroup
 from raftlog.runtime.log.newest_records import NewestRecords, OfflineEntry, find_difference
-from raftlog.runtime.log.offline import OfflineReplica, compare_replicas, replicas_of
+from raftlog.runtime.log.offline import OfflineReplica, compare_replicas, list_offline_replicas
 from raftlog.storage.disk import Disk
 from raftlog.storage.verify import verify_segment
 from raftlog.types import Index, Offset
@@ -94,7 +94,7 @@ def _compare_group(
             replicas.append(OfflineReplica(copy.path, group.group_id, None, None))
             continue
         if owner not in known:
-            known[owner] = {each.path: each for each in replicas_of(disk, owner.data_dir, owner.disk_uuid)}
+            known[owner] = {each.path: each for each in list_offline_replicas(disk, owner.data_dir, owner.disk_uuid)}
         replicas.append(known[owner][copy.path])
     compared = compare_replicas(disk, replicas)
     return ComparedGroup(group.group_id, False, compared.first, compared.last, compared.end_offset, compared.difference)

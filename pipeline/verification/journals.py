@@ -17,7 +17,7 @@ from raftlog.pipeline.segments.extent import file_name
 from raftlog.pipeline.segments.pieces import IndexRows
 from raftlog.pipeline.segments.replicas import DataDirectory, real_disk
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
-from raftlog.runtime.log.offline import OfflineReplica, replicas_of
+from raftlog.runtime.log.offline import OfflineReplica, list_offline_replicas
 from raftlog.runtime.log.replay import JournalEntry, journal_entries
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.recovery import segment_bases
@@ -58,7 +58,7 @@ def read_owner(owner: DataDirectory) -> list[JournalRead]:
     disk, why = real_disk(), ""
     for _ in range(_TRIES):
         try:
-            replicas = replicas_of(disk, owner.data_dir, owner.disk_uuid)
+            replicas = list_offline_replicas(disk, owner.data_dir, owner.disk_uuid)
             return [JournalRead(owner, tuple(_describe_replica(disk, replica) for replica in replicas), None)]
         except (JournalDamaged, FormatError) as error:
             why = str(error)

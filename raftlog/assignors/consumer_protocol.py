@@ -90,15 +90,18 @@ def decode_assignment(data: bytes) -> MemberAssignment:
 
 
 def _encode_text(text: str) -> bytes:
+    """Encode text as an int16 length and UTF-8."""
     data = text.encode()
     return _INT16.pack(len(data)) + data
 
 
 def _encode_bytes(data: bytes | None) -> bytes:
+    """Encode bytes with an int32 length; −1 for None."""
     return _INT32.pack(-1) if data is None else _INT32.pack(len(data)) + data
 
 
 def _encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
+    """Encode partitions by topic, in ascending order."""
     topics = [(name, [number for _, number in some]) for name, some in groupby(sorted(partitions), _BY_TOPIC)]
     parts = [_INT32.pack(len(topics))]
     for name, numbers in topics:
@@ -107,7 +110,7 @@ def _encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 class _Reader:
-    """Reader of one field after another; raises `InvalidArgument` when bytes are missing."""
+    """Reader of one field after another of `what`; raises `InvalidArgument` when bytes are missing."""
 
     def __init__(self, data: bytes, what: str) -> None:
         self._data, self._at, self._what = data, 0, what

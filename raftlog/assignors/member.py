@@ -39,8 +39,8 @@ class MemberProtocol:
         self.member_id = member_id
         self.generation = -1
 
-    def note_join(self, member_id: str, generation: int) -> None:
-        """Record member id and generation from a successful join and sync."""
+    def set_identity(self, member_id: str, generation: int) -> None:
+        """Set member id and generation after a successful join and sync."""
         self.member_id, self.generation = member_id, generation
 
     def handle_error(self, error: RaftlogError) -> NextStep:

@@ -110,4 +110,5 @@ def _move(owned: _Owned, loads: dict[str, int], topic: str, subscribers: list[st
 
 
 def _list_partitions(topics: Mapping[str, list[int]]) -> list[TopicPartition]:
+    """Return the partitions of all topics, in ascending order."""
     return sorted(TopicPartition(topic, number) for topic, numbers in topics.items() for number in numbers)

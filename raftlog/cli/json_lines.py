@@ -14,7 +14,7 @@ import orjson
 
 from raftlog.cli.outcome import CommandFailed
 from raftlog.records import NewRecord, Record
-from raftlog.records.json_record import partition_of, read_record, text_or_json
+from raftlog.records.json_record import read_partition, read_record, text_or_json
 
 
 class JsonRecord(NamedTuple):
@@ -64,7 +64,7 @@ def parse_time_ms(text: str) -> int:
 def _read_fields(fields: Any) -> JsonRecord:
     if isinstance(fields, dict) and isinstance(when := fields.get("timestamp"), str):
         fields["timestamp"] = parse_time_ms(when)
-    return JsonRecord(read_record(fields, text_or_json), partition_of(fields))
+    return JsonRecord(read_record(fields, text_or_json), read_partition(fields))
 
 
 def _decode_text(field: str, content: bytes | None, encoding: dict[str, str]) -> str | None:

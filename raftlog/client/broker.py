@@ -250,6 +250,7 @@ def _partition_path(topic: str, partition: int) -> str:
 
 
 def _read_offsets(answer: HttpAnswer) -> Produced:
+    """Return the offsets in the answer to a produce request; raise the error of its first record."""
     fields = decode_value(dict[str, Any], answer.body)
     row = fields["offsets"][0]
     if row["error_code"] is not None:
@@ -261,6 +262,7 @@ def _read_offsets(answer: HttpAnswer) -> Produced:
 
 
 def _record_failure(row: Mapping[str, Any]) -> RaftlogError:
+    """Return the error that the answer has for one record."""
     code = int(row["error_code"])
     status = code // 100 if code >= 10_000 else code
     return failure_of(code, status, str(row["error"]), row.get("outcome", "failed"), row)

@@ -81,6 +81,7 @@ def failure_of(code: int, status: int, message: str, outcome: object, fields: Ma
 
 
 def _parse_fields(body: bytes) -> dict[str, Any]:
+    """Return the JSON object in a body; empty for anything else."""
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -89,6 +90,7 @@ def _parse_fields(body: bytes) -> dict[str, Any]:
 
 
 def _make_out_of_range(message: str, fields: Mapping[str, Any]) -> RaftlogError:
+    """Return the error with the bounds of the log that the broker reported."""
     error = OffsetOutOfRange(
         int(fields.get("offset", -1)), Offset(int(fields["beginning_offset"])), Offset(int(fields["end_offset"]))
     )
@@ -97,6 +99,7 @@ def _make_out_of_range(message: str, fields: Mapping[str, Any]) -> RaftlogError:
 
 
 def _make_undecodable(message: str, fields: Mapping[str, Any]) -> RaftlogError:
+    """Return the error with the offsets that the broker reported."""
     error = UndecodableBatch(
         int(fields["base_offset"]), int(fields["offset"]), int(fields["next_offset"]), "see the broker's message"
     )

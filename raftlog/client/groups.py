@@ -212,6 +212,7 @@ class GroupClient:
         return await self._calls.change_as(kind, method, path, fields, timeout_ms=timeout_ms, place=place, **options)
 
     async def _get(self, kind: type[T], group: str, path: str, timeout_ms: int) -> T:
+        """Send a GET request to the group's coordinator; return the answer, decoded as `kind`."""
         query = {"timeout": timeout_ms}
         return await self._calls.read(kind, path, query, place=GroupPlace(group), timeout_ms=timeout_ms)
 
@@ -221,6 +222,7 @@ def _group_path(group: str, verb: str) -> str:
 
 
 def _make_commit_row(place: TopicPartition, value: int | CommittedOffset) -> dict[str, object]:
+    """Return a committed offset as the JSON object of a request."""
     committed = value if isinstance(value, CommittedOffset) else CommittedOffset(Offset(value))
     row: dict[str, object] = {"topic": place.topic, "partition": place.partition, "offset": committed.offset}
     if committed.metadata:

@@ -31,7 +31,7 @@ class LeaderCache:
         return len(self._addresses)
 
     def address_of(self, place: Place) -> str | None:
-        """Return the address for the next request, or None."""
+        """Return the address of the known leader or coordinator of `place`, or None."""
         address = self._addresses.get(place)
         if address is not None:
             self._addresses.move_to_end(place)

@@ -65,6 +65,7 @@ class LoopThread(ClosedAtExit):
             self._thread.join()
 
     def _find_problem(self) -> Exception | None:
+        """Return the error for a call that cannot be made now, or None."""
         if self._loop.is_closed():
             return LogClosed("the client is closed")
         try:
@@ -74,6 +75,7 @@ class LoopThread(ClosedAtExit):
         return InvalidArgument("a synchronous client was called in an event loop; use raftlog.client there")
 
     def _run(self) -> None:
+        """Run the loop until it is stopped, then close it."""
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
@@ -115,6 +117,7 @@ class ThreadedClient(Generic[C]):
         self._end(self._client.__aexit__(kind, error, trace))
 
     def _end(self, closing: Coroutine[Any, Any, R]) -> R:
+        """Run the coroutine that closes the client, then end the thread."""
         try:
             return self._thread.call(closing)
         finally:

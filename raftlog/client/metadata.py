@@ -74,11 +74,13 @@ class Metadata:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _start_refreshing(self) -> None:
+        """Start the refreshes, at the first call."""
         if self._task is None:
             self._task = asyncio.create_task(self._refresh_on_time())
             await self._find_brokers()
 
     async def _find_matching(self) -> None:
+        """Update `matching` from the names of all topics."""
         if self._pattern is not None:
             names = await self._client.topics()
             self.matching = frozenset(name for name in names if self._pattern.fullmatch(name))
@@ -99,10 +101,12 @@ class Metadata:
         return topic
 
     async def _find_brokers(self) -> None:
+        """Update the addresses of brokers; after an error the earlier ones stay."""
         with contextlib.suppress(RaftlogError):
             self._addresses = {row.node_id: row.http for row in await self._client.find_all_brokers() if row.http}
 
     async def _refresh_on_time(self) -> None:
+        """Refresh all topics every `refresh_s` seconds, and soon after a request for a refresh."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._refresh_s):

@@ -99,6 +99,7 @@ class Outage:
         return self._began_s
 
     def _warn(self) -> None:
+        """Log a warning that the request has had no success for a second."""
         self._is_reported = True
         limit = "" if self._limit_s is None else f" for up to {self._limit_s:g} s"
         _log.warning("%s: waiting%s: %s", self._purpose, limit, self._error or "no answer yet")

@@ -143,6 +143,7 @@ class HttpTransport(AsyncClosedAtExit):
             return HttpAnswer(response.status, response.headers, await response.read())
 
     def _list_addresses(self, place: Place | None) -> list[str]:
+        """Return the addresses in the order of attempts: the known leader of `place` first."""
         leader = self.leaders.address_of(place) if place is not None else None
         if leader is None:
             return list(self._addresses)
@@ -204,10 +205,12 @@ def _was_not_sent(error: BaseException) -> bool:
 
 
 def _is_refusal(error: BaseException) -> bool:
+    """Return whether the address refused the connection."""
     return isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, ConnectionRefusedError)
 
 
 def _describe_reason(error: BaseException, timeout_s: float) -> str:
+    """Return the reason for a failed attempt, for an error message."""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return f"no connection within {CONNECT_SECONDS_MAX:g} s"
     if isinstance(error, TimeoutError):

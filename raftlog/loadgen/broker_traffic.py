@@ -28,10 +28,11 @@ class BrokerTraffic(NamedTuple):
 
     @property
     def messages(self) -> int:
+        """Number of logical messages of all kinds."""
         return sum(self.by_kind.values())
 
-    def since(self, before: Self) -> Self:
-        """Return the difference to an earlier reading."""
+    def subtract(self, before: Self) -> Self:
+        """Return the traffic since the earlier reading `before`."""
         kinds = {kind: count - before.by_kind.get(kind, 0) for kind, count in self.by_kind.items()}
         return type(self)(
             {kind: count for kind, count in kinds.items() if count},
@@ -57,7 +58,7 @@ def scrape(addresses: Sequence[str]) -> BrokerTraffic:
     by_kind: Counter[str] = Counter()
     size = writes = 0
     for address in addresses:
-        for family in text_string_to_metric_families(_metrics_of(address)):
+        for family in text_string_to_metric_families(_read_metrics(address)):
             for sample in family.samples:
                 if sample.name == _MESSAGES and sample.labels["direction"] == "out":
                     by_kind[sample.labels["kind"]] += int(sample.value)
@@ -68,7 +69,8 @@ def scrape(addresses: Sequence[str]) -> BrokerTraffic:
     return BrokerTraffic(by_kind, size, writes)
 
 
-def _metrics_of(address: str) -> str:
+def _read_metrics(address: str) -> str:
+    """Return the text of `/metrics` of a broker; raises `Unavailable`."""
     connection = HTTPConnection(address, timeout=_ANSWER_S_MAX)
     try:
         connection.request("GET", "/metrics")

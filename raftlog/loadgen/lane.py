@@ -63,6 +63,7 @@ class RequestLane:
         self._write()
 
     def _write(self) -> None:
+        """Send as many bytes of the request as the socket accepts."""
         try:
             while self._to_send:
                 sent = self.socket.send(self._to_send)

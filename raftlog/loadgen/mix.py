@@ -46,6 +46,7 @@ class Mix:
         return cls(weights)
 
     def draw(self, random: Random) -> str:
+        """Return a kind at random, by weight."""
         return random.choices(self._kinds, cum_weights=self._cumulated)[0]
 
     def __str__(self) -> str:

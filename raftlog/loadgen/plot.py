@@ -24,7 +24,7 @@ def write_plot(result: Result, path: Path) -> None:
     chart.x_labels = [f"{percent:g}" for percent in CURVE]
     for kind, tally in result.tallies.items():
         if len(tally.latencies):
-            chart.add(kind, [tally.latencies.at_ms(percent) for percent in CURVE])
+            chart.add(kind, [tally.latencies.percentile_ms(percent) for percent in CURVE])
     path.write_bytes(chart.render())
 
 

@@ -37,6 +37,7 @@ class Result:
 
     @property
     def offered(self) -> int:
+        """Operations that the plan offered, including those that never began."""
         return sum(tally.offered for tally in self.tallies.values()) + self.unsent
 
     @property
@@ -60,6 +61,7 @@ class Result:
 
     @property
     def ended(self) -> int:
+        """Operations that were answered, refused, or ended without an answer."""
         return sum(tally.succeeded + tally.failed + tally.unknown for tally in self.tallies.values())
 
     def latencies(self) -> Latencies:
@@ -95,6 +97,6 @@ class Result:
             "operations": {kind: tally.as_json() for kind, tally in self.tallies.items()},
             "reasons": dict(self.reasons),
             "between_brokers": None if self.between is None else self.between.as_json(self.ended),
-            "percentiles": [[percent, round(self.latencies().at_ms(percent), 3)] for percent in CURVE],
+            "percentiles": [[percent, round(self.latencies().percentile_ms(percent), 3)] for percent in CURVE],
             "timeline": [list(second) for second in self.timeline],
         }

@@ -91,7 +91,7 @@ class LoadRun:
                 self._finish(arrival)
             self._report_progress()
         end = max(self._until, wire.now())
-        self._gap.note(self._until)
+        self._gap.close_gap(self._until)
         unsent = max(0, (self._total or 0) - self._issued)
         if unsent:
             self._reasons.counts["too late to begin"] = unsent
@@ -114,6 +114,7 @@ class LoadRun:
         return self._issue_open() if self._plan.mode is LoadMode.OPEN else self._issue_closed()
 
     def _issue_open(self) -> float | None:
+        """Start all operations whose scheduled time has come; return as `_issue`."""
         total, rate = self._total, self._plan.rate
         assert total is not None, "an open loop has a rate"
         if self._wire.now() >= self._until + self._plan.timeout_ms / 1000:
@@ -128,6 +129,7 @@ class LoadRun:
         return None
 
     def _issue_closed(self) -> float | None:
+        """Start an operation for every free slot of a client; return as `_issue`."""
         now = self._wire.now()
         if now >= self._until:
             return None
@@ -140,6 +142,7 @@ class LoadRun:
         return self._resting[0][0] if self._resting else self._until
 
     def _start(self, since: float) -> None:
+        """Send the next operation of a free client; its latency counts from `since`."""
         operation = self._work.draw(self._free.popleft())
         token = self._issued
         self._issued += 1
@@ -150,6 +153,7 @@ class LoadRun:
     # end of operations
 
     def _finish(self, arrival: Arrival) -> None:
+        """Count the outcome of an operation, and free its client; a closed loop pauses after an error."""
         operation, since = self._under_way.pop(arrival.token)
         outcome = self._work.finish(operation, arrival)
         tally = self._tallies[operation.kind]
@@ -157,9 +161,9 @@ class LoadRun:
         if not outcome.reason:
             tally.succeeded += 1
             tally.latencies.add(arrival.at - since)
-            self._gap.note(arrival.at)
+            self._gap.close_gap(arrival.at)
             self._on_success(since, arrival.at)
-            self._note_second(arrival.at, arrival.at - since)
+            self._count_in_second(arrival.at, arrival.at - since)
         else:
             tally.unknown += outcome.is_unknown
             tally.failed += not outcome.is_unknown
@@ -169,7 +173,8 @@ class LoadRun:
         else:
             self._free.append(operation.client)
 
-    def _note_second(self, at: float, latency_s: float) -> None:
+    def _count_in_second(self, at: float, latency_s: float) -> None:
+        """Add a success to the second of the run in which it was answered."""
         number = max(0, int(at - self._begin))
         while len(self._seconds) <= number:
             self._seconds.append(Second(0, 0.0))
@@ -177,6 +182,7 @@ class LoadRun:
         self._seconds[number] = Second(before.succeeded + 1, max(before.slowest_ms, latency_s * 1000))
 
     def _report_progress(self) -> None:
+        """Call `on_progress` if the interval since the last call has passed."""
         now = self._wire.now()
         if now >= self._progress_at:
             self._progress_at = now + _PROGRESS_S

@@ -33,10 +33,12 @@ def run_session(
     The load of `warm_s` seconds before the run is not part of the result: consumer groups are created, connections
     opened and leaders found meanwhile."""
     with prepare(bootstrap, topic, partitions, replication_factor) as place:
-        return run_at(plan, place, warm_s, on_progress)
+        return run_on_target(plan, place, warm_s, on_progress)
 
 
-def run_at(plan: LoadPlan, place: LoadTarget, warm_s: float, on_progress: Callable[[LoadProgress], None]) -> Result:
+def run_on_target(
+    plan: LoadPlan, place: LoadTarget, warm_s: float, on_progress: Callable[[LoadProgress], None]
+) -> Result:
     """Warm up, then run a plan against a prepared target; return the result with the traffic between brokers."""
     work = Work(plan, place)
     with SocketWire(plan.timeout_ms / 1000 + _GRACE_S) as wire:
@@ -48,7 +50,7 @@ def run_at(plan: LoadPlan, place: LoadTarget, warm_s: float, on_progress: Callab
         result.client_cores = (time.process_time() - cpu_before) / result.seconds
         after = _read_counters(place)
     if before is not None and after is not None:
-        between = after.since(before)
+        between = after.subtract(before)
         if all(count >= 0 for count in between.by_kind.values()):  # a restarted broker counts from 0
             result.between = between
     return result

@@ -63,6 +63,7 @@ class SocketWire(ClosedAtExit):
         return ended
 
     def _poll(self, seconds: float) -> None:
+        """Process socket events, after waiting for one at most `seconds`."""
         if not select.select((self._selector,), (), (), seconds)[0]:
             return
         for key, events in self._selector.select(0):
@@ -77,17 +78,20 @@ class SocketWire(ClosedAtExit):
                 self._drop(lane)
 
     def _connect(self, client: int, address: str) -> RequestLane:
+        """Open a lane and watch its socket; raises `OSError`."""
         key = (client, address)
         lane = RequestLane(address, key)
         self._selector.register(lane.socket, _READ | _WRITE, lane)
         return lane
 
     def _watch(self, lane: RequestLane) -> None:
+        """Watch the socket for writing only while the lane has bytes to send."""
         events = _READ | _WRITE if lane.wants_to_write else _READ
         if self._selector.get_key(lane.socket).events != events:
             self._selector.modify(lane.socket, events, lane)
 
     def _read(self, lane: RequestLane) -> None:
+        """Read from a lane; a complete answer ends its request and makes the lane idle."""
         token = lane.token
         answer = lane.handle_readable()
         if answer is not None:
@@ -107,6 +111,7 @@ class SocketWire(ClosedAtExit):
             self._idle[lane.key].remove(lane)
 
     def _expire(self) -> None:
+        """End the requests whose deadline has passed, and close their lanes."""
         now = self.now()
         while self._busy and (oldest := next(iter(self._busy.values()))).deadline <= now:
             self._drop(oldest)

@@ -34,7 +34,7 @@ class Latencies:
     def merge(self, other: "Latencies") -> None:
         self._histogram.add(other._histogram)
 
-    def at_ms(self, percent: float) -> float:
+    def percentile_ms(self, percent: float) -> float:
         """Return a percentile in milliseconds; 0 without samples."""
         return float(self._histogram.get_value_at_percentile(percent)) * _UNIT_S * 1000 if len(self) else 0.0
 
@@ -42,9 +42,11 @@ class Latencies:
         """Return percentiles, maximum and mean in milliseconds; empty without samples."""
         if not len(self):
             return {}
-        found = {name: self.at_ms(percent) for name, percent in PERCENTILES.items()}
+        found = {name: self.percentile_ms(percent) for name, percent in PERCENTILES.items()}
         mean = float(self._histogram.get_mean_value()) * _UNIT_S * 1000
-        return {key: round(value, 3) for key, value in {**found, "max": self.at_ms(100.0), "mean": mean}.items()}
+        return {
+            key: round(value, 3) for key, value in {**found, "max": self.percentile_ms(100.0), "mean": mean}.items()
+        }
 
 
 class Tally:
@@ -55,6 +57,7 @@ class Tally:
         self.latencies = Latencies()
 
     def as_json(self) -> dict[str, Any]:
+        """Return counts, and latencies in milliseconds."""
         return {
             "offered": self.offered,
             "succeeded": self.succeeded,
@@ -71,8 +74,8 @@ class SuccessGap:
         self._last = begin
         self.longest_s = 0.0
 
-    def note(self, at: float) -> None:
-        """Record the time of a success, or of the end of the run."""
+    def close_gap(self, at: float) -> None:
+        """End the current gap at `at`, the time of a success or the end of the run."""
         self.longest_s = max(self.longest_s, at - self._last)
         self._last = at
 
@@ -84,5 +87,6 @@ class Reasons:
         self.counts: Counter[str] = Counter()
 
     def add(self, reason: str) -> None:
+        """Count an operation without success; a new reason beyond the bound counts as `others`."""
         known = reason in self.counts or len(self.counts) < _REASONS_MAX
         self.counts[reason if known else "others"] += 1

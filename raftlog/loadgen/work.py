@@ -64,7 +64,7 @@ class Work:
         self._topic = quote(place.topic, safe="")
         self._batches = cycle(self._build_batches() if plan.records > 1 else [b""])
 
-    def group(self, client: int) -> str:
+    def group_name(self, client: int) -> str:
         """Return the name of a client's consumer group."""
         return f"{self._place.topic}-{client}"
 
@@ -74,7 +74,9 @@ class Work:
         partition = next(self._partitions[client])
         is_grouped = kind in ("commit", "list")
         subject = (
-            TopicPartition(self.group(client), _GROUP) if is_grouped else TopicPartition(self._place.topic, partition)
+            TopicPartition(self.group_name(client), _GROUP)
+            if is_grouped
+            else TopicPartition(self._place.topic, partition)
         )
         address = self._choose_address(subject)
         return Operation(
@@ -82,12 +84,14 @@ class Work:
         )
 
     def _choose_address(self, subject: TopicPartition) -> str:
+        """Return the known leader of the subject; without one, or for `any` targeting, the next broker in turn."""
         leader = self._leaders.address_of(subject) if self._plan.targeting is Targeting.SMART else None
         return leader or next(self._turns)
 
     # requests
 
     def _make_request(self, kind: str, client: int, partition: int, address: str) -> bytes:
+        """Return the HTTP request of an operation as bytes."""
         timeout = self._plan.timeout_ms
         match kind:
             case "send":
@@ -103,12 +107,15 @@ class Work:
                     "partition": partition,
                     "offset": self._positions[client][partition],
                 }
-                path = f"/groups/{quote(self.group(client), safe='')}/offsets?timeout={timeout}"
+                path = f"/groups/{quote(self.group_name(client), safe='')}/offsets?timeout={timeout}"
                 return _make_post(address, path, "application/json", orjson.dumps({"offsets": [row]}))
             case _:
-                return _make_get(address, f"/groups/{quote(self.group(client), safe='')}/offsets?timeout={timeout}")
+                return _make_get(
+                    address, f"/groups/{quote(self.group_name(client), safe='')}/offsets?timeout={timeout}"
+                )
 
     def _make_records(self) -> tuple[str, bytes]:
+        """Return content type and body of a send."""
         if self._plan.records > 1:
             return _BATCHES_TYPE, next(self._batches)
         number = f"{next(self._number):012d}"
@@ -116,6 +123,7 @@ class Work:
         return _JSON, f'{{"records":[{{"value":"{value}"}}]}}'.encode()
 
     def _build_batches(self) -> list[bytes]:
+        """Return some batches with random values, which sends use in turn."""
         random, size = self._random, self._plan.value_bytes
         return [
             bytes(build_batch([random.randbytes(size) for _ in range(self._plan.records)])) for _ in range(_BATCHES)
@@ -148,6 +156,7 @@ class Work:
         return _classify_refusal(operation.kind, status, fields)
 
     def _learn(self, operation: Operation, arrival: Arrival) -> None:
+        """Update the known leader from an answer, or forget it after a failure."""
         if arrival.leader:
             self._leaders.learn(operation.subject, arrival.leader)
         elif arrival.status == 200:

@@ -36,7 +36,8 @@ class Candidate:
             if voter != replica.me:
                 replica.send(self._make_request(voter, is_transfer))
 
-    def is_loyal(self) -> bool:
+    def has_leader_contact(self) -> bool:
+        """Return false: a candidate has no leader."""
         return False
 
     def step(self, message: Message) -> RoleChange | None:
@@ -45,15 +46,16 @@ class Candidate:
 
     def handle_pre_vote(self, message: PreVoteResponse) -> RoleChange | None:
         if self.role is Role.PRE_CANDIDATE and message.campaign_term == self._replica.term + 1:
-            self._take_vote(message)
+            self._record_answer_of_phase(message)
         return None
 
     def handle_vote(self, message: VoteResponse) -> RoleChange | None:
         if self.role is Role.CANDIDATE:
-            self._take_vote(message)
+            self._record_answer_of_phase(message)
         return None
 
     def tick(self) -> RoleChange | None:
+        """Begin again with pre-votes after an election timeout, or follow if the replica may not campaign any more."""
         if not self._replica.may_campaign():
             return RoleChange(Role.FOLLOWER, "may not campaign any more")
         return RoleChange(Role.PRE_CANDIDATE, "the election timed out")
@@ -82,17 +84,20 @@ class Candidate:
         """Do nothing: a candidate has no requests to fail."""
 
     def _make_request(self, voter: ReplicaId, is_transfer: bool) -> PreVoteRequest | VoteRequest:
+        """Return the request for a pre-vote or a vote, according to the phase."""
         replica = self._replica
         me, term, last = replica.me, replica.term, replica.log.last_id
         if self.role is Role.PRE_CANDIDATE:
             return PreVoteRequest(me, voter, term, self._sequence, Term(term + 1), last)
         return VoteRequest(me, voter, term, self._sequence, last, is_transfer)
 
-    def _take_vote(self, message: PreVoteResponse | VoteResponse) -> None:
+    def _record_answer_of_phase(self, message: PreVoteResponse | VoteResponse) -> None:
+        """Record an answer to a request of this phase; ignore answers to other requests."""
         if message.sequence == self._sequence:
             self._record_vote(message.sender, message.is_granted)
 
     def _record_vote(self, voter: ReplicaId, is_granted: bool) -> None:
+        """Record the first answer of a voter; later ones change nothing."""
         if voter not in self.votes:
             self.votes[voter] = is_granted
             self._is_counted = False

@@ -27,7 +27,7 @@ class ReplicaId(NamedTuple):
 
 
 class ConfigurationChange(NamedTuple):
-    """Requested members of a Raft group, and the index of the configuration that the change replaces."""
+    """Requested voters and learners of a Raft group, and the index of the configuration that the change replaces."""
 
     voters: tuple[ReplicaId, ...]
     learners: tuple[ReplicaId, ...]
@@ -35,9 +35,9 @@ class ConfigurationChange(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """Members of a Raft group as of the entry at `index`; every tuple is sorted and free of repetition.
+    """Voters and learners of a Raft group as of the entry at `index`; every tuple is sorted and without repetition.
 
-    While joint, `voters` are the incoming ones, and a member can be both a future learner and an outgoing voter."""
+    While joint, `voters` are the incoming ones, and a replica can be both a future learner and an outgoing voter."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     voters: tuple[ReplicaId, ...]
@@ -49,10 +49,11 @@ class Configuration(NamedTuple):
         return bool(self.outgoing)
 
     def has_voter(self, replica: ReplicaId) -> bool:
-        """Return whether the vote of `replica` counts in at least one half."""
+        """Return whether `replica` is an incoming or an outgoing voter."""
         return replica in self.voters or replica in self.outgoing
 
     def has_member(self, replica: ReplicaId) -> bool:
+        """Return whether `replica` is a voter or a learner."""
         return self.has_voter(replica) or replica in self.learners
 
     def all_voters(self) -> tuple[ReplicaId, ...]:
@@ -79,7 +80,7 @@ NO_CONFIGURATION = Configuration(Index(0), ())
 
 
 def change_error(change: ConfigurationChange) -> str | None:
-    """Return the error in the members of a change, or None if they are valid."""
+    """Return the error in the voters and learners of a change, or None if they are valid."""
     voters, learners = change.voters, change.learners
     if not voters:
         return "a group needs at least one voter"
@@ -109,7 +110,7 @@ class ConfigurationHistory:
         """Latest configuration in the log, committed or not: the one that holds."""
 
     def begin(self, founders: Configuration) -> None:
-        """Take the founding configuration from the first entry of the log, unless one is known.
+        """Set the founding configuration from the first entry of the log, unless a configuration is known.
 
         A founder got it at its start; a replica that lost its log since has it only from that entry."""
         if self._known == [NO_CONFIGURATION]:
@@ -125,7 +126,7 @@ class ConfigurationHistory:
         self._known = ConfigurationHistory([*known, *later])._known
         self.current = self._known[-1]
 
-    def may_need(self, replica: ReplicaId) -> bool:
+    def may_be_voter(self, replica: ReplicaId) -> bool:
         """Return whether the replica votes in a configuration that holds here or may hold later.
 
         A voter that an uncommitted change removes must go on campaigning: perhaps no other log is fresh enough to
@@ -133,14 +134,15 @@ class ConfigurationHistory:
         return any(known.has_voter(replica) for known in self._known)
 
     def append(self, configuration: Configuration) -> None:
+        """Add a configuration, which is current at once; its index is above that of the current one."""
         assert configuration.index > self.current.index, (
             f"configuration at index {configuration.index} after one at {self.current.index}"
         )
         self._known.append(configuration)
         self.current = configuration
 
-    def maybe_roll_back(self, last_index: Index) -> bool:
-        """Remove configurations above `last_index`; return true when another configuration holds now."""
+    def roll_back_to(self, last_index: Index) -> bool:
+        """Remove configurations above `last_index`; return true when another configuration is current then."""
         length = len(self._known)
         while len(self._known) > 1 and self._known[-1].index > last_index:
             self._known.pop()

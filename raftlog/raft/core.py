@@ -72,7 +72,7 @@ class RaftCore(ReadableCore):
         self._is_dirty = True
         """Whether there may be work for a Ready."""
         self._has_only_messages = False
-        """Whether the only work is messages that a leader's tick produced; `_note_change` clears it."""
+        """Whether the only work is messages that a leader's tick produced; `_mark_dirty` clears it."""
         self.messages_refused = 0
         """Messages dropped: for another replica, of an impossible term, malformed, or from a replica that is no member.
         """
@@ -89,7 +89,9 @@ class RaftCore(ReadableCore):
         return leader.propose(proposals) if leader else self._refuse_as_follower()
 
     def propose_configuration(self, change: ConfigurationChange) -> Accepted | RefusedProposal:
-        """Propose a change of the members; `Accepted` has the index of the first, perhaps joint, configuration."""
+        """Propose a change of voters and learners.
+
+        `Accepted` has the index of the first, perhaps joint, configuration."""
         leader = self._find_leader()
         return leader.propose_configuration(change) if leader else self._refuse_as_follower()
 
@@ -134,7 +136,7 @@ class RaftCore(ReadableCore):
         """Send the deferred appends with the next Ready, as the driver's timer asks."""
         role = self._role
         if type(role) is Leader and role.replication.are_appends_deferred:
-            self._note_change()
+            self._mark_dirty()
             role.replication.send_deferred()
 
     def set_unfit(self, is_unfit: bool) -> None:
@@ -146,7 +148,7 @@ class RaftCore(ReadableCore):
 
         A leader asks another replica to lead. `voting_position` is the id of the damaged entry if it was the last one;
         the replica compares candidates with it until its own log is as fresh."""
-        self._note_change()
+        self._mark_dirty()
         self._replica.is_quarantined = True
         if voting_position is not None and is_fresher(voting_position, self._replica.vote_floor):
             self._replica.voting_position = voting_position
@@ -161,12 +163,12 @@ class RaftCore(ReadableCore):
     def restore_configurations(self, configurations: Sequence[Configuration]) -> None:
         """Restore the configurations of entries that were damaged and are readable again; given as in `Restart`."""
         assert not isinstance(self._role, Leader), "a leader whose log was damaged"
-        self._note_change()
+        self._mark_dirty()
         self._replica.history.restore(configurations)
         self._replica.history.commit_to(self._replica.committed)
 
     def needs_install(self, boundary: EntryId) -> bool:
-        """Return whether files that begin after `boundary` are useful; call it right before they replace the log."""
+        """Return whether fetched files that begin after `boundary` should replace the log; call it right before."""
         log, committed = self._replica.log, self._replica.committed
         return not isinstance(self._role, Leader) and boundary.index > committed and not log.has_entry(boundary)
 
@@ -174,7 +176,7 @@ class RaftCore(ReadableCore):
         """Continue with the log of fetched files, which is durable and committed up to `committed_index`.
 
         No Ready may be outstanding between `needs_install` and this call; the content of the old log is lost."""
-        self._note_change()
+        self._mark_dirty()
         replica, leader = self._replica, self._role.leader
         term = replica.term
         replica.replace_log(installed)
@@ -196,7 +198,7 @@ class RaftCore(ReadableCore):
         if not admission.is_acceptable(replica, message):
             self.messages_refused += 1
             return
-        self._note_change()
+        self._mark_dirty()
         if isinstance(message, (PreVoteRequest, VoteRequest)):
             self._step_vote_request(message)
         elif isinstance(message, (Wake, WakeResponse)):
@@ -205,7 +207,7 @@ class RaftCore(ReadableCore):
             admission.answer_stale(replica, message)
         else:
             if type(message) in FROM_LEADER:
-                self._note_leader(message)
+                self._follow_sender(message)
             elif message.term > replica.term:
                 self._adopt_term(message.term, None)
             if replica.quiescence.is_quiesced and self._ends_quiescence(message):
@@ -214,7 +216,7 @@ class RaftCore(ReadableCore):
             if become is not None:
                 self._become(become)
 
-    def _note_leader(self, message: Message) -> None:
+    def _follow_sender(self, message: Message) -> None:
         """Follow the sender as leader of the message's term. Raises `Contradiction` when another replica leads it."""
         replica = self._replica
         if message.term > replica.term:
@@ -268,8 +270,8 @@ class RaftCore(ReadableCore):
                 self._wake()
                 # A leader that is only unreachable from here will send heartbeats to the others.
                 replica.send_wake(replica.configuration.all_voters())
-            elif is_alive and not is_quiesced and not role.is_loyal():
-                self._note_change()
+            elif is_alive and not is_quiesced and not role.has_leader_contact():
+                self._mark_dirty()
                 role.wake_leader()
 
     # work to do, and work done
@@ -289,24 +291,25 @@ class RaftCore(ReadableCore):
             return self._builder.take_messages() if self._replica.outbox else None
         while (become := self._role.prepare()) is not None:
             self._become(become)
-        return self._builder.maybe_take(self._role, self._reason)
+        return self._builder.build_if_changed(self._role, self._reason)
 
     def advance(self, *, durable: int = 0, applied: Index | None = None) -> None:
         """Record that all Readys up to number `durable` are synced, and entries up to `applied` applied."""
         replica, role = self._replica, self._role
-        is_moved = replica.maybe_advance(durable)
+        is_moved = replica.advance_durable_index(durable)
         if is_moved and isinstance(role, Leader):
             role.note_durable()
         if is_moved or isinstance(role, Candidate):  # its own vote may be durable now
-            self._note_change()
+            self._mark_dirty()
         if applied is not None:
             replica.apply_to(applied)
             if replica.reads.ready:
-                self._note_change()
+                self._mark_dirty()
 
     # messages
 
     def _step_vote_request(self, request: PreVoteRequest | VoteRequest) -> None:
+        """Answer a request for a pre-vote or a vote: check eligibility, leader contact and term, in this order."""
         replica = self._replica
         if request.term < replica.term or not election.is_eligible(replica, request):
             election.send_answer(replica, request, False)
@@ -314,7 +317,7 @@ class RaftCore(ReadableCore):
         if replica.quiescence.is_quiesced:
             self._wake()
         is_transfer = isinstance(request, VoteRequest) and request.is_transfer
-        if self._role.is_loyal() and not is_transfer:
+        if self._role.has_leader_contact() and not is_transfer:
             # The term is not adopted: a candidate that cannot reach the leader must not unseat it.
             election.send_answer(replica, request, False)
             return
@@ -327,7 +330,7 @@ class RaftCore(ReadableCore):
                 if become is not None:
                     self._become(become)
             return
-        is_granted = election.maybe_vote(replica, request)
+        is_granted = election.decide_vote(replica, request)
         if is_granted:
             self._yield_to_candidate()
         election.send_answer(replica, request, is_granted)
@@ -340,6 +343,7 @@ class RaftCore(ReadableCore):
             self._become_follower(None, "voted for another candidate")
 
     def _step_wake(self, message: Wake | WakeResponse) -> None:
+        """Wake a quiesced replica and answer, or stop sending wakes to a replica that answered."""
         replica = self._replica
         if isinstance(message, WakeResponse):
             replica.quiescence.remove_wake(message.sender)
@@ -362,6 +366,7 @@ class RaftCore(ReadableCore):
             self._become_leader(become.reason)
 
     def _become_follower(self, leader: ReplicaId | None, reason: str) -> None:
+        """Follow `leader`, None while it is unknown, and end quiescence."""
         self._role.leave()
         self._replica.quiescence.is_quiesced = False
         self._role = Follower(self._replica, leader)
@@ -375,6 +380,7 @@ class RaftCore(ReadableCore):
         self._reason = reason
 
     def _become_candidate(self, reason: str, is_transfer: bool) -> None:
+        """Begin an election: raise the term, vote for this replica and request votes."""
         replica = self._replica
         assert is_transfer or self.role is Role.PRE_CANDIDATE, f"candidate out of {self.role.value}"
         assert not isinstance(self._role, Leader), f"a leader of term {self.term} campaigns"
@@ -385,6 +391,7 @@ class RaftCore(ReadableCore):
         self._reason = reason
 
     def _become_leader(self, reason: str) -> None:
+        """Lead the term after a won election; the own vote must be durable."""
         replica = self._replica
         assert self.role is Role.CANDIDATE, f"leader out of {self.role.value}"
         assert replica.vote == replica.me, f"leads term {replica.term} with a vote for {replica.vote}"
@@ -396,7 +403,7 @@ class RaftCore(ReadableCore):
         self._reason = reason
 
     def _adopt_term(self, term: Term, leader: ReplicaId | None) -> None:
-        """RoleChange a follower in a later term. Only this clears the vote of the old term."""
+        """Become a follower in a later term. Only this clears the vote of the old term."""
         assert term > self._replica.term, f"term {term} after {self._replica.term}"
         self._replica.set_hard_state(term, None)
         self._become_follower(leader, "a later term")
@@ -404,6 +411,7 @@ class RaftCore(ReadableCore):
     # requests, quiescence
 
     def _find_leader(self) -> Leader | None:
+        """Wake a quiesced replica for a request; return its role if it leads, otherwise None."""
         self._wake_for_request()
         return self._role if isinstance(self._role, Leader) else None
 
@@ -418,18 +426,19 @@ class RaftCore(ReadableCore):
             return False
         return not (isinstance(message, HeartbeatResponse) and message.is_quiesced)
 
-    def _note_change(self) -> None:
-        """Note that the next call of `ready` has to decide and may have messages."""
+    def _mark_dirty(self) -> None:
+        """Record that the next call of `ready` has to decide and may have messages."""
         self._is_dirty = True
         self._has_only_messages = False
 
     def _wake_for_request(self) -> None:
-        self._note_change()
+        self._mark_dirty()
         if self._replica.quiescence.is_quiesced:
             self._wake()
 
     def _wake(self) -> None:
+        """End the quiescence of this replica and let its role resume work."""
         assert self._replica.quiescence.is_quiesced, "woken while awake"
-        self._note_change()
+        self._mark_dirty()
         self._replica.quiescence.is_quiesced = False
         self._role.wake()

@@ -24,14 +24,18 @@ class Durability:
         """Readys with bytes that are not synced yet, oldest first, each with the log's end."""
 
     def hand_over(self, last_index: Index, has_bytes: bool) -> int:
-        """Return the number of the next Ready, after which the log ends at `last_index`."""
+        """Return the number of the next Ready, after which the log ends at `last_index`.
+
+        `has_bytes` is whether the Ready has bytes to sync."""
         self.number += 1
         if has_bytes:
             self._pending.append((self.number, last_index))
         return self.number
 
-    def maybe_advance(self, durable: int) -> bool:
-        """Apply the driver's report; return true when the durable index moved."""
+    def advance_durable_index(self, durable: int) -> bool:
+        """Process the report that all Readys up to number `durable` are synced.
+
+        Return true when `durable_index` moved."""
         assert durable <= self.number, f"Ready {durable} is durable, but the last one was {self.number}"
         if durable <= self.durable_number:
             return False
@@ -42,6 +46,7 @@ class Durability:
         return self.durable_index != before
 
     def cut_to(self, index: Index) -> None:
+        """Lower the durable index, and those of pending Readys, to `index` because later entries were cut off."""
         self.durable_index = min(self.durable_index, index)
         if self._pending and self._pending[-1][1] > index:
             self._pending = deque((number, min(last, index)) for number, last in self._pending)

@@ -28,14 +28,16 @@ def grants_pre_vote(replica: RaftReplica, request: PreVoteRequest) -> bool:
 
 
 def is_better_candidate(replica: RaftReplica, request: PreVoteRequest) -> bool:
-    """Return whether this replica may campaign with a fresher log than a candidate of the next term.
+    """Return whether this replica may campaign and has a fresher log than a candidate of the next term.
 
     Then it need not wait for its own election timeout: the candidate's has passed, and it cannot win this vote."""
     return replica.may_campaign() and not replica.is_unfit and is_fresher(replica.log.last_id, request.last)
 
 
-def maybe_vote(replica: RaftReplica, request: VoteRequest) -> bool:
-    """Return whether the vote of this term is given, now or before; it is sent only once it is durable."""
+def decide_vote(replica: RaftReplica, request: VoteRequest) -> bool:
+    """Grant the vote of this term unless another candidate has it or its log is fresher; return whether it is granted.
+
+    A repeated request gets the same answer. The answer is sent only once the vote is durable."""
     assert request.term == replica.term, f"vote asked for term {request.term} in term {replica.term}"
     if replica.vote not in (None, request.sender) or not is_as_fresh(request.last, replica.vote_floor):
         return False

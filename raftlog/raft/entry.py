@@ -86,4 +86,5 @@ def is_as_fresh(log: EntryId, other: EntryId) -> bool:
 
 
 def is_fresher(log: EntryId, other: EntryId) -> bool:
+    """Return whether a log that ends at `log` is more up to date than one that ends at `other` (thesis 3.6.1)."""
     return (log.term, log.index) > (other.term, other.index)

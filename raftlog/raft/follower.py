@@ -68,7 +68,7 @@ class Follower:
         """Number of the latest heartbeat that was answered."""
         self._is_answer_owed = False
         self._contact_tick = replica.ticks if leader else -NEVER
-        """Tick of the last message of this term's leader; loyalty depends on it."""
+        """Tick of the last message of this term's leader; votes are refused for a time after it."""
         self._awaited_tick = -NEVER
         """Tick until which a leader that was sent a wake has time for a heartbeat, as long as its process is alive."""
         self._timer_tick = replica.ticks
@@ -76,11 +76,12 @@ class Follower:
         self._timeout = replica.draw_election_ticks()
         self._passes = 0
         """Number of consecutive election timeouts that an unfit replica let pass."""
-        self._wake_tick = replica.ticks if replica.quiescence.to_wake else NEVER
+        self._wake_tick = replica.ticks if replica.quiescence.replicas_to_wake else NEVER
         self._reads = ForwardedReads(replica.settings.pending_reads_max)
         self._schedule_tick()
 
-    def is_loyal(self) -> bool:
+    def has_leader_contact(self) -> bool:
+        """Return whether the leader sent a message recently, or has time left to answer a wake."""
         replica = self._replica
         if replica.ticks - self._contact_tick < replica.settings.election_ticks_min:
             return True
@@ -111,7 +112,7 @@ class Follower:
         if self.leader is None:
             return RefusedProposal(RefusalReason.NOT_LEADER, None)
         sequence = replica.next_sequence()
-        if not self._reads.maybe_add(sequence, request, replica.ticks):
+        if not self._reads.try_add(sequence, request, replica.ticks):
             return RefusedProposal(RefusalReason.OVERLOADED, self.leader)
         replica.send(ReadIndexRequest(replica.me, self.leader, replica.term, sequence))
         return None
@@ -121,6 +122,9 @@ class Follower:
         return handle(self, message) if handle else None
 
     def tick(self) -> RoleChange | None:
+        """Send wakes, fail old reads, and ask for pre-votes when the election timeout has passed.
+
+        A replica that may not campaign, or is unfit to lead, begins another timeout without a leader instead."""
         replica = self._replica
         if replica.ticks >= self._wake_tick:
             self._send_wakes()
@@ -174,12 +178,14 @@ class Follower:
         self._schedule_tick()
 
     def leave(self) -> None:
+        """Fail the reads that were forwarded to the leader."""
         self._replica.reads.failed.extend(self._reads.drop_before(NEVER))
 
     # messages of the leader
 
     def handle_append(self, message: AppendRequest) -> None:
-        self._note_contact(message.sender)
+        """Append the entries that follow on this log, and take over the commit index; refuse entries after a gap."""
+        self._record_contact(message.sender)
         replica = self._replica
         previous, entries = message.previous, message.entries
         if previous.index < replica.committed:
@@ -192,20 +198,21 @@ class Follower:
         self._sequence = max(self._sequence, message.sequence)
         if message.is_probe or not is_new:
             self._is_answer_owed = True
-        replica.maybe_commit_to(min(message.committed, self.verified))
+        replica.advance_commit_index(min(message.committed, self.verified))
 
     def handle_heartbeat(self, message: Heartbeat) -> None:
+        """Take over the commit index, take part in the handshake to quiesce, and answer."""
         replica = self._replica
         is_late = message.sequence < self._heartbeat_sequence
         if is_late and replica.quiescence.is_quiesced:
             return
-        replica.maybe_commit_to(min(message.committed, self.verified))
+        replica.advance_commit_index(min(message.committed, self.verified))
         # Not for a late request to quiesce: the leader expects this replica to be awake.
         agrees = (
             not is_late and message.quiesce_at is not None and self._may_quiesce(message.sender, message.quiesce_at)
         )
         quiesces = agrees and message.must_quiesce
-        self._note_contact(message.sender, stays_quiesced=quiesces)
+        self._record_contact(message.sender, stays_quiesced=quiesces)
         if quiesces:
             replica.quiesce()
         if message.sequence:
@@ -225,7 +232,8 @@ class Follower:
             )
 
     def handle_offer(self, message: InstallOffer) -> None:
-        self._note_contact(message.sender)
+        """Hand the offer to the driver, and answer whether the durable log already reaches its boundary."""
+        self._record_contact(message.sender)
         replica = self._replica
         boundary = message.boundary
         if replica.committed >= boundary.index or replica.log.has_entry(boundary):
@@ -245,12 +253,14 @@ class Follower:
         )
 
     def handle_timeout_now(self, message: TimeoutNow) -> RoleChange | None:
-        self._note_contact(message.sender)
+        """Begin an election at once, without pre-votes, as the leader requests."""
+        self._record_contact(message.sender)
         if not self._replica.may_campaign():
             return None
         return RoleChange(Role.CANDIDATE, "the leader handed over", is_transfer=True)
 
     def handle_read_index(self, message: ReadIndexResponse) -> None:
+        """Confirm or fail the forwarded read; ignore answers to reads that were dropped."""
         request = self._reads.pop(message.sequence)
         if request is None:
             return
@@ -262,8 +272,8 @@ class Follower:
 
     # parts of the above
 
-    def _note_contact(self, sender: ReplicaId, *, stays_quiesced: bool = False) -> None:
-        """Record a message of this term's leader."""
+    def _record_contact(self, sender: ReplicaId, *, stays_quiesced: bool = False) -> None:
+        """Record a message of this term's leader: restart the election timer, and wake unless `stays_quiesced`."""
         replica = self._replica
         assert self.leader in (None, sender), f"{sender} was let through, and {self.leader} leads term {replica.term}"
         self.leader = sender
@@ -280,10 +290,10 @@ class Follower:
         self._passes = 0
 
     def _skip_committed(self, message: AppendRequest) -> tuple[EntryId, tuple[Entry, ...]]:
-        """Remove the entries that are committed here; return `previous` and the others.
+        """Return the id of the last committed entry, and the entries of the append that follow it.
 
-        Every leader has these, so they need not be compared, and trimmed ones cannot be. Raises `Contradiction` when
-        the last committed entry, which can be compared, differs."""
+        Every leader has all committed entries, so they need not be compared, and trimmed ones cannot be. Raises
+        `Contradiction` when the last committed entry, which can be compared, differs."""
         replica, previous, entries = self._replica, message.previous, message.entries
         committed, term = replica.committed, replica.log.term_at(replica.committed)
         skipped = committed - previous.index
@@ -320,7 +330,7 @@ class Follower:
         return True
 
     def _refuse(self, message: AppendRequest) -> None:
-        """Refuse entries that do not follow on this log, and send the last entry that may still agree.
+        """Refuse entries that do not follow on this log, with a hint: the last entry that may agree with the leader's.
 
         The hint skips a whole term at a time."""
         replica = self._replica
@@ -343,6 +353,7 @@ class Follower:
         )
 
     def _may_quiesce(self, leader: ReplicaId, at: EntryId) -> bool:
+        """Return whether the log ends at the leader's last entry `at`, durable and committed, and no read waits."""
         replica = self._replica
         last = replica.log.last_id
         return (
@@ -355,11 +366,12 @@ class Follower:
     def _send_wakes(self) -> None:
         """Send wakes to all replicas that have not answered yet, repeatedly until a message of a leader arrives."""
         replica = self._replica
-        to_wake = replica.quiescence.to_wake
+        to_wake = replica.quiescence.replicas_to_wake
         replica.send_wake(to_wake)
         self._wake_tick = replica.ticks + replica.settings.heartbeat_ticks if to_wake else NEVER
 
     def _schedule_tick(self) -> None:
+        """Set the next tick with work: the election timeout or the next wake to send."""
         self._replica.next_tick = min(self._timer_tick + self._timeout, self._wake_tick)
 
     _HANDLERS: ClassVar[dict[type, Callable[["Follower", Any], RoleChange | None]]] = {

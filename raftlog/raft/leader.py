@@ -73,13 +73,16 @@ class Leader:
 
     @property
     def has_own_term_commit(self) -> bool:
+        """Whether an entry of this leader's term is committed."""
         return self._replica.committed >= self.first_own_index
 
     @property
     def is_handing_over(self) -> bool:
+        """Whether a leadership transfer is in progress."""
         return self._transfer.target is not None
 
-    def is_loyal(self) -> bool:
+    def has_leader_contact(self) -> bool:
+        """Return true: the replica leads itself."""
         return True
 
     # requests
@@ -106,7 +109,7 @@ class Leader:
         size_bytes = sum([proposal.size_bytes for proposal in proposals])
         self._uncommitted.append((replica.log.last_index, size_bytes))
         self._uncommitted_bytes += size_bytes
-        self._note_work()
+        self._mark_active()
         self.replication.note_proposed(Index(last_index + 1), size_bytes)
         return Accepted(term, Index(last_index + 1), replica.log.last_index)
 
@@ -125,15 +128,15 @@ class Leader:
         wrong = change_error(change)
         if wrong:
             return self._refuse(RefusalReason.INVALID_CHANGE, wrong)
-        self._note_work()
+        self._mark_active()
         index = self._append_configuration(current.begin_change(change, Index(replica.log.last_index + 1)))
         return Accepted(replica.term, index, index)
 
     def read_index(self, request: Hashable) -> RefusedProposal | None:
         """Accept a read; it is answered in a Ready."""
-        if not self._reads.maybe_add(WaitingRead(request, None)):
+        if not self._reads.try_add(WaitingRead(request, None)):
             return self._refuse(RefusalReason.OVERLOADED)
-        self._note_work()
+        self._mark_active()
         return None
 
     def transfer_leadership(self, target: ReplicaId) -> RefusedProposal | None:
@@ -144,7 +147,7 @@ class Leader:
         reason = transfer_refusal(replica, target, self.replication.progress.get(target))
         if reason is not None:
             return self._refuse(reason)
-        self._note_work()
+        self._mark_active()
         self._transfer.begin(target, replica.ticks + replica.settings.election_ticks_min)
         self._schedule_tick()
         self.replication.match_moved = True
@@ -165,30 +168,34 @@ class Leader:
         return None
 
     def handle_append(self, message: AppendResponse) -> None:
+        """Update the progress of a follower, and answer reads that its answer confirms."""
         self.replication.handle_append(message)
-        self._maybe_confirm_reads()
+        self._answer_confirmed_reads()
 
     def handle_heartbeat(self, message: HeartbeatResponse) -> None:
+        """Update the progress of a follower, answer confirmed reads, and go on with the handshake to quiesce."""
         self.replication.handle_heartbeat(message)
-        self._maybe_confirm_reads()
+        self._answer_confirmed_reads()
         if self._handshake.is_committing():
             if self._handshake.is_refused_by(message.sequence, message.is_quiesced):
-                self._note_work()
+                self._mark_active()
             else:
-                self._maybe_quiesce()
+                self._quiesce_if_agreed()
 
     def handle_install(self, message: InstallResponse) -> None:
         self.replication.handle_install(message)
 
     def handle_read_index(self, message: ReadIndexRequest) -> None:
-        if self._reads.maybe_add(WaitingRead(message.sequence, message.sender)):
-            self._note_work()
+        """Add a read that a follower forwarded, or answer that there is no room for it."""
+        if self._reads.try_add(WaitingRead(message.sequence, message.sender)):
+            self._mark_active()
         else:
             self._answer_read(WaitingRead(message.sequence, message.sender), None)
 
     # time
 
     def tick(self) -> RoleChange | None:
+        """Step down without an active quorum, abort a late transfer, and send heartbeats that are due."""
         replica = self._replica
         ticks = replica.ticks
         if ticks >= self._quorum_tick:
@@ -232,12 +239,12 @@ class Leader:
             self._commit()
             if self._is_removed():
                 return self._step_down_after_removal()
-            self._maybe_leave_joint()
-            self._transfer.maybe_ask(self._replica, replication.progress)
+            self._leave_joint_if_committed()
+            self._transfer.request_campaign_if_caught_up(self._replica, replication.progress)
         if self._is_round_due():
             self._reads.begin_round(replication.send_round(), self._replica.committed)
             self._replica.next_tick = min(self._replica.next_tick, self._replica.ticks + 1)
-            self._maybe_confirm_reads()
+            self._answer_confirmed_reads()
         if replication.is_due:
             replication.send_appends()
         if replication.are_notices_due:
@@ -245,7 +252,7 @@ class Leader:
         return None
 
     def note_durable(self) -> None:
-        """Note that more of the leader's own log is durable."""
+        """Plan a check for entries to commit, because more of the leader's own log is durable."""
         self.replication.match_moved = True
 
     def leave(self) -> None:
@@ -267,11 +274,13 @@ class Leader:
     def _refuse(self, reason: RefusalReason, detail: str = "") -> RefusedProposal:
         return RefusedProposal(reason, self._replica.me, detail)
 
-    def _note_work(self) -> None:
+    def _mark_active(self) -> None:
+        """Record work other than heartbeats, which restarts the idle time and ends a handshake to quiesce."""
         self._active_tick = self._replica.ticks
         self._handshake.abandon()
 
     def _append_control(self, kind: EntryKind, proposal: Proposal, configuration: Configuration | None) -> Index:
+        """Append an entry that the leader itself makes, a no-op or a configuration; return its index."""
         replica = self._replica
         index = Index(replica.log.last_index + 1)
         replica.append((Entry(index, replica.term, kind, proposal.size_bytes, proposal.payload, configuration),))
@@ -279,6 +288,7 @@ class Leader:
         return index
 
     def _append_configuration(self, configuration: Configuration) -> Index:
+        """Append a configuration, replicate to its voters and learners from now on; return the index of its entry."""
         replica = self._replica
         payload = replica.payloads.configuration(configuration, replica.configuration.index)
         index = self._append_control(EntryKind.CONFIGURATION, payload, configuration)
@@ -290,14 +300,14 @@ class Leader:
         replica, replication = self._replica, self.replication
         replication.match_moved = False
         index, before = replication.quorum_durable(), replica.committed
-        if index >= self.first_own_index and replica.maybe_commit_to(index):
+        if index >= self.first_own_index and replica.advance_commit_index(index):
             replication.note_commit(before)
             replication.are_notices_due = True
             while self._uncommitted and self._uncommitted[0][0] <= index:
                 self._uncommitted_bytes -= self._uncommitted.popleft()[1]
 
-    def _maybe_leave_joint(self) -> bool:
-        """Propose the exit of a committed joint configuration, once (thesis 4.3)."""
+    def _leave_joint_if_committed(self) -> bool:
+        """Propose the exit of a joint configuration once it is committed (thesis 4.3); return whether this was done."""
         replica = self._replica
         current = replica.configuration
         if (
@@ -326,13 +336,15 @@ class Leader:
         """Return whether a round of heartbeats for reads may begin; one at a time, which all waiting reads share."""
         return self._reads.has_waiting and not self._reads.has_rounds and self.has_own_term_commit
 
-    def _maybe_confirm_reads(self) -> None:
+    def _answer_confirmed_reads(self) -> None:
+        """Answer the reads whose round of heartbeats a quorum has answered."""
         if not self._reads.has_rounds:
             return
         for read, index in self._reads.confirm(self.replication.quorum_sequence()):
             self._answer_read(read, index)
 
     def _answer_read(self, read: WaitingRead, index: Index | None) -> None:
+        """Send a confirmed read to the follower that forwarded it, or release it here; `index` None refuses it."""
         replica = self._replica
         if read.origin is not None:
             assert isinstance(read.request, int), f"{read.origin} asked without a number"
@@ -353,7 +365,7 @@ class Leader:
             self._handshake.abandon()
             self.replication.send_heartbeats()
         if self._transfer.target is not None:
-            self._transfer.maybe_ask(replica, self.replication.progress)
+            self._transfer.request_campaign_if_caught_up(replica, self.replication.progress)
 
     def _find_counted_members(self) -> list[FollowerProgress]:
         """Return the members on which quiescence depends: every voter, and active or reachable learners.
@@ -390,21 +402,23 @@ class Leader:
         A second phase that takes too long is abandoned."""
         replica, handshake = self._replica, self._handshake
         if handshake.is_late(replica.ticks, replica.settings.election_ticks_min):
-            self._note_work()
+            self._mark_active()
             self.replication.send_heartbeats()
         elif handshake.all_agree(self._find_counted_members()):
             handshake.note_committed(self.replication.send_heartbeats(replica.log.last_id, True), replica.ticks)
-            self._maybe_quiesce()
+            self._quiesce_if_agreed()
         else:
             handshake.note_prepared(self.replication.send_heartbeats(replica.log.last_id))
 
-    def _maybe_quiesce(self) -> bool:
+    def _quiesce_if_agreed(self) -> bool:
+        """Quiesce when all members have quiesced and there is still no work; return whether the leader quiesced."""
         if not (self._handshake.all_quiesced(self._find_counted_members()) and self._may_quiesce()):
             return False
         self._replica.quiesce()
         return True
 
     def _schedule_tick(self) -> None:
+        """Set the next tick with work: heartbeat, CheckQuorum or the deadline of a transfer."""
         replica = self._replica
         if not replica.quiescence.is_quiesced:
             tick = self._heartbeat_tick

@@ -39,8 +39,8 @@ class LogView(Protocol):
         ...
 
 
-def within_bytes(entries: Sequence[Entry], max_bytes: int) -> Sequence[Entry]:
-    """Return the first of `entries` that fit into `max_bytes`, at least one."""
+def prefix_within_bytes(entries: Sequence[Entry], max_bytes: int) -> Sequence[Entry]:
+    """Return the longest prefix of `entries` of at most `max_bytes`; at least one entry, even if it is larger."""
     total = 0
     for count, entry in enumerate(entries):
         total += entry.size_bytes

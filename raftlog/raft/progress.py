@@ -84,6 +84,7 @@ class FollowerProgress:
         self._clear_in_flight()
 
     def become_replicate(self, verified: Index, sequence: int) -> None:
+        """Pipeline appends after `verified`, the last entry that is known to equal the leader's."""
         self.state = ProgressState.REPLICATE
         self.is_probe_sent = False
         self.next_index = Index(max(verified, self.match_index) + 1)
@@ -91,7 +92,7 @@ class FollowerProgress:
         self._clear_in_flight()
 
     def become_catch_up(self, next_index: Index, sequence: int) -> None:
-        """Leave entries from `next_index` on to be fetched, or from an earlier one."""
+        """Stop sending appends: the follower fetches entries from `next_index` on, or from an earlier one."""
         self.state = ProgressState.CATCH_UP
         self.next_index = max(next_index, Index(self.match_index + 1))
         self.probe_sequence = sequence
@@ -135,8 +136,10 @@ class FollowerProgress:
         if self.state is ProgressState.REPLICATE:
             self.mark_sequence, self.mark_index = sequence, self.next_index - 1
 
-    def maybe_lose_appends(self, answered: int, verified: Index) -> bool:
-        """Remove the mark on an answer to it, and return whether the answer lacks entries sent before the mark."""
+    def detect_lost_appends(self, answered: int, verified: Index) -> bool:
+        """Return whether the answer to the marked heartbeat lacks entries sent before it.
+
+        An answered mark is removed."""
         if not 0 < self.mark_sequence <= answered:
             return False
         has_lost = self.state is ProgressState.REPLICATE and verified < self.mark_index
@@ -160,22 +163,26 @@ class FollowerProgress:
         self.held_tick = self.goal_tick = _LOST_TICK
 
     def note_answer(self, committed: Index, tick: int) -> None:
-        """Record an answer that came at `tick`, when `committed` was the commit index."""
+        """Record an answer that came at `tick`, when `committed` was the commit index; `held_tick` may rise."""
         if self.match_index >= self.goal_index:
             self.held_tick = max(self.held_tick, self.goal_tick)
             self.goal_index, self.goal_tick = committed, tick
 
     def note_commit(self, before: Index, tick: int) -> None:
-        """Record a rise of the commit index from `before`: a follower with all entries up to it was in sync so far."""
+        """Record a rise of the commit index from `before`.
+
+        A follower with all entries up to `before` was in sync so far."""
         if self.match_index >= before:
             self.held_tick = tick
 
     def status(self, committed: Index, tick: int) -> FollowerStatus:
+        """Return the progress at `tick`; its lag is 0 when the follower holds everything up to `committed`."""
         is_active = self.is_active or self.was_active
         lag_ticks = 0 if self.match_index >= committed else max(1, tick - self.held_tick)
         return FollowerStatus(self.member, self.state.value, self.match_index, self.next_index, is_active, lag_ticks)
 
     def _clear_in_flight(self) -> None:
+        """Forget appends in flight and the marked heartbeat."""
         self.mark_sequence = self.mark_index = 0
         self._flights.clear()
         self.in_flight_bytes = 0

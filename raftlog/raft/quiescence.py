@@ -2,7 +2,7 @@
 
 Heartbeats of the first phase ask each member whether it could quiesce; members answer and stay awake. When all agree,
 heartbeats of the second phase ask them to quiesce now, and when all have quiesced, the leader does so too. With
-one phase, a member that cannot reach the leader would keep the leader awake and the others quiesced, without loyalty
+one phase, a member that cannot reach the leader would keep the leader awake and the others quiesced, without contact
 to a leader when that member campaigns.
 
     prepared ≤ committed,   only answers to a request of the current phase count"""
@@ -34,20 +34,25 @@ class QuiescenceHandshake:
         self._prepared = self._committed = self._committed_tick = NEVER
 
     def all_agree(self, members: Iterable[FollowerProgress]) -> bool:
+        """Return whether all `members` answered the first phase as ready to quiesce."""
         return all(progress.agreed_sequence >= self._prepared for progress in members)
 
     def all_quiesced(self, members: Iterable[FollowerProgress]) -> bool:
+        """Return whether all `members` answered the second phase as quiesced."""
         return all(progress.quiesced_sequence >= self._committed for progress in members)
 
     def note_prepared(self, sequence: int) -> None:
+        """Record a heartbeat of the first phase."""
         self._prepared = min(self._prepared, sequence)
 
     def note_committed(self, sequence: int, tick: int) -> None:
+        """Record a heartbeat of the second phase, sent at `tick`."""
         self._committed = min(self._committed, sequence)
         self._committed_tick = min(self._committed_tick, tick)
         self._last_committed = sequence
 
     def is_committing(self) -> bool:
+        """Return whether the second phase has begun."""
         return self._committed != NEVER
 
     def is_late(self, tick: int, ticks_max: int) -> bool:

@@ -3,8 +3,8 @@
 A leader whose voters all hold its last entry, durably and committed, quiesces the Raft group (`quiescence`). A follower
 stays quiesced as long as the heartbeat between the two *processes* lasts; the driver reports its changes, and its loss
 wakes the Raft group. A replica that stops leading while others may be quiesced sends them wakes until they answer.
-Waking gives the leader a fresh CheckQuorum period and leaves a follower without loyalty until the next message of the
-leader; so a quiesced Raft group always finds a leader, and a healthy leader, woken by the same message, sends a
+Waking gives the leader a fresh CheckQuorum period and leaves a follower without leader contact until the leader's next
+message; so a quiesced Raft group always finds a leader, and a healthy leader, woken by the same message, sends a
 heartbeat before any election timeout. Safety depends on none of this: a quiesced replica answers every message like any
 other."""
 
@@ -28,6 +28,7 @@ class QuiescenceState:
         """Replicas that may be quiesced because of this one, in order; empty while this replica leads."""
 
     def note_process(self, node: NodeId, is_alive: bool) -> None:
+        """Record whether the process of `node` is alive."""
         if is_alive:
             self._alive_nodes.add(node)
         else:
@@ -38,6 +39,7 @@ class QuiescenceState:
         return replica.node_id in self._alive_nodes
 
     def add_wakes(self, replicas: Iterable[ReplicaId]) -> None:
+        """Add replicas to wake; they stay until they answer."""
         self._to_wake.update(dict.fromkeys(replicas))
 
     def remove_wake(self, replica: ReplicaId) -> None:
@@ -48,5 +50,6 @@ class QuiescenceState:
         self._to_wake.clear()
 
     @property
-    def to_wake(self) -> tuple[ReplicaId, ...]:
+    def replicas_to_wake(self) -> tuple[ReplicaId, ...]:
+        """Replicas that get wakes until they answer, in the order of their addition."""
         return tuple(self._to_wake)

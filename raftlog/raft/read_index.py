@@ -56,8 +56,8 @@ class LeaderReads:
     def has_rounds(self) -> bool:
         return bool(self._rounds)
 
-    def maybe_add(self, read: WaitingRead) -> bool:
-        """Add a read; return false when there are too many."""
+    def try_add(self, read: WaitingRead) -> bool:
+        """Add a read to the next round; return false when too many reads are pending."""
         if self._count >= self._bound:
             return False
         self._count += 1
@@ -101,7 +101,8 @@ class ForwardedReads:
     def __len__(self) -> int:
         return len(self._requests)
 
-    def maybe_add(self, sequence: int, request: Hashable, tick: int) -> bool:
+    def try_add(self, sequence: int, request: Hashable, tick: int) -> bool:
+        """Record a read sent to the leader at `tick`; return false when too many reads are pending."""
         if len(self._requests) >= self._bound:
             return False
         self._requests[sequence] = (request, tick)
@@ -133,15 +134,17 @@ class ReadsToApply:
         return len(self._confirmed)
 
     def confirm(self, read: ReadReady, applied: Index) -> None:
+        """Add a confirmed read: ready if its index is applied, otherwise waiting for that."""
         (self.ready if read.index <= applied else self._confirmed).append(read)
 
     def apply_to(self, applied: Index) -> None:
+        """Make the reads ready whose index is at most `applied`."""
         if self._confirmed:
             self.ready.extend(read for read in self._confirmed if read.index <= applied)
             self._confirmed = [read for read in self._confirmed if read.index > applied]
 
     def take(self) -> tuple[tuple[ReadReady, ...], tuple[Hashable, ...]]:
-        """Return reads that may be served, and reads that failed, since the last call."""
+        """Return the reads that are ready and those that failed since the last call."""
         ready, failed = tuple(self.ready), tuple(self.failed)
         self.ready.clear()
         self.failed.clear()

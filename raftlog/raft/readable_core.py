@@ -64,6 +64,7 @@ class ReadableCore:
         return isinstance(self._role, Leader) and self._role.has_own_term_commit
 
     def status(self) -> Status:
+        """Return the status for people, metrics and tests."""
         replica, role = self._replica, self._role
         return Status(
             replica.me,

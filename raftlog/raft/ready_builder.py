@@ -17,7 +17,7 @@ class ReadyBuilder:
         self._last_role: tuple[Role, Term, ReplicaId | None] | None = None
         self._last_commit = Index(-1)
 
-    def maybe_take(self, role: RoleBehaviour, reason: str) -> Ready | None:
+    def build_if_changed(self, role: RoleBehaviour, reason: str) -> Ready | None:
         """Return a Ready with the changes since the last one, or None without any."""
         replica = self._replica
         has_changed = (
@@ -93,6 +93,7 @@ class ReadyBuilder:
         return IndexRange(first, last)
 
     def _take_role_state(self, role: RoleBehaviour, reason: str) -> RoleState | None:
+        """Return role, term and leader with the reason for the change, or None if none of the three changed."""
         now = (role.role, self._replica.term, role.leader)
         if now == self._last_role:
             return None

@@ -80,7 +80,7 @@ class RaftReplica:
         """Number of the Ready that had the last change of term or vote."""
         hint = min(restart.committed_hint, self.log.last_index)
         self.committed: Index = max(hint, self.log.boundary.index)
-        """Commit index; moved up by `maybe_commit_to`, never beyond the log's end."""
+        """Commit index; moved up by `advance_commit_index`, never beyond the log's end."""
         self.applied: Index = restart.applied_index
         """Last index that the state machine reported; ≤ delivered."""
         assert self.applied <= self.log.last_index, f"applied {self.applied} > last index {self.log.last_index}"
@@ -105,7 +105,7 @@ class RaftReplica:
         `Follower.tick`)."""
         self.voting_position = restart.voting_position
         """Id of the last entry that was lost to damage; None once the durable log is as fresh."""
-        self.maybe_lift_voting_position()
+        self.clear_reached_voting_position()
 
     # identity
 
@@ -121,12 +121,12 @@ class RaftReplica:
     def may_campaign(self) -> bool:
         """Return whether the replica may campaign.
 
-        Learners, quarantined and removed replicas may not, nor any in the last term."""
+        Learners, quarantined and removed replicas may not, and no replica may in the last term."""
         return (
             not self.is_quarantined
             and self.voting_position is None
             and self.term < TERM_MAX
-            and self.history.may_need(self.me)
+            and self.history.may_be_voter(self.me)
         )
 
     def next_sequence(self) -> int:
@@ -159,6 +159,7 @@ class RaftReplica:
 
     @property
     def is_hard_state_durable(self) -> bool:
+        """Whether the current term and vote are synced."""
         return not self.is_hard_state_changed and self.durability.durable_number >= self.hard_number
 
     @property
@@ -185,7 +186,7 @@ class RaftReplica:
         assert index >= self.committed, f"cut to {index} below committed {self.committed}"
         self.log.cut_to(index)
         self.durability.cut_to(index)
-        self.history.maybe_roll_back(index)
+        self.history.roll_back_to(index)
 
     def replace_log(self, installed: Installed) -> None:
         """Continue with a replaced log, which is durable, and whose beginning is committed and applied."""
@@ -195,16 +196,16 @@ class RaftReplica:
         self.history = ConfigurationHistory(installed.configurations)
         if self.log.last_term > self.term:
             self.set_hard_state(self.log.last_term, None)
-        self.maybe_commit_to(max(installed.committed_index, self.log.boundary.index))
+        self.advance_commit_index(max(installed.committed_index, self.log.boundary.index))
         assert installed.applied_index <= self.committed, (
             f"installed: applied {installed.applied_index} > committed {self.committed}"
         )
         self.delivered = max(self.delivered, installed.applied_index, self.log.boundary.index)
         self.apply_to(max(self.applied, installed.applied_index))
-        self.maybe_lift_voting_position()
+        self.clear_reached_voting_position()
 
-    def maybe_commit_to(self, index: Index) -> bool:
-        """Move `committed` up to `index`; an index that is not above it changes nothing."""
+    def advance_commit_index(self, index: Index) -> bool:
+        """Raise `committed` to `index` and return true; do nothing and return false if it is as high already."""
         if index <= self.committed:
             return False
         assert index <= self.log.last_index, f"commit {index} > last index {self.log.last_index}"
@@ -212,23 +213,26 @@ class RaftReplica:
         self.history.commit_to(index)
         return True
 
-    def maybe_advance(self, durable: int) -> bool:
-        """Apply the driver's report on Readys; return true when an index moved."""
-        is_moved = self.durability.maybe_advance(durable)
+    def advance_durable_index(self, durable: int) -> bool:
+        """Process the report that all Readys up to number `durable` are synced.
+
+        Return true when the durable index moved."""
+        is_moved = self.durability.advance_durable_index(durable)
         durable_index = self.durability.durable_index
         assert durable_index <= self.log.last_index, f"durable {durable_index} > {self.log.last_index}"
         if is_moved and self.voting_position is not None:
-            self.maybe_lift_voting_position()
+            self.clear_reached_voting_position()
         return is_moved
 
     def apply_to(self, index: Index) -> None:
+        """Record that entries up to `index` are applied, and release the reads that waited for it."""
         assert self.applied <= index <= self.delivered, (
             f"applied {index} outside [{self.applied}, {self.delivered} delivered]"
         )
         self.applied = index
         self.reads.apply_to(index)
 
-    def maybe_lift_voting_position(self) -> None:
+    def clear_reached_voting_position(self) -> None:
         """Clear the voting position when the durable log is as fresh; called whenever more became durable."""
         durable = self.durable_index
         if self.voting_position is not None and is_as_fresh(
@@ -239,6 +243,7 @@ class RaftReplica:
     # quiescence
 
     def quiesce(self) -> None:
+        """Stop ticks and messages; every entry of the log must be committed and durable."""
         assert self.committed == self.log.last_index == self.durable_index, (
             f"quiesced at {self.log.last_index} with committed {self.committed}, durable {self.durable_index}"
         )
@@ -246,6 +251,7 @@ class RaftReplica:
         self.next_tick = NEVER
 
     def send_wake(self, replicas: tuple[ReplicaId, ...]) -> None:
+        """Send a wake to each of `replicas` except this one."""
         for replica in replicas:
             if replica != self.me:
                 self.send(Wake(self.me, replica, self.term))

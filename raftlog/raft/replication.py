@@ -136,6 +136,7 @@ class Replication:
             progress.was_active, progress.is_active = progress.is_active, False
 
     def statuses(self) -> tuple[FollowerStatus, ...]:
+        """Return the progress of all followers, in ascending order."""
         committed, ticks = self._replica.committed, self._replica.ticks
         return tuple(progress.status(committed, ticks) for progress in self.progress.values())
 
@@ -163,13 +164,13 @@ class Replication:
         if not may_defer:
             self._unsent_bytes = 0
         for progress in self.progress.values():
-            if may_defer and self._maybe_defer(progress):
+            if may_defer and self._try_defer(progress):
                 continue
-            while self._maybe_send(progress, loads):
+            while self._send_next_append(progress, loads):
                 pass
 
-    def _maybe_defer(self, progress: FollowerProgress) -> bool:
-        """Return whether a follower gets its entries later: it lacks only new ones, and the quorum does not need it."""
+    def _try_defer(self, progress: FollowerProgress) -> bool:
+        """Return whether a follower gets its entries later: outside of the quorum, lacking only new entries."""
         if (
             progress.state is not ProgressState.REPLICATE
             or progress.next_index < self._unsent_from
@@ -230,7 +231,9 @@ class Replication:
         active.sort(key=lambda progress: progress.acked_sequence, reverse=True)
         return self.send_heartbeats(to={progress.member: progress for progress in active[:needed]})
 
-    def _maybe_send(self, progress: FollowerProgress, loads: dict[tuple[Index, int, int], _AppendContent]) -> bool:
+    def _send_next_append(
+        self, progress: FollowerProgress, loads: dict[tuple[Index, int, int], _AppendContent]
+    ) -> bool:
         """Send one append or offer, if one is due; return true when another may be due."""
         replica = self._replica
         log = replica.log
@@ -238,7 +241,7 @@ class Replication:
         if progress.next_index > log.last_index and (not is_probe or progress.is_probe_sent):
             return False
         if progress.next_index <= log.boundary.index or self._must_fetch(progress):
-            self._maybe_offer(progress)
+            self._offer_installation(progress)
             return False
         if progress.state is ProgressState.CATCH_UP:
             progress.become_probe(progress.next_index, self.sequence)
@@ -269,6 +272,7 @@ class Replication:
         return last_sent < log.last_index
 
     def _read_content(self, first: Index, max_entries: int, max_bytes: int) -> _AppendContent:
+        """Return previous entry and entries of an append from `first` on; no entries after the end of the log."""
         log = self._replica.log
         previous = EntryId(Index(first - 1), log.term_at(Index(first - 1)))
         if first > log.last_index:
@@ -284,8 +288,8 @@ class Replication:
         least = self._replica.settings.fetch_bytes_min
         return lacks_bytes > (least if progress.state is ProgressState.REPLICATE else least // 4)
 
-    def _maybe_offer(self, progress: FollowerProgress) -> None:
-        """Ask the follower to fetch the entries that it lacks, once per round trip."""
+    def _offer_installation(self, progress: FollowerProgress) -> None:
+        """Ask the follower to fetch the entries that it lacks; at most one offer is in flight."""
         replica = self._replica
         if progress.state is not ProgressState.CATCH_UP:
             progress.become_catch_up(progress.next_index, self.sequence)
@@ -299,8 +303,9 @@ class Replication:
     # answers
 
     def handle_append(self, message: AppendResponse) -> None:
-        progress = self._note_response(message.sender, message.sequence)
-        if progress is None or not self._is_possible(message.durable, message.written, message.verified):
+        """Process the answer to an append: acknowledgement or refusal; ignore impossible ones."""
+        progress = self._record_answer(message.sender, message.sequence)
+        if progress is None or not self._are_possible_indexes(message.durable, message.written, message.verified):
             return
         progress.awake_sequence = max(progress.awake_sequence, message.sequence)
         if message.is_accepted:
@@ -309,8 +314,9 @@ class Replication:
             self._refuse(progress, message)
 
     def handle_heartbeat(self, message: HeartbeatResponse) -> None:
-        progress = self._note_response(message.sender, message.sequence)
-        if progress is None or not self._is_possible(message.durable, message.durable, message.verified):
+        """Process the answer to a heartbeat; send again from the last common entry when it shows lost appends."""
+        progress = self._record_answer(message.sender, message.sequence)
+        if progress is None or not self._are_possible_indexes(message.durable, message.durable, message.verified):
             return
         if message.is_quiesced:
             progress.quiesced_sequence = max(progress.quiesced_sequence, message.sequence)
@@ -322,12 +328,13 @@ class Replication:
         if progress.has_lost_probe(message.sequence):
             progress.is_probe_sent = False
             self.is_due = True
-        elif progress.maybe_lose_appends(message.sequence, message.verified):
+        elif progress.detect_lost_appends(message.sequence, message.verified):
             progress.become_probe(Index(message.verified + 1), self.sequence)
             self.is_due = True
 
     def handle_install(self, message: InstallResponse) -> None:
-        progress = self._note_response(message.sender, message.sequence)
+        """Process the answer to an offer; resume appends when the follower has fetched enough."""
+        progress = self._record_answer(message.sender, message.sequence)
         boundary = message.boundary
         if progress is None or not message.is_reached or boundary.index > self._replica.log.last_index:
             return
@@ -341,12 +348,14 @@ class Replication:
             progress.become_probe(next_index, self.sequence)
             self.is_due = True
 
-    def _is_possible(self, durable: Index, written: Index, verified: Index) -> bool:
+    def _are_possible_indexes(self, durable: Index, written: Index, verified: Index) -> bool:
         """Return whether these indexes are possible for a follower of this term: none above the leader's last one."""
         return durable <= written <= verified <= self._replica.log.last_index
 
-    def _note_response(self, sender: ReplicaId, sequence: int) -> FollowerProgress | None:
-        """Return the sender's progress; None for replicas that are no members and for answers without a request."""
+    def _record_answer(self, sender: ReplicaId, sequence: int) -> FollowerProgress | None:
+        """Record that `sender` answered, and return its progress.
+
+        None for a replica outside of the configuration and for an answer to a request that was never sent."""
         progress = self.progress.get(sender)
         if progress is None or sequence > self.sequence:
             return None
@@ -355,11 +364,13 @@ class Replication:
         return progress
 
     def _acknowledge(self, progress: FollowerProgress, durable: Index) -> None:
+        """Record that the follower holds entries durably up to `durable`."""
         if progress.acknowledge(durable, self.sequence):
             self.is_due = self.match_moved = self.are_notices_due = True
         progress.note_answer(self._replica.committed, self._replica.ticks)
 
     def _accept(self, progress: FollowerProgress, message: AppendResponse) -> None:
+        """Record accepted entries; begin to pipeline after a probe, or to probe after catch-up."""
         self._acknowledge(progress, message.durable)
         agreed = max(message.verified, progress.match_index)
         if progress.state is ProgressState.PROBE and agreed >= progress.next_index - 1:
@@ -371,7 +382,7 @@ class Replication:
             self.is_due = True
 
     def _refuse(self, progress: FollowerProgress, message: AppendResponse) -> None:
-        """Go back a term at a time: to the leader's last entry at or below the hint and of no later term."""
+        """Move back to the leader's last entry at or below the hint and of no later term; fetch below the log start."""
         hint = message.hint
         if hint is None or message.sequence <= progress.probe_sequence:
             return
@@ -393,6 +404,7 @@ class Replication:
 
 
 def _is_majority_active(half: Sequence[FollowerProgress | None]) -> bool:
+    """Return whether a majority of `half` answered in this period; None stands for the leader itself."""
     count = 0
     for progress in half:
         if progress is None or progress.is_active:

@@ -31,7 +31,7 @@ class RoleBehaviour(Protocol):
         """Leader of the term, if known here."""
         ...
 
-    def is_loyal(self) -> bool:
+    def has_leader_contact(self) -> bool:
         """Return whether the replica leads or had recent contact with a leader, so that it refuses votes (4.2.3)."""
         ...
 

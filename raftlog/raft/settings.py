@@ -16,8 +16,8 @@ class RaftSettings:
     election_ticks_min: int = 10
     """Ticks without the leader, plus a random share of as many again, after which a follower asks for pre-votes.
 
-    Also the period of CheckQuorum, and the time for which a leader's message keeps a follower loyal. Shorter detects
-    dead leaders sooner and takes slow ones for dead."""
+    Also the period of CheckQuorum, and the time for which a follower refuses votes after a leader's message.
+    Shorter detects dead leaders sooner and takes slow ones for dead."""
     heartbeat_ticks: int = 3
     """Ticks between heartbeats of a Raft group that is awake; several must fit into an election timeout."""
     quiesce_after_ticks: int = 0
@@ -45,6 +45,7 @@ class RaftSettings:
     The quorum that answers fastest gets every append at once. More saves messages, and costs the others some delay."""
 
     def __post_init__(self) -> None:
+        """Raise `ValueError` for values below their minimum and for heartbeats rarer than elections."""
         for name in self.__slots__:
             value = getattr(self, name)
             least = 0 if name in _MAY_BE_ZERO else 1

@@ -34,10 +34,10 @@ class SupplyRefusal(Enum):
 
 
 def supply(replica: RaftReplica, wanted: SupplyRequest) -> AppendRequest | SupplyRefusal:
-    """Return an append after `wanted.after`, without entries at the log's end.
+    """Return an append after `wanted.after`; without entries if the log ends there.
 
-    `replica` leads; its log may be damaged. The append has only entries that the driver has taken over: earlier they
-    have no timestamp yet."""
+    `replica` leads; its log may be damaged. The append has only entries that the stored log holds: entries that the
+    driver has not taken yet have no timestamp."""
     if wanted.term != replica.term or not replica.is_hard_state_durable:
         return SupplyRefusal.NOT_LEADING
     view, after = replica.log.view, wanted.after

@@ -8,7 +8,7 @@ once, and from then on the core reads them there. So entries are held twice only
 from collections.abc import Sequence
 
 from raftlog.raft.entry import Entry, EntryId
-from raftlog.raft.log_view import LogView, within_bytes
+from raftlog.raft.log_view import LogView, prefix_within_bytes
 from raftlog.types import Index, Term
 
 
@@ -75,6 +75,7 @@ class LogTail:
         return low
 
     def append(self, entries: Sequence[Entry]) -> None:
+        """Append entries, of contiguous indexes and terms that never fall, to the tail."""
         assert entries[0].index == self.last_index + 1, f"entry {entries[0].index} after {self.last_index}"
         self._entries.extend(entries)
         last = entries[-1]
@@ -103,7 +104,7 @@ class LogTail:
         handed = self._handed_index
         if first > handed:
             start = first - handed - 1
-            return tuple(within_bytes(self._entries[start : start + max_entries], max_bytes))
+            return tuple(prefix_within_bytes(self._entries[start : start + max_entries], max_bytes))
         stored = tuple(self.view.entries(first, min(max_entries, handed - first + 1), max_bytes))
         assert stored, f"the stored log ends at {handed}, but has no entry {first}"
         return stored

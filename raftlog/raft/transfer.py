@@ -26,8 +26,10 @@ class Transfer:
     def abort(self) -> None:
         self.target, self.abort_tick = None, NEVER
 
-    def maybe_ask(self, replica: RaftReplica, progress: dict[ReplicaId, FollowerProgress]) -> bool:
-        """Ask the target to campaign if it holds all of the leader's entries."""
+    def request_campaign_if_caught_up(self, replica: RaftReplica, progress: dict[ReplicaId, FollowerProgress]) -> bool:
+        """Ask the target to campaign if it holds all entries; return whether it was asked.
+
+        Aborts the transfer when the target is no member any more."""
         if self.target is None:
             return False
         target = progress.get(self.target)

@@ -125,6 +125,7 @@ def _new_builder(
 
 
 def _finish_build(builder: DefaultRecordBatchBuilder) -> bytearray:
+    """Return the batch in a buffer of its own, which the caller may change."""
     batch = builder.build()
     assert type(batch) is bytearray, "the codec gives a buffer of its own, which is stamped in place"
     return batch

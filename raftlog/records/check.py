@@ -78,6 +78,7 @@ def validate_client_batches(
 
 
 def _check_client_batch(number: int, header: BatchHeader, batch: memoryview) -> None:
+    """Raise `InvalidBatch` unless CRC, attributes, counts and producer fields are those of a client batch."""
     if crc32c(batch[CRC_START:]) != header.crc:
         raise CrcMismatch(f"batch {number}: the CRC does not match; it was damaged in transit, send it again")
     if header.attributes & ~_CLIENT_ATTRIBUTES:

@@ -132,6 +132,7 @@ def _append_output(write: Callable[[memoryview], int], size: int, opened: bytear
 
 
 def _unsnappy(payload: memoryview, limit_bytes: int, opened: bytearray) -> Steps:
+    """Decompress a raw snappy block, or the blocks of a xerial frame."""
     if payload[:8] != XERIAL_HEADER:
         yield from _unsnappy_raw(payload, limit_bytes, limit_bytes, opened)
         return

@@ -58,7 +58,7 @@ def text_or_json(value: Any) -> bytes:
     return value.encode() if type(value) is str else json_text(value)
 
 
-def from_base64(value: Any) -> bytes:
+def decode_base64(value: Any) -> bytes:
     """Return the bytes of a base64 string; raises `ValueError`."""
     if type(value) is not str:
         raise ValueError(f"{shorten_json(value)} is not a base64 string")
@@ -69,12 +69,13 @@ def from_base64(value: Any) -> bytes:
 
 
 def _encode_text(value: Any) -> bytes:
+    """Return the UTF-8 text of a string; raises `ValueError` for any other value."""
     if type(value) is not str:
         raise ValueError('a value with the encoding "text" must be a string')
     return value.encode()
 
 
-BY_NAME: Mapping[str, Encode] = {"json": json_text, "text": _encode_text, "base64": from_base64}
+BY_NAME: Mapping[str, Encode] = {"json": json_text, "text": _encode_text, "base64": decode_base64}
 
 
 def stores_json_text(encode: Encode, *, is_string: bool) -> bool:
@@ -106,7 +107,7 @@ def read_record(fields: Any, encode: Encode) -> NewRecord:
     )
 
 
-def partition_of(fields: Mapping[str, Any]) -> int | None:
+def read_partition(fields: Mapping[str, Any]) -> int | None:
     """Return the partition that an object names; raises `ValueError`."""
     partition = fields.get("partition")
     if partition is None:
@@ -124,12 +125,13 @@ def read_headers(headers: Any) -> list[tuple[str, bytes | None]]:
 
 
 def _read_header(header: Any) -> tuple[str, bytes | None]:
+    """Return name and value of one header; raises `ValueError`."""
     if type(header) is not dict or type(header.get("name")) is not str:
         raise ValueError('a header must be {"name": …, "value": base64 or null}')
     if not header.keys() <= _OF_HEADERS:
         raise ValueError(f"a header: {describe_unknown_field(header.keys() - _OF_HEADERS, _HEADER_FIELDS)}")
     value = header.get("value")
-    return header["name"], None if value is None else from_base64(value)
+    return header["name"], None if value is None else decode_base64(value)
 
 
 def read_timestamp(value: Any) -> int:
@@ -150,6 +152,7 @@ def read_timestamp(value: Any) -> int:
 
 
 def _read_encodings(encoding: Any) -> dict[str, Encode]:
+    """Return the encoder of each field that the object names; raises `ValueError`."""
     if type(encoding) is not dict:
         raise ValueError('encoding must be an object with "key", "value" or both')
     if not encoding.keys() <= _ENCODED:

@@ -30,6 +30,7 @@ def murmur2(data: bytes) -> int:
 
 
 def _hash_positive(key: bytes) -> int:
+    """Return murmur2 without its sign bit, as `toPositive` of Kafka computes it."""
     return murmur2(key) & _POSITIVE
 
 

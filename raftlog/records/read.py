@@ -97,6 +97,7 @@ def open_in_steps(batch: Buffer, opened_bytes_max: int = OPENED_BYTES_MAX) -> Ge
 
 
 def _open_at_once(batch: Buffer, opened_bytes_max: int) -> Buffer:
+    """Return the batch with its records uncompressed, without pauses."""
     steps = open_in_steps(batch, opened_bytes_max)
     while True:
         try:

@@ -56,10 +56,10 @@ class LoopHolds:
         `began` and `counted_before_s` are the readings of the clock and of `counted_s` at its beginning."""
         wall_s = self.clock() - began
         if wall_s > HELD_FROM_S:
-            self._note(name, wall_s, counted_before_s)
+            self._measure_hold(name, wall_s, counted_before_s)
 
-    def _note(self, name: str | Callable[..., object], wall_s: float, counted_before_s: float) -> None:
-        """Count the time for which a callback held the loop, without the time spent waiting for a core."""
+    def _measure_hold(self, name: str | Callable[..., object], wall_s: float, counted_before_s: float) -> None:
+        """Count the step if it held the loop for long, without the time that the thread waited for a core."""
         if self._waited_s is None or threading.get_ident() != self._thread:
             return
         waited_s = self._waited_s()
@@ -82,6 +82,7 @@ class LoopHolds:
             self._count(OTHER, other_s)
 
     def _count(self, name: str, held_s: float) -> None:
+        """Count a step that held the loop for `held_s`; write an event when it is much longer than before."""
         self.counts[name] = self.counts.get(name, 0) + 1
         longest_s = self.longest_s.get(name, 0.0)
         self.longest_s[name] = max(longest_s, held_s)

@@ -29,7 +29,8 @@ class MemoryShares(NamedTuple):
     """The rest, for answers, fetched batches and opened ones."""
 
     @classmethod
-    def of(cls, total: int) -> "MemoryShares":
+    def divide(cls, total: int) -> "MemoryShares":
+        """Divide a total, in bytes, into the three shares."""
         frames, requests = total // 4, total * 3 // 8
         return cls(frames, requests, total - frames - requests)
 
@@ -64,7 +65,7 @@ class MemoryBudget:
 
         False: `on_granted` is called once they are taken, unless `release` is called before."""
         assert owner not in self._waiting, "asked twice"
-        if not self._waiting and self._maybe_grant(owner, size):
+        if not self._waiting and self._try_grant(owner, size):
             return True
         if self._is_oldest(owner):
             self._grant(owner, size)
@@ -72,7 +73,7 @@ class MemoryBudget:
         self._waiting[owner] = size, on_granted
         return False
 
-    def maybe_take(self, owner: object, size: int) -> bool:
+    def try_take(self, owner: object, size: int) -> bool:
         """Take `size` bytes more if they are free and no owner waits for memory; any size while none is used."""
         if self._waiting or (self.used and self.used + size > self.limit):
             return False
@@ -103,18 +104,21 @@ class MemoryBudget:
             self._serve()
 
     def _serve(self) -> None:
+        """Grant memory to waiting owners as far as it is free, oldest request first."""
         for waiting, (size, on_granted) in list(self._waiting.items()):
-            if waiting in self._waiting and self._maybe_grant(waiting, size):
+            if waiting in self._waiting and self._try_grant(waiting, size):
                 del self._waiting[waiting]
                 on_granted()
 
-    def _maybe_grant(self, owner: object, size: int) -> bool:
+    def _try_grant(self, owner: object, size: int) -> bool:
+        """Grant the bytes if they are free, or if the owner has held memory for the longest; return whether granted."""
         if self.used + size > self.limit and not self._is_oldest(owner):
             return False
         self._grant(owner, size)
         return True
 
     def _is_oldest(self, owner: object) -> bool:
+        """Return whether the owner has held memory for the longest time, or no owner holds any."""
         return next(iter(self._held), owner) is owner
 
     def _grant(self, owner: object, size: int) -> None:

@@ -47,6 +47,7 @@ def read_identity(disk: Disk, path: str) -> NodeIdentity | None:
 
 
 def _identity_of(file: JsonFile) -> NodeIdentity:
+    """Return the identity in the fields of a file. Raises `SmallFileDamaged`."""
     return NodeIdentity(
         file.text_or_none("cluster_id"),
         NodeId(file.number("node_id")),

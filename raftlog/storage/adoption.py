@@ -37,10 +37,11 @@ class Damage(NamedTuple):
     reason: str
 
     def error(self) -> CorruptBatch:
+        """Return the error for readers."""
         return CorruptBatch(self.file, self.position, self.offset, self.reason)
 
 
-def damage_of(file: File, row: Row, reason: str) -> Damage:
+def build_damage(file: File, row: Row, reason: str) -> Damage:
     """Return a `Damage` for the entry of an index row."""
     return Damage(file.path, Position(row.position), Offset(row.offset), Index(row.index), Term(row.term), reason)
 
@@ -123,7 +124,7 @@ class Adoption:
         if header is None:
             return AdoptionResult(_DISAGREE, pending=packed)
         if not row_matches(packed, self._log.read(row.position, HEADER_SIZE)):
-            self._damage.append(damage_of(self._log, row, _DISAGREE))
+            self._damage.append(build_damage(self._log, row, _DISAGREE))
         if packed == stored:
             segment.adopt(rows=number + 1, end_position=row.end, next_offset=header.next_offset)
         else:
@@ -159,7 +160,7 @@ class Adoption:
         if header is None or row.end != self._size or row.index > self._keep_to:
             return False
         if not row_matches(packed, self._log.read(row.position, HEADER_SIZE)):
-            self._damage.append(damage_of(self._log, row, _DISAGREE))
+            self._damage.append(build_damage(self._log, row, _DISAGREE))
         next_index = self._find_index_after(row, header)
         if next_index is None:
             return False
@@ -183,6 +184,7 @@ class Adoption:
         return last_index_of(batch, header, row.index) + 1 if crc_matches(batch, header) else None
 
     def _read_row(self, number: int) -> bytes:
+        """Return stored row `number`; shorter or empty if the file ends before."""
         return self.segment.files.index.read(number * ROW_SIZE, ROW_SIZE) if number >= 0 else b""
 
     def _read_header(self, packed: bytes, row: Row) -> BatchHeader | None:
@@ -219,7 +221,7 @@ class Adoption:
                 broken, pending = reason, hint if segment.next_index == self._keep_to else None
                 break
             else:
-                self._damage.append(damage_of(self._log, unpack_row(hint), reason))
+                self._damage.append(build_damage(self._log, unpack_row(hint), reason))
                 segment.adopt_by_row(hint, behind.offset)
                 segment.missing = behind.index - segment.base_index - segment.rows
                 self._term = Term(unpack_row(hint).term)
@@ -230,6 +232,7 @@ class Adoption:
         return AdoptionResult(broken, pending, is_rebuilt=True)
 
     def _publish(self) -> None:
+        """Write the rows to the index file; on a full disk they wait in memory."""
         try:
             self.segment.publish(self.segment.rows)
         except OSError as error:
@@ -237,7 +240,7 @@ class Adoption:
                 raise  # on a full disk rows wait in memory
 
     def _read_next_batch(self) -> tuple[memoryview, str | None]:
-        """Return the batch after the last adopted one, and the error in it."""
+        """Return the batch after the last adopted one, and the error in it or None."""
         segment = self.segment
         batch, header = self._read_batch(segment.end_position)
         if header is None:

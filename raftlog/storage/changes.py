@@ -25,11 +25,11 @@ class Changes:
     def are_synced(self) -> bool:
         return self.synced == self.made
 
-    def note(self) -> None:
+    def count(self) -> None:
         """Count one change."""
         self.made += 1
 
-    def note_synced(self, made: int) -> None:
+    def mark_synced(self, made: int) -> None:
         """Record a successful sync that began after `made` changes."""
         assert made <= self.made, f"{made} changes synced, {self.made} made"
         self.synced = max(self.synced, made)
@@ -55,10 +55,10 @@ class ChangedFiles(NamedTuple):
         self.directories.extend(other.directories)
         self.seen.extend(other.seen)
 
-    def note_synced(self) -> None:
+    def mark_synced(self) -> None:
         """Record a successful sync of all listed files and directories that began after the listing."""
         for changes, made in self.seen:
-            changes.note_synced(made)
+            changes.mark_synced(made)
 
 
 def list_changed_files(files: Iterable[tuple[File, Changes]], directory: str, names: Changes) -> ChangedFiles:

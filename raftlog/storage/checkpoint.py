@@ -84,6 +84,7 @@ def read_newest_checkpoint(file: File) -> Checkpoint | None:
 
 
 def _read_slot(file: File, number: int) -> Checkpoint | None:
+    """Return the checkpoint in slot `number`; None if the slot is torn or of another version."""
     slot = file.read(number * SLOT_SIZE, _SLOT.size + _CRC.size)
     if len(slot) < _SLOT.size + _CRC.size:
         return None

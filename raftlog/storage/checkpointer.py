@@ -45,17 +45,17 @@ class Checkpointer:
         self._bytes += count
 
     def request(self) -> None:
-        """Request a checkpoint at the next call of `maybe_start`."""
+        """Request a checkpoint at the next call of `start_if_due`."""
         self._is_requested = True
 
-    def maybe_start(self) -> bool:
-        """Start a checkpoint if one is due and none is under way."""
+    def start_if_due(self) -> bool:
+        """Start a checkpoint if one is due and none is under way; return whether it was started."""
         if self._is_running or not (self._is_requested or self._bytes >= CHECKPOINT_BYTES):
             return False
         self._begin()
         self._is_running = True
         checkpoint = self._build_checkpoint()
-        self._disk.submit_sync(self._index_files(), [], partial(self._continue_after_rows, self._run, checkpoint))
+        self._disk.submit_sync(self._list_index_files(), [], partial(self._continue_after_rows, self._run, checkpoint))
         return True
 
     def take(self) -> Checkpoint:
@@ -65,7 +65,7 @@ class Checkpointer:
         checkpoint = self._build_checkpoint()
         if self.newest and self._is_synced and checkpoint == self.newest._replace(sequence=checkpoint.sequence):
             return self.newest
-        self._disk.sync(self._index_files())
+        self._disk.sync(self._list_index_files())
         self.store(checkpoint)
         return checkpoint
 
@@ -102,21 +102,24 @@ class Checkpointer:
         self._slots.file.close()
 
     def _begin(self) -> None:
+        """Begin a checkpoint with a new number; reset the request and the count of bytes."""
         self._run += 1
         self._bytes, self._is_requested = 0, False
 
     def _build_checkpoint(self) -> Checkpoint:
+        """Build a checkpoint at the last batch whose row is in a file."""
         index = self._log.published_index
         segment = self._log.segment_of_index(index)
         return self.build_at(segment, index + 1 - segment.base_index, self._log.offset_after(index))
 
-    def _index_files(self) -> list[File]:
+    def _list_index_files(self) -> list[File]:
         """Return the index files that may have changed since the last checkpoint synced them."""
         since = self.newest.segment if self.newest else 0
         fresh = [segment.files for segment in self._log.segments if segment.base_offset >= since]
         return [file for files in fresh for file in (files.index, files.times)]
 
     def _continue_after_rows(self, run: int, checkpoint: Checkpoint, error: OSError | None) -> None:
+        """Write the slot after the sync of the index files, and start its sync."""
         if run != self._run:
             return
         if error is not None:
@@ -131,6 +134,7 @@ class Checkpointer:
         self._disk.submit_sync([self._slots.file], [], partial(self._complete, run))
 
     def _complete(self, run: int, error: OSError | None) -> None:
+        """End the checkpoint after the sync of its slot."""
         if run != self._run:
             return
         self._is_running = False

@@ -110,6 +110,9 @@ class Compaction:
     # the newest record of each key
 
     def _index_keys(self, start: Offset) -> Iterator[CompactionStep]:
+        """Record the newest offset of each key from `start` on, until the limits of memory are reached.
+
+        Sets the end of this part."""
         newest = self._newest = {}
         bounds, keys_seen, key_bytes_seen = self._bounds, 0, 0
         for segment in self._segments_below(self._mark):
@@ -147,9 +150,11 @@ class Compaction:
     # rewriting
 
     def _segments_below(self, end: Offset) -> tuple[Segment, ...]:
+        """Return the closed segments that begin below `end`."""
         return tuple(segment for segment in self.log.segments[:-1] if segment.base_offset < end)
 
     def _rewrite(self) -> Iterator[CompactionStep]:
+        """Rewrite the segments below the end of this part, small neighbours into one file."""
         waiting: list[Segment] = []
         output: _Output | None = None
         try:
@@ -169,6 +174,7 @@ class Compaction:
                 output.discard()
 
     def _fits(self, output: Segment, segment: Segment) -> bool:
+        """Return whether the output file has room for another segment."""
         bounds = self._bounds
         return (
             output.end_position + segment.end_position <= bounds.segment_bytes
@@ -176,10 +182,11 @@ class Compaction:
         )
 
     def _copy(self, segment: Segment, output: "_Output") -> Iterator[CompactionStep]:
+        """Copy the batches of a segment to the output, without the records that compaction removes."""
         for row, batch in self._batches(segment):
             header, position = read_header(batch), output.segment.end_position
             if header.is_control:
-                output.take_control(row, header, batch)
+                output.add_control(row, header, batch)
             else:
                 kept = yield from self._keep_records(header, batch)
                 if kept is None:
@@ -240,7 +247,7 @@ class Compaction:
         """Replace the segments `replaced` by the output file."""
         staged = output.finish()
         yield CompactionStep(files=tuple(staged.files))
-        self.log.put_compacted(replaced, staged)
+        self.log.replace_by_compacted(replaced, staged)
         self.generation = self.log.generation
         self.bytes_before += sum(segment.end_position for segment in replaced)
         self.bytes_after += staged.end_position
@@ -288,7 +295,7 @@ class _Output:
         self._gap: Gap | None = None
         """Gap for the records removed since the last kept batch."""
 
-    def take_control(self, row: Row, header: BatchHeader, batch: memoryview) -> None:
+    def add_control(self, row: Row, header: BatchHeader, batch: memoryview) -> None:
         """Keep the first roll; remove other control batches, whose content is in the next roll and its snapshot."""
         try:
             kind, payload = read_control(batch, header)
@@ -309,6 +316,7 @@ class _Output:
             self.remove(row.index, row.index, row.offset, header)
 
     def _rewrite_roll(self, row: Row, payload: bytes) -> bytes:
+        """Return the roll with the offset up to which the output is compacted."""
         roll = decode_roll(payload)._replace(compacted_to=self.segment.compacted_to)
         offset = Offset(row.offset)
         batch = build_control_batch(ControlKind.ROLL, encode_roll(roll), roll.created_ms, next_offset=offset)
@@ -316,6 +324,7 @@ class _Output:
         return bytes(batch)
 
     def remove(self, first_index: int, last_index: int, offset: int, header: BatchHeader) -> None:
+        """Replace the batch of these entries by a gap, together with the gap before it if there is one."""
         end, term = header.next_offset, header.leader_epoch
         before = self._gap
         if before is not None and end - before.first_offset > SPAN_MAX:
@@ -328,11 +337,13 @@ class _Output:
             self._gap = before._replace(last_index=last_index, end_offset=end, term=term)
 
     def append(self, index: int, batch: bytes) -> None:
+        """Append the batch of entry `index`, after the gap for removed entries before it."""
         self._close_gap()
         assert self.segment.next_index == index, f"entry {index} where {self.segment.next_index} follows"
         self.segment.append_compacted(batch, read_header(batch))
 
     def _close_gap(self) -> None:
+        """Append the gap for the entries that were removed since the last kept batch."""
         if self._gap is not None:
             batch = build_gap_batch(self._gap)
             self._gap = None
@@ -346,6 +357,7 @@ class _Output:
         return is_due
 
     def finish(self) -> Segment:
+        """Write everything to the staged files and return the segment; the caller syncs it."""
         self._close_gap()
         segment = self.segment
         segment.times.close(segment.rows - 1)
@@ -354,5 +366,6 @@ class _Output:
         return segment
 
     def discard(self) -> None:
+        """Close and delete the staged files."""
         self.segment.close()
         unstage_segment_files(self._log.disk, self._log.path, self.segment.base_offset)

@@ -60,6 +60,7 @@ def open_or_create(disk: Disk, path: str, config: LogConfig, clock: Callable[[],
 
 
 def _check_directory(disk: Disk, path: str, create: bool) -> None:
+    """Raise `FormatError` if the path is not a log, nor an empty or missing directory that may become one."""
     if not disk.exists(path):
         if create:
             return
@@ -72,6 +73,7 @@ def _check_directory(disk: Disk, path: str, create: bool) -> None:
 
 
 def _open_locked(disk: Disk, path: str, clock: Callable[[], int], lock: DirectoryLock) -> OpenedLog:
+    """Open the log in a locked directory; close its files after an error."""
     group_id = _read_or_write_meta(disk, path)
     checkpoint = CheckpointFile(disk, internal_path(path, CHECKPOINT))
     recovery = Recovery(disk, path, checkpoint.newest, write_again=disk.exists(internal_path(path, SYNC_FAILED)))
@@ -93,6 +95,7 @@ def _recover(
     checkpoint: CheckpointFile,
     recovery: Recovery,
 ) -> OpenedLog:
+    """Recover the segments, and return the open log; create its first segment if it has none."""
     # A checkpoint that is only in the page cache is no proof: a killed process may not have synced it.
     disk.sync([checkpoint.file], [internal_path(path)])
     recovery.run()
@@ -133,6 +136,7 @@ def _create(disk: Disk, path: str, clock: Callable[[], int], opened: OpenedLog) 
 
 
 def _read_or_write_meta(disk: Disk, path: str) -> uuid.UUID:
+    """Return the group id in the meta file; write a lost file again from the first roll, or a new one."""
     damage = None
     try:
         meta = read_meta(disk, path, LONE_LOG)

@@ -30,7 +30,7 @@ class CachedFile(Protocol):
         """Whether the file's descriptor may be closed now."""
         ...
 
-    def note_released(self) -> None:
+    def mark_released(self) -> None:
         """Record that the file's descriptor is closed; the next use reopens it."""
         ...
 
@@ -67,11 +67,13 @@ class DescriptorCache:
         return len(self._open) + len(self._dropped)
 
     def adopt(self, file: CachedFile, descriptor: int) -> None:
+        """Add an open descriptor of `file` to the cache."""
         with self._lock:
             self._open[file] = DescriptorUse(self, descriptor)
             self._shrink()
 
     def use(self, file: CachedFile) -> DescriptorUse:
+        """Return the descriptor of `file` for a `with` block, opened again if it was closed. Raises `OSError`."""
         with self._lock:
             if file.is_closed:
                 raise OSError(errno.EBADF, "the file was closed", file.path)
@@ -111,12 +113,13 @@ class DescriptorCache:
         for file, use in self._open.items():
             if use.descriptor < limit and not use.users and file.may_release:
                 del self._open[file]
-                file.note_released()
+                file.mark_released()
                 os.close(use.descriptor)
                 return True
         return False
 
     def release(self, use: DescriptorUse) -> None:
+        """End a use: close the descriptor if its file was dropped, and shrink the cache if it is too large."""
         with self._lock:
             use.users -= 1
             if not use.users and use in self._dropped:
@@ -126,6 +129,7 @@ class DescriptorCache:
                 self._shrink()
 
     def drop(self, file: CachedFile) -> None:
+        """Remove a closed file, and close its descriptor now or after its last use."""
         with self._lock:
             use = self._open.pop(file, None)
             if use is None:
@@ -146,6 +150,6 @@ class DescriptorCache:
                 self._open.move_to_end(file)
                 continue
             del self._open[file]
-            file.note_released()
+            file.mark_released()
             os.close(use.descriptor)
             excess -= 1

@@ -28,6 +28,7 @@ def dump_file(disk: Disk, file: str) -> Iterator[tuple[dict[str, Any], memoryvie
 
 
 def _describe(stored: StoredBatch) -> dict[str, Any]:
+    """Return index, position, header fields and error of a batch as JSON values."""
     described: dict[str, Any] = {
         "index": stored.index,
         "position": stored.position,
@@ -56,6 +57,7 @@ def _describe(stored: StoredBatch) -> dict[str, Any]:
 
 
 def _describe_control(batch: memoryview) -> dict[str, Any]:
+    """Return kind and content of a control batch, or the problem with it."""
     try:
         kind, payload = read_control(batch)
         described: dict[str, Any] = {"kind": kind.name.lower()}

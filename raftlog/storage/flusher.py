@@ -14,7 +14,7 @@ from raftlog.errors import RaftlogError, SyncFailed
 from raftlog.storage.checkpointer import Checkpointer
 from raftlog.storage.disk import Disk
 from raftlog.storage.segmented_log import SegmentedLog
-from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, refusal_of
+from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, make_refusal
 from raftlog.topic_config import LogConfig
 from raftlog.types import Index
 
@@ -59,22 +59,22 @@ class Flusher:
     def is_flushing(self) -> bool:
         return self._syncing is not None
 
-    def note_appended(self, records: int, size_bytes: int) -> None:
+    def count_appended(self, records: int, size_bytes: int) -> None:
         """Count a batch that was appended to the log."""
         self._appended_records += records
         self.pending_bytes += size_bytes
         self._unwritten_bytes += size_bytes
 
-    def note_cut(self) -> None:
-        """Take over the end of the log after a cut; no append may be pending."""
+    def reset_after_cut(self) -> None:
+        """Set the written index to the last index after a cut; no append may be pending."""
         self.written_index = self._log.last_index
 
     def stop(self) -> None:
         """Ignore the flush under way, because it failed or the log stopped."""
         self._syncing = None
 
-    def maybe_flush(self) -> bool:
-        """Flush or write as the flush policy requires; return True if a flush was started or is due."""
+    def flush_if_due(self) -> bool:
+        """Flush or write as the flush policy requires; return true if a flush is under way or was started for it."""
         if self._appended_records >= self._owner.config.flush_messages:
             self.flush()
             return True
@@ -120,7 +120,7 @@ class Flusher:
         self._unwritten_bytes = self._appended_records = 0
         if error.errno in TEMPORARY_ERRORS:
             advice = "free some space (lower retention.ms or retention.bytes)"
-            refusal: RaftlogError = refusal_of(path, error, advice)
+            refusal: RaftlogError = make_refusal(path, error, advice)
         else:
             refusal = owner.failure = SyncFailed(
                 f"{path}: writing failed: {error}; the log accepts no appends until it is opened again"
@@ -129,13 +129,16 @@ class Flusher:
         owner.on_progress()
 
     def _complete_flush(self, run: int, error: OSError | None) -> None:
+        """Mark the flushed entries durable, and start the next flush if one was requested.
+
+        Stop the log after an error."""
         owner = self._owner
         if error is not None:
             owner.stop_after_failed_sync(error)
             return
         target = self._syncing
         if run != self._run or target is None:
-            return  # `settle` has synced meanwhile
+            return  # `flush_and_wait` has synced meanwhile
         self._syncing = None
         try:
             self._log.mark_durable(target)
@@ -149,12 +152,12 @@ class Flusher:
         if again:
             self.flush()
         elif self._log.last_index > self.written_index:
-            self.maybe_flush()  # under a relaxed policy a write suffices for appends made meanwhile
+            self.flush_if_due()  # under a relaxed policy a write suffices for appends made meanwhile
         owner.on_progress()
         if owner.failure is None:
-            self._checkpoints.maybe_start()
+            self._checkpoints.start_if_due()
 
-    def settle(self) -> None:
+    def flush_and_wait(self) -> None:
         """Write and sync all appended batches, and wait; roll back appends that a full disk refuses.
 
         Raises `SyncFailed`."""

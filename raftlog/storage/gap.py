@@ -52,7 +52,7 @@ def decode_gap(payload: bytes) -> Gap:
     return Gap(*fields)
 
 
-def gap_in(batch: Buffer, header: BatchHeader) -> Gap | None:
+def read_gap(batch: Buffer, header: BatchHeader) -> Gap | None:
     """Return the gap in a batch whose CRC was checked; None if the batch is no gap, or an unreadable one."""
     if not header.is_control:
         return None
@@ -65,13 +65,13 @@ def gap_in(batch: Buffer, header: BatchHeader) -> Gap | None:
 
 def last_index_of(batch: Buffer, header: BatchHeader, index: int) -> int:
     """Return the last index that the batch at `index` of a compacted segment has or replaces."""
-    gap = gap_in(batch, header)
+    gap = read_gap(batch, header)
     return gap.last_index if gap else index
 
 
 def gap_error(batch: Buffer, header: BatchHeader, index: int, compacted_to: int) -> str | None:
     """Return the error in a gap at `index`; None if the gap is correct, or the batch is no gap."""
-    gap = gap_in(batch, header)
+    gap = read_gap(batch, header)
     if gap is None:
         return None
     if (gap.first_index, gap.first_offset, gap.end_offset) != (index, header.base_offset, header.next_offset):

@@ -41,6 +41,9 @@ def _first_place(segment: Segment) -> _Place:
 
 
 def _repair_from(segment: Segment, number: int, place: _Place, *, until_sound: bool, at_least: int = 0) -> int:
+    """Repair damaged rows from `number` on, the batch of which is at `place`; return the number of repaired rows.
+
+    With `until_sound` it ends at the first undamaged row after row `at_least`."""
     healed = 0
     while number < segment.rows:
         after = _place_after(segment, number)
@@ -61,7 +64,7 @@ def _place_after(segment: Segment, number: int) -> _Place | None:
     """Return the place after a row that matches its batch's header; None if it does not match."""
     packed = segment.row_bytes(number, 1)
     row = unpack_row(packed)
-    if not segment.may_be(number, row.index) or row.end > segment.end_position:
+    if not segment.can_be_row_of(number, row.index) or row.end > segment.end_position:
         return None
     head = segment.files.log.read(row.position, HEADER_SIZE)
     if len(head) < HEADER_SIZE:
@@ -94,5 +97,5 @@ def _write_row(segment: Segment, number: int, place: _Place) -> _Place | None:
     if not crc_matches(segment.files.log.read(place.position, header.size), header):
         return None
     packed = pack_row(place.index, header.leader_epoch, place.offset, place.position, header, head)
-    segment.put_row(number, packed)
+    segment.replace_row(number, packed)
     return _Place(end, header.next_offset, _last_index(segment, header, place.position, place.index) + 1)

@@ -38,6 +38,7 @@ class JsonFile:
         return self._get_typed(name, str, "a text")
 
     def text_or_none(self, name: str, default: Any = _MISSING) -> str | None:
+        """Return a text field; None if it is null, and the default if it is missing."""
         value = self.fields.get(name, default)
         return None if value is None else value if type(value) is str else self._get_typed(name, str, "a text or null")
 
@@ -49,10 +50,12 @@ class JsonFile:
         return value
 
     def flag(self, name: str, default: Any = _MISSING) -> bool:
+        """Return a boolean field; the default if it is missing."""
         value = self.fields.get(name, default)
         return value if type(value) is bool else self._get_typed(name, bool, "true or false")
 
     def items(self, name: str, default: Any = _MISSING) -> list[Any]:
+        """Return a list field; the default if it is missing."""
         value = self.fields.get(name, default)
         return value if type(value) is list else self._get_typed(name, list, "a list")
 
@@ -72,6 +75,7 @@ class JsonFile:
             raise self.field_error(name, expected) from None
 
     def _get_typed(self, name: str, kind: type[T], expected: str) -> T:
+        """Return a field whose value has exactly the type `kind`."""
         value = self.fields.get(name)
         if type(value) is not kind:  # a bool is not accepted as a number
             raise self.field_error(name, expected)
@@ -165,6 +169,7 @@ def replace_json(disk: Disk, path: str, fields: Mapping[str, Any]) -> None:
 
 
 def compute_checksum(fields: Mapping[str, Any]) -> int:
+    """Return the CRC-32C of the fields as JSON with sorted keys."""
     return int(crc32c(json.dumps(fields, sort_keys=True).encode()))
 
 

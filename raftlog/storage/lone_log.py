@@ -166,9 +166,9 @@ class LoneLog:
         for batch in batches:
             header = read_header(batch)
             assert header.size == len(batch), f"{len(batch)} bytes are not one batch of {header.size}"
-            self._maybe_roll(len(batch))
+            self._roll_if_due(len(batch))
             log.append(batch, header, NO_TERM)
-            self._flusher.note_appended(header.record_count, len(batch))
+            self._flusher.count_appended(header.record_count, len(batch))
         return AppendResult(base_offset, log.next_offset, log.last_index)
 
     def check_writable(self) -> None:
@@ -181,7 +181,8 @@ class LoneLog:
                 f"undamaged offsets stay readable; see `raftlog log recover {self.path}`"
             )
 
-    def _maybe_roll(self, batch_bytes: int) -> bool:
+    def _roll_if_due(self, batch_bytes: int) -> bool:
+        """Begin a new segment if size, index or age of the active one require it; return whether it was begun."""
         active = self._log.active
         config = self.config
         if active.next_offset == active.base_offset or not (
@@ -207,9 +208,9 @@ class LoneLog:
 
     # flushing
 
-    def maybe_flush(self) -> bool:
-        """Flush or write as the flush policy requires; return True if a flush was started or is due."""
-        return self._flusher.maybe_flush()
+    def flush_if_due(self) -> bool:
+        """Flush or write as the flush policy requires; return true if a flush is under way or was started for it."""
+        return self._flusher.flush_if_due()
 
     def flush(self) -> None:
         """Start to write and sync all appended batches, or to do so after the flush that is under way."""
@@ -237,6 +238,7 @@ class LoneLog:
             _logger.error("%s: cannot create the marker of a failed sync (%s)", self.path, error)
 
     def _stop_after_failed_checkpoint(self, problem: str, error: OSError) -> None:
+        """Stop the log after a failed sync of a checkpoint, and mark the directory for the next opening."""
         self._mark_sync_failed()
         self.fail(SyncFailed(f"{self.path}: {problem}: {error}; the log accepts no appends until it is opened again"))
 
@@ -303,7 +305,7 @@ class LoneLog:
         self._log.check_cut(offset)
         if offset == self.log_end_offset:
             return
-        self._flusher.settle()
+        self._flusher.flush_and_wait()
         self._log.check_cut(offset)  # appends that a full disk refused were rolled back
         if offset == self.log_end_offset:
             return
@@ -315,7 +317,7 @@ class LoneLog:
             self._log.cut(segment, rows)
         except OSError as error:
             raise self.stop_after_failed_sync(error) from error
-        self._flusher.note_cut()
+        self._flusher.reset_after_cut()
 
     def trim(self, offset: int) -> Offset:
         """Raise the log start to `offset` and delete the segments that lie wholly below; return the log start.
@@ -345,7 +347,7 @@ class LoneLog:
             return
         try:
             if self.failure is None:
-                self._flusher.settle()
+                self._flusher.flush_and_wait()
             if self.failure is None and self.damage is None:
                 self.checkpoint()
         finally:

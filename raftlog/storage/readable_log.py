@@ -36,6 +36,7 @@ _ROWS_NO_MAX = 1 << 62
 
 
 def _run_to_end(lookup: Lookup) -> tuple[Offset, int] | None:
+    """Run a lookup without pauses, and return its result."""
     while True:
         try:
             next(lookup)
@@ -61,7 +62,7 @@ class ReadableLog:
         self.segments: tuple[Segment, ...] = ()
         self.active: Segment
         """Last segment; unset while the log has none."""
-        self._hold(segments)
+        self._set_segments(segments)
         self.log_start_offset = log_start_offset
         """Lowest readable offset; raised by `trim`, never above the durable offset."""
         self.durable_index = Index(0)
@@ -72,7 +73,8 @@ class ReadableLog:
         """Number of begun and ended cuts and trims, so it is odd during one; a reader compares it before and after a
         read."""
 
-    def _hold(self, segments: tuple[Segment, ...]) -> None:
+    def _set_segments(self, segments: tuple[Segment, ...]) -> None:
+        """Replace the tuple of segments; the last one becomes active."""
         self.segments = segments
         if segments:
             self.active = segments[-1]
@@ -157,6 +159,7 @@ class ReadableLog:
                     return result
 
     def _read(self, offset: int, max_bytes: int, end_offset: Offset) -> list[memoryview]:
+        """Return batches like `read`, once, without a check for changes in other threads."""
         while offset < end_offset:
             segment = self.segment_of_offset(offset)
             if offset >= segment.next_offset:
@@ -175,6 +178,7 @@ class ReadableLog:
 
     @staticmethod
     def _missing_error(segment: Segment, offset: int) -> CorruptBatch:
+        """Return the error for a record that should be in the segment, but is not."""
         return CorruptBatch(segment.files.log.path, Position(segment.end_position), Offset(offset), "it is missing")
 
     def _find_row(self, segment: Segment, offset: int) -> int:
@@ -182,7 +186,7 @@ class ReadableLog:
         for _ in range(2):
             number = segment.find_row(offset)
             row = segment.row(number)
-            if segment.may_be(number, row.index) and row.offset <= offset:
+            if segment.can_be_row_of(number, row.index) and row.offset <= offset:
                 after = segment.row(number + 1).offset if number + 1 < segment.rows else segment.next_offset
                 if after > offset or after == row.offset:
                     return number
@@ -209,7 +213,7 @@ class ReadableLog:
             if not batch[22] & CONTROL_BIT:
                 batches.append(batch)
         next_offset = read_header(batch).next_offset
-        segment.note_hint(next_offset, first + len(rows))
+        segment.add_hint(next_offset, first + len(rows))
         return _RowsRead(len(rows), next_offset, batches)
 
     def _select_rows(
@@ -242,7 +246,7 @@ class ReadableLog:
     def _is_plausible(segment: Segment, row: Row, number: int, position: int) -> bool:
         """Return whether a row's position and length are plausible; `position` is the end of the row before, or −1."""
         return (
-            segment.may_be(number, row.index)
+            segment.can_be_row_of(number, row.index)
             and (row.position == position or position < 0)
             and row.length >= HEADER_SIZE
             and row.end <= segment.end_position
@@ -304,6 +308,7 @@ class ReadableLog:
                 yield
 
     def _offset_for_timestamp(self, timestamp: int, start: int) -> Lookup:
+        """Look up like `offset_for_timestamp`, in steps of one batch or a number of records."""
         for segment in self.segments:
             if segment.times.max_timestamp < timestamp:
                 continue
@@ -348,7 +353,7 @@ class ReadableLog:
         if number >= segment.rows_published:
             return row  # the row was never written to the file
         packed = segment.row_bytes(number, 1)
-        in_place = segment.may_be(number, row.index) and row.end <= segment.end_position
+        in_place = segment.can_be_row_of(number, row.index) and row.end <= segment.end_position
         head = segment.files.log.read(row.position, HEADER_SIZE) if in_place else b""
         if len(head) == HEADER_SIZE and (row_matches(packed, head) or restore_header(packed, head)):
             return row

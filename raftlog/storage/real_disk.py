@@ -122,6 +122,7 @@ class RealDisk:
         return WitnessedLock(lock, partial(self._close_witness, witness))
 
     def _close_witness(self, witness: Witness) -> None:
+        """Remove and close the witness when its lock is released."""
         del self._witnesses[witness.device]
         witness.close()
 
@@ -182,7 +183,7 @@ class RealDisk:
         """Return a completion that also records the duration of a sync, if the method is chosen by duration."""
         if self._choice is None:
             return done
-        return partial(_note_time, self._choice, by_aio, time.perf_counter(), done)
+        return partial(_record_duration, self._choice, by_aio, time.perf_counter(), done)
 
     def _sync_and_post(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
         """Sync in a thread and post the completion. A nested function would leave a reference cycle for each sync."""
@@ -223,13 +224,14 @@ class RealFile:
 
     @property
     def is_dirty(self) -> bool:
+        """Whether the file has writes that no completed sync covers."""
         return self.writes_synced < self.writes
 
     @property
     def may_release(self) -> bool:
         return self.witness is not None or not self.is_dirty
 
-    def note_released(self) -> None:
+    def mark_released(self) -> None:
         if self.is_dirty:
             self._writes_at_release = self.writes
 
@@ -295,7 +297,7 @@ class RealFile:
                 if not lacks_descriptors(error):  # then it was not opened, and no sync failed
                     self._sync_failure = error
                 raise
-            self.note_synced(covered)
+            self.mark_synced(covered)
 
     def submit_sync(self, done: SyncDone) -> bool:
         """Start a sync by AIO and call `done` with its result later on the loop; return False if a thread must sync."""
@@ -313,12 +315,13 @@ class RealFile:
         return False
 
     def _finish_sync(self, use: DescriptorUse, covered: int, done: SyncDone, error: OSError | None) -> Job:
+        """Record the result of a sync by AIO; return the call of `done` for the loop."""
         try:
             self._descriptors.release(use)
         except OSError as failure:  # the descriptor of a file closed meanwhile could not be closed
             error = error or failure
         if error is None:
-            self.note_synced(covered)
+            self.mark_synced(covered)
         else:
             self._sync_failure = error
         self._has_aio_sync = False
@@ -332,7 +335,7 @@ class RealFile:
         """Return whether an earlier descriptor has unsynced writes, whose failure the present one may not report."""
         return self.witness is not None and self._writes_at_release > self.writes_synced
 
-    def note_synced(self, covered: int) -> None:
+    def mark_synced(self, covered: int) -> None:
         """Record a successful sync that began after `covered` writes."""
         self.writes_synced = max(self.writes_synced, covered)
 
@@ -342,23 +345,27 @@ class RealFile:
 
 
 def _check_own(file: File) -> RealFile:
+    """Return a file of this implementation; any other file is an error of the caller."""
     assert isinstance(file, RealFile), f"{file} belongs to another disk"
     return file
 
 
-def _note_time(choice: SyncChoice, by_aio: bool, began: float, done: SyncDone, error: OSError | None) -> None:
-    choice.note(by_aio, time.perf_counter() - began)
+def _record_duration(choice: SyncChoice, by_aio: bool, began: float, done: SyncDone, error: OSError | None) -> None:
+    """Record the duration of a sync that began at time `began`, then call `done`."""
+    choice.add_sample(by_aio, time.perf_counter() - began)
     done(error)
 
 
 def _sync_together(witness: Witness, files: Sequence[RealFile]) -> None:
+    """Sync the file system of the witness, and with it all `files`."""
     covered = [file.writes for file in files]
     witness.sync()
     for file, writes in zip(files, covered, strict=True):
-        file.note_synced(writes)
+        file.mark_synced(writes)
 
 
 def _write_fully(descriptor: int, buffers: Sequence[Buffer], position: int) -> int:
+    """Write all buffers at `position`, also after partial writes; return the number of bytes."""
     total = sum(map(len, buffers))
     written = os.pwritev(descriptor, buffers, position)
     if written < total:

@@ -105,15 +105,15 @@ class Recovery:
         self._bases = self._remove_leftovers(segment_bases(self.disk, self.path))
         if self.checkpoint and self._bases and self._bases[0] > self.checkpoint.log_start_offset:
             start = self.checkpoint.log_start_offset
-            self._note_damage(start, 0, start, f"offsets {start} to {self._bases[0]} are missing")
+            self._report_damage(start, 0, start, f"offsets {start} to {self._bases[0]} are missing")
         if self.checkpoint and self.checkpoint.segment not in self._bases:
-            self._note_damage(self.checkpoint.segment, 0, self.checkpoint.segment, "the file is missing")
+            self._report_damage(self.checkpoint.segment, 0, self.checkpoint.segment, "the file is missing")
         for base in self._bases:
             if self.segments and self.segments[-1].next_offset != base:
                 if not self._was_synced(base):
                     self._move_to_damaged(base)
                     continue
-                self._note_damage(base, 0, base, f"offsets {self.segments[-1].next_offset} to {base} are missing")
+                self._report_damage(base, 0, base, f"offsets {self.segments[-1].next_offset} to {base} are missing")
             if not self._open(base):
                 self._move_to_damaged(base)
         if not self.report.damage:
@@ -141,7 +141,7 @@ class Recovery:
         if roll:
             segment.base_index, segment.created_ms = roll.base_index, roll.created_ms
             if before and roll.base_index != before.next_index and not self.report.damage:
-                self._note_damage(
+                self._report_damage(
                     base, 0, base, f"it starts at index {roll.base_index} where {before.next_index} follows"
                 )
         elif before:
@@ -187,7 +187,7 @@ class Recovery:
             position, reason = bad or BadBatch(segment.end_position, "the file ends before a batch that was synced")
             if not self._is_end_synced(segment) and looks_torn(segment, position, reason):
                 return self._cut_torn(segment, position)
-            self._note_damage(segment.base_offset, position, segment.next_offset, reason)
+            self._report_damage(segment.base_offset, position, segment.next_offset, reason)
             if not self._step_over(segment):
                 return True
 
@@ -272,6 +272,7 @@ class Recovery:
         return vouched or any(self._has_rows(newer) for newer in self._bases if newer >= base)
 
     def _has_rows(self, base: int) -> bool:
+        """Return whether the index of the segment at `base` has a first row, which proves a sync of its batches."""
         name = f"{self.path}/{segment_stem(base)}.index"
         if not self.disk.exists(name):
             return False
@@ -292,6 +293,7 @@ class Recovery:
         return True
 
     def _keep_bytes(self, name: str, file: str, position: int, data: bytes) -> None:
+        """Copy bytes that will be cut off into `.raftlog/damaged/`, durably, and add them to the report."""
         directory = internal_path(self.path, DAMAGED)
         self.disk.make_directory(directory)
         number = len(self.disk.list_directory(directory))
@@ -315,7 +317,8 @@ class Recovery:
                 self.disk.unlink(f"{self.path}/{stem}{suffix}")
         self.disk.sync([], [self.path])
 
-    def _note_damage(self, base: int, position: int, offset: int, reason: str) -> None:
+    def _report_damage(self, base: int, position: int, offset: int, reason: str) -> None:
+        """Add damage in the segment at `base` to the report."""
         file = f"{self.path}/{segment_stem(base)}.log"
         self.report.damage.append(CorruptBatch(file, Position(position), Offset(offset), reason))
 

@@ -49,7 +49,7 @@ def repair_log(disk: Disk, path: str, *, accept_loss: bool) -> RepairReport:
     try:
         report = RepairReport(problems=verify_log(disk, path).problems)
         damaged = sorted({problem.file for problem in report.problems})
-        plans = [plan for file in damaged if (plan := _plan(disk, path, file, report))]
+        plans = [plan for file in damaged if (plan := _plan_segment(disk, path, file, report))]
         first = next(iter(segment_bases(disk, path)), 0)
         checkpoint = read_checkpoint(disk, path)
         if checkpoint and first > checkpoint.log_start_offset:
@@ -72,7 +72,7 @@ _Pieces = list[tuple[int, int, bytes | None]]
 """Pieces of a repaired segment: `(position, length, other)`; `other` are bytes that replace the old ones, if any."""
 
 
-def _plan(disk: Disk, path: str, file: str, report: RepairReport) -> tuple[str, _Pieces] | None:
+def _plan_segment(disk: Disk, path: str, file: str, report: RepairReport) -> tuple[str, _Pieces] | None:
     """Return the pieces from which a segment is rebuilt, and add its losses to the report."""
     if not disk.exists(file):
         report.cut_from = _min_offset(report.cut_from, int(file.rpartition("/")[2].removesuffix(LOG_SUFFIX)))
@@ -116,12 +116,14 @@ def _build_roll(disk: Disk, path: str, segment: Segment) -> bytes:
 
 
 def _build_gap(segment: Segment, stored: StoredBatch) -> bytes:
+    """Build the gap in place of a damaged batch that has a row."""
     assert stored.row is not None, "only a batch with a row can be placed"
     index, term = stored.row.index, stored.row.term
     return build_gap_batch(Gap(index, index, stored.offset, segment.next_offset, term, REASON_LOST))
 
 
 def _rewrite(disk: Disk, path: str, file: str, pieces: _Pieces, report: RepairReport) -> None:
+    """Replace a segment file by one built from `pieces`; replaced bytes are kept in `.raftlog/damaged/`."""
     old = disk.open(file)
     temporary = file + ".repaired"
     if disk.exists(temporary):
@@ -146,6 +148,7 @@ def _rewrite(disk: Disk, path: str, file: str, pieces: _Pieces, report: RepairRe
 
 
 def _copy_piece(old: File, position: int, length: int, other: bytes | None, new: File, written: int) -> int:
+    """Write a piece, or its replacement `other`, at position `written`; return the number of bytes."""
     if other:
         new.write(written, [other])
         return len(other)
@@ -155,6 +158,7 @@ def _copy_piece(old: File, position: int, length: int, other: bytes | None, new:
 
 
 def _keep_bytes(disk: Disk, path: str, old: File, position: int, length: int, report: RepairReport) -> None:
+    """Copy bytes that are replaced or cut off into `.raftlog/damaged/`, durably, and add them to the report."""
     if not length:
         return
     kept = internal_path(path, DAMAGED, f"{old.path.rpartition('/')[2]}.{position}.recovered")

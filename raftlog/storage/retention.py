@@ -12,8 +12,8 @@ def find_retained_start(segments: Sequence[Segment], config: LogConfig, now_ms: 
     """Return the base offset of the oldest segment that is kept; the active segment is always kept.
 
     A segment's age counts from its greatest record timestamp or the creation of the next segment, whichever is later:
-    so a client's slow clock deletes no record early. By bytes, segments are deleted while the rest is still large
-    enough."""
+    so a client's slow clock deletes no record early. By bytes, a segment is deleted if the newer ones together still
+    have at least `retention_bytes`."""
     excess = 0
     if config.retention_bytes is not None:
         excess = sum(segment.end_position for segment in segments) - config.retention_bytes

@@ -116,6 +116,7 @@ def _encode_text(text: str) -> bytes:
 
 
 def _decode_settings(payload: bytes, position: int) -> tuple[tuple[tuple[str, str], ...], int]:
+    """Decode the settings at `position`; return them and the position after them. Raises `struct.error` if short."""
     (count,) = _COUNT.unpack_from(payload, position)
     position += _COUNT.size
     texts = []

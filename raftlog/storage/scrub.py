@@ -29,7 +29,7 @@ class Scrub:
         """Base offset of the segment that is being read."""
         self._row = 0
 
-    def is_of(self, log: SegmentedLog) -> bool:
+    def has_log(self, log: SegmentedLog) -> bool:
         """Return whether this is the scrub of `log`."""
         return self._log is log
 

@@ -116,7 +116,7 @@ class Segment:
     def write(self) -> None:
         """Write waiting batches to the file. After an `OSError` they still wait, and the file's tail is undefined."""
         if self._unwritten:
-            self.log_changes.note()
+            self.log_changes.count()
             self.files.log.write(self._written_position, self._unwritten)
             self._unwritten.clear()
             self._written_position = self.end_position
@@ -126,7 +126,7 @@ class Segment:
         published, waiting = self._waiting
         count = rows - published
         if count > 0:
-            self.index_changes.note()
+            self.index_changes.count()
             self.files.index.write(published * ROW_SIZE, [b"".join(waiting[:count])])
             self._waiting = WaitingRows(rows, waiting[count:])
         self.times.write(self.rows_published)
@@ -173,7 +173,7 @@ class Segment:
         """Return the index of the first entry of row `number`; it is read from the row if the segment has gaps."""
         return self.row(number).index if self.missing else self.base_index + number
 
-    def may_be(self, number: int, index: int) -> bool:
+    def can_be_row_of(self, number: int, index: int) -> bool:
         """Return whether row `number` can be the row of entry `index`."""
         return 0 <= index - self.base_index - number <= self.missing
 
@@ -204,8 +204,8 @@ class Segment:
                 high = middle
         return low
 
-    def note_hint(self, offset: int, row: int) -> None:
-        """Record the end of a read: `offset` is the base offset of row `row`."""
+    def add_hint(self, offset: int, row: int) -> None:
+        """Record the row number of a base offset, at which a sequential read is likely to continue."""
         if len(self._hints) >= _HINTS_MAX:
             self._hints = {}
         self._hints[offset] = row
@@ -213,14 +213,14 @@ class Segment:
     def cut_index(self, rows: int) -> Row:
         """Remove the index rows from `rows` on and return the first of them; after a sync `cut_log` must follow."""
         first = self.row(rows)
-        self.index_changes.note()
+        self.index_changes.count()
         self.files.index.truncate(min(rows, self.rows_published) * ROW_SIZE)
         return first
 
     def cut_log(self, rows: int, first: Row) -> None:
         """Remove the batches whose rows `cut_index` removed."""
         published, waiting = self._waiting
-        self.log_changes.note()
+        self.log_changes.count()
         self.files.log.truncate(first.position)
         self.adopt(rows=rows, end_position=first.position, next_offset=first.offset)
         if published < rows:  # on a full disk rows wait longer than their batches
@@ -238,7 +238,7 @@ class Segment:
             self.times.drop_from(rows)
             self.rows, self.end_position, self.next_offset = rows, first.position, first.offset
         self._written_position = self.end_position
-        self.log_changes.note()
+        self.log_changes.count()
         self.files.log.truncate(self.end_position)
 
     def cut_to(self, rows: int, first: Row) -> None:
@@ -248,10 +248,10 @@ class Segment:
         assert 0 < rows < self.rows, f"keep {rows} of {self.rows} rows"
         published, waiting = self._waiting
         if self.files.index.size() > rows * ROW_SIZE:  # recovery leaves old rows where new ones wait to be written
-            self.index_changes.note()
+            self.index_changes.count()
             self.files.index.truncate(rows * ROW_SIZE)
         self._waiting = WaitingRows(min(published, rows), waiting[: max(0, rows - published)])
-        self.log_changes.note()
+        self.log_changes.count()
         self.files.log.truncate(min(first.position, self._written_position))
         self._unwritten = self._list_unwritten_below(first.position)
         self._written_position = min(first.position, self._written_position)
@@ -260,6 +260,7 @@ class Segment:
         self.keep_times()
 
     def _list_unwritten_below(self, position: int) -> list[Buffer]:
+        """Return the unwritten batches that begin below `position`."""
         kept, end = [], self._written_position
         for batch in self._unwritten:
             if end >= position:
@@ -284,18 +285,18 @@ class Segment:
         """Rewrite batch `number` at the position in its row, because the bytes in the file are damaged."""
         row = self.row(number)
         assert len(batch) == row.length, f"{len(batch)} bytes in place of {row.length}"
-        self.log_changes.note()
+        self.log_changes.count()
         self.files.log.write(row.position, [batch])
         if not self.times.covers(read_header(batch).max_timestamp, number):
             self.rebuild_times()
 
-    def put_row(self, number: int, packed: bytes) -> None:
-        """Replace a damaged row."""
+    def replace_row(self, number: int, packed: bytes) -> None:
+        """Replace the damaged row `number`, in the file or among the waiting rows."""
         published, waiting = self._waiting
         if number >= published:
             waiting[number - published] = packed
             return
-        self.index_changes.note()
+        self.index_changes.count()
         self.files.index.write(number * ROW_SIZE, [packed])
 
     # times
@@ -312,7 +313,7 @@ class Segment:
             position += found.size if found else row.length
 
     def keep_times(self) -> None:
-        """Keep the time index for existing rows, and rebuild the rest from the headers."""
+        """Keep the time index for existing rows, and rebuild its later entries from the headers."""
         last = self.times.keep_rows(self.rows)
         for number, row, header in self._walk_headers(last + 1):
             if header is None:
@@ -345,6 +346,7 @@ class Segment:
             number += len(packed) // ROW_SIZE
 
     def _read_plausible_header(self, position: int) -> BatchHeader | None:
+        """Return the header at `position`; None if its magic or length is impossible."""
         head = self.files.log.read(position, HEADER_SIZE)
         header = read_header(head) if len(head) == HEADER_SIZE else None
         return header if header and header.magic == MAGIC and header.size >= HEADER_SIZE else None

@@ -65,7 +65,7 @@ class SegmentedLog(ReadableLog):
         assert header.base_offset == offset, f"a batch at offset {header.base_offset} where {offset} follows"
         if self.active.is_compacted:  # copied from a compacted log
             self.active.append_compacted(batch, header)
-            self._note_dirty(self.active)
+            self._add_dirty(self.active)
         else:
             self._take(batch, header, offset, header.leader_epoch)
 
@@ -93,18 +93,20 @@ class SegmentedLog(ReadableLog):
         segment.created_ms, segment.compacted_to = roll.created_ms, roll.compacted_to
         if active:
             active.times.close(active.rows - 1)
-            self._note_dirty(active)  # its last time entry is still to be written
-        self._hold((*self.segments, segment))
+            self._add_dirty(active)  # its last time entry is still to be written
+        self._set_segments((*self.segments, segment))
         self._directory_dirty = True
-        self.directory_changes.note()
+        self.directory_changes.count()
         self._take(batch, header, offset, term)
 
     def _take(self, batch: Buffer, header: BatchHeader, offset: int, term: int) -> None:
+        """Append a stamped batch to the active segment."""
         active = self.active
         active.append(batch, header, offset, term)
-        self._note_dirty(active)
+        self._add_dirty(active)
 
-    def _note_dirty(self, active: Segment) -> None:
+    def _add_dirty(self, active: Segment) -> None:
+        """Add the active segment to those with unsynced batches or unpublished rows."""
         if not self._dirty or self._dirty[-1] is not active:
             self._dirty.append(active)
 
@@ -169,7 +171,7 @@ class SegmentedLog(ReadableLog):
     def list_changes_since_checkpoint(self) -> ChangedFiles:
         """Return the files and directories that changed since their last reported sync, to sync at a checkpoint.
 
-        Write and publish first. Report the sync with `note_synced`: changes made meanwhile count for the next one."""
+        Write and publish first. Report the sync with `mark_synced`: changes made meanwhile count for the next one."""
         files = [
             pair
             for segment in self.segments
@@ -191,9 +193,9 @@ class SegmentedLog(ReadableLog):
         return list_changed_files(files, self.path, self.directory_changes)
 
     @staticmethod
-    def note_synced(changed: ChangedFiles) -> None:
+    def mark_synced(changed: ChangedFiles) -> None:
         """Record a successful sync of these files and directories that began after the listing."""
-        changed.note_synced()
+        changed.mark_synced()
 
     # cutting
 
@@ -272,11 +274,13 @@ class SegmentedLog(ReadableLog):
             return row._replace(index=index + 1, offset=read_header(batch).next_offset, position=row.end, length=0)
 
     def _drop_newest(self) -> None:
+        """Remove the active segment and delete its files."""
         newest = self.active
-        self._hold(self.segments[:-1])
+        self._set_segments(self.segments[:-1])
         self._unlink(newest)
 
     def _settle_cut(self) -> None:
+        """Lower the durable index and offset to the end of the log after a cut."""
         self._dirty = _select_with_waiting_rows(self.segments)
         self.durable_index = min(self.durable_index, self.last_index)
         self.durable_offset = min(self.durable_offset, self.next_offset)
@@ -298,7 +302,7 @@ class SegmentedLog(ReadableLog):
         removed = self.segments_below(offset)
         self.generation += 1
         try:
-            self._hold(self.segments[len(removed) :])
+            self._set_segments(self.segments[len(removed) :])
             self._dirty = [segment for segment in self._dirty if segment not in removed]
             for segment in removed:
                 self._unlink(segment)
@@ -308,7 +312,7 @@ class SegmentedLog(ReadableLog):
 
     # compaction
 
-    def put_compacted(self, old: Sequence[Segment], staged: Segment) -> None:
+    def replace_by_compacted(self, old: Sequence[Segment], staged: Segment) -> None:
         """Replace consecutive closed segments by a staged one, whose files are synced.
 
         The caller syncs the directory, then calls `unlink_replaced`. Raises `SyncFailed` if the files cannot be
@@ -329,8 +333,8 @@ class SegmentedLog(ReadableLog):
             placed = open_placed_segment(self.disk, self.path, staged)
         except OSError as error:
             raise SyncFailed(f"{self.path}: cannot replace segments by compacted files: {error}") from error
-        self.directory_changes.note()
-        self._hold((*self.segments[:at], placed, *self.segments[at + len(old) :]))
+        self.directory_changes.count()
+        self._set_segments((*self.segments[:at], placed, *self.segments[at + len(old) :]))
         self._dirty = [segment for segment in self._dirty if segment not in old]
         self.generation += 1
 
@@ -344,7 +348,7 @@ class SegmentedLog(ReadableLog):
         self._unlink_files(segment.base_offset)
 
     def _unlink_files(self, base_offset: int) -> None:
-        self.directory_changes.note()
+        self.directory_changes.count()
         stem = f"{self.path}/{segment_stem(base_offset)}"
         for suffix in reversed(SUFFIXES):
             self.disk.unlink(stem + suffix)
@@ -393,7 +397,7 @@ class SegmentedLog(ReadableLog):
             reason = f"it ends at position {row.end}, offset {header.next_offset}, where {follows} follow"
         if reason:
             raise self.corruption_error(segment, row, f"the fetched entry does not fit: {reason}")
-        segment.put_row(number, packed)
+        segment.replace_row(number, packed)
         segment.write_again(number, batch)
 
 
@@ -413,4 +417,5 @@ def open_placed_segment(disk: Disk, path: str, staged: Segment) -> Segment:
 
 
 def _select_with_waiting_rows(segments: tuple[Segment, ...]) -> list[Segment]:
+    """Return the segments with rows that are not in a file."""
     return [segment for segment in segments if segment.rows_published < segment.rows]

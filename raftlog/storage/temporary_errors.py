@@ -34,7 +34,7 @@ def descriptors_exhausted(path: str, error: OSError | None = None) -> Descriptor
     )
 
 
-def refusal_of(path: str, error: OSError, advice: str) -> StorageFull | DescriptorsExhausted:
+def make_refusal(path: str, error: OSError, advice: str) -> StorageFull | DescriptorsExhausted:
     """Return the error for a request refused by one of `TEMPORARY_ERRORS`; `advice` is the remedy for a full disk."""
     assert error.errno in TEMPORARY_ERRORS, f"{error} does not pass"
     if lacks_descriptors(error):

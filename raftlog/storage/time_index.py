@@ -56,19 +56,19 @@ class TimeIndex:
         Also if the maximum has not risen, because reopening reads all headers after the last entry."""
         self.max_timestamp = max(timestamp, self.max_timestamp)
         if position >= self._next_position:
-            self._note(self.max_timestamp, row)
+            self._add_entry(self.max_timestamp, row)
             self._next_position = position + SPACING_BYTES
 
     def close(self, last_row: int) -> None:
         """Add an entry for the whole segment, which gets no more batches; the next write includes it."""
-        self._note(self.max_timestamp, last_row)
+        self._add_entry(self.max_timestamp, last_row)
 
     def write(self, rows: int) -> None:
         """Write the entries of the first `rows` rows; never synced separately."""
         due = [entry for entry in self._waiting if entry.row < rows]
         if not due:
             return
-        self.changes.note()
+        self.changes.count()
         self._file.write(self._count * ENTRY_SIZE, [b"".join(_pack(entry) for entry in due)])
         self._count += len(due)
         self._waiting = [entry for entry in self._waiting if entry.row >= rows]
@@ -78,7 +78,7 @@ class TimeIndex:
         self._waiting = [entry for entry in self._waiting if entry.row < rows]
 
     def row_before(self, timestamp: int) -> int:
-        """Return a row up to which every timestamp is below `timestamp`; −1 if there is none."""
+        """Return the last row, as far as entries show, up to which every timestamp is below `timestamp`; −1 if none."""
         low, high = 0, self._count
         best = -1
         while low < high:
@@ -146,15 +146,17 @@ class TimeIndex:
         self.max_timestamp = NO_TIMESTAMP
 
     def _truncate(self, count: int) -> None:
+        """Cut the file to `count` entries."""
         if self._file.size() != count * ENTRY_SIZE:
-            self.changes.note()
+            self.changes.count()
             self._file.truncate(count * ENTRY_SIZE)
         self._count = count
 
-    def _note(self, timestamp: int, row: int) -> None:
+    def _add_entry(self, timestamp: int, row: int) -> None:
         self._waiting.append(TimeEntry(timestamp, row))
 
     def _read_entry(self, number: int) -> TimeEntry | None:
+        """Return entry `number` of the file; None if it is damaged or missing."""
         packed = self._file.read(number * ENTRY_SIZE, ENTRY_SIZE)
         if len(packed) < ENTRY_SIZE:
             return None

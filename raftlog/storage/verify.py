@@ -90,11 +90,13 @@ def verify_log(disk: Disk, path: str) -> LogCheck:
 
 
 def _verify_listed(disk: Disk, path: str) -> LogCheck:
+    """Check the segments that exist now."""
     checkpoint = read_checkpoint(disk, path)  # first: it never covers more than is read afterwards
     return join_segments(path, checkpoint, _verify_segments(disk, path, segment_bases(disk, path)))
 
 
 def _verify_segments(disk: Disk, path: str, bases: list[int]) -> list[SegmentReport]:
+    """Return the reports of the segments that still exist when they are read."""
     found = []
     for base, newer in zip(bases, [*bases[1:], None], strict=False):
         with suppress(FileNotFoundError):  # retention deleted it meanwhile
@@ -189,6 +191,7 @@ def open_with_index(disk: Disk, path: str, base: int) -> Segment:
 
 
 def _set_base_index(segment: Segment, roll: Roll | None) -> None:
+    """Set the base index from the roll or, without one, from the first index row."""
     if roll:
         segment.base_index, segment.compacted_to = roll.base_index, roll.compacted_to
     elif len(packed := segment.files.index.read(0, ROW_SIZE)) == ROW_SIZE:
@@ -196,6 +199,7 @@ def _set_base_index(segment: Segment, roll: Roll | None) -> None:
 
 
 def _verify_batches(segment: Segment, report: LogCheck, end_offset: int | None) -> None:
+    """Check all batches of a segment; add counts and problems to `report`."""
     index_size = segment.files.index.size()
     for stored in walk_segment(segment, end_offset):
         if (
@@ -264,6 +268,7 @@ def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[St
 
 
 def _gap_error(segment: Segment, header: BatchHeader | None, batch: memoryview) -> str | None:
+    """Return the error in a gap of a compacted segment; None for other batches."""
     if header is None or not segment.is_compacted:
         return None
     return gap_error(batch, header, segment.next_index, segment.compacted_to)
@@ -282,12 +287,14 @@ def _count_further_entries(segment: Segment, rows: "_Rows", index: int, position
 
 
 def _restore(packed: bytes, batch: memoryview) -> bytes | None:
+    """Return the batch with the header that its row determines; None if that header does not match the CRC."""
     head = restore_header(packed, batch) if len(batch) >= HEADER_SIZE else None
     whole = head + batch[HEADER_SIZE:] if head else b""
     return whole if head and crc_matches(whole, read_header(head)) else None
 
 
 def _batch_error(segment: Segment, header: BatchHeader | None, batch: memoryview) -> str | None:
+    """Return the error in a batch by its header, place and CRC, or None."""
     if header is None:
         return "the file ends inside a batch header"
     if header.magic != MAGIC or header.size < HEADER_SIZE:
@@ -309,11 +316,13 @@ class _Rows:
         self._count = self._window.size // ROW_SIZE
 
     def read_packed(self, number: int) -> bytes:
+        """Return the bytes of row `number`; empty after the last complete row."""
         if number >= self._count:
             return b""
         return bytes(self._window.read(number * ROW_SIZE, ROW_SIZE))
 
     def has(self, number: int) -> bool:
+        """Return whether the file has row `number`."""
         return len(self.read_packed(number)) == ROW_SIZE
 
     def get(self, number: int) -> Row | None:

@@ -57,6 +57,7 @@ class Witness:
 
 @cache
 def _load_libc() -> ctypes.CDLL | None:
+    """Return the C library; None if it lacks `syncfs` or `statfs`."""
     libc = ctypes.CDLL(None, use_errno=True)
     return libc if hasattr(libc, "syncfs") and hasattr(libc, "statfs") else None
 

@@ -205,6 +205,7 @@ class PartitionLag(GroupObject, frozen=True, kw_only=True):
 
     @property
     def lag(self) -> int | None:
+        """Number of records after the committed offset; None if unknown."""
         return _none_if_negative(self.records)
 
 
@@ -223,4 +224,5 @@ class GroupLagSummary(GroupObject, frozen=True, kw_only=True):
 
 
 def _none_if_negative(offset: int) -> Offset | None:
+    """Return an offset; None for a negative number, which stands for an unknown one."""
     return None if offset < 0 else Offset(offset)

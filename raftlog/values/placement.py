@@ -24,7 +24,7 @@ class ReplicaPlace(Value, frozen=True):
     core: int = 0
 
 
-def places_of(nodes: Iterable[int]) -> list[ReplicaPlace]:
+def make_places(nodes: Iterable[int]) -> list[ReplicaPlace]:
     """Return the `ReplicaPlace` of each node."""
     return [ReplicaPlace(node) for node in nodes]
 
@@ -57,10 +57,12 @@ class Reconfiguration(PartitionName, frozen=True, kw_only=True):
 
     @property
     def from_nodes(self) -> list[int]:
+        """Node ids of the replicas before the reassignment."""
         return [each.node_id for each in self.previous_replicas]
 
     @property
     def to_nodes(self) -> list[int]:
+        """Node ids of the replicas after the reassignment."""
         return [each.node_id for each in self.current_replicas]
 
 
@@ -76,7 +78,7 @@ class LeavingPartition(PartitionName, frozen=True, kw_only=True):
     reason: str | None = None
 
     @classmethod
-    def of(cls, move: Reconfiguration, node: int) -> Self:
+    def from_reassignment(cls, move: Reconfiguration, node: int) -> Self:
         """Return the `LeavingPartition` of a reassignment that removes a replica from broker `node`."""
         new = [each for each in move.current_replicas if each.node_id not in move.from_nodes]
         shared = {name: getattr(move, name) for name in cls.__struct_fields__ if name != "moving_to"}

@@ -47,10 +47,12 @@ class PartitionDescription(Value, frozen=True, kw_only=True):
 
     @property
     def in_sync(self) -> list[int]:
+        """Node ids of the replicas that are in sync."""
         return [each.broker for each in self.replica_rows if each.in_sync]
 
     @property
     def problem(self) -> str | None:
+        """Reason why the partition cannot be written or read; None if there is none."""
         return None if self.reported_problem is UNSET else self.reported_problem
 
 
@@ -64,6 +66,7 @@ class TopicDescription(Value, frozen=True):
 
     @property
     def partitions(self) -> int:
+        """Number of partitions."""
         return len(self.replicas)
 
     @property

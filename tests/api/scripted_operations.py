@@ -14,14 +14,14 @@ from raftlog.values.placement import (
     LocalReplica,
     LocalSummary,
     Reconfiguration,
-    places_of,
+    make_places,
 )
 
 MOVE = Reconfiguration(
     topic="orders",
     partition=0,
-    previous_replicas=places_of((1, 2, 3)),
-    current_replicas=places_of((1, 2, 4)),
+    previous_replicas=make_places((1, 2, 3)),
+    current_replicas=make_places((1, 2, 4)),
     learners=(4,),
     bytes_left_to_move=700,
     bytes_moved=300,
@@ -31,7 +31,7 @@ MOVE = Reconfiguration(
 )
 STUCK = MOVE.copy_with(
     partition=1,
-    current_replicas=places_of((1, 2, 3)),
+    current_replicas=make_places((1, 2, 3)),
     learners=(),
     bytes_left_to_move=None,
     bytes_moved=None,
@@ -76,7 +76,7 @@ ANSWERS: dict[str, Any] = {
             leader_id=-1,
             is_leader=False,
             is_under_replicated=True,
-            replicas=places_of((1, 2)),
+            replicas=make_places((1, 2)),
             bytes=4096,
             status="has no leader",
         )

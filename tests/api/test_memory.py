@@ -132,4 +132,4 @@ async def test_few_bodies_may_wait_for_memory():
 
 
 def test_the_shares_add_up_to_the_budget():
-    assert sum(MemoryShares.of(256 * MIB + 3)) == 256 * MIB + 3
+    assert sum(MemoryShares.divide(256 * MIB + 3)) == 256 * MIB + 3

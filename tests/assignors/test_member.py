@@ -28,6 +28,6 @@ from raftlog.errors import (
 def test_the_next_step_follows_from_the_error(error: RaftlogError, step: NextStep, identity: tuple[str, int]) -> None:
     member = MemberProtocol()
     assert (member.member_id, member.generation) == ("", -1)
-    member.note_join("m-1", 3)
+    member.set_identity("m-1", 3)
     assert member.handle_error(error) is step
     assert (member.member_id, member.generation) == identity

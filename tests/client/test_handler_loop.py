@@ -256,15 +256,15 @@ async def test_invalid_values_are_refused(live: str) -> None:
 
 def test_progress_is_the_first_unfinished_record() -> None:
     progress = HandledOffsets()
-    assert progress.to_commit() is None
+    assert progress.find_offset_to_commit() is None
     for offset in (3, 4, 7):
         progress.begin(Offset(offset))
-    assert progress.to_commit() == 3
+    assert progress.find_offset_to_commit() == 3
     progress.finish(Offset(4))
-    assert progress.to_commit() == progress.to_resume() == 3
+    assert progress.find_offset_to_commit() == progress.find_offset_to_resume() == 3
     progress.finish(Offset(3))
-    assert progress.to_commit() == 7
-    progress.note_committed(Offset(7))
-    assert progress.to_commit() is None
+    assert progress.find_offset_to_commit() == 7
+    progress.set_committed(Offset(7))
+    assert progress.find_offset_to_commit() is None
     progress.finish(Offset(7))
-    assert (progress.to_commit(), progress.to_resume()) == (8, None)
+    assert (progress.find_offset_to_commit(), progress.find_offset_to_resume()) == (8, None)

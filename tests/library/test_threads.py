@@ -356,7 +356,7 @@ def test_an_append_interrupted_during_a_change_stops_the_log(
     log.append([b"before"])
     owner, name = {
         "append": (log._log, "append"),
-        "flush": (log._log, "maybe_flush"),
+        "flush": (log._log, "flush_if_due"),
         "write": (os, "pwritev"),
     }[place]
     with monkeypatch.context() as patch:

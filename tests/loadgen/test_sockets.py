@@ -95,7 +95,7 @@ def test_message_counts_are_sums_of_sent_messages() -> None:
         found = scrape([f"127.0.0.1:{port}"] * 2)
     assert found.by_kind == {"beat": 14, "answer": 6}
     assert (found.messages, found.bytes, found.writes) == (20, 2100, 10)
-    assert found.since(found).messages == 0
+    assert found.subtract(found).messages == 0
     assert found.as_json(10)["messages_per_operation"] == 2.0
 
 

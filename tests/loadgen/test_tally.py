@@ -10,7 +10,7 @@ def test_percentiles_are_exact_to_three_digits() -> None:
     for number in range(1, 10_001):
         latencies.add(number / 1_000_000)
     for percent in (1, 50, 95, 99, 99.9, 100):
-        assert latencies.at_ms(percent) == pytest.approx(percent / 10, rel=0.001)
+        assert latencies.percentile_ms(percent) == pytest.approx(percent / 10, rel=0.001)
     found = latencies.as_json()
     assert found["p99"] == pytest.approx(9.9, rel=0.001)
     assert found["mean"] == pytest.approx(5.0, rel=0.001)
@@ -23,8 +23,8 @@ def test_merged_latencies_have_the_percentiles_of_all_samples() -> None:
     two.add(1.0)
     one.merge(two)
     assert len(one) == 100
-    assert one.at_ms(99) == pytest.approx(1, rel=0.001)
-    assert one.at_ms(100) == pytest.approx(1000, rel=0.001)
+    assert one.percentile_ms(99) == pytest.approx(1, rel=0.001)
+    assert one.percentile_ms(100) == pytest.approx(1000, rel=0.001)
 
 
 def test_out_of_range_latencies_are_counted() -> None:
@@ -32,7 +32,7 @@ def test_out_of_range_latencies_are_counted() -> None:
     latencies.add(0.0)
     latencies.add(10_000.0)
     assert len(latencies) == 2
-    assert latencies.at_ms(100) == pytest.approx(3_600_000, rel=0.001)
+    assert latencies.percentile_ms(100) == pytest.approx(3_600_000, rel=0.001)
 
 
 def test_latencies_without_samples_are_empty() -> None:
@@ -42,9 +42,9 @@ def test_latencies_without_samples_are_empty() -> None:
 def test_the_longest_gap_counts_from_the_start_of_the_run() -> None:
     gap = SuccessGap(10.0)
     for at in (13.0, 14.0):
-        gap.note(at)
+        gap.close_gap(at)
     assert gap.longest_s == 3.0
-    gap.note(20.0)
+    gap.close_gap(20.0)
     assert gap.longest_s == 6.0
 
 

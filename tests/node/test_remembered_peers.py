@@ -43,8 +43,8 @@ def read_saved(disk: SimulatedDisk) -> list[PeerRecord]:
 
 def test_starts_are_saved_at_once_also_during_a_save(disk: SimulatedDisk) -> None:
     memory, _ = make_remembered_peers(disk)
-    memory.note_connected(hello_of(2))
-    memory.note_connected(hello_of(3))
+    memory.add_connection(hello_of(2))
+    memory.add_connection(hello_of(3))
     assert read_saved(disk) == []
     disk.complete_all()
     assert read_saved(disk) == memory.records()
@@ -53,7 +53,7 @@ def test_starts_are_saved_at_once_also_during_a_save(disk: SimulatedDisk) -> Non
 
 def test_a_stop_completes_the_save_under_way(disk: SimulatedDisk) -> None:
     memory, remembered = make_remembered_peers(disk)
-    memory.note_connected(hello_of(2))
+    memory.add_connection(hello_of(2))
     remembered.save()
     remembered.stop()
     disk.complete_all()

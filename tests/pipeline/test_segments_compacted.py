@@ -13,7 +13,7 @@ from raftlog.pipeline.segments.plan import splits_of
 from raftlog.pipeline.segments.reader import batches_of
 from raftlog.pipeline.segments.replicas import FoundReplica
 from raftlog.records import Compression, read_header, read_records
-from raftlog.runtime.log.offline import replicas_of
+from raftlog.runtime.log.offline import list_offline_replicas
 from raftlog.storage.compaction import CompactionBounds
 from raftlog.storage.disk import Disk
 from raftlog.storage.gap import REASON_COMPACTED, Gap, build_gap_batch
@@ -169,7 +169,7 @@ def test_a_compacted_replica_is_read_with_its_journal(power: bool) -> None:
         consumed = read_committed(world, leader)
         world.crash(leader, power=power)
         disk = world.disks[leader - 1]
-        [replica] = replicas_of(disk, "/data", world.ids[leader - 1].disk_uuid)
+        [replica] = list_offline_replicas(disk, "/data", world.ids[leader - 1].disk_uuid)
         there = extent_of(disk, FoundReplica("t", 0, replica.path, GROUP, None, replica.folded, replica.fold))
         assert there.problems == ()
         kept = read_records_of(disk, splits_of(there, there.start, there.end, split_bytes=900, disk=disk))

@@ -13,7 +13,7 @@ from raftlog.pipeline.segments.plan import splits_of
 from raftlog.pipeline.segments.reader import OnDamage, batches_of
 from raftlog.pipeline.segments.replicas import DataDirectory, FoundReplica
 from raftlog.records import ControlKind, build_control_batch, read_header, read_records
-from raftlog.runtime.log.offline import OfflineReplica, replicas_of
+from raftlog.runtime.log.offline import OfflineReplica, list_offline_replicas
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.types import Offset
@@ -23,7 +23,7 @@ Kept = tuple[int, bytes | None]
 
 
 def offline_replica(world: World, number: int) -> OfflineReplica:
-    [replica] = replicas_of(world.disks[number - 1], "/data", world.ids[number - 1].disk_uuid)
+    [replica] = list_offline_replicas(world.disks[number - 1], "/data", world.ids[number - 1].disk_uuid)
     return replica
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from raftlog.records import NewRecord, read_header
 from raftlog.records.header import batch_crc
-from raftlog.storage.gap import GAP, GAP_VERSION, gap_in
+from raftlog.storage.gap import GAP, GAP_VERSION, read_gap
 from tests.pipeline.brokers_here import run_brokers
 from tests.pipeline.verifying import archive_of, dump, flip, run_log_verify, run_verify
 from tests.runtime.compacted_world import CONFIG, commit_mark, is_compacted, write
@@ -83,7 +83,7 @@ def alter_last_record(file: Path) -> None:
 def alter_gap(file: Path) -> None:
     """Change the end of a file's first gap and delete the index, which would contradict it."""
     content, at = bytearray(file.read_bytes()), 0
-    while (gap := gap_in(memoryview(content)[at:], header := read_header(content, at))) is None:
+    while (gap := read_gap(memoryview(content)[at:], header := read_header(content, at))) is None:
         at += header.size
     batch = memoryview(content)[at : at + header.size]
     payload = GAP.pack(GAP_VERSION, *gap)

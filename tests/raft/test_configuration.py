@@ -73,7 +73,7 @@ def test_history_equals_a_naive_twin(steps: list[tuple[str, int]]) -> None:
             last = max(committed, last - amount)
             before = twin.current()
             twin.log = {index: known for index, known in twin.log.items() if index <= last}
-            assert history.maybe_roll_back(Index(last)) == (twin.current() != before)
+            assert history.roll_back_to(Index(last)) == (twin.current() != before)
         else:
             committed = min(last, committed + amount)
             history.commit_to(Index(committed))
@@ -82,7 +82,7 @@ def test_history_equals_a_naive_twin(steps: list[tuple[str, int]]) -> None:
         base = max((known for index, known in twin.log.items() if index <= committed), default=NO_CONFIGURATION)
         for number in range(1, last + 1):
             member = replica_id(number)
-            assert history.may_need(member) == any(known.has_voter(member) for known in (base, *possible))
+            assert history.may_be_voter(member) == any(known.has_voter(member) for known in (base, *possible))
 
 
 _numbers = st.sets(st.integers(1, 5), min_size=1)

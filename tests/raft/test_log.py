@@ -102,7 +102,7 @@ def test_durability_equals_a_naive_twin(steps: list[tuple[str, int]]) -> None:
             has_changed = False
         else:
             durable = min(durability.number, durable + amount)
-            durability.maybe_advance(durable)
+            durability.advance_durable_index(durable)
         brought = handed
         assert durability.durable_index == _reached(brought, durable)
 
@@ -118,7 +118,7 @@ def test_the_sync_of_cut_bytes_does_not_cover_later_ones() -> None:
     first = durability.hand_over(Index(5), True)
     durability.cut_to(Index(2))
     second = durability.hand_over(Index(5), True)
-    durability.maybe_advance(first)
+    durability.advance_durable_index(first)
     assert durability.durable_index == 2
-    durability.maybe_advance(second)
+    durability.advance_durable_index(second)
     assert durability.durable_index == 5

@@ -53,16 +53,16 @@ def test_an_answer_without_earlier_entries_reveals_a_loss(
     progress.note_append(Index(12), 1)
     progress.mark_heartbeat(8)
     progress.note_append(Index(13), 1)
-    assert not progress.maybe_lose_appends(7, Index(10))
-    assert progress.maybe_lose_appends(answered, Index(11))
-    assert not progress.maybe_lose_appends(answered, Index(11)), "reported once"
+    assert not progress.detect_lost_appends(7, Index(10))
+    assert progress.detect_lost_appends(answered, Index(11))
+    assert not progress.detect_lost_appends(answered, Index(11)), "reported once"
 
 
 def test_an_answer_with_all_entries_reveals_no_loss() -> None:
     progress = _replicating()
     progress.note_append(Index(12), 1)
     progress.mark_heartbeat(8)
-    assert not progress.maybe_lose_appends(8, Index(12))
+    assert not progress.detect_lost_appends(8, Index(12))
 
 
 def test_a_mark_ends_with_its_replication_state() -> None:
@@ -72,7 +72,7 @@ def test_a_mark_ends_with_its_replication_state() -> None:
     progress.become_probe(Index(11), 9)
     progress.become_replicate(Index(10), 9)
     progress.note_append(Index(12), 1)
-    assert not progress.maybe_lose_appends(9, Index(10))
+    assert not progress.detect_lost_appends(9, Index(10))
     probing = FollowerProgress(TWO, Index(4), 0)
     probing.mark_heartbeat(3)
     assert probing.state is ProgressState.PROBE

@@ -76,7 +76,7 @@ def add_call(queue, value, acks=-1, ms=60_000, batches=()):
     future = asyncio.get_running_loop().create_future()
     count = 1
     pending = Pending(() if batches else [record], batches, count, record_size(record), acks, deadline_in(ms), future)
-    assert queue.maybe_add(pending)
+    assert queue.try_add(pending)
     return future
 
 
@@ -194,7 +194,7 @@ async def test_a_call_without_budget_waits_and_then_fails(queue, leader):
     futures = [add_call(queue, b"x" * 400) for _ in range(2)]
     record = NewRecord(b"y" * 400)
     pending = Pending([record], (), 1, record_size(record), -1, deadline_in(20), None)
-    assert not queue.maybe_add(pending)
+    assert not queue.try_add(pending)
     with pytest.raises(Overloaded, match="send more slowly"):
         await queue.add_when_room(pending)
     await run_turns()

@@ -41,7 +41,7 @@ def add_sequenced_call(queue, sequence, producer=7, ms=60_000):
     batch = builder.build()
     future = asyncio.get_running_loop().create_future()
     pending = Pending((), [batch], 1, len(batch), -1, deadline_in(ms), future, frozenset((producer,)))
-    assert queue.maybe_add(pending)
+    assert queue.try_add(pending)
     return future
 
 

@@ -187,9 +187,9 @@ def test_the_bulk_budget_bounds_requests() -> None:
 def test_complaints_are_counted_and_rarely_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     complaints = Complaints(RpcConfig(complaint_interval_ms=1000, sources_max=3))
-    assert complaints.note("a", "nonsense", 0.0)
-    assert not any(complaints.note("a", "nonsense", at / 1000) for at in range(999))
-    assert complaints.note("a", "nonsense", 1.0)
+    assert complaints.add("a", "nonsense", 0.0)
+    assert not any(complaints.add("a", "nonsense", at / 1000) for at in range(999))
+    assert complaints.add("a", "nonsense", 1.0)
     assert complaints.count == 1001
     assert [record.getMessage() for record in caplog.records] == [
         "connection from a closed: nonsense",
@@ -199,7 +199,7 @@ def test_complaints_are_counted_and_rarely_logged(caplog: pytest.LogCaptureFixtu
 
 def test_complaints_from_many_sources_are_rarely_logged() -> None:
     complaints = Complaints(RpcConfig(complaint_interval_ms=1000, sources_max=3))
-    written = [complaints.note(f"source {number}", "nonsense", number / 1000) for number in range(1000)]
+    written = [complaints.add(f"source {number}", "nonsense", number / 1000) for number in range(1000)]
     assert sum(written) <= 3 + 3
     assert complaints.count == 1000
 

@@ -34,7 +34,7 @@ from raftlog.runtime.rpc.calls import (
 )
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.errors import BadFrame, NotConnected
-from raftlog.runtime.rpc.failures import as_fields, from_fields
+from raftlog.runtime.rpc.failures import decode_error, encode_error
 from raftlog.runtime.rpc.frames.bulk_codec import answer_of, call_of, request_of, result_of
 from raftlog.runtime.rpc.frames.frame import HEAD_SIZE, Frame, FrameKind
 from raftlog.runtime.rpc.frames.packing import pack_value
@@ -170,16 +170,16 @@ def test_errors_are_equal_on_the_other_side(error: RaftlogError) -> None:
 
 def test_an_error_carries_its_leader() -> None:
     leader = ReplicaId(NodeId(3), uuid.UUID(int=9))
-    other = from_fields(as_fields(NotLeader("elsewhere", leader)))
+    other = decode_error(encode_error(NotLeader("elsewhere", leader)))
     assert isinstance(other, NotLeader)
     assert other.leader == leader
 
 
 def test_unknown_error_types_keep_their_certainty() -> None:
-    assert type(from_fields(as_fields(NotConnected("away")))) is Unavailable
-    assert type(from_fields(["FromTheFuture", True, ["x"]])) is OutcomeUnknown
-    assert type(from_fields(["FromTheFuture", False, ["x"]])) is Unavailable
-    assert type(from_fields(["Overloaded", True, ["x"]])) is OutcomeUnknown, (
+    assert type(decode_error(encode_error(NotConnected("away")))) is Unavailable
+    assert type(decode_error(["FromTheFuture", True, ["x"]])) is OutcomeUnknown
+    assert type(decode_error(["FromTheFuture", False, ["x"]])) is Unavailable
+    assert type(decode_error(["Overloaded", True, ["x"]])) is OutcomeUnknown, (
         "never more certain than the sender reported"
     )
 
@@ -189,7 +189,7 @@ def test_unknown_error_types_keep_their_certainty() -> None:
 )
 def test_invalid_errors_are_bad_frames(fields: Any) -> None:
     with pytest.raises(BadFrame):
-        from_fields(fields)
+        decode_error(fields)
 
 
 # bulk

@@ -20,7 +20,7 @@ from raftlog.partitions.routing.router import numbers_of
 from raftlog.raft import EntryId, ReplicaId
 from raftlog.runtime.rpc.calls import Answer, decode_answer
 from raftlog.runtime.rpc.config import RpcConfig
-from raftlog.runtime.rpc.failures import as_fields, from_fields
+from raftlog.runtime.rpc.failures import decode_error, encode_error
 from raftlog.runtime.rpc.frames.bulk_codec import answer_of, result_of
 from raftlog.runtime.rpc.frames.frame import Frame, FrameKind
 from raftlog.runtime.rpc.frames.packing import pack_value
@@ -73,7 +73,7 @@ TOLD = _ReplicaReport(b"g", True, 3, [1], [2], 100, [[2, 5, 7]], None)
         (lambda row: _parse_report(Answer(row)), ["later", "it answers"]),
         (lambda row: unpack_view(ME, None, row), ["empty", "a:1", ["a:1"], None, []]),
         (lambda row: numbers_of(Answer(row), 2), [1, 2]),
-        (lambda row: str(from_fields(row)), as_fields(OffsetOutOfRange(Offset(1), Offset(2), Offset(3)))),
+        (lambda row: str(decode_error(row)), encode_error(OffsetOutOfRange(Offset(1), Offset(2), Offset(3)))),
     ],
 )
 def test_unknown_fields_of_an_answer_are_ignored(decode: Callable[[Any], object], row: list[Any]) -> None:

@@ -253,55 +253,55 @@ def test_refusals_round_trip_and_cannot_forge_log_lines() -> None:
 def test_a_retired_disk_is_remembered_as_retired() -> None:
     memory = PeerMemory(10)
     memory.is_retired = {DISK}.__contains__
-    assert memory.recall(NodeId(2), DISK).is_retired
-    assert not memory.recall(NodeId(2), OTHER_DISK).is_retired
-    refusal = check_peer(US, THEM, memory.recall(NodeId(2), DISK))
+    assert memory.find_record(NodeId(2), DISK).is_retired
+    assert not memory.find_record(NodeId(2), OTHER_DISK).is_retired
+    refusal = check_peer(US, THEM, memory.find_record(NodeId(2), DISK))
     assert refusal is not None
     assert refusal.reason is Reason.RETIRED_DISK
 
 
 def test_the_remembered_state_of_a_disk_only_rises() -> None:
     memory = PeerMemory(10)
-    memory.note_connected(THEM)
+    memory.add_connection(THEM)
     memory.note_beat(THEM, ProcessBeat(DISK, 7, 130))
     memory.note_beat(THEM, ProcessBeat(DISK, 7, 120))
     memory.note_beat(THEM, ProcessBeat(DISK, 6, 900))
-    memory.note_connected(make_their_hello(boot_epoch=5, journal_sequence=3))
-    assert memory.recall(NodeId(2), DISK) == KnownPeer(None, DISK, 7, 130, LIFE)
+    memory.add_connection(make_their_hello(boot_epoch=5, journal_sequence=3))
+    assert memory.find_record(NodeId(2), DISK) == KnownPeer(None, DISK, 7, 130, LIFE)
     assert memory.records() == [PeerRecord(DISK, NodeId(2), 7, 130, LIFE)]
 
 
 def test_a_disk_counts_as_connected_until_its_last_connection_ends() -> None:
     memory = PeerMemory(10)
-    memory.note_connected(THEM)
-    memory.note_connected(THEM)
-    memory.note_disconnected(THEM)
-    refusal = check_peer(US, make_their_hello(disk_uuid=OTHER_DISK), memory.recall(NodeId(2), OTHER_DISK))
+    memory.add_connection(THEM)
+    memory.add_connection(THEM)
+    memory.remove_connection(THEM)
+    refusal = check_peer(US, make_their_hello(disk_uuid=OTHER_DISK), memory.find_record(NodeId(2), OTHER_DISK))
     assert refusal is not None
     assert refusal.reason is Reason.NODE_ID_TWICE
-    memory.note_disconnected(THEM)
-    assert check_peer(US, make_their_hello(disk_uuid=OTHER_DISK), memory.recall(NodeId(2), OTHER_DISK)) is None
+    memory.remove_connection(THEM)
+    assert check_peer(US, make_their_hello(disk_uuid=OTHER_DISK), memory.find_record(NodeId(2), OTHER_DISK)) is None
 
 
 def test_a_new_disk_is_accepted_once_it_is_assigned() -> None:
     memory = PeerMemory(10)
     memory.assign_disk(NodeId(2), OTHER_DISK)
-    refusal = check_peer(US, THEM, memory.recall(NodeId(2), DISK))
+    refusal = check_peer(US, THEM, memory.find_record(NodeId(2), DISK))
     assert refusal is not None
     assert refusal.reason is Reason.WRONG_DISK
     memory.assign_disk(NodeId(2), DISK)
-    assert check_peer(US, THEM, memory.recall(NodeId(2), DISK)) is None
+    assert check_peer(US, THEM, memory.find_record(NodeId(2), DISK)) is None
     memory.assign_disk(NodeId(2), None)
-    assert check_peer(US, make_their_hello(disk_uuid=OTHER_DISK), memory.recall(NodeId(2), OTHER_DISK)) is None
+    assert check_peer(US, make_their_hello(disk_uuid=OTHER_DISK), memory.find_record(NodeId(2), OTHER_DISK)) is None
 
 
 def test_the_memory_of_peers_survives_our_restart() -> None:
     memory = PeerMemory(10)
-    memory.note_connected(THEM)
+    memory.add_connection(THEM)
     memory.note_beat(THEM, ProcessBeat(DISK, 7, 130))
     again = PeerMemory(10)
     again.restore(memory.records())
-    known = again.recall(NodeId(2), DISK)
+    known = again.find_record(NodeId(2), DISK)
     assert check_peer(US, THEM, known) is None, "the same process: its sequence was overtaken by its beats"
     copied, old = (
         check_peer(US, each, known)
@@ -317,12 +317,12 @@ def test_the_memory_of_peers_survives_our_restart() -> None:
 def test_the_journal_sequence_of_an_unknown_process_is_checked() -> None:
     memory = PeerMemory(10)
     memory.restore([PeerRecord(DISK, NodeId(2), 7, 130, None)])
-    refusal = check_peer(US, THEM, memory.recall(NodeId(2), DISK))
+    refusal = check_peer(US, THEM, memory.find_record(NodeId(2), DISK))
     assert refusal is not None
     assert refusal.reason is Reason.STALE_JOURNAL
-    assert check_peer(US, make_their_hello(journal_sequence=130), memory.recall(NodeId(2), DISK)) is None
-    memory.note_connected(make_their_hello(journal_sequence=130))
-    assert memory.recall(NodeId(2), DISK).life == LIFE
+    assert check_peer(US, make_their_hello(journal_sequence=130), memory.find_record(NodeId(2), DISK)) is None
+    memory.add_connection(make_their_hello(journal_sequence=130))
+    assert memory.find_record(NodeId(2), DISK).life == LIFE
 
 
 def test_each_start_of_a_peer_is_reported_once() -> None:
@@ -330,7 +330,7 @@ def test_each_start_of_a_peer_is_reported_once() -> None:
     met: list[PeerRecord] = []
     memory.on_start = lambda: met.extend(memory.records())
     for hello in (THEM, THEM, make_their_hello(boot_epoch=8, life=OTHER_LIFE), THEM):
-        memory.note_connected(hello)
+        memory.add_connection(hello)
         memory.note_beat(hello, ProcessBeat(DISK, hello.identity.boot_epoch, 200))
     assert [(each.boot_epoch, each.life) for each in met] == [(7, LIFE), (8, OTHER_LIFE)]
 
@@ -338,7 +338,7 @@ def test_each_start_of_a_peer_is_reported_once() -> None:
 def test_the_memory_of_peers_is_bounded() -> None:
     memory = PeerMemory(2)
     for number in (1, 2, 1, 3):
-        memory.note_connected(make_their_hello(disk_uuid=uuid.UUID(int=number)))
+        memory.add_connection(make_their_hello(disk_uuid=uuid.UUID(int=number)))
     assert [record.disk_uuid.int for record in memory.records()] == [1, 3]
 
 

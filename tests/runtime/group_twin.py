@@ -192,7 +192,7 @@ class GroupTwin:
 
         def synced(error: OSError | None) -> None:
             assert error is None
-            self.log.note_synced(changed)
+            self.log.mark_synced(changed)
             if self.entries[first - 1 : last] == added:
                 self.journal_ids(first, added)
 
@@ -247,7 +247,7 @@ class GroupTwin:
         self.disk.submit_sync(changed.files, changed.directories, lambda error: self.files_synced(number, changed))
 
     def files_synced(self, number: int, changed: ChangedFiles) -> None:
-        self.log.note_synced(changed)
+        self.log.mark_synced(changed)
         self.journal.complete_checkpoint(number)  # type: ignore[arg-type]
         self.begun = None
 

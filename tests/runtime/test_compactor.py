@@ -18,7 +18,7 @@ from raftlog.records import (
 from raftlog.runtime.log.control_entries import is_control
 from raftlog.runtime.transfer.bulk import PieceRequest, PieceResult
 from raftlog.storage.compaction import find_clean_end
-from raftlog.storage.gap import build_gap_batch, gap_in
+from raftlog.storage.gap import build_gap_batch, read_gap
 from raftlog.storage.roll import decode_roll, encode_roll
 from raftlog.types import Index, Offset, Term
 from tests.runtime.compacted_world import (
@@ -300,7 +300,7 @@ def test_only_consistent_files_are_accepted(what: str) -> None:
 
 def spoil(what: str, batches: tuple[bytes, ...]) -> list[bytes]:
     changed = list(batches)
-    gaps = [at for at, batch in enumerate(changed) if gap_in(batch, read_header(batch))]
+    gaps = [at for at, batch in enumerate(changed) if read_gap(batch, read_header(batch))]
     if what == "flip":
         changed[-1] = changed[-1][:-1] + bytes([changed[-1][-1] ^ 1])
     elif what == "other group":
@@ -312,7 +312,7 @@ def spoil(what: str, batches: tuple[bytes, ...]) -> list[bytes]:
             stamp(other, offset, Term(header.leader_epoch))
             changed[0] = bytes(other)
     elif what == "wide gap" and gaps:
-        gap = gap_in(changed[gaps[0]], read_header(changed[gaps[0]]))
+        gap = read_gap(changed[gaps[0]], read_header(changed[gaps[0]]))
         assert gap is not None
         changed[gaps[0]] = build_gap_batch(gap._replace(last_index=gap.last_index + 1))
     elif what == "too early":

@@ -16,20 +16,20 @@ def test_a_small_request_does_not_overtake_a_waiting_one() -> None:
     assert budget.take("a", 6, _fail_on_call)
     assert not budget.take("b", 5, lambda: granted.append("b"))
     assert not budget.take("c", 1, lambda: granted.append("c"))
-    assert not budget.maybe_take("d", 1)
+    assert not budget.try_take("d", 1)
     budget.stop_waiting("b")
     assert granted == ["c"], "it fits, and nothing is in front of it any more"
     assert (budget.used, budget.waiting_count) == (7, 0)
-    assert budget.maybe_take("d", 1)
+    assert budget.try_take("d", 1)
 
 
 def test_a_request_of_any_size_is_granted_while_nothing_is_used() -> None:
     budget = MemoryBudget(10)
-    assert budget.maybe_take("a", 11)
-    assert not budget.maybe_take("b", 1)
+    assert budget.try_take("a", 11)
+    assert not budget.try_take("b", 1)
     budget.release("a")
-    assert budget.maybe_take("b", 10)
-    assert not budget.maybe_take("c", 1)
+    assert budget.try_take("b", 10)
+    assert not budget.try_take("c", 1)
 
 
 def test_a_partial_release_serves_others_and_keeps_the_age_of_its_owner() -> None:
@@ -55,6 +55,6 @@ def test_an_owner_released_during_service_gets_nothing() -> None:
 
 @pytest.mark.parametrize("total", [1, 7, 1 << 20, (1 << 20) + 5])
 def test_shares_add_up_to_the_total(total: int) -> None:
-    shares = MemoryShares.of(total)
+    shares = MemoryShares.divide(total)
     assert sum(shares) == total
     assert shares.frames <= shares.requests <= shares.answers

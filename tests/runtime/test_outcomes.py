@@ -156,7 +156,7 @@ def group_log(r: Replica) -> GroupLog:
 def test_files_stay_up_to_an_uncommitted_roll() -> None:
     r = make_three_segments(publish=True)
     log = group_log(r)
-    log.move_start(Offset(10))
+    log.raise_log_start(Offset(10))
     rolls = [segment.base_index for segment in r.log.segments]
     assert end_of_leftovers(log.segments, Index(rolls[2])) == 10
     assert end_of_leftovers(log.segments, Index(rolls[2] - 1)) == 5
@@ -165,8 +165,8 @@ def test_files_stay_up_to_an_uncommitted_roll() -> None:
 
 def test_a_compaction_mark_never_falls() -> None:
     log = group_log(make_three_segments(publish=True))
-    log.note_mark(CompactionMark(Offset(10), Offset(4)))
-    log.note_mark(CompactionMark(Offset(5), Offset(6)))
+    log.raise_mark(CompactionMark(Offset(10), Offset(4)))
+    log.raise_mark(CompactionMark(Offset(5), Offset(6)))
     assert log.mark == (10, 6)
 
 

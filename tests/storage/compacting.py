@@ -70,7 +70,7 @@ class KeyedLog:
         self.log.mark_durable(self.log.last_index)
         changed = self.log.list_changes_since_checkpoint()
         self.disk.sync(changed.files, changed.directories)
-        changed.note_synced()
+        changed.mark_synced()
 
     def compaction(self, bounds: CompactionBounds = BOUNDS) -> Compaction:
         """Compact below the last roll; a new roll also lets tombstones below the previous mark be removed."""

@@ -306,17 +306,17 @@ async def test_a_job_that_raises_does_not_stop_the_others(world: AioWorld) -> No
 def test_the_faster_sync_method_is_chosen() -> None:
     choice = SyncChoice()
     for _ in range(100):
-        choice.note(choice.choose_aio(), 0.001)
+        choice.add_sample(choice.choose_aio(), 0.001)
     chosen = []
     for _ in range(1_000):
         by_aio = choice.choose_aio()
         chosen.append(by_aio)
-        choice.note(by_aio, 0.010 if by_aio else 0.001)
+        choice.add_sample(by_aio, 0.010 if by_aio else 0.001)
     assert not choice.uses_aio
     assert 1 <= sum(chosen[500:]) <= 4, "the slow way is tried now and then"
     for _ in range(3_000):
         by_aio = choice.choose_aio()
-        choice.note(by_aio, 0.001 if by_aio else 0.005)
+        choice.add_sample(by_aio, 0.001 if by_aio else 0.005)
     assert choice.uses_aio
 
 
@@ -324,7 +324,7 @@ async def test_the_time_of_a_sync_refused_by_aio_counts_for_threads(
     world: AioWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choice, noted = SyncChoice(), list[bool]()
-    monkeypatch.setattr(choice, "note", lambda by_aio, _: noted.append(by_aio))
+    monkeypatch.setattr(choice, "add_sample", lambda by_aio, _: noted.append(by_aio))
     world.disk = RealDisk(world.jobs.append, world.loop.call_soon, aio=world.aio, choice=choice)
     file = world.file()
     first, second = world.submit(file), world.submit(file)

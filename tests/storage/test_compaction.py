@@ -20,7 +20,7 @@ from raftlog.records import (
 )
 from raftlog.storage import compaction
 from raftlog.storage.compaction import CompactionBounds, find_clean_end
-from raftlog.storage.gap import gap_in
+from raftlog.storage.gap import read_gap
 from raftlog.storage.index_repair import repair_index
 from raftlog.storage.roll import decode_roll
 from raftlog.storage.scrub import Scrub
@@ -109,7 +109,7 @@ def check_chain(log: SegmentedLog) -> None:
         index = segment.base_index
         for number, row, batch, why in log.walk(segment):
             header = read_header(batch)
-            gap = gap_in(batch, header)
+            gap = read_gap(batch, header)
             assert (row.index, row.offset, why) == (index, offset or segment.base_offset, None)
             index, offset = gap.last_index + 1 if gap else index + 1, header.next_offset
             assert {segment.number_of(each) for each in range(row.index, index)} == {number}
@@ -210,7 +210,7 @@ def test_records_below_the_log_start_are_removed() -> None:
     keyed.compact()
     assert min(record[0] for record in read_all(keyed.log, 9)) >= 9
     first = keyed.log.segments[0]
-    gaps = [gap for _, _, batch, _ in keyed.log.walk(first) if (gap := gap_in(batch, read_header(batch)))]
+    gaps = [gap for _, _, batch, _ in keyed.log.walk(first) if (gap := read_gap(batch, read_header(batch)))]
     assert gaps[0].end_offset >= 9
 
 

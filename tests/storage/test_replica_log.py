@@ -170,7 +170,7 @@ def test_a_checkpoint_syncs_changes_and_counts_later_ones() -> None:
     assert len(changed.files) == 9
     r.append(3)
     r.write()
-    log.note_synced(changed)
+    log.mark_synced(changed)
     again = log.list_changes_since_checkpoint()
     assert ([file.path for file in again.files], again.directories) == ([log.active.files.log.path], [])
     r.roll(4)
@@ -179,7 +179,7 @@ def test_a_checkpoint_syncs_changes_and_counts_later_ones() -> None:
     newest = log.list_unsynced_files(Index(20), log.last_index)
     assert [file.path for file in newest.files] == [log.active.files.log.path]
     assert newest.directories == [PATH]
-    log.note_synced(newest)
+    log.mark_synced(newest)
     assert log.list_unsynced_files(Index(20), log.last_index) == ([], [], [])
     assert len(log.list_changes_since_checkpoint().files) == 1, "an older segment still waits"
     r.cut(19)
@@ -197,7 +197,7 @@ def test_a_damaged_batch_is_replaced_only_by_an_identical_one() -> None:
     for wrong in (r.entries[9], r.entries[8] + b"x", r.entries[8][:-1], bytes(len(r.entries[8]))):
         with pytest.raises(CorruptBatch, match="does not fit"):
             r.log.repair_batch(Index(9), wrong)
-    r.log.note_synced(r.log.list_changes_since_checkpoint())
+    r.log.mark_synced(r.log.list_changes_since_checkpoint())
     r.log.repair_batch(Index(9), r.entries[8])
     r.check()
     assert [each.path for each in r.log.list_changes_since_checkpoint().files] == [file]

@@ -13,7 +13,7 @@ from raftlog.api.http.server.routing import Target
 from raftlog.api.http.topics import find_partition
 from raftlog.partitions.results import PartitionState
 from raftlog.security.permissions import AclOperation
-from raftlog.values.placement import ListedPartition, NamespacePartition, NamespaceReplica, places_of
+from raftlog.values.placement import ListedPartition, NamespacePartition, NamespaceReplica, make_places
 from raftlog.values.value import leader_number
 
 _TOPIC = "/v1/partitions/{namespace}/{topic}"
@@ -58,7 +58,7 @@ def _to_listed_partition(topic: str, one: PartitionState) -> ListedPartition:
         topic=topic,
         partition_id=one.partition,
         leader_id=leader_number(one.leader),
-        replicas=places_of(one.replicas),
+        replicas=make_places(one.replicas),
         version=one.version,
     )
 

@@ -19,7 +19,7 @@ from raftlog.api.http.server.problems import HttpProblem
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.routing.partition import CALL_BYTES_MAX
 from raftlog.records import NewRecord
-from raftlog.records.json_record import BY_NAME, Encode, partition_of, read_record, stores_json_text
+from raftlog.records.json_record import BY_NAME, Encode, read_partition, read_record, stores_json_text
 from raftlog.records.json_slices import Span, Text, check_json, split_items
 from raftlog.runtime.slices import run_in_slices
 
@@ -139,7 +139,7 @@ def read_large_record(
         yield
     record = read_record(members, encode)
     record = record._replace(key=stored.get("key", record.key), value=stored.get("value", record.value))
-    return record, partition_of(members)
+    return record, read_partition(members)
 
 
 def _members(text: Text, start: int, end: int) -> Generator[None, None, tuple[dict[str, Any], dict[str, Span]]]:

@@ -20,7 +20,7 @@ from raftlog.api.http.server.held_memory import RECORD_MEMORY_BYTES
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.partitions.produce.shares import Streamed
 from raftlog.records import NewRecord
-from raftlog.records.json_record import Encode, json_text, partition_of, read_record, text_or_json
+from raftlog.records.json_record import Encode, json_text, read_partition, read_record, text_or_json
 from raftlog.records.json_slices import check_json
 
 BLOCK_BYTES_MAX = 2 * 1024 * 1024
@@ -59,7 +59,7 @@ def _make_record_reader(encode: Encode) -> ReadLine:
         fields = orjson.loads(line)
         if type(fields) is dict and len(fields) == 1 and (value := fields.get("value")) is not None:
             return encode(value), None
-        return read_record(fields, encode), partition_of(fields)
+        return read_record(fields, encode), read_partition(fields)
 
     return read_line
 

@@ -16,7 +16,7 @@ from raftlog.api.http.server.media import Format
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.partitions.results import ProducerSequence
 from raftlog.records import NewRecord
-from raftlog.records.json_record import Encode, from_base64, json_text, partition_of, read_record
+from raftlog.records.json_record import Encode, decode_base64, json_text, read_partition, read_record
 
 RECORDS_MAX = 200_000
 """Records in one JSON request: a bound on the objects that its bytes turn into."""
@@ -62,7 +62,7 @@ class RecordList:
     __slots__ = ("_partitions", "_records", "encode")
 
     def __init__(self, format_: Format) -> None:
-        self.encode: Encode = json_text if format_ is Format.JSON else from_base64
+        self.encode: Encode = json_text if format_ is Format.JSON else decode_base64
         self._records: list[NewRecord] = []
         self._partitions: list[int | None] | None = None
 
@@ -85,7 +85,7 @@ class RecordList:
                     if self._partitions is not None:
                         self._partitions.append(None)
                     continue
-                new, partition = read_record(record, encode), partition_of(record)
+                new, partition = read_record(record, encode), read_partition(record)
             except ValueError as error:
                 raise HttpProblem(INVALID_JSON, f"record {len(parsed)}: {error}") from None
             self._append(new, partition)

@@ -29,7 +29,7 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.records import NewRecord
 from raftlog.records.json_record import read_headers, read_timestamp
 from raftlog.runtime.memory_budget import MemoryBudget
-from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, refusal_of
+from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, make_refusal
 from raftlog.values.records import ProducedRecords
 
 SPOOLED_FROM_BYTES = 256 * 1024
@@ -92,7 +92,7 @@ def _spool_errors() -> Iterator[None]:
     except OSError as error:
         why = f"the body cannot be kept in {tempfile.gettempdir()} until all of it is there"
         if error.errno in TEMPORARY_ERRORS:
-            raise refusal_of(why, error, "free some space") from error
+            raise make_refusal(why, error, "free some space") from error
         raise Unavailable(f"{why}: {error}") from error
 
 

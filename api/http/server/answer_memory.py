@@ -64,7 +64,7 @@ class AnswerMemory:
         if missing > 0:
             if self._is_forced or self._budget.used == self._charged:
                 self._budget.take_anyway(self, missing)
-            elif not self._budget.maybe_take(self, missing):
+            elif not self._budget.try_take(self, missing):
                 return False
             self._charged += missing
         self.size = after

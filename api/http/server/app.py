@@ -83,7 +83,7 @@ class HttpApp:
         """Allowed origins and hosts; the server replaces it by the policy of its address."""
         self._ends, self._bodies, self._authorizer = ends, bodies, broker.security.authorizer
         self._logins = logins
-        self.answers = MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).answers)
+        self.answers = MemoryBudget(MemoryShares.divide(broker.settings.memory_budget_bytes).answers)
         frames = broker.receive_budget
         self.request_metrics = RequestMetrics({"frames": frames, "requests": bodies.memory, "answers": self.answers})
         self.router = HttpRouter()

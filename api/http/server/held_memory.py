@@ -35,7 +35,7 @@ class HeldMemory:
         if missing <= 0:
             return True
         step = max(missing, STEP_BYTES) if self.size else missing
-        if not self._budget.maybe_take(self, step):
+        if not self._budget.try_take(self, step):
             return False
         self.size += step
         return True

@@ -141,7 +141,7 @@ class HttpServer:
 
 def requests_budget(broker: Broker) -> MemoryBudget:
     """Return a new budget for request bodies, which all listeners of a broker share."""
-    return MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).requests)
+    return MemoryBudget(MemoryShares.divide(broker.settings.memory_budget_bytes).requests)
 
 
 def _listen_error(host: str, port: int, error: OSError) -> InvalidArgument:

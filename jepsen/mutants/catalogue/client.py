@@ -225,14 +225,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _client(
         "lost-member-goes-on",
-        "consumers/group_session:GroupSession.note_error",
+        "consumers/group_session:GroupSession.apply_error",
         "self.needs_join = self.is_lost = True",
         "self.needs_join = True",
         _GROUP,
     ),
     _client(
         "rebalance-unheard",
-        "consumers/group_session:GroupSession.note_error",
+        "consumers/group_session:GroupSession.apply_error",
         "            self.needs_join = True\n        elif",
         "            pass\n        elif",
         _GROUP,

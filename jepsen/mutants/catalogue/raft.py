@@ -15,8 +15,8 @@ def _raft(name: str, place: str, old: str, new: str, equivalent: str = "") -> Mu
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     # votes
-    _raft("vote-twice", "election:maybe_vote", "replica.vote not in (None, request.sender) or ", ""),
-    _raft("vote-stale-log", "election:maybe_vote", " or not is_as_fresh(request.last, replica.vote_floor)", ""),
+    _raft("vote-twice", "election:decide_vote", "replica.vote not in (None, request.sender) or ", ""),
+    _raft("vote-stale-log", "election:decide_vote", " or not is_as_fresh(request.last, replica.vote_floor)", ""),
     _raft("pre-vote-stale-log", "election:grants_pre_vote", " and is_as_fresh(request.last, replica.vote_floor)", ""),
     _raft(
         "pre-vote-own-term",
@@ -33,7 +33,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "return True",
     ),
     _raft("vote-without-membership", "election:is_eligible", " and configuration.has_voter(replica.me)", ""),
-    _raft("disloyal", "core:RaftCore._step_vote_request", "self._role.is_loyal() and not is_transfer", "False"),
+    _raft(
+        "disloyal", "core:RaftCore._step_vote_request", "self._role.has_leader_contact() and not is_transfer", "False"
+    ),
     _raft("loyal-in-transfer", "core:RaftCore._step_vote_request", " and not is_transfer", ""),
     _raft(
         "keep-vote-in-new-term",
@@ -42,7 +44,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "set_hard_state(term, self._replica.vote)",
     ),
     _raft("count-vote-early", "candidate:Candidate.prepare", " and replica.is_hard_state_durable", ""),
-    _raft("count-old-votes", "candidate:Candidate._take_vote", "if message.sequence == self._sequence:", "if True:"),
+    _raft(
+        "count-old-votes",
+        "candidate:Candidate._record_answer_of_phase",
+        "if message.sequence == self._sequence:",
+        "if True:",
+    ),
     _raft("change-a-vote", "candidate:Candidate._record_vote", "if voter not in self.votes:", "if True:"),
     _raft(
         "pre-vote-of-another-term",
@@ -58,7 +65,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "",
     ),
     _raft(
-        "learner-campaigns", "replica:RaftReplica.may_campaign", "            and self.history.may_need(self.me)\n", ""
+        "learner-campaigns",
+        "replica:RaftReplica.may_campaign",
+        "            and self.history.may_be_voter(self.me)\n",
+        "",
     ),
     _raft(
         "campaign-in-the-last-term", "replica:RaftReplica.may_campaign", "            and self.term < TERM_MAX\n", ""
@@ -89,7 +99,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "if isinstance(message, (AppendRequest, InstallOffer)):",
         "if False:",
     ),
-    _raft("two-leaders", "core:RaftCore._note_leader", "elif self._role.leader is not None:", "elif False:"),
+    _raft("two-leaders", "core:RaftCore._follow_sender", "elif self._role.leader is not None:", "elif False:"),
     # following
     _raft(
         "commit-beyond-verified",
@@ -141,7 +151,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _raft(
         "read-without-quorum",
-        "leader:Leader._maybe_confirm_reads",
+        "leader:Leader._answer_confirmed_reads",
         "self._reads.confirm(self.replication.quorum_sequence())",
         "self._reads.confirm(self.replication.sequence)",
     ),
@@ -166,7 +176,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _raft(
         "leave-joint-early",
-        "leader:Leader._maybe_leave_joint",
+        "leader:Leader._leave_joint_if_committed",
         "            or current.index > replica.committed\n",
         "",
     ),
@@ -175,14 +185,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _raft("propose-in-transfer", "leader:Leader.propose", "if self._transfer.target is not None:", "if False:"),
     _raft(
         "transfer-to-the-lagging",
-        "transfer:Transfer.maybe_ask",
+        "transfer:Transfer.request_campaign_if_caught_up",
         "if target.match_index < replica.log.last_index:",
         "if False:",
     ),
-    _raft("answer-of-the-future", "replication:Replication._note_response", " or sequence > self.sequence", ""),
+    _raft("answer-of-the-future", "replication:Replication._record_answer", " or sequence > self.sequence", ""),
     _raft(
         "impossible-acknowledgement",
-        "replication:Replication._is_possible",
+        "replication:Replication._are_possible_indexes",
         "durable <= written <= verified <= self._replica.log.last_index",
         "True",
     ),
@@ -215,7 +225,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "self.durable_index = min(self.durable_index, index)",
         "pass",
     ),
-    _raft("configuration-stays-after-cut", "replica:RaftReplica.cut_to", "self.history.maybe_roll_back(index)", "pass"),
+    _raft("configuration-stays-after-cut", "replica:RaftReplica.cut_to", "self.history.roll_back_to(index)", "pass"),
     _raft(
         "forget-configurations-early",
         "configuration:ConfigurationHistory.commit_to",
@@ -244,7 +254,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _raft("defer-while-joint", "replication:Replication._choose_prompt", "if self._outgoing or not", "if not"),
     _raft(
         "defer-older-entries",
-        "replication:Replication._maybe_defer",
+        "replication:Replication._try_defer",
         "            or progress.next_index < self._unsent_from\n",
         "",
     ),

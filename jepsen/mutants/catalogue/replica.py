@@ -166,7 +166,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _replica(
         "retention-deletes-what-is-compacted",
         "replica/retention:Retention.propose_if_due",
-        " or not config.is_deleted",
+        " or not config.deletes_old_segments",
         "",
         (*_RETENTION, *_CLEANING),
     ),

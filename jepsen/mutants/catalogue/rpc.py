@@ -320,7 +320,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _rpc(
         "forget-who-is-retired",
-        "memory:PeerMemory.recall",
+        "memory:PeerMemory.find_record",
         "self.is_retired(disk_uuid)",
         "False",
         (*_HANDSHAKE, *_PROBES),
@@ -373,14 +373,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _rpc("no-answer-means-not-sent", "outgoing:Outgoing._time_out", "NoAnswer(f", "NotConnected(f", _CALLS),
     _rpc(
         "unknown-error-means-failed",
-        "failures:from_fields",
+        "failures:decode_error",
         "OutcomeUnknown if is_unknown else Unavailable",
         "Unavailable",
         ("tests/rpc/test_calls.py",),
     ),
     _rpc(
         "outcome-by-name-alone",
-        "failures:from_fields",
+        "failures:decode_error",
         'error_type is None or (error_type.outcome == "unknown") != is_unknown',
         "error_type is None",
         ("tests/rpc/test_calls.py",),

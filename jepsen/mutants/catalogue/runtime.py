@@ -304,7 +304,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _runtime(
         "mark-falls",
-        "log/group_log:GroupLog.note_mark",
+        "log/group_log:GroupLog.raise_mark",
         "CompactionMark(*map(max, self.mark, mark))",
         "mark",
         _OUTCOMES,

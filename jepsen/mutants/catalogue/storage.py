@@ -120,7 +120,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _storage(
         "settled-without-sync",
-        "flusher:Flusher.settle",
+        "flusher:Flusher.flush_and_wait",
         "self._disk.sync(*self._log.sync_targets())",
         "pass",
         _LISTED,
@@ -270,8 +270,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # checkpoints of a lone log
     _storage(
         "checkpoint-before-its-rows",
-        "checkpointer:Checkpointer.maybe_start",
-        "self._index_files(), []",
+        "checkpointer:Checkpointer.start_if_due",
+        "self._list_index_files(), []",
         "[], []",
         _LISTED,
     ),

@@ -9,7 +9,7 @@ from typing import Any
 
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import Columns
-from raftlog.runtime.log.offline import Comparison, OfflineReplica, compare_replicas, replicas_of
+from raftlog.runtime.log.offline import Comparison, OfflineReplica, compare_replicas, list_offline_replicas
 from raftlog.runtime.log.replica_directory import read_group_from_rolls
 from raftlog.runtime.node_identity import read_identity
 from raftlog.storage.directory import list_ancestors
@@ -41,7 +41,7 @@ def _find_replicas(disk: Disk, logs: Sequence[str]) -> Iterator[OfflineReplica]:
         if data_dir not in known:
             identity = read_identity(disk, data_dir)
             assert identity is not None, f"{data_dir} had an identity a moment ago"
-            known[data_dir] = {each.path: each for each in replicas_of(disk, data_dir, identity.disk_uuid)}
+            known[data_dir] = {each.path: each for each in list_offline_replicas(disk, data_dir, identity.disk_uuid)}
         if path in known[data_dir]:
             yield known[data_dir][path]
 

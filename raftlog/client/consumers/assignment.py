@@ -45,7 +45,7 @@ class AssignedPartitions:
         self._joining: asyncio.Task[Assigned] | None = None
         self._outage = Outage("topics of the consumer", settings.give_up_after_s, is_temporary=is_unanswered)
         self._is_manual = self._is_outdated = False
-        metadata.changed = self._note_metadata
+        metadata.changed = self._handle_metadata_change
 
     # subscription and assignment
 
@@ -133,6 +133,7 @@ class AssignedPartitions:
     # below
 
     async def _read_assigned(self, assigned: Assigned) -> None:
+        """Start to read the partitions of a new generation, and call `on_assigned`."""
         assert self._commits is not None, "there is a group"
         self._commits.begin(assigned)
         self._fetcher.begin(assigned)
@@ -153,6 +154,7 @@ class AssignedPartitions:
         self._handed.forget()
 
     async def _find_topics(self) -> tuple[str, ...]:
+        """Return the topics, or those that match the pattern now."""
         if self._pattern is None:
             return self._topics
         await self._metadata.match(self._pattern)
@@ -160,6 +162,7 @@ class AssignedPartitions:
         return tuple(sorted(self._matched))
 
     async def _join(self, member: GroupSession) -> Assigned:
+        """Join the group for the topics; return the assignment with its committed offsets."""
         return await member.join(await self._outage.repeat(self._find_topics))
 
     async def _read_all(self, ends_at: float) -> bool:
@@ -187,7 +190,7 @@ class AssignedPartitions:
         self._fetcher.begin(dict.fromkeys(new), None if is_first else "earliest")
         return True
 
-    def _note_metadata(self) -> None:
+    def _handle_metadata_change(self) -> None:
         """Rejoin or reread the topics if a metadata refresh changed them."""
         if self._is_manual or not (self._topics or self._pattern is not None):
             return
@@ -197,4 +200,4 @@ class AssignedPartitions:
         elif self._pattern is not None and self._metadata.matching != self._matched:
             self._member.rejoin()
         else:
-            self._member.note_topics()
+            self._member.rejoin_if_topics_changed()

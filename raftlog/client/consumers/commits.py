@@ -34,7 +34,7 @@ class Commits:
         self._committed = {place: offset for place, offset in assigned.items() if offset is not None}
         self._count = 0
 
-    def note(self, records: int, records_max: int, interval_s: float) -> None:
+    def count_processed(self, records: int, records_max: int, interval_s: float) -> None:
         """Count processed records: commit at `records_max`, and from now on every `interval_s` seconds."""
         self._count += records
         if self._count >= records_max:
@@ -60,9 +60,10 @@ class Commits:
         except RaftlogError as error:
             _log.warning("offsets of group %s are not committed: %s", self._group, error)
             if self.member is not None:
-                self.member.note_error(error)
+                self.member.apply_error(error)
 
     async def close(self) -> None:
+        """Cancel the timer and a commit that is in flight."""
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:
@@ -86,4 +87,5 @@ class Commits:
             self._task = asyncio.create_task(self.try_commit(new))
 
     def _find_uncommitted(self, positions: Positions) -> dict[TopicPartition, Offset]:
+        """Return the positions that differ from the last committed ones."""
         return {place: offset for place, offset in positions.items() if self._committed.get(place) != offset}

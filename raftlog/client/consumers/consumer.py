@@ -144,7 +144,7 @@ class Consumer(Generic[K, V]):
         ends_at = time.monotonic() + timeout_ms / 1000
         while True:
             if self._handed.buffered:
-                self._note_processed()
+                self._count_processed()
             else:
                 taken = await self._take(count, ends_at)
                 if self._conversion.is_identity:
@@ -178,7 +178,7 @@ class Consumer(Generic[K, V]):
 
     async def _take(self, count: int, ends_at: float) -> list[ConsumerRecord]:
         """Return up to `count` fetched records; wait for the first until `ends_at` (monotonic seconds)."""
-        self._note_processed()
+        self._count_processed()
         await asyncio.sleep(0)  # lets the fetches run, even if the caller polls without pause
         arrived = self._fetcher.arrived
         while True:
@@ -197,11 +197,12 @@ class Consumer(Generic[K, V]):
                 async with asyncio.timeout(left_s):
                     await arrived.wait()
 
-    def _note_processed(self) -> None:
+    def _count_processed(self) -> None:
+        """Mark the records that were handed out last as processed; they are committed automatically."""
         done, self._handed.last_handed = len(self._handed.last_handed), ()
         if self._commits is not None and self.settings.auto_commit:
             interval_s = self.settings.auto_commit_interval_ms / 1000
-            self._commits.note(done, self.settings.auto_commit_records, interval_s)
+            self._commits.count_processed(done, self.settings.auto_commit_records, interval_s)
 
     # positions
 
@@ -285,11 +286,13 @@ class Consumer(Generic[K, V]):
             await self._client.close()
 
     def _require_commits(self) -> Commits:
+        """Return the commits of the group; raise `InvalidArgument` without a group."""
         if self._commits is None:
             raise InvalidArgument("without a group nothing is committed: make the consumer with group=…")
         return self._commits
 
     def _seek(self, partitions: Sequence[Place], start: Start) -> None:
+        """Set the start of these partitions, or of all; of those not assigned yet, for their assignment."""
         assigned, others = self._split_by_assignment(partitions)
         for place in assigned:
             self._handed.forget(place)
@@ -298,6 +301,7 @@ class Consumer(Generic[K, V]):
             self._fetcher.pending.seek(others, start)
 
     def _pause(self, partitions: Sequence[Place], is_paused: bool) -> None:
+        """Pause or resume these partitions, or all; those not assigned yet, from their assignment on."""
         assigned, others = self._split_by_assignment(partitions)
         for place in assigned:
             self._fetcher.pause(place, is_paused)

@@ -126,6 +126,7 @@ class FetchedRecords:
             self.task.cancel()
 
     def _open_next(self) -> bool:
+        """Open the next held batch; return false if none is held."""
         while self._batches:
             first = self._batches.popleft()
             if isinstance(first, tuple):

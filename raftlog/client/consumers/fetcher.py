@@ -72,6 +72,7 @@ class PartitionFetcher:
         self._start(reading)
 
     def pause(self, place: TopicPartition, is_paused: bool) -> None:
+        """Hand out no records of a partition while it is paused; held records stay."""
         self.readings[place].is_paused = is_paused
         self._make_room(self.readings[place])
         self.arrived.set()
@@ -108,16 +109,19 @@ class PartitionFetcher:
         return error
 
     def _fail(self, reading: FetchedRecords, error: RaftlogError) -> None:
+        """Record an error of a partition, which the next poll raises."""
         reading.fail(error)
         self.arrived.set()
 
     def _make_room(self, reading: FetchedRecords) -> None:
+        """Allow another fetch of a partition unless it is paused or holds one answer."""
         if reading.is_paused or reading.held_bytes >= self._fetch_bytes():
             reading.room.clear()
         else:
             reading.room.set()
 
     def _fetch_bytes(self) -> int:
+        """Return the size of one fetch, so that all partitions together stay within `prefetch_bytes`."""
         share = self._settings.prefetch_bytes // (2 * max(1, len(self.readings)))
         return min(self._settings.fetch_bytes, max(FETCH_BYTES_MIN, share))
 
@@ -158,6 +162,7 @@ class PartitionFetcher:
             self.arrived.set()
 
     async def _find_offset(self, place: TopicPartition, start: Start) -> Offset:
+        """Return the offset of a start position. Raises `OffsetOutOfRange` for the reset `error`."""
         if isinstance(start, AtTimestamp):
             found = await self._client.offset_for_timestamp(*place, start.timestamp_ms)
             if found is not None:
@@ -174,6 +179,7 @@ class PartitionFetcher:
         return first if start == "earliest" else end
 
     def _handle_out_of_range(self, reading: FetchedRecords, error: OffsetOutOfRange) -> None:
+        """Continue at the start or end of the log, or record the error, as `auto_offset_reset` sets."""
         error.args = (f"{reading.place}: {error}",)
         if self._settings.auto_offset_reset == "error":
             reading.fail(error)

@@ -95,8 +95,8 @@ class GroupSession:
             raise UnknownMember(f"this consumer is not a member of the group {self._group} now; poll to join it")
         return Membership(self._state.member_id, self._state.generation, self._settings.instance_id)
 
-    def note_topics(self) -> None:
-        """Rejoin after a metadata refresh if a topic that this leader assigned has another number of partitions."""
+    def rejoin_if_topics_changed(self) -> None:
+        """Rejoin if a topic that this leader assigned has another number of partitions after a metadata refresh."""
         for name, count in self._counts.items():
             known = self._metadata.get_cached(name)
             if (known.partitions if known is not None else 0) != count:
@@ -108,7 +108,7 @@ class GroupSession:
         self.needs_join = True
         self._on_change()
 
-    def note_error(self, error: RaftlogError) -> None:
+    def apply_error(self, error: RaftlogError) -> None:
         """Update the membership after the error of a commit or heartbeat."""
         step = self._state.handle_error(error)
         if step is NextStep.REJOIN:
@@ -130,6 +130,7 @@ class GroupSession:
     # below
 
     async def _join_once(self, topics: Sequence[str]) -> tuple[TopicPartition, ...]:
+        """Join and sync once; return the assigned partitions, and start heartbeats."""
         settings, generation = self._settings, self._state.generation
         owned = self._owned if generation >= 0 else ()
         subscription = encode_subscription(Subscription(tuple(sorted(topics)), None, owned, generation))
@@ -149,12 +150,13 @@ class GroupSession:
         synced = await self._client.groups.sync(
             self._group, member, assignments, timeout_ms=settings.rebalance_timeout_ms
         )
-        self._state.note_join(member.member_id, member.generation)
+        self._state.set_identity(member.member_id, member.generation)
         self.last_poll_s = time.monotonic()
         self._beating = asyncio.create_task(self._send_heartbeats(member))
         return decode_assignment(synced.assignment).partitions
 
     async def _fetch_committed(self, outage: Outage) -> Mapping[TopicPartition, CommittedOffset]:
+        """Return the committed offsets of the group; retry until the outage limit."""
         while True:
             try:
                 return await self._client.groups.committed(self._group)
@@ -176,6 +178,7 @@ class GroupSession:
         return {member_id: encode_assignment(partitions) for member_id, partitions in shares.items()}
 
     async def _send_heartbeats(self, member: Membership) -> None:
+        """Send heartbeats until the membership ends, or the application stops polling."""
         pause_s = self._settings.session_timeout_ms / 3000
         outage = Outage(f"heartbeats of consumer group {self._group}", pause_s_max=pause_s)
         while self.fatal is None and not self.is_lost:
@@ -186,10 +189,10 @@ class GroupSession:
                 await self._client.groups.heartbeat(self._group, member, wait_ms=round(pause_s * 1000))
                 outage.end()
             except RebalanceInProgress as error:
-                self.note_error(error)
+                self.apply_error(error)
                 await asyncio.sleep(pause_s)
             except RaftlogError as error:
-                self.note_error(error)
+                self.apply_error(error)
                 await outage.pause(error)
 
     async def _leave_idle(self) -> None:
@@ -200,6 +203,7 @@ class GroupSession:
         self._on_change()
 
     async def _stop_heartbeats(self) -> None:
+        """Cancel the heartbeats and wait for the end of their task."""
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)

@@ -49,6 +49,7 @@ class HandedRecords:
     def _positions_before(
         self, records: Sequence[ConsumerRecord], positions: dict[TopicPartition, Offset]
     ) -> dict[TopicPartition, Offset]:
+        """Return the positions moved back to the first of `records` in each partition."""
         for record in reversed(records):
             place = TopicPartition(record.topic, record.partition)
             if place in positions:

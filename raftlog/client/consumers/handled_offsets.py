@@ -22,15 +22,15 @@ class HandledOffsets:
         """Remove a record that was handled, or stored in the dead-letter topic."""
         del self._unfinished[offset]
 
-    def to_commit(self) -> Offset | None:
+    def find_offset_to_commit(self) -> Offset | None:
         """Return the offset of the first unfinished record, or after the last; None if it is committed."""
         position = next(iter(self._unfinished), self._next)
         return None if position == self._committed else position
 
-    def to_resume(self) -> Offset | None:
+    def find_offset_to_resume(self) -> Offset | None:
         """Return the offset of the first record that is not finished; None when all are."""
         return next(iter(self._unfinished), None)
 
-    def note_committed(self, offset: Offset) -> None:
+    def set_committed(self, offset: Offset) -> None:
         """Set the committed offset of the group."""
         self._committed = offset

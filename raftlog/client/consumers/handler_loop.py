@@ -246,6 +246,7 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
         return False
 
     async def _call_handler(self, record: ConsumerRecord[K, V]) -> None:
+        """Call the handler, a plain function in a thread, and wait for its result."""
         is_async = inspect.iscoroutinefunction(self._handler)
         returned = self._handler(record) if is_async else await asyncio.to_thread(self._handler, record)
         if inspect.isawaitable(returned):
@@ -282,6 +283,7 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
     # offsets
 
     async def _commit_on_time(self) -> None:
+        """Commit finished records every commit interval, until the task is cancelled."""
         while True:
             await asyncio.sleep(self._commit_interval_s)
             await self._commit(list(self._partitions))
@@ -289,7 +291,7 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
     async def _commit(self, places: Collection[TopicPartition]) -> None:
         """Commit finished records; after an error a later commit has them, or another member handles them again."""
         partitions = {place: self._partitions[place] for place in places if place in self._partitions}
-        positions = {place: partition.progress.to_commit() for place, partition in partitions.items()}
+        positions = {place: partition.progress.find_offset_to_commit() for place, partition in partitions.items()}
         offsets = {place: offset for place, offset in positions.items() if offset is not None}
         if not offsets:
             return
@@ -301,12 +303,12 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
             _log.warning("offsets are not committed: %s", error)
         else:
             for place, offset in offsets.items():
-                partitions[place].progress.note_committed(offset)
+                partitions[place].progress.set_committed(offset)
 
     def _rewind(self) -> None:
         """Seek back to received records that were not handled, for the next `run`."""
         for place in list(self._partitions):
-            position = self._partitions.pop(place).progress.to_resume()
+            position = self._partitions.pop(place).progress.find_offset_to_resume()
             if position is not None and place in self._consumer.assignment:
                 self._consumer.seek(place, position)
 
@@ -335,6 +337,7 @@ class _HandlerRebalances(RebalanceListener):
 
 
 async def _wait_until(event: asyncio.Event, timeout_s: float) -> None:
+    """Wait for the event, at most for `timeout_s` seconds."""
     try:
         async with asyncio.timeout(timeout_s):
             await event.wait()

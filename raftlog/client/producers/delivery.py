@@ -48,7 +48,7 @@ class Batch(Struct, eq=False):
     number: int = -1
     sequence: int = -1
     maybe_stored: bool = False
-    is_looked_at: bool = False
+    is_result_read: bool = False
     last_error: RaftlogError | None = None
 
     def add(
@@ -105,7 +105,7 @@ class Delivery:
         self._batch, self.number_in_batch = batch, number
 
     def __await__(self) -> Generator[object, None, Delivered]:
-        self._batch.is_looked_at = True
+        self._batch.is_result_read = True
         if not self._batch.done.done():
             yield from asyncio.shield(self._batch.done)
         return self.result()
@@ -122,7 +122,7 @@ class Delivery:
     def result(self) -> Delivered:
         """Return the place of the record, or raise its error; `InvalidStateError` (asyncio) while it is pending."""
         batch = self._batch
-        batch.is_looked_at = True
+        batch.is_result_read = True
         base = batch.done.result().base_offset
         offset = Offset(base + self.number_in_batch if base >= 0 else -1)
         return Delivered(*batch.place, offset, batch.timestamps[self.number_in_batch])

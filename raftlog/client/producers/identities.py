@@ -33,6 +33,7 @@ class Identities:
         return await self._get_other(left, is_fresh=is_fresh)
 
     async def _get_other(self, left: ProducerIdentity | None, *, is_fresh: bool = False) -> ProducerIdentity:
+        """Return an id other than `left`; request one if no other task did so meanwhile."""
         async with self._asking:
             current = self._current
             if current is None or current == left:

@@ -53,7 +53,7 @@ class Producer(Generic[K, V]):
         self.settings = ProducerSettings(**options)
         self._client = BrokerClient(bootstrap)
         self._metadata = Metadata(self._client, self.settings.metadata_refresh_s)
-        self._metadata.changed = self._note_metadata
+        self._metadata.changed = self._handle_metadata_change
         self._key_serializer, self._value_serializer = key_serializer, value_serializer
         self._identities = (
             Identities(self._client, self.settings.request_timeout_ms) if self.settings.idempotent else None
@@ -156,10 +156,11 @@ class Producer(Generic[K, V]):
                 raise lane.failure
             self._records += batch.count
             self._bytes += batch.size_bytes
-            lane.put(batch)
+            lane.add_batch(batch)
         return [Delivery(batch, batch.count - 1) for batch in batches]
 
     def _make_batches(self, place: TopicPartition, records: Sequence[NewRecord | bytes], limit: int) -> list[Batch]:
+        """Build batches of the records, halved until each fits into the limit. Raises `RecordTooLarge`."""
         loop = asyncio.get_running_loop()
         batch = Batch(place, loop.time(), loop.create_future())
         batch.fill(records, time.time_ns() // 1_000_000)
@@ -173,6 +174,7 @@ class Producer(Generic[K, V]):
         return self._make_batches(place, records[:half], limit) + self._make_batches(place, records[half:], limit)
 
     async def _wait_for_room(self, size: int) -> None:
+        """Wait until the buffer has room for `size` bytes. Raises `LogClosed`."""
         while self._records and (
             self._records >= self.settings.buffer_records or self._bytes + size > self.settings.buffer_bytes
         ):
@@ -230,6 +232,7 @@ class Producer(Generic[K, V]):
         return found
 
     def _get_lane(self, topic: str, partition: int) -> ProducerLane:
+        """Return the lane of a partition; create it at first use."""
         place = TopicPartition(topic, partition)
         lane = self._lanes.get(place)
         if lane is None:
@@ -237,11 +240,12 @@ class Producer(Generic[K, V]):
             limit = self.settings.batch_bytes
             if described is not None:
                 limit = min(limit, described.message_bytes_max - HEADER_SIZE)
-            lane = ProducerLane(place, self._client, self.settings, self._identities, limit, self._note_result)
+            lane = ProducerLane(place, self._client, self.settings, self._identities, limit, self._handle_result)
             self._lanes[place] = lane
         return lane
 
-    def _note_metadata(self) -> None:
+    def _handle_metadata_change(self) -> None:
+        """Replace the choosers of topics whose number of partitions or size limit changed."""
         for name, chooser in list(self._choosers.items()):
             described = self._metadata.get_cached(name)
             if described is None:
@@ -249,7 +253,8 @@ class Producer(Generic[K, V]):
             elif described != chooser.topic:
                 self._choosers[name] = PartitionChooser(name, described, self.settings, self._get_lane)
 
-    def _note_result(self, batch: Batch) -> None:
+    def _handle_result(self, batch: Batch) -> None:
+        """Release the room of a batch that ended; keep the error until it is read."""
         self._records -= batch.count
         self._bytes -= batch.size_bytes
         self._room.set()
@@ -258,18 +263,21 @@ class Producer(Generic[K, V]):
             self._keep_unreported(batch)
 
     def _keep_unreported(self, batch: Batch) -> None:
+        """Keep a failed batch for `flush` and `close`, up to a bound."""
         if len(self._unseen) >= _UNSEEN_MAX:
-            self._unseen = [other for other in self._unseen if not other.is_looked_at]
+            self._unseen = [other for other in self._unseen if not other.is_result_read]
         if len(self._unseen) < _UNSEEN_MAX:
             self._unseen.append(batch)
 
     async def _wait_until_ended(self, timeout_s: float | None) -> None:
+        """Send all waiting batches, and wait until they have a result or the timeout passes."""
         batches = [batch.done for lane in self._lanes.values() for batch in lane.send_now()]
         if batches:
             await asyncio.wait(batches, timeout=timeout_s)
 
     def _raise_unreported(self) -> None:
-        unseen, self._unseen = [batch for batch in self._unseen if not batch.is_looked_at], []
+        """Raise the first error of batches whose results were not read, with the number of their records."""
+        unseen, self._unseen = [batch for batch in self._unseen if not batch.is_result_read], []
         if not unseen:
             return
         errors = [batch.done.exception() for batch in unseen]

@@ -97,7 +97,7 @@ class ProducerLane:
             self._schedule_sending()
         return delivery
 
-    def put(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Add a complete batch, which gets no more records."""
         self._open = None
         self._waiting.append(batch)
@@ -125,11 +125,13 @@ class ProducerLane:
     # sending of batches
 
     def _schedule_sending(self) -> None:
+        """Send waiting batches at the end of the loop turn."""
         if not self._is_awake:
             self._is_awake = True
             self._loop.call_soon(self._send_waiting)
 
     def _send_waiting(self) -> None:
+        """Send the waiting batches that may be sent now, and set the timer for the next one."""
         self._is_awake = False
         if self._recovery is not None:
             return
@@ -157,6 +159,7 @@ class ProducerLane:
         return not self._unsettled or self._departed - self._unsettled[0].number < self._settings.in_flight_max
 
     def _may_send(self, now_s: float) -> bool:
+        """Return whether the first waiting batch is complete, has lingered, or no other is in flight."""
         first = self._waiting[0]
         return (
             not self._unsettled
@@ -167,6 +170,7 @@ class ProducerLane:
         )
 
     def _find_send_time(self, batch: Batch) -> float:
+        """Return the loop time at which `linger_ms` of a batch has passed."""
         return batch.created_s + self._settings.linger_ms / 1000
 
     def _set_sequence(self, batch: Batch) -> None:
@@ -181,6 +185,7 @@ class ProducerLane:
     # attempts
 
     async def _send_first(self, batch: Batch) -> None:
+        """Send a batch for the first time; begin a recovery if that fails."""
         try:
             await self._send(batch)
         except RaftlogError as error:
@@ -223,9 +228,11 @@ class ProducerLane:
         )
 
     def _find_deadline(self, batch: Batch) -> float:
+        """Return the loop time at which the delivery timeout of a batch passes."""
         return batch.created_s + self._settings.delivery_timeout_ms / 1000
 
     def _end(self, batch: Batch, how: Produced | RaftlogError) -> None:
+        """Set the result of a batch, and remove it from the unsettled ones."""
         if batch in self._unsettled:
             self._unsettled.remove(batch)
         batch.end(how)
@@ -279,6 +286,7 @@ class ProducerLane:
         return not isinstance(error, Unavailable)
 
     def _give_up(self, batch: Batch, error: RaftlogError) -> None:
+        """End a batch with an error; stop the lane, or continue under another producer id."""
         is_late = self._loop.time() >= self._find_deadline(batch)
         is_expired = isinstance(error, UnknownProducer)
         # A jump of the sequence proves that the batch is not stored: the broker would have detected a duplicate.
@@ -314,6 +322,7 @@ class ProducerLane:
                 self._end(batch, OutcomeUnknown(f"{batch.count} records for {self._place} may be stored: {cause}"))
 
     async def _renew_identity(self) -> None:
+        """Get a new producer id after a broken chain, and number the unsettled batches again."""
         if self._identities is None or self._left is None:
             return
         self._identity = await self._identities.replace(self._left, is_fresh=self._is_expired)
@@ -337,6 +346,7 @@ class ProducerLane:
 
 
 def _make_closed_error(batch: Batch, is_sent: bool) -> RaftlogError:
+    """Return the error of a batch without a result when the producer closes; unknown if it was sent."""
     if is_sent:
         return OutcomeUnknown(f"the producer was closed while {batch.count} records for {batch.place} were in flight")
     return Unavailable(f"the producer was closed before {batch.count} records for {batch.place} were sent")

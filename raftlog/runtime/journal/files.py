@@ -32,6 +32,7 @@ _FILL: Final = LOOP_HOLDS.step("journal fill")
 
 
 def file_name(number: int) -> str:
+    """Return the name of the journal file with this number."""
     return f"{number:08d}{SUFFIX}"
 
 
@@ -43,6 +44,7 @@ def list_journal_files(disk: Disk, path: str) -> list[str]:
 
 
 def _parse_number(name: str) -> int | None:
+    """Return the number in the name of a journal file; None for other names."""
     stem = name.removesuffix(SUFFIX)
     return int(stem) if stem != name and stem.isdecimal() else None
 
@@ -113,7 +115,7 @@ class JournalFiles:
         self.sync_all()
 
     def adopt(self, valid_range: ValidRange, last_frame: int, others: Sequence[File]) -> None:
-        """Take over the files of a journal that was read; make its end writable, and each later block zero or old."""
+        """Take over the files of a journal that was read: clear remains after its end, and prepare a spare file."""
         for live in valid_range.live:
             blocks = live.file.size() // BLOCK_SIZE
             self._live.append(
@@ -133,6 +135,7 @@ class JournalFiles:
         self.sync_all()
 
     def _continue_numbers(self, files: Sequence[File]) -> None:
+        """Set the number of the next new file above those of `files`."""
         numbers = [_parse_number(file.path.rpartition("/")[2]) or 0 for file in files]
         self._next_number = max(numbers, default=-1) + 1
 
@@ -226,6 +229,7 @@ class JournalFiles:
         return growing
 
     def _grow_fully(self) -> JournalFile:
+        """Create a file, or continue the one under construction, and fill it completely; blocking."""
         growing = self._growing or self._create()
         while growing.blocks < self._file_blocks:
             self._fill(growing)
@@ -233,12 +237,14 @@ class JournalFiles:
         return growing
 
     def _create(self) -> JournalFile:
+        """Create an empty file, which `_fill` extends."""
         file = self._disk.open(f"{self.path}/{file_name(self._next_number)}", create=True)
         self._next_number += 1
         self._growing = JournalFile(file, 0, is_synced=False)
         return self._growing
 
     def _fill(self, growing: JournalFile, blocks: int = FILL_BLOCKS_MAX) -> None:
+        """Extend the new file by up to `blocks` blocks of zeros."""
         count = min(blocks, self._file_blocks - growing.blocks)
         with _FILL:
             growing.file.write(growing.blocks * BLOCK_SIZE, [bytes(count * BLOCK_SIZE)])
@@ -268,6 +274,7 @@ class JournalFiles:
         return placed
 
     def _begin_use(self, sequence: int) -> JournalFile:
+        """Make the next spare file the current one, from block `sequence` on."""
         spare = self._spares.pop(0)
         spare.use, spare.first_sequence = self._live[-1].use + 1, sequence
         self._live.append(spare)

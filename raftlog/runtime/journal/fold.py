@@ -248,6 +248,7 @@ class Fold:
         self._check(frame, None if address <= frame.end else "its operations are longer than itself")
 
     def _fold_other(self, frame: FrameTable, kind: int, key: GroupKey, a: int, b: int, at: int, length: int) -> None:
+        """Fold an operation that is no append; `at` is the address of its body."""
         if kind in _BORDERS:
             self._fold_border(frame, kind, a)
             return
@@ -299,6 +300,7 @@ class Fold:
             self._loading = False
 
     def _load(self, frame: FrameTable, key: GroupKey, term: int, log_start: int, at: int, length: int) -> None:
+        """Set a group's state from the checkpoint at which the fold begins."""
         try:
             state = decode_group_state(key, term, log_start, self._reader.read(at, length))
         except (struct.error, ValueError) as error:
@@ -314,6 +316,7 @@ class Fold:
             group.drop_behind_gap()
 
     def _check(self, frame: FrameTable, reason: str | None) -> None:
+        """Raise `FormatError` if there is a reason."""
         if reason:
             raise self._make_error(frame, reason)
 

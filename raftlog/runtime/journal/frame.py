@@ -43,6 +43,7 @@ class PendingFrame:
         self.size += size
 
     def payload(self) -> bytes:
+        """Return the bytes of the frame: count, heads, bodies."""
         payload = b"".join((FRAME_HEAD.pack(len(self._heads), 0), *self._heads, *self._bodies))
         assert len(payload) == self.size, f"frame {self.number} has {len(payload)} bytes, not {self.size}"
         return payload
@@ -63,6 +64,7 @@ class FrameQueue:
         """The sequence after the last block of all frames that wait."""
 
     def start_at(self, sequence: int) -> None:
+        """Set the number of the first block, for a journal that was read."""
         assert not self.frames, f"{len(self.frames)} frames wait already"
         self.end = sequence
 

@@ -94,7 +94,7 @@ class Append(NamedTuple):
 
 
 class AppendIds(NamedTuple):
-    """Entries of a large append, once the sync of their segment returned. `a`, `b` as above; body: their index rows."""
+    """Entries of a large append, journaled after their segment's sync. `a`, `b` as in `Append`; body: index rows."""
 
     group: GroupKey
     first_index: Index
@@ -289,6 +289,7 @@ def encode_checkpoint(states: Sequence[Encoded]) -> tuple[list[Encoded], int]:
 
 
 def encode_vote(vote: RollMember | None) -> bytes:
+    """Return the bytes of a vote; none for None."""
     return VOTE.pack(vote.node_id, vote.disk_uuid.bytes) if vote else b""
 
 

@@ -49,6 +49,7 @@ def read_files(
 
 
 def _read_surveyed(path: str, files: Sequence[File], seed: int, synced_at_least: int) -> ReadJournal:
+    """Read the valid range of the journal in `files`, and fold its frames."""
     surveys = [_survey_with_prefetch(files, number, seed) for number in range(len(files))]
     valid_range = find_valid_range(path, surveys, synced_at_least)
     if valid_range is None:

@@ -58,6 +58,7 @@ class BlockRun:
         return self.sequence - self.first_part
 
     def block_of(self, sequence: int) -> int:
+        """Return the number, in its file, of the block with this sequence."""
         return sequence - self.first_sequence
 
 
@@ -81,6 +82,7 @@ class FileSurvey:
     bad: list[BadBlocks] = field(default_factory=list)
 
     def note_bad(self, block: int, reason: str) -> None:
+        """Add a bad block, to the last range of bad ones if it continues that."""
         last = self.bad[-1] if self.bad else None
         if last and last.block + last.count == block and last.reason == reason:
             last.count += 1
@@ -98,6 +100,7 @@ def survey_file(file: File, seed: int) -> FileSurvey:
 
 
 def _survey_chunk(survey: FileSurvey, first: int, count: int, seed: int) -> None:
+    """Survey `count` blocks from block `first` on; after a read error, each of them alone."""
     try:
         data = survey.file.read(first * BLOCK_SIZE, count * BLOCK_SIZE)
     except OSError as error:

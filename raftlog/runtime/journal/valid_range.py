@@ -87,6 +87,7 @@ def find_valid_range(path: str, surveys: Sequence[FileSurvey], synced_at_least: 
 
 
 def _check_never_written(path: str, surveys: Sequence[FileSurvey], synced_at_least: int) -> None:
+    """Raise `JournalDamaged` if a journal without intact blocks was written before."""
     for survey in surveys:
         for bad in survey.bad:
             if bad.block < WRITE_BLOCKS_MAX:
@@ -113,10 +114,12 @@ def _follow_chain(surveys: Sequence[FileSurvey], start: int) -> list[BlockRun]:
 
 
 def _follows(before: BlockRun, run: BlockRun) -> bool:
+    """Return whether a run continues another one in the next file."""
     return run.first_chain == before.checksum and run.use == before.use + 1 and run.block == 0
 
 
 def _checksum_before(run: BlockRun, end: int) -> int:
+    """Return the checksum of the block before `end`, which is in the run."""
     if end == run.end:
         return run.checksum
     stored = run.file.read(run.block_of(end - 1) * BLOCK_SIZE + _CHECKSUM_AT, CHECKSUM.size)
@@ -147,7 +150,7 @@ def _classify_blocks_after(
 
 
 def _check_bad_blocks(survey: FileSurvey, block: int, count: int, reason: str, valid_range: ValidRange) -> None:
-    """Raise `JournalDamaged` for a bad block where the frame at the end may lie; elsewhere note it as stray.
+    """Raise `JournalDamaged` for a bad block where the frame at the end may lie; elsewhere record it as stray.
 
     A bad block in another place held nothing that recovery needs."""
     current = valid_range.live[-1]

@@ -46,6 +46,8 @@ def read_configurations(log: ReadableLog, configuration_index: Index | None, com
 
 
 class _StoredConfiguration(NamedTuple):
+    """Configuration read from an entry or a roll."""
+
     configuration: Configuration
     replaces_index: Index | None
     """Index of the configuration that it replaces; None when the log does not have it."""

@@ -137,6 +137,7 @@ def decode_compacted_to(payload: bytes) -> CompactionMark:
 
 
 def _unpack_numbers(name: str, layout: struct.Struct, version: int, payload: bytes) -> tuple[Any, ...]:
+    """Return the numbers in a payload of fixed layout; raises `FormatError` for another size or version."""
     if len(payload) != layout.size or payload[0] != version:
         found = payload[0] if payload else None
         raise FormatError(

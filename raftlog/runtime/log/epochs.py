@@ -13,6 +13,7 @@ from raftlog.types import Index, Offset, Term
 
 
 def _first_index(log: GroupLog) -> Index:
+    """Return the index of the first stored entry, also of a compacted one; the next index for an empty log."""
     segments = log.segments.segments
     return Index(segments[0].base_index if segments else log.last_index + 1)
 

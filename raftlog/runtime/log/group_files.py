@@ -58,10 +58,10 @@ class GroupFiles:
     def cut(segment: Segment) -> None:
         """Cut a segment's files after its last entry."""
         if segment.files.log.size() > segment.end_position:
-            segment.log_changes.note()
+            segment.log_changes.count()
             segment.files.log.truncate(segment.end_position)
         if segment.files.index.size() > segment.index_bytes:  # rows that wait for the file find their old bytes there
-            segment.index_changes.note()
+            segment.index_changes.count()
             segment.files.index.truncate(segment.index_bytes)
 
     # setting aside
@@ -89,6 +89,7 @@ class GroupFiles:
         self._disk.sync([], [internal_path(self._path, DAMAGED), self._path])
 
     def _choose_kept_path(self, base: int, position: int) -> str:
+        """Return an unused path in `.raftlog/damaged/` for bytes of the file at `base` from `position` on."""
         directory = internal_path(self._path, DAMAGED)
         make_directory(self._disk, directory)
         number = len(self._disk.list_directory(directory))

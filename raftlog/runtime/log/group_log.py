@@ -18,7 +18,7 @@ from typing import Final
 
 from raftlog.errors import CorruptBatch, DescriptorsExhausted
 from raftlog.raft import Entry, EntryId, LogView
-from raftlog.raft.log_view import within_bytes
+from raftlog.raft.log_view import prefix_within_bytes
 from raftlog.records import BatchHeader, ControlKind, read_control, read_header, stamp
 from raftlog.records.header import CONTROL_BIT
 from raftlog.runtime.journal.operations import LogEnd
@@ -118,7 +118,7 @@ class GroupLog(LogView):
         Raises `CorruptBatch` when the first of them is damaged, and `DescriptorsExhausted`."""
         start = first - self._recent_first
         if start >= 0:
-            return within_bytes(self._recent[start : start + max_entries], max_bytes)
+            return prefix_within_bytes(self._recent[start : start + max_entries], max_bytes)
         last = Index(min(first + max_entries, self._recent_first) - 1)
         try:
             stored = self.segments.read_entries(first, last, max_bytes)
@@ -144,9 +144,9 @@ class GroupLog(LogView):
                 stamp(batch, Offset(offset), entry.term)
             if header.attributes & CONTROL_BIT:
                 self.has_unwritten_control = True
-                self._note_control(entry, header)
+                self._collect_control(entry, header)
             elif header.producer_id >= 0:
-                self.producers.note_batch(entry.index, Offset(offset), header)
+                self.producers.add_batch(entry.index, Offset(offset), header)
             offset += header.last_offset_delta + 1
             size += len(batch)
             if entry.term != self._terms[-1][1]:
@@ -158,9 +158,9 @@ class GroupLog(LogView):
         self.next_offset = Offset(offset)
         return size
 
-    def _note_control(self, entry: Entry, header: BatchHeader) -> None:
+    def _collect_control(self, entry: Entry, header: BatchHeader) -> None:
         kind, payload = read_control(entry.payload, header)
-        self.producers.note_control(entry.index, kind, payload)
+        self.producers.add_control(entry.index, kind, payload)
         if kind is ControlKind.TRIM:
             self.noted.append((entry.index, decode_trim(payload)))
         elif kind is ControlKind.COMPACTED_TO:
@@ -250,7 +250,7 @@ class GroupLog(LogView):
         self.segments.append_stamped(batch, header)
 
     def note_durable(self, index: Index) -> None:
-        """Note that all entries up to `index` are durable, in the journal or in their segment."""
+        """Record that all entries up to `index` are durable, in the journal or in their segment."""
         segments = self.segments
         index = min(index, self.written_index)
         if index > segments.durable_index:
@@ -377,8 +377,8 @@ class GroupLog(LogView):
 
     # trimming
 
-    def move_start(self, offset: Offset) -> None:
-        """Move the log start up to `offset`, which is durable in the journal."""
+    def raise_log_start(self, offset: Offset) -> None:
+        """Raise the log start to `offset`, which is durable in the journal; a lower one changes nothing."""
         segments = self.segments
         segments.log_start_offset = max(offset, segments.log_start_offset)
 
@@ -411,8 +411,8 @@ class GroupLog(LogView):
         del self._recent[:dropped]
         self._recent_first = Index(self._recent_first + dropped)
 
-    def note_repaired(self) -> None:
-        """Read the boundary again after all damage in the files is repaired, because it may have been estimated."""
+    def refresh_boundary(self) -> None:
+        """Read the boundary again after the repair of all damage, because it may have been estimated."""
         self._read_boundary()
 
     def _read_boundary(self) -> None:
@@ -422,8 +422,8 @@ class GroupLog(LogView):
 
     # compaction
 
-    def note_mark(self, mark: CompactionMark) -> None:
-        """Note a committed compaction mark."""
+    def raise_mark(self, mark: CompactionMark) -> None:
+        """Raise the compaction mark to a committed one; lower numbers change nothing."""
         self.mark = CompactionMark(*map(max, self.mark, mark))
 
     def segment_at(self, mark: int) -> Segment | None:

@@ -23,7 +23,7 @@ from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.log.group_files import GroupFiles
 from raftlog.runtime.log.replay import JournalEntry, Replay, find_first_roll, journal_entries, last_term
 from raftlog.runtime.log.synced_segments import SyncedSegments
-from raftlog.storage.adoption import AdoptionResult, Damage, damage_of
+from raftlog.storage.adoption import AdoptionResult, Damage, build_damage
 from raftlog.storage.disk import Disk
 from raftlog.storage.rows import unpack_row
 from raftlog.storage.segment import Segment
@@ -88,7 +88,7 @@ class GroupRecovery:
         self._remove_leftovers(start)
         replay = Replay(self._disk, self._path, self.segments)
         if self._synced.broken:
-            self._note_lost(*self._synced.broken)
+            self._end_log(*self._synced.broken)
         else:
             self._replay(replay, self._read_journal(start.index if start else self._folded.keep_to + 1))
         return self._finish(replay)
@@ -111,12 +111,13 @@ class GroupRecovery:
     # replay
 
     def _read_journal(self, first: int) -> Iterator[JournalEntry]:
+        """Return the group's entries in the journal, from index `first` on."""
         if self._fold is None:
             return iter(())
         return journal_entries(self._folded, self._fold, first)
 
     def _replay(self, replay: Replay, entries: Iterator[JournalEntry]) -> None:
-        """Apply the journal's entries to the segments; record damage and where the log ends because of it."""
+        """Apply the journal's entries to the segments; record damage, and the end of the log if entries are lost."""
         if self._synced.pending:
             entries = self._settle_pending(self._synced.pending, entries)
             if self._lost:
@@ -124,7 +125,7 @@ class GroupRecovery:
         reason = replay.run(entries)
         self._damage += replay.damage
         if reason:
-            self._note_lost(Offset(self.segments[-1].base_offset if self.segments else 0), reason)
+            self._end_log(Offset(self.segments[-1].base_offset if self.segments else 0), reason)
 
     def _settle_pending(self, pending: AdoptionResult, entries: Iterator[JournalEntry]) -> Iterator[JournalEntry]:
         """Set the offset after a damaged entry, from the entry that follows it."""
@@ -133,16 +134,16 @@ class GroupRecovery:
         assert pending.pending is not None, f"{pending} has no row"
         row, reason = unpack_row(pending.pending), pending.broken or ""
         if following is None or following.offset < row.offset:
-            self._note_lost(Offset(segment.base_offset), f"{reason}, and the offset behind it is not known")
+            self._end_log(Offset(segment.base_offset), f"{reason}, and the offset behind it is not known")
             return entries
         segment.adopt_by_row(pending.pending, following.offset)
-        self._damage.append(damage_of(segment.files.log, row, reason))
+        self._damage.append(build_damage(segment.files.log, row, reason))
         return chain([following], entries)
 
     # the end
 
-    def _note_lost(self, base: Offset, reason: str) -> None:
-        """Note that all later entries are lost: the log now ends here."""
+    def _end_log(self, base: Offset, reason: str) -> None:
+        """Record that all entries after the last adopted one are lost; `base` is the file in which they began."""
         segment = self.segments[-1] if self.segments else None
         position = segment.end_position if segment and segment.base_offset == base else 0
         offset = segment.next_offset if segment else base
@@ -170,13 +171,14 @@ class GroupRecovery:
         )
 
     def _build_log(self) -> SegmentedLog:
+        """Return the log over the open segments; all of it counts as durable."""
         start = Offset(0)
         if self.segments:  # a log that lost its tail can end below its start
             first, last = self.segments[0], self.segments[-1]
             start = min(max(self._folded.log_start_offset, Offset(first.base_offset)), Offset(last.next_offset))
         log = SegmentedLog(self._disk, self._path, tuple(self.segments), start)
         if self._files.is_changed or any(map(self._is_touched, self.segments)):
-            log.directory_changes.note()
+            log.directory_changes.count()
         log.mark_durable(log.last_index, publish=False)
         return log
 
@@ -198,6 +200,7 @@ class GroupRecovery:
         return EntryId(folded.last_index, term)
 
     def _configuration_index(self, log: SegmentedLog, replay: Replay) -> Index | None:
+        """Return the index of the latest configuration entry; None if unknown, or if the entry is lost."""
         known = replay.configuration_index or self._folded.configuration_index
         return known if known is not None and known <= log.last_index else None
 
@@ -210,7 +213,7 @@ class GroupRecovery:
             self._files.cut(segment)
             if self._is_touched(segment):
                 for changes in (segment.log_changes, segment.index_changes, segment.times.changes):
-                    changes.note()
+                    changes.count()
         used = [segment.base_offset for segment in self.segments]
         for base in reversed([base for base in self._files.bases if base not in used]):
             if self._lost:

@@ -26,6 +26,8 @@ class OfflineEntry(NamedTuple):
 
 
 class _Newest(NamedTuple):
+    """Offset and digest of the newest record of a key."""
+
     offset: int
     digest: bytes
     """Digest of value, timestamp and headers, or of an undecodable batch; empty for a tombstone."""
@@ -68,8 +70,8 @@ class NewestRecords:
             newest = {b"u%d" % last: _Newest(last, _digest(found.batch[CRC_START:]))}
         self.by_key.update(newest)
 
-    def from_offset(self, start: int) -> dict[bytes, _Newest]:
-        """Return the records, without tombstones, of a log that begins at offset `start`."""
+    def select_from(self, start: int) -> dict[bytes, _Newest]:
+        """Return the records at offset `start` or later, without tombstones."""
         return {key: each for key, each in self.by_key.items() if each.offset >= start and each.digest}
 
 
@@ -91,7 +93,7 @@ def find_difference(paths: Sequence[str], replicas: Sequence[NewestRecords], lat
     for replica in replicas:
         if replica.reason is not None:
             return replica.reason
-    found = [replica.from_offset(start) for replica in replicas]
+    found = [replica.select_from(start) for replica in replicas]
     mark: Offset | None = None
     newest: dict[bytes, _Newest] = {}
     for records in found:

@@ -64,6 +64,7 @@ class OfflineReplica(NamedTuple):
             yield from self._entries_in_journal(disk, self.folded, self.fold, base)
 
     def _entries_in_segments(self, disk: Disk) -> Iterator[tuple[int, OfflineEntry]]:
+        """Yield the entries in the segments that the checkpoint covers, each with the base offset of its file."""
         keep_to = self.folded.keep_to if self.folded is not None else None
         bases = segment_bases(disk, self.path)
         for base, newer in zip(bases, [*bases[1:], None], strict=False):  # there may be none
@@ -101,6 +102,7 @@ class OfflineReplica(NamedTuple):
 
 
 def _read_by_row(disk: Disk, name: str, packed: bytes) -> OfflineEntry:
+    """Read the batch of a large append at the position in its index row."""
     row = unpack_row(packed)
     file = disk.open(name, read_only=True)
     try:
@@ -111,7 +113,7 @@ def _read_by_row(disk: Disk, name: str, packed: bytes) -> OfflineEntry:
     return OfflineEntry(Index(row.index), batch, f"{name} at position {row.position}", reason)
 
 
-def replicas_of(disk: Disk, data_dir: str, disk_uuid: uuid.UUID) -> list[OfflineReplica]:
+def list_offline_replicas(disk: Disk, data_dir: str, disk_uuid: uuid.UUID) -> list[OfflineReplica]:
     """Return all replicas in a process's data directory that are marked as created in its journal.
 
     Raises `JournalDamaged`, `FormatError` and `OSError`."""
@@ -168,12 +170,14 @@ def compare_replicas(disk: Disk, replicas: Sequence[OfflineReplica]) -> Comparis
 
 
 def _skip_to(index: Index, head: OfflineEntry | None, stream: Iterator[OfflineEntry]) -> OfflineEntry | None:
+    """Return the first entry of the stream, or `head`, that is not below `index`; None at its end."""
     while head is not None and head.index < index:
         head = next(stream, None)
     return head
 
 
 def _compare_entries(index: Index, paths: Sequence[str], heads: Sequence[OfflineEntry | None]) -> str | None:
+    """Return a description of the difference between the entries at `index`, or None."""
     reference = heads[0]
     for path, head in zip(paths, heads, strict=True):
         if head is None or head.index != index:
@@ -189,5 +193,6 @@ def _compare_entries(index: Index, paths: Sequence[str], heads: Sequence[Offline
 
 
 def _offset_after(heads: Sequence[OfflineEntry | None]) -> int:
+    """Return the offset after the entry, which all replicas have."""
     assert heads[0] is not None, "all replicas have the entry"
     return read_header(heads[0].batch).next_offset

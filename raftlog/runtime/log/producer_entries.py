@@ -1,7 +1,7 @@
 """Entries about idempotent producers that are not delivered yet: their batches, and control entries about them.
 
-Noted when entries are appended, since their headers are read then, so that deliveries need not read anything.
-Nothing is noted before `follow`; the follower reads the entries that the log held by then itself. Bounded by what can
+Kept when entries are appended, since their headers are read then, so that deliveries need not read anything.
+Nothing is kept before `follow`; its caller reads the entries that the log held by then itself. Bounded by what can
 be uncommitted. Owned by a group log, emptied by the replica above it."""
 
 from collections import deque
@@ -36,16 +36,16 @@ class ProducerEntries:
         self._waiting: deque[ProducerEntry] = deque()
 
     def follow(self) -> None:
-        """Begin to note entries; the caller takes those that are delivered."""
+        """Begin to keep entries; the caller takes those that are delivered."""
         self._is_followed = True
 
-    def note_batch(self, index: Index, offset: Offset, header: BatchHeader) -> None:
-        """Note an appended batch of an idempotent producer."""
+    def add_batch(self, index: Index, offset: Offset, header: BatchHeader) -> None:
+        """Add an appended batch of an idempotent producer."""
         if self._is_followed:
             self._waiting.append(ProducerEntry(index, offset, header, None, b""))
 
-    def note_control(self, index: Index, kind: ControlKind, payload: bytes) -> None:
-        """Note an appended control entry, if its kind is about producers."""
+    def add_control(self, index: Index, kind: ControlKind, payload: bytes) -> None:
+        """Add an appended control entry, if its kind is about producers."""
         if self._is_followed and kind in PRODUCER_KINDS:
             self._waiting.append(ProducerEntry(index, _NO_OFFSET, None, kind, payload))
 

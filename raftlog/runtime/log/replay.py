@@ -14,7 +14,7 @@ from raftlog.errors import FormatError, InvalidBatch
 from raftlog.records import HEADER_SIZE, ControlKind, read_control, read_header
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.log.control_entries import is_control
-from raftlog.storage.adoption import Damage, damage_of
+from raftlog.storage.adoption import Damage, build_damage
 from raftlog.storage.disk import Disk
 from raftlog.storage.readable_log import ReadableLog
 from raftlog.storage.roll import decode_roll
@@ -188,7 +188,7 @@ class Replay:
             self._full = error
             return
         segment = Segment(entry.offset, entry.index, files)
-        segment.index_changes.note()
+        segment.index_changes.count()
         files.index.truncate(0)
         segment.times.restart()
         self.segments.append(segment)
@@ -196,7 +196,8 @@ class Replay:
     # entries with their bytes
 
     def _take_batch(self, entry: JournalEntry, batch: memoryview) -> None:
-        self._note_control(entry.index, batch)
+        """Append an entry with its bytes to the newest segment; write when enough bytes are pending."""
+        self._adopt_control(entry.index, batch)
         self.segments[-1].append(batch, read_header(batch), entry.offset, entry.term)
         self._waiting_bytes += len(batch)
         if self._waiting_bytes >= _WRITE_BYTES:
@@ -221,6 +222,7 @@ class Replay:
     # entries of large appends
 
     def _take_row(self, packed: bytes, next_offset: Offset | None) -> str | None:
+        """Adopt an entry of a large append from the segment; return the reason if the log ends before it."""
         self._write()
         if self._full is not None:
             raise self._full
@@ -231,18 +233,18 @@ class Replay:
         batch = memoryview(segment.files.log.read(row.position, row.length))
         reason = ReadableLog.batch_error(packed, row, batch)
         if reason is None:
-            self._note_control(Index(row.index), batch)
+            self._adopt_control(Index(row.index), batch)
             segment.adopt_scanned(batch, read_header(batch))
             return None
         behind = _offset_after(packed, row, batch, next_offset)
         if behind is None:
             return f"{reason}, and the offset behind it is not known"
-        self.damage.append(damage_of(segment.files.log, row, reason))
+        self.damage.append(build_damage(segment.files.log, row, reason))
         segment.adopt_by_row(packed, behind)
         return None
 
-    def _note_control(self, index: Index, batch: memoryview) -> None:
-        """Note a configuration, and the fields of a roll."""
+    def _adopt_control(self, index: Index, batch: memoryview) -> None:
+        """Keep the index of a configuration, and the fields of a roll."""
         kind = _read_control_kind(index, batch)
         if kind is ControlKind.CONFIGURATION:
             self.configuration_index = index
@@ -252,6 +254,7 @@ class Replay:
 
 
 def _read_control_kind(index: Index, batch: memoryview) -> ControlKind | None:
+    """Return the kind of a control batch, None for data; raises `FormatError`."""
     if not is_control(batch):
         return None
     try:

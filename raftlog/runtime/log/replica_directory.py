@@ -167,6 +167,7 @@ def keep_replica(disk: Disk, data_dir: str, path: str, group_id: uuid.UUID) -> s
 
 
 def _move_and_keep(disk: Disk, path: str, directory: str, name: str) -> str:
+    """Rename a directory to an unused `{name}-{number}` in `directory`, durably; return its new path."""
     make_directory(disk, directory)
     number = 0
     while disk.exists(target := f"{directory}/{name}-{number}"):
@@ -194,8 +195,8 @@ class Trash:
         else:  # an earlier attempt failed after the renaming
             _end_move(self._disk, self._data_dir, path)
 
-    def note_moved(self) -> None:
-        """Note that a directory was moved into the trash by another function."""
+    def mark_not_empty(self) -> None:
+        """Record that another function moved a directory into the trash."""
         self._is_empty = False
 
     def empty(self) -> None:

@@ -78,6 +78,7 @@ def _open_group(
     fold: Fold,
     config: DriverConfig,
 ) -> OpenedGroup:
+    """Recover the log of one group, and return it with the state for its Raft core; create a missing directory."""
     if path is None:
         path = f"{data_dir}/{group_id}"
         if disk.exists(path):
@@ -117,12 +118,14 @@ def _hold_unwritten(log: GroupLog, recovered: RecoveredGroup) -> list[Configurat
 
 
 def _first_damage(recovered: RecoveredGroup) -> CorruptBatch | None:
+    """Return the error for the first damaged entry, or None."""
     for damage in recovered.damage:
         return CorruptBatch(damage.file, damage.position, damage.offset, damage.reason)
     return None
 
 
 def _finish_removal(disk: Disk, data_dir: str, group_id: uuid.UUID, path: str | None) -> None:
+    """Delete what an interrupted removal left of the replica."""
     if path is not None:
         move_to_trash(disk, data_dir, path, group_id)
     if disk.exists(installing_path(data_dir, group_id)):

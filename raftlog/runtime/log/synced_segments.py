@@ -9,7 +9,7 @@ from functools import partial
 from raftlog.raft.entry import TERM_MAX
 from raftlog.runtime.journal.fold import FoldedGroup
 from raftlog.runtime.log.group_files import GroupFiles
-from raftlog.storage.adoption import Adoption, AdoptionResult, Damage, Start, damage_of
+from raftlog.storage.adoption import Adoption, AdoptionResult, Damage, Start, build_damage
 from raftlog.storage.disk import Disk
 from raftlog.storage.recovery import read_roll
 from raftlog.storage.rows import ROW_SIZE, unpack_row
@@ -70,6 +70,7 @@ class SyncedSegments:
         return None
 
     def _next_base(self, segment: Segment) -> Offset | None:
+        """Return the base offset of the file after `segment`; None, with `broken` set, if there is none."""
         base = Offset(segment.next_offset)
         if base == segment.base_offset:
             self.broken = (base, "it was closed, and holds no offset")
@@ -78,6 +79,7 @@ class SyncedSegments:
         return None if self.broken else base
 
     def _adopt_rows(self, segment: Segment) -> AdoptionResult:
+        """Adopt the rows of one segment up to `keep_to`, after a check of its roll."""
         end, keep_to = self._folded.end, self._folded.keep_to
         assert end is not None, f"{self._path}: entries up to {keep_to} without a last one"
         holds_end = end.segment == segment.base_offset and keep_to == end.id.index
@@ -97,7 +99,7 @@ class SyncedSegments:
             damage=found,
         ).run()
         if roll is None and segment.rows and all(each.index != segment.base_index for each in found):
-            found.append(damage_of(segment.files.log, segment.row(0), "the roll cannot be read"))
+            found.append(build_damage(segment.files.log, segment.row(0), "the roll cannot be read"))
         self.damage += found
         return adopted
 

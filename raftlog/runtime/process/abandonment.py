@@ -7,7 +7,8 @@ at least as fresh as the one that it had. The same holds when it joins again. Te
 it never votes twice.
 
 A disk that was to have one of the first replicas and has not made it yet would make it later from the creation, with
-the members of then, and two such could elect a leader. So it gets the same mark, `removed`, and only ever begins empty.
+the configuration of that time, and two such could elect a leader. So it gets the same mark, `removed`, and only ever
+begins empty.
 """
 
 import asyncio
@@ -58,6 +59,6 @@ async def abandon_absent(driver: "Driver", group_id: UUID) -> None:
     assert key not in driver.groups, f"{group_id}: there is a replica here, which can be abandoned"
     if driver.creations.is_under_way(key) or driver.persister.is_leaving(key):
         raise Unavailable(f"{driver.data_dir}: a replica of group {group_id} is being made or removed; retry")
-    driver.persister.checkpoints.note_absent(key)
+    driver.persister.checkpoints.mark_absent(key)
     await driver.persister.append_durably([Removed(key)])
     _logger.warning("%s never makes a first replica of group %s, by an operator's order", driver.data_dir, group_id)

@@ -91,7 +91,7 @@ class Checkpoints:
                 self._removed[key] = _state_of_removed(held, folded.voting_position)
 
     def note_changed(self, group: PartitionReplica) -> None:
-        """Note that the group's state or one of its files changes: the next checkpoint has to include it."""
+        """Record that the group's state or one of its files changes: the next checkpoint has to include it."""
         self._changed[group.key] = group
 
     def note_removed(self, group: PartitionReplica, position: EntryId) -> None:
@@ -103,7 +103,7 @@ class Checkpoints:
         self._changed.pop(group.key, None)
         self._to_sync.pop(group.key, None)
 
-    def note_absent(self, key: GroupKey) -> None:
+    def mark_absent(self, key: GroupKey) -> None:
         """Mark a group that has no replica here as removed; an existing mark stays."""
         self._removed.setdefault(key, _state_of_removed(JournaledHardState(key, Term(0), None), None))
 
@@ -221,20 +221,23 @@ class Checkpoints:
             self.completed += 1
 
     def _continue_after_sync(self, changed: ChangedFiles, error: OSError | None) -> None:
+        """Sync the files of the next groups, or end the process after an error."""
         self._is_syncing = False
         if error:
             self._fail(error)
             return
-        changed.note_synced()
+        changed.mark_synced()
         self._sync_next()
 
 
 def _state_of_removed(hard_state: JournaledHardState, lost: tuple[Index, Term] | None) -> GroupState:
+    """Return the checkpointed state of a removed group: its mark, term, vote and voting position."""
     key, term, vote = hard_state
     return GroupState(key, Mark.REMOVED, term, vote, voting_position=lost)
 
 
 def _state_of(group: PartitionReplica) -> GroupState:
+    """Return the checkpointed state of a group with a replica here."""
     term, vote = group.hard_state
     log = group.log
     return GroupState(

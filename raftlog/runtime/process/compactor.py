@@ -62,6 +62,8 @@ class CompactionDone(NamedTuple):
 
 
 class _Waiting(NamedTuple):
+    """Group whose compaction was requested."""
+
     group: PartitionReplica
     mark: CompactionMark
     """Newest mark when the checkpoint was requested: a later mark may lie above entries that the checkpoint does not
@@ -116,6 +118,7 @@ class Compactor:
             self._task.cancel()
 
     def _is_ready(self, waiting: _Waiting) -> bool:
+        """Return whether compaction of a group may start now; remove groups that need none any more."""
         group, port = waiting.group, self._port
         if group.is_closed:
             del self._waiting[group.key]
@@ -136,6 +139,7 @@ class Compactor:
         )
 
     def _may_change(self, group: PartitionReplica) -> bool:
+        """Return whether the group's files may be changed: undamaged, and no other change is under way."""
         is_busy = group.is_closed or group.is_frozen or group.is_leaving or self._port.is_rebuilding(group)
         return group.damage is None and not is_busy and self._port.failure is None
 
@@ -150,6 +154,7 @@ class Compactor:
         return any(each.is_active and each.match_index < index for each in group.core.status().followers)
 
     def _has_waited(self, waiting: _Waiting) -> bool:
+        """Return whether followers had enough time to fetch the entries below the mark."""
         return self._port.loop.time() - waiting.since >= self._port.config.compaction_wait_ms / 1000
 
     # one run
@@ -217,6 +222,7 @@ class Compactor:
         await asyncio.sleep(max(0.0, self._next_at - now, slice_s * _REST))
 
     def _close_run(self) -> None:
+        """End the current run; files that it leaves are deleted at the next start."""
         if self._run is not None:
             run, self._run = self._run, None
             with suppress(OSError):  # files that it leaves are deleted at the next start

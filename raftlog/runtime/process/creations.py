@@ -24,7 +24,7 @@ from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll
 from raftlog.storage.segmented_log import SyncTargets
-from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, refusal_of
+from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, make_refusal
 from raftlog.types import Offset
 
 _BATCH: Final = 256
@@ -69,7 +69,7 @@ class Creations:
         path = f"{port.data_dir}/{name or group_id}"
         self._check(path, group_id, roll)
         making = DirectoryCreation(port.disk, port.data_dir, path, group_id, roll)
-        with self._may_be_full(path):
+        with self._refuse_when_full(path):
             log, restart = making.run(port.config.recent_bytes_max)
         return self._begin([(making, log, restart)])[0]
 
@@ -87,7 +87,7 @@ class Creations:
             raise Unavailable(f"{path}: this disk gave the group {group_id} up, and can only be filled by its leader")
 
     @contextmanager
-    def _may_be_full(self, path: str) -> Iterator[None]:
+    def _refuse_when_full(self, path: str) -> Iterator[None]:
         """Turn a full disk or missing file descriptors into a refusal; other errors end the process.
 
         The next attempt deletes the files that a failed one left."""
@@ -95,7 +95,7 @@ class Creations:
             yield
         except OSError as error:
             if error.errno in TEMPORARY_ERRORS:
-                raise refusal_of(path, error, "add space, and try again") from None
+                raise make_refusal(path, error, "add space, and try again") from None
             self._port.persister.stop_with(error)
             raise self._port.failure or error from None
 
@@ -121,10 +121,12 @@ class Creations:
         await self._make_all([(group_id, None, name) for group_id, name in joining])
 
     async def _make_all(self, wanted: Sequence[_Wanted]) -> None:
+        """Create replicas, batch by batch."""
         for at in range(0, len(wanted), _BATCH):
             await self._make_batch(wanted[at : at + _BATCH])
 
     async def _make_batch(self, batch: Sequence[_Wanted]) -> None:
+        """Create the replicas of one batch; after an error those without a mark are abandoned."""
         makings: list[DirectoryCreation] = []
         begun = 0
         try:
@@ -144,6 +146,7 @@ class Creations:
                 self._under_way.pop(making.group_id.bytes, None)
 
     def _prepare_creation(self, group_id: uuid.UUID, roll: Roll | None, name: str | None) -> DirectoryCreation:
+        """Check that the replica can be created, and reserve its group until the batch has ended."""
         port = self._port
         path = f"{port.data_dir}/{name or group_id}"
         self._check(path, group_id, roll)
@@ -157,7 +160,7 @@ class Creations:
         port = self._port
         targets = SyncTargets([], [])
         for number, making in enumerate(makings, 1):
-            with self._may_be_full(making.path):
+            with self._refuse_when_full(making.path):
                 files, directories = work(making)
             targets.files.extend(files)
             targets.directories.extend(directories)
@@ -170,9 +173,11 @@ class Creations:
         self._check_process()
 
     async def _yield_loop(self) -> None:
+        """Let other callbacks of the loop run; raise the error that ended the process meanwhile."""
         await asyncio.sleep(0)
         self._check_process()
 
     def _check_process(self) -> None:
+        """Raise the error that ended the process, if any."""
         if self._port.failure is not None:
             raise self._port.failure

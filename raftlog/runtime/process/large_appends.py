@@ -20,6 +20,8 @@ from raftlog.types import Index
 
 
 class _Large:
+    """Large append that is not in the journal yet."""
+
     __slots__ = ("first", "is_started", "last", "part")
 
     def __init__(self, part: Part, first: Index, last: Index) -> None:
@@ -88,13 +90,14 @@ class LargeAppends:
     def _continue_after_sync(
         self, group: PartitionReplica, large: _Large, changed: ChangedFiles, error: OSError | None
     ) -> None:
+        """Journal the ids of a synced large append, or end the process after an error."""
         self._syncing[group.key] -= 1
         if not self._syncing[group.key]:
             del self._syncing[group.key]
         if error:
             self._fail(error)
         elif not group.is_closed and self._journal.failure is None:
-            changed.note_synced()
+            changed.mark_synced()
             self._settle(group, large)
 
     def journal_again(self) -> None:

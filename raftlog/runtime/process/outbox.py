@@ -39,6 +39,7 @@ class Outbox:
             self._add(key, message)
 
     def _add(self, key: GroupKey, message: Message) -> None:
+        """Add a message to those for its receiver's process."""
         node = message.to.node_id
         envelopes = self._by_node.get(node)
         if envelopes is None:
@@ -61,6 +62,7 @@ class Outbox:
     # notices
 
     def _hold(self, key: GroupKey, notice: Heartbeat) -> None:
+        """Hold a notice back, in place of an older one to the same follower."""
         self._notices[key, notice.to] = notice
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(NOTICE_DELAY_S, self._send_notices)
@@ -75,6 +77,7 @@ class Outbox:
             del self._notices[key, append.to]
 
     def _send_notices(self) -> None:
+        """Send the notices that were held back."""
         self._timer = None
         notices, self._notices = self._notices, {}
         for (key, _), notice in notices.items():
@@ -83,4 +86,5 @@ class Outbox:
 
 
 def _is_notice(message: Heartbeat) -> bool:
+    """Return whether a heartbeat only announces the commit index and needs no answer."""
     return message.sequence == 0 and message.quiesce_at is None

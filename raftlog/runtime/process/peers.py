@@ -16,6 +16,8 @@ from raftlog.types import NodeId
 
 
 class _PeerProcess:
+    """Liveness of one other process."""
+
     __slots__ = ("beat", "beat_tick", "is_alive")
 
     def __init__(self) -> None:
@@ -114,6 +116,7 @@ class PeerLiveness:
             self.on_change(node, True)
 
     def _declare_failed(self, node: NodeId, peer: _PeerProcess) -> None:
+        """Report a process as failed, once."""
         if peer.is_alive:
             peer.is_alive = False
             self.on_change(node, False)

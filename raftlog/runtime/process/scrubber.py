@@ -60,6 +60,6 @@ class Scrubber:
 
 def _is_readable(group: PartitionReplica, reader: Scrub) -> bool:
     """Return False while the group's files are moved, cut or repaired, and after they were replaced; else True."""
-    return reader.is_of(group.log.segments) and not (
+    return reader.has_log(group.log.segments) and not (
         group.is_closed or group.is_frozen or group.damage is not None or group.log.is_cut_waiting
     )

@@ -33,16 +33,18 @@ class Ticker:
         self._moved_at = 0.0
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start the ticks on `loop`."""
         self._loop = loop
         self._ticked_at = self._moved_at = loop.time()
         self._timer = loop.call_later(self._tick_s, self._run)
 
     def stop(self) -> None:
+        """Stop the ticks."""
         if self._timer:
             self._timer.cancel()
 
     def note_disk_moved(self) -> None:
-        """Note that a sync returned, or that no sync is pending."""
+        """Record that a sync returned, or that no sync is pending."""
         if self._loop:
             self._moved_at = self._loop.time()
 

@@ -46,6 +46,7 @@ class Admission:
         self._ahead.clear()
 
     def _offset_after(self, previous: EntryId, log: GroupLog) -> Offset | None:
+        """Return the offset after an entry of the log or of this turn; None if neither has the entry."""
         ahead = self._ahead.get(previous)
         if ahead is not None:
             return ahead

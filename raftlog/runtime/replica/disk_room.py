@@ -51,6 +51,7 @@ class DiskRoom:
 
     @property
     def describe(self) -> str:
+        """Free bytes and the bound below which no records are accepted, in words."""
         return f"{self.free_bytes} bytes are free, and storage_min_free_bytes is {self.min_free_bytes}"
 
 

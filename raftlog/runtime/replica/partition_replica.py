@@ -199,6 +199,7 @@ class PartitionReplica(ReadableReplica):
     def _propose_control(
         self, entries: Sequence[tuple[ControlKind, bytes]], *, is_essential: bool = False
     ) -> "asyncio.Future[Committed]":
+        """Append control batches like `propose_control`, of any kind."""
         now_ms = self._host.wall_ms()
         batches = [build_control_batch(kind, payload, now_ms, next_offset=_UNSTAMPED) for kind, payload in entries]
         try:
@@ -326,7 +327,7 @@ class PartitionReplica(ReadableReplica):
 
     def _propose_roll(self, *, is_essential: bool = False) -> Accepted:
         core, rolls = self.core, self.rolls
-        batch = rolls.next_roll(core.last_id, core.configuration, self._host.wall_ms())
+        batch = rolls.build_roll_batch(core.last_id, core.configuration, self._host.wall_ms())
         accepted = self._append([batch], len(batch), is_essential=is_essential)
         rolls.proposed_index = accepted.first_index
         return accepted
@@ -351,7 +352,7 @@ class PartitionReplica(ReadableReplica):
         return ready
 
     def has_other_members(self) -> bool:
-        """Return whether the nodes of the Raft configuration changed since the last call."""
+        """Return whether the Raft configuration changed since the last call."""
         held, self._members = self._members, self.core.configuration
         self.configuration_index = self._members.index
         return held is not self._members

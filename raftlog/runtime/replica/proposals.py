@@ -125,5 +125,6 @@ def settle_reads(name: str, ready: Ready, leader: ReplicaId | None) -> None:
 
 
 def _future_of(request: object) -> "asyncio.Future[Index]":
+    """Return the future with which a read was requested."""
     assert isinstance(request, asyncio.Future), f"a read was requested with {request!r}"
     return request

@@ -1,4 +1,4 @@
-"""Reads of a replica's log: committed batches and entries, and records by time. Reads note the damage that they find.
+"""Reads of a replica's log: committed batches and entries, and records by time. Reads report the damage that they find.
 
 `PartitionReplica` adds appends, trims and the movement of the high watermark."""
 
@@ -65,6 +65,7 @@ class ReadableReplica:
             raise
 
     def _find_timestamp(self, timestamp_ms: int) -> Lookup:
+        """Search in slices; begin again if the log was replaced meanwhile. Raises `LogClosed`."""
         while True:
             segments = self.log.segments
             steps = segments.offset_for_timestamp_in_steps(timestamp_ms, self.committed_start_offset)

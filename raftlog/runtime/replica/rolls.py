@@ -53,7 +53,7 @@ class Rolls:
             and self.is_allowed()
         )
 
-    def next_roll(self, last: EntryId, configuration: Configuration, now_ms: int) -> bytearray:
+    def build_roll_batch(self, last: EntryId, configuration: Configuration, now_ms: int) -> bytearray:
         """Build the batch of a roll that follows entry `last`."""
         roll = Roll(
             self._group_id,

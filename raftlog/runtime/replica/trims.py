@@ -83,17 +83,17 @@ class Trims(Generic[G]):
             if log.mark != NO_MARK:
                 self._host.compact(group)
         while log.noted and log.noted[0][0] <= group.applied_index:
-            self._follow(log.noted.popleft()[1])
+            self._apply_committed(log.noted.popleft()[1])
         if self._scheduled:
             self._journal()
         self._drop(although_damaged=False)
 
-    def _follow(self, entry: TrimEntry | CompactionMark) -> None:
+    def _apply_committed(self, entry: TrimEntry | CompactionMark) -> None:
         """Apply a committed trim or compaction mark."""
         if isinstance(entry, TrimEntry):
             self.schedule(entry.log_start_offset)
         else:
-            self._group.log.note_mark(entry)
+            self._group.log.raise_mark(entry)
             self._host.compact(self._group)
 
     def schedule(self, offset: Offset) -> None:
@@ -130,7 +130,7 @@ class Trims(Generic[G]):
     def settle(self, offset: Offset) -> None:
         """Move the log start to a trim that is durable."""
         group = self._group
-        group.log.move_start(offset)
+        group.log.raise_log_start(offset)
         is_repair = False
         if offset == group.trim_to:
             group.trim_to = None
@@ -162,9 +162,9 @@ class Trims(Generic[G]):
                 if is_control(entry.payload):
                     kind, payload = read_control(entry.payload)
                     if kind is ControlKind.TRIM:
-                        self._follow(decode_trim(payload))
+                        self._apply_committed(decode_trim(payload))
                     elif kind is ControlKind.COMPACTED_TO:
-                        self._follow(decode_compacted_to(payload))
+                        self._apply_committed(decode_compacted_to(payload))
             self._searched_to = entries[-1].index if entries else last
 
     def _journal(self) -> None:

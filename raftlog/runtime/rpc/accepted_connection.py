@@ -93,12 +93,13 @@ class AcceptedConnection:
     # the handler
 
     def on_open(self) -> None:
+        """Register the connection, and limit the time for its handshake."""
         self._registry.add(self)
         timeout_s = self._endpoint.config.handshake_timeout_ms / 1000
         self._timer = self._endpoint.loop.call_later(timeout_s, self._time_out)
 
     def take(self, frame: Frame) -> None:
-        """Handle a frame: a step of the handshake, messages of Raft, a beat, or a request."""
+        """Handle a frame: a step of the handshake, Raft messages, a heartbeat, or a request."""
         if self.hello is None:
             self._shake_hands(frame)
             return
@@ -107,7 +108,7 @@ class AcceptedConnection:
         received.bytes += frame.size
         if frame.kind is FrameKind.TURN:
             envelopes = self._decoder.decode(frame.body, frame.payload, self._replica)
-            received.note_messages(envelopes)
+            received.count_messages(envelopes)
             if self._endpoint.memory.is_member(*self._replica):
                 self._endpoint.on_envelopes(node, envelopes)
             else:
@@ -116,13 +117,13 @@ class AcceptedConnection:
             beat = decode_beat(frame.body)
             if beat.disk_uuid != self.hello.identity.disk_uuid:
                 raise BadFrame(f"node {node} sends a heartbeat of another disk than that of its handshake")
-            received.note_frame(frame.kind)
+            received.count_frame(frame.kind)
             self._endpoint.memory.note_beat(self.hello, beat)
             if self._endpoint.memory.is_member(*self._replica):
                 self._endpoint.on_beat(node, beat)
         elif frame.kind is FrameKind.CALL:
             assert self._server is not None, f"a request of node {node} before its handshake"
-            received.note_frame(frame.kind)
+            received.count_frame(frame.kind)
             self._server.take(frame)
         else:
             refusal = decode_refusal(frame.body)
@@ -135,6 +136,7 @@ class AcceptedConnection:
             self._writer.resume()
 
     def on_close(self, error: Exception | None) -> None:
+        """End the service of the peer, and report a connection that broke the protocol."""
         if self._timer is not None:
             self._timer.cancel()
         self._registry.drop(self)
@@ -142,17 +144,18 @@ class AcceptedConnection:
         if self._writer is not None:
             self._writer.end()
         if self.hello is not None and self._is_noted:
-            endpoint.memory.note_disconnected(self.hello)
+            endpoint.memory.remove_connection(self.hello)
         if isinstance(error, HandshakeRefused) and error.reason == Reason.SELF:
             return
         if isinstance(error, (BadFrame, HandshakeRefused)):
-            endpoint.complaints.note(self.connection.source, str(error), endpoint.loop.time())
+            endpoint.complaints.add(self.connection.source, str(error), endpoint.loop.time())
         elif self.hello is None and not endpoint.is_closing:
-            endpoint.complaints.note(self.connection.source, "its handshake was incomplete", endpoint.loop.time())
+            endpoint.complaints.add(self.connection.source, "its handshake was incomplete", endpoint.loop.time())
 
     # the handshake
 
     def _shake_hands(self, frame: Frame) -> None:
+        """Handle a frame of the handshake; raises `BadFrame` for one out of turn."""
         if frame.kind is FrameKind.HELLO and self._introduced is None:
             self._introduce(bytes(frame.body))
         elif frame.kind is FrameKind.PROOF and self._introduced is not None:
@@ -163,7 +166,7 @@ class AcceptedConnection:
     def _introduce(self, their_body: bytes) -> None:
         """Answer the connector's hello with our own, or refuse its version."""
         theirs = decode_hello(their_body)
-        ours = self._endpoint.hello(theirs.channel)
+        ours = self._endpoint.new_hello(theirs.channel)
         refusal = check_version(ours, theirs)
         if refusal is not None:
             self._refuse(refusal, encode_refusal(refusal))
@@ -182,7 +185,7 @@ class AcceptedConnection:
         if refusal is not None:
             self._refuse(refusal, encode_refusal(refusal))
             return
-        known = endpoint.memory.recall(peer.node_id, peer.disk_uuid)
+        known = endpoint.memory.find_record(peer.node_id, peer.disk_uuid)
         refusal = check_peer(ours, theirs, known)
         answer = b"" if refusal is None else pack_refusal(refusal)
         own_proof = encode_proof(endpoint.credentials.prove(ProvingSide.ACCEPTOR, transcript, answer))
@@ -216,7 +219,7 @@ class AcceptedConnection:
             self._server = RequestServer(endpoint, peer.node_id, self._writer, partial(endpoint.serve, peer.node_id))
         self._is_noted = is_noted
         if is_noted:
-            endpoint.memory.note_connected(theirs)
+            endpoint.memory.add_connection(theirs)
         self._registry.promote(self)
         _logger.debug("node %s connected for %s from %s", peer.node_id, theirs.channel.name, self.connection.source)
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.errors import BadFrame
-from raftlog.runtime.rpc.failures import as_fields, from_fields
+from raftlog.runtime.rpc.failures import decode_error, encode_error
 from raftlog.runtime.rpc.frames.columns import pack_numbers, unpack_numbers
 from raftlog.runtime.rpc.frames.entries import cut_payload
 from raftlog.runtime.rpc.frames.frame import HEAD_SIZE, Frame, FrameKind, encode_frame
@@ -70,7 +70,8 @@ def encode_answer(correlation: int, answer: Answer, config: RpcConfig) -> list[B
 
 
 def encode_failure(correlation: int, error: RaftlogError, config: RpcConfig) -> list[Buffer]:
-    return _encode(FrameKind.FAILURE, [correlation, as_fields(error)], (), config)
+    """Return the frame of an error that answers a request."""
+    return _encode(FrameKind.FAILURE, [correlation, encode_error(error)], (), config)
 
 
 def decode_answer(frame: Frame, config: RpcConfig) -> tuple[int, Answer | RaftlogError]:
@@ -80,7 +81,7 @@ def decode_answer(frame: Frame, config: RpcConfig) -> tuple[int, Answer | Raftlo
         case [int(correlation), value, bytes(sizes), *_] if frame.kind is FrameKind.ANSWER and _is_number(correlation):
             return correlation, Answer(value, _split_payload(frame.payload, sizes))
         case [int(correlation), fields, *_] if frame.kind is FrameKind.FAILURE and _is_number(correlation):
-            return correlation, from_fields(fields)
+            return correlation, decode_error(fields)
     raise BadFrame("an answer that cannot be read")
 
 
@@ -99,6 +100,7 @@ def _is_number(value: int) -> bool:
 
 
 def _encode(kind: FrameKind, head: list[Any], payload: Sequence[Buffer], config: RpcConfig) -> list[Buffer]:
+    """Return a frame with `head` as its body. Raises `InvalidArgument` if it is too large."""
     body = pack_value(head, config.header_bytes_max, config.list_items_max)
     size = HEAD_SIZE + len(body) + sum(map(len, payload))
     if size > config.frame_bytes_max:
@@ -111,6 +113,7 @@ def _pack_sizes(payload: Sequence[Buffer]) -> bytes:
 
 
 def _split_payload(payload: bytes | memoryview, sizes: bytes) -> tuple[Buffer, ...]:
+    """Return the pieces of a payload by their packed sizes; raises `BadFrame`."""
     if not sizes and not payload:
         return ()
     return tuple(cut_payload(payload, unpack_numbers("I", sizes, len(sizes) // _SIZE_BYTES)))

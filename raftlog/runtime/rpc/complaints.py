@@ -13,6 +13,8 @@ _logger = logging.getLogger(__name__)
 
 
 class _Source(NamedTuple):
+    """Log times of one source."""
+
     logged_at: float
     silent: int
     """Complaints since then that were not logged."""
@@ -29,7 +31,7 @@ class Complaints:
         """Time of the latest log line."""
         self.count = 0
 
-    def note(self, source: str, reason: str, now: float) -> bool:
+    def add(self, source: str, reason: str, now: float) -> bool:
         """Count a complaint about `source`; return whether it was logged as well."""
         self.count += 1
         known = self._sources.pop(source, None)

@@ -194,6 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.pause_reading()
 
     def _grow(self) -> None:
+        """Continue to read after memory for a large frame was granted."""
         self._reader.grow()
         self._is_waiting = False
         self._moved_at = self._loop.time()
@@ -227,6 +228,7 @@ def source_of(transport: asyncio.BaseTransport) -> str:
 
 
 def _enable_keep_alive(transport: asyncio.BaseTransport) -> None:
+    """Enable TCP keep-alive on an internet socket."""
     endpoint = transport.get_extra_info("socket")
     if endpoint is None or endpoint.family not in (socket.AF_INET, socket.AF_INET6):
         return

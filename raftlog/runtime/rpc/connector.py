@@ -40,6 +40,7 @@ async def connect(
 
 
 async def _open(endpoint: Endpoint, connection: Connection, address: Address, tls: TlsContexts | None) -> None:
+    """Open the TCP connection, with TLS if there is a context."""
     host, port = address
     if tls is None:
         await endpoint.loop.create_connection(lambda: connection, host, port)

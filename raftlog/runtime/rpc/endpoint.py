@@ -76,7 +76,7 @@ class Endpoint:
         self.receive_budget = MemoryBudget(config.receive_bytes_max)
         self._bulk_budget = TokenBucket(config.bulk_bytes_per_s, config.bulk_burst_bytes)
 
-    def hello(self, channel: Channel) -> Hello:
+    def new_hello(self, channel: Channel) -> Hello:
         """Return a new introduction, for one connection."""
         return Hello(PROTOCOL_VERSION, channel, self._life, self.identity(), self._draw_nonce(NONCE_SIZE))
 

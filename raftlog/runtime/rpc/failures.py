@@ -42,6 +42,7 @@ _FIELDS: Final[dict[type[RaftlogError], tuple[tuple[str, type], ...]]] = {
 
 
 def _walk_subclasses(root: type[RaftlogError]) -> Iterator[type[RaftlogError]]:
+    """Yield a class and all its subclasses, at any depth."""
     yield root
     for branch in root.__subclasses__():
         yield from _walk_subclasses(branch)
@@ -52,7 +53,7 @@ _BY_NAME: Final = {
 }
 
 
-def as_fields(error: RaftlogError) -> list[Any]:
+def encode_error(error: RaftlogError) -> list[Any]:
     """Encode an error as a header value: name, whether its outcome is unknown, arguments."""
     name = _find_base_name(type(error))
     fields = _FIELDS.get(_BY_NAME[name])
@@ -64,7 +65,7 @@ def as_fields(error: RaftlogError) -> list[Any]:
     return [name, error.outcome == "unknown", arguments]
 
 
-def from_fields(value: Any) -> RaftlogError:
+def decode_error(value: Any) -> RaftlogError:
     """Decode an error from a header value; raises `BadFrame` for any other value."""
     match value:
         case [str(name), bool(is_unknown), [*arguments], *_]:
@@ -94,6 +95,7 @@ def _find_base_name(error_type: type[RaftlogError]) -> str:
 
 
 def _decode_leader(arguments: list[Any]) -> ReplicaId | None:
+    """Return the leader that a `NotLeader` names; None if it names none. Raises `BadFrame`."""
     match arguments:
         case []:
             return None

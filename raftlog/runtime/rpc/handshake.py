@@ -160,6 +160,7 @@ def check_peer(
 
 
 def _check_not_self(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
+    """Return the refusal of this process itself, or None."""
     if theirs.life != ours.life:
         return None
     return HandshakeRefusal(Reason.SELF, f"this address leads to node {ours.identity.node_id} itself")
@@ -178,6 +179,7 @@ def check_version(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
 
 
 def _check_levels(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
+    """Return the refusal of a peer without a common feature level, or on another channel; else None."""
     me, peer = ours.identity, theirs.identity
     if peer.feature_level_max < me.feature_level_min or peer.feature_level_min > me.feature_level_max:
         return HandshakeRefusal(
@@ -193,6 +195,7 @@ def _check_levels(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
 
 
 def _check_names(ours: Hello, theirs: Hello, expected_node: NodeId | None) -> HandshakeRefusal | None:
+    """Return the refusal of a peer of another cluster or with an unexpected node id, or None."""
     me, peer = ours.identity, theirs.identity
     if None not in (me.cluster_id, peer.cluster_id) and me.cluster_id != peer.cluster_id:
         return HandshakeRefusal(
@@ -216,6 +219,7 @@ def _check_names(ours: Hello, theirs: Hello, expected_node: NodeId | None) -> Ha
 
 
 def _check_disk(theirs: Hello, known: KnownPeer) -> HandshakeRefusal | None:
+    """Return the refusal of a disk that is not the node's in this cluster, or None."""
     peer = theirs.identity
     if known.is_retired:
         return HandshakeRefusal(
@@ -390,12 +394,14 @@ def decode_refusal(body: Buffer) -> HandshakeRefusal:
 
 
 def _pack_text(text: str, what: str) -> bytes:
+    """Return the UTF-8 bytes of a text, which is within the bound."""
     packed = text.encode()
     assert len(packed) <= TEXT_BYTES_MAX, f"the {what} has {len(packed)} bytes; {TEXT_BYTES_MAX} are the most"
     return packed
 
 
 def _unpack_text(packed: bytes) -> str:
+    """Return the printable text of bytes from a peer. Raises `BadFrame` if they are too many."""
     if len(packed) > TEXT_BYTES_MAX:
         raise BadFrame(f"an introduction with a text of {len(packed)} bytes")
     return _replace_unprintable(packed.decode(errors="replace"))

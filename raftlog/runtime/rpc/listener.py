@@ -93,11 +93,13 @@ class Listener:
         self._close_sockets()
 
     def connections(self) -> list[AcceptedConnection]:
+        """Return all open connections, before and after their handshake."""
         return list(self._all)
 
     # the registry of accepted connections
 
     def add(self, accepted: AcceptedConnection) -> None:
+        """Register an open connection."""
         self._all[accepted] = None
 
     def promote(self, accepted: AcceptedConnection) -> None:
@@ -113,6 +115,7 @@ class Listener:
             old.connection.abort(None)
 
     def drop(self, accepted: AcceptedConnection) -> None:
+        """Remove a closed connection."""
         self._strangers.pop(accepted, None)
         self._all.pop(accepted, None)
         if accepted.hello is not None:
@@ -123,6 +126,7 @@ class Listener:
     # accepting
 
     async def _accept_all(self, listening: socket.socket) -> None:
+        """Accept connections until the task is cancelled; close those above the bound on strangers."""
         loop = self._endpoint.loop
         while True:
             try:
@@ -159,12 +163,14 @@ class Listener:
             self._complain(source, f"no TLS: {_describe_failure(error)}")
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task that `close` waits for."""
         task: asyncio.Task[None] = self._endpoint.loop.create_task(work, name="the RPC port")
         self._tasks[task] = None
         task.add_done_callback(self._finish_task)
         return task
 
     def _finish_task(self, task: asyncio.Task[None]) -> None:
+        """Remove an ended task; close the socket of a cancelled opening, and report an error."""
         del self._tasks[task]
         opened = self._opening.pop(task, None)
         if opened is not None and task.cancelled():  # it may have had no step to close the socket
@@ -175,7 +181,8 @@ class Listener:
             )
 
     def _complain(self, source: str, reason: str) -> None:
-        self._endpoint.complaints.note(source, reason, self._endpoint.loop.time())
+        """Count a connection that broke the protocol, and log it at a bounded rate."""
+        self._endpoint.complaints.add(source, reason, self._endpoint.loop.time())
 
     def _close_sockets(self) -> None:
         for each in (*self._sockets, *self._untaken):

@@ -4,7 +4,7 @@
 
 It records only data of an authenticated peer about itself, over that peer's own connection. It is in memory: the
 owner stores `records()`, soon after `on_start` and periodically, and passes them to `restore` after a start. The
-cluster metadata decides which disk a node has; `assign_disk` notes it. Called by connections."""
+cluster metadata decides which disk a node has; `assign_disk` records it. Called by connections."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -43,7 +43,7 @@ class PeerMemory:
         self.on_start: Callable[[], None] = lambda: None
         """Called at the first connection of a newly started process; the owner then stores its `life`."""
 
-    def recall(self, node: NodeId, disk_uuid: UUID) -> KnownPeer:
+    def find_record(self, node: NodeId, disk_uuid: UUID) -> KnownPeer:
         """Return the record against which a handshake is checked."""
         past = self._pasts.get(disk_uuid, PeerRecord(disk_uuid, node, 0, 0, None))
         live = self._live.get(node)
@@ -76,13 +76,14 @@ class PeerMemory:
         else:
             self._assigned[node] = disk_uuid
 
-    def note_connected(self, hello: Hello) -> None:
-        """Record a handshake that this side accepted."""
+    def add_connection(self, hello: Hello) -> None:
+        """Record a handshake that this side accepted, and count its connection as open."""
         peer = hello.identity
         self._update(peer.node_id, peer.disk_uuid, peer.boot_epoch, peer.journal_sequence, hello.life)
         self._live.setdefault(peer.node_id, []).append(peer.disk_uuid)
 
-    def note_disconnected(self, hello: Hello) -> None:
+    def remove_connection(self, hello: Hello) -> None:
+        """Count a connection as closed."""
         node = hello.identity.node_id
         live = self._live[node]
         live.remove(hello.identity.disk_uuid)

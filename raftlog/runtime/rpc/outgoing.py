@@ -62,7 +62,7 @@ class Outgoing:
         self._endpoint = endpoint
         self._node = node
         self._peer_name = "the other side" if node is None else f"node {node}"
-        self._ours = endpoint.hello(channel)
+        self._ours = endpoint.new_hello(channel)
         self._our_body = pack_hello(self._ours)
         self._is_raft = channel is Channel.RAFT
         self._theirs: Hello | None = None
@@ -94,6 +94,7 @@ class Outgoing:
         return future
 
     def _time_out(self, correlation: int, call: Call) -> None:
+        """Fail a request that was not answered in time."""
         self._settle(correlation, NoAnswer(f"{self._peer_name} did not answer {call.name} in {call.timeout_ms} ms"))
 
     def _settle(self, correlation: int, outcome: Answer | RaftlogError) -> None:
@@ -113,6 +114,7 @@ class Outgoing:
     # the handler
 
     def on_open(self) -> None:
+        """Begin the handshake."""
         if self._is_raft:
             self.connection.write_at_once()
         self.connection.write(encode_hello(self._our_body))
@@ -121,7 +123,7 @@ class Outgoing:
         """Handle a frame: an answer, or a step of the handshake. Raises `BadFrame` if it is out of turn."""
         if self.hello is not None:
             correlation, outcome = decode_answer(frame, self._endpoint.config)
-            self._received.note_frame(frame.kind)
+            self._received.count_frame(frame.kind)
             self._received.bytes += frame.size
             self._settle(correlation, outcome)
         elif frame.kind is FrameKind.REFUSAL:
@@ -134,12 +136,14 @@ class Outgoing:
             raise BadFrame(f"a frame of kind {frame.kind.name} out of turn in the handshake")
 
     def on_writable(self) -> None:
+        """Continue to write queued frames."""
         self.writer.resume()
 
     def on_close(self, error: Exception | None) -> None:
+        """Fail the handshake, or all requests without an answer."""
         self.writer.end()
         if self.hello is not None and self._is_noted:
-            self._endpoint.memory.note_disconnected(self.hello)
+            self._endpoint.memory.remove_connection(self.hello)
         if not self.established.done():
             self.established.set_exception(error or ConnectionResetError("the connection ended in its handshake"))
         self.closed_reason.set_result(error)
@@ -178,8 +182,9 @@ class Outgoing:
             self._check_peer(theirs)
 
     def _check_peer(self, theirs: Hello) -> None:
+        """Complete the handshake, or refuse the peer by its identity and this process's records."""
         endpoint, peer = self._endpoint, theirs.identity
-        known = endpoint.memory.recall(peer.node_id, peer.disk_uuid)
+        known = endpoint.memory.find_record(peer.node_id, peer.disk_uuid)
         refusal = check_peer(self._ours, theirs, known, self._node)
         if refusal is not None:
             self._refuse(refusal)
@@ -189,11 +194,12 @@ class Outgoing:
         self.hello = theirs
         self._is_noted = not is_outsider(theirs, known)
         if self._is_noted:
-            endpoint.memory.note_connected(theirs)
+            endpoint.memory.add_connection(theirs)
         self.connection.expect(bounds_of_answers(endpoint.config), endpoint.config.read_buffer_bytes)
         self.established.set_result(None)
 
     def _refuse(self, refusal: HandshakeRefusal) -> None:
+        """Send the refusal and close the connection."""
         self.connection.write(encode_refusal(refusal))
         self.connection.close(HandshakeRefused(refusal.message, reason=refusal.reason))
 

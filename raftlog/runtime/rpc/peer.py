@@ -62,6 +62,7 @@ class Peer:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
+        """Begin to connect, on the running loop."""
         self._task = self._endpoint.loop.create_task(self._run(), name=f"connect to node {self._node}")
 
     def set_address(self, address: Address) -> None:
@@ -74,12 +75,14 @@ class Peer:
             self._outgoing.connection.abort(None)
 
     def send(self, envelopes: Sequence[Envelope]) -> None:
+        """Queue Raft messages; without a connection they are lost."""
         if self._outgoing is None:
             self._dropped += len(envelopes)
         else:
             self._outgoing.writer.post_envelopes(envelopes)
 
     def beat(self, beat: ProcessBeat) -> None:
+        """Queue a heartbeat; without a connection it is lost."""
         if self._outgoing is not None:
             self._outgoing.writer.post_beat(beat)
 
@@ -103,6 +106,7 @@ class Peer:
         return None if self._outgoing is None else self._outgoing.hello
 
     def status(self) -> ChannelStatus:
+        """Return the state of the channel."""
         outgoing = self._outgoing
         if outgoing is None or outgoing.hello is None:
             return ChannelStatus(False, 0, self._dropped, self._connections_made, self._last_error, None, None)
@@ -131,6 +135,7 @@ class Peer:
         return self._task is None or self._task.done()
 
     async def wait_closed(self) -> None:
+        """Wait until the link has ended after `close`."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
@@ -143,7 +148,7 @@ class Peer:
             try:
                 await self._connect()
             except (OSError, RaftlogError) as error:
-                self._note_failure(error)
+                self._log_failure(error)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._backoff.next_pause_s()):
                     await self._is_address_new.wait()
@@ -177,7 +182,7 @@ class Peer:
         if self._channel is Channel.RAFT:
             event(_logger, name, node=self._node, **fields)
 
-    def _note_failure(self, error: OSError | RaftlogError) -> None:
+    def _log_failure(self, error: OSError | RaftlogError) -> None:
         """Log a failure, unless the last one had the same text."""
         text = _describe_error(error)
         if text != self._last_error:

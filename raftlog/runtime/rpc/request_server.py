@@ -86,6 +86,7 @@ class RequestServer:
         self._writer.post_frame(encode_failure(correlation, error, self._config))
 
     def _finish_task(self, correlation: int, task: asyncio.Task[None]) -> None:
+        """Release the room of an ended request; answer one that failed unexpectedly with an unknown outcome."""
         self._bytes -= self._tasks.pop(task)
         del self._endpoint.tasks[task]
         if task.cancelled():  # the process stops

@@ -60,6 +60,7 @@ class SendQueue:
             self._add_envelope(envelope, size_of(envelope))
 
     def add_beat(self, beat: ProcessBeat) -> None:
+        """Queue a heartbeat in place of an older one."""
         self._beat = beat
 
     def add_frame(self, frame: list[Buffer]) -> bool:
@@ -78,18 +79,18 @@ class SendQueue:
         buffers: list[Buffer] = []
         if self._beat is not None:
             buffers += encode_beat(self._beat)
-            self._sent.note_frame(FrameKind.BEAT)
+            self._sent.count_frame(FrameKind.BEAT)
             self._beat = None
         if self._envelopes:
             envelopes = self._take_envelopes()
             buffers += encode_turn(envelopes)
-            self._sent.note_messages(envelopes)
+            self._sent.count_messages(envelopes)
         taken = 0
         while self._frames and taken < frames_bytes:
             frame, size = self._frames.popleft()
             buffers += frame
             taken += size
-            self._sent.note_frame(kind_of(frame))
+            self._sent.count_frame(kind_of(frame))
         self._frame_bytes -= taken
         return buffers
 
@@ -105,6 +106,7 @@ class SendQueue:
         return self.bytes + size <= self._config.send_queue_bytes_max or not self.bytes
 
     def _add_envelope(self, envelope: Envelope, size: int) -> None:
+        """Add one Raft message; without room, drop heartbeats first, then the message."""
         bound = self._config.frame_bytes_max - self._config.turn_bytes
         if size > bound:
             self.messages_dropped += 1
@@ -122,6 +124,7 @@ class SendQueue:
         self._has_heartbeats = self._has_heartbeats or type(envelope.message) in _HEARTBEATS
 
     def _take_envelopes(self) -> list[Envelope]:
+        """Remove and return the oldest messages, of about `turn_bytes` together."""
         if self._envelope_bytes <= self._config.turn_bytes:
             taken = list(self._envelopes)
             self._envelopes.clear()

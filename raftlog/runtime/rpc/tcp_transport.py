@@ -58,6 +58,8 @@ class PeerStatus(NamedTuple):
 
 
 class _Links(NamedTuple):
+    """Links to one node, by channel."""
+
     raft: Peer
     bulk: Peer
 
@@ -156,7 +158,7 @@ class TcpTransport(Transport):
             links = self._links.get(node)
             if links is None:
                 links = self._links[node] = _Links(
-                    self._peer(node, Channel.RAFT, address), self._peer(node, Channel.BULK, address)
+                    self._make_peer(node, Channel.RAFT, address), self._make_peer(node, Channel.BULK, address)
                 )
                 for peer in links:
                     peer.start()
@@ -205,10 +207,11 @@ class TcpTransport(Transport):
             await asyncio.wait(list(endpoint.tasks))
         await self._wait_closed(connections)
 
-    def _peer(self, node: NodeId, channel: Channel, address: Address) -> Peer:
+    def _make_peer(self, node: NodeId, channel: Channel, address: Address) -> Peer:
         return Peer(self._endpoint, node, channel, address, self._tls)
 
     def _close_links(self, links: _Links) -> None:
+        """Close the links to a node; `close` waits for those that are still closing."""
         for peer in links:
             peer.close()
         self._closing = [peer for peer in (*self._closing, *links) if not peer.is_closed]
@@ -224,6 +227,7 @@ class TcpTransport(Transport):
         await asyncio.wait(futures)
 
     def _sweep(self) -> None:
+        """Abort stalled connections, periodically."""
         loop = self._endpoint.loop
         self._sweeper = loop.call_later(_SWEEP_S, self._sweep)
         connections = [accepted.connection for accepted in self._listener.connections()]

@@ -130,6 +130,7 @@ def check_host(tls: TlsContexts, host: str) -> None:
 
 
 def _load_context(files: TlsFiles, side: int) -> ssl.SSLContext:
+    """Return the TLS context of one side; raises `InvalidArgument` with the name of an unusable file."""
     context = new_context(side)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
@@ -161,6 +162,7 @@ def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, host: str | Non
 
 
 def _has_finished(side: ssl.SSLObject) -> bool:
+    """Continue the handshake of one side; return whether it is complete."""
     try:
         side.do_handshake()
     except ssl.SSLWantReadError:

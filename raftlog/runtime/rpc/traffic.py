@@ -41,7 +41,7 @@ class Flow:
         self.writes = 0
         """Number of writes to the socket, each with all queued frames; 0 for the incoming direction."""
 
-    def note_messages(self, envelopes: Iterable[Envelope]) -> None:
+    def count_messages(self, envelopes: Iterable[Envelope]) -> None:
         """Count Raft messages."""
         counts = self._by_type
         for _, message in envelopes:
@@ -50,7 +50,7 @@ class Flow:
             else:
                 counts[type(message)] += 1
 
-    def note_frame(self, kind: int) -> None:
+    def count_frame(self, kind: int) -> None:
         """Count a request, an answer or a heartbeat."""
         self._by_frame[kind] += 1
 

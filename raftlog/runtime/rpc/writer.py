@@ -38,6 +38,7 @@ class Writer:
 
     @property
     def queued_bytes(self) -> int:
+        """Bytes that wait in the queue and in the write buffer of the socket."""
         return self._queue.bytes + self._connection.write_buffer_bytes()
 
     @property
@@ -50,18 +51,19 @@ class Writer:
         self.flush()
 
     def post_beat(self, beat: ProcessBeat) -> None:
+        """Post a heartbeat, in place of an older one that waits."""
         self._queue.add_beat(beat)
-        self._want_flush()
+        self._schedule_flush()
 
     def post_frame(self, frame: list[Buffer]) -> bool:
         """Post a request or an answer; return False if there is no room for it."""
         is_taken = self._queue.add_frame(frame)
-        self._want_flush()
+        self._schedule_flush()
         return is_taken
 
     def resume(self) -> None:
         """Continue to write, because the socket accepts more bytes."""
-        self._want_flush()
+        self._schedule_flush()
 
     def flush(self) -> None:
         """Write as much as socket and budget allow now."""
@@ -90,6 +92,7 @@ class Writer:
             self._due = None
         self._queue.discard()
 
-    def _want_flush(self) -> None:
+    def _schedule_flush(self) -> None:
+        """Write at the end of the loop turn, unless the socket is paused or a write is scheduled."""
         if self._due is None and not self._connection.is_paused:
             self._due = self._loop.call_soon(self.flush)

@@ -82,6 +82,7 @@ class CatchUp:
                     wait.set_result(None)
 
     def _wait_turn(self) -> "asyncio.Future[None]":
+        """Return a future that is done after the driver's next turn."""
         wait: asyncio.Future[None] = self._port.loop.create_future()
         self._turn_waits.append(wait)
         return wait
@@ -147,9 +148,11 @@ class CatchUp:
         return task.result()
 
     def is_rebuilding(self, group: PartitionReplica) -> bool:
+        """Return whether the group's log is being rebuilt."""
         return group.key in self._rebuilds
 
     def _finish_rebuild(self, group: PartitionReplica, task: "asyncio.Task[RebuildResult]") -> None:
+        """Remove the ended rebuild, log its failure, and repair the log if it is still damaged."""
         if self._rebuilds.get(group.key) is task:
             del self._rebuilds[group.key]
         if not task.cancelled() and task.exception() is not None:
@@ -167,6 +170,7 @@ class CatchUp:
         self._failures.pop(group.key, None)
 
     def stop(self) -> None:
+        """Cancel all tasks."""
         fetches = (task for _, task in self._fetches.values())
         for task in (*self._tasks.values(), *self._rebuilds.values(), *fetches):
             task.cancel()
@@ -175,6 +179,7 @@ class CatchUp:
         self._fetches.clear()
 
     def _begin(self, group: PartitionReplica, run: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
+        """Start a task that runs and retries the repair `what`."""
         self._tasks[group.key] = self._port.loop.create_task(self._run(group, run, what), name=f"{what} {group.path}")
 
     async def _run(self, group: PartitionReplica, run: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:

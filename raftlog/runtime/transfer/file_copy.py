@@ -45,11 +45,12 @@ class FileCopy:
                 self.bytes_taken += sum(map(len, batches))
             changed = segments.list_changes_since_checkpoint()
             await self._port.persister.sync(changed.files, changed.directories)
-            changed.note_synced()
+            changed.mark_synced()
         if (segments.next_offset, segments.last_index) != (files.below, files.boundary.index):
             raise self._copy_error(f"they end before entry {segments.last_index + 1} at offset {segments.next_offset}")
 
     async def _request_piece(self, files: FilesResult, base_offset: Offset, row: int) -> tuple[bytes, ...]:
+        """Request batches of a file from row `row` on; none after its last one. Raises like `copy`."""
         chunk = self._port.config.transfer_chunk_bytes
         request = PieceRequest(self._group.key, files.version, base_offset, row, chunk)
         result = await send_request(self._port, self._source, request)
@@ -77,6 +78,7 @@ class FileCopy:
 
     @staticmethod
     def _is_next(segments: SegmentedLog, batch: bytes, header: BatchHeader) -> bool:
+        """Return whether a batch is sound and follows the last one in offset and term."""
         active = segments.active if segments.segments else None
         return (
             header.magic == MAGIC
@@ -88,6 +90,7 @@ class FileCopy:
         )
 
     def _decode_roll(self, batch: bytes, header: BatchHeader) -> Roll | None:
+        """Return the roll in a batch, None for other batches. Raises `Unavailable`."""
         if not header.is_control:
             return None
         try:

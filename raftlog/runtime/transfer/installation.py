@@ -86,6 +86,9 @@ class Installation:
         return is_idle and not self._port.persister.checkpoints.is_under_way
 
     async def _change_places(self, result: LogResult, start: Offset, end: LogEnd) -> None:
+        """Wait until the old log is idle, replace it, and restart the replica.
+
+        Do nothing if it is not needed any more."""
         port, group = self._port, self._group
         while not self._may_change_places():  # noqa: ASYNC110  # four things, none of them an event
             await asyncio.sleep(port.config.tick_ms / 1000)

@@ -78,6 +78,7 @@ class LogFetch:
         return core.leader == self.leader and core.term == self.term and not self._group.is_closed
 
     async def _request_entries(self, after: EntryId) -> FetchResult | LogsDiverge:
+        """Request the entries after `after` from the leader. Raises like `run`."""
         config = self._port.config
         request = LogFetchRequest(self._group.key, self.term, self.offer.sequence, after, config.transfer_chunk_bytes)
         result = await send_request(self._port, self.leader.node_id, request)

@@ -35,7 +35,7 @@ from raftlog.storage.index_repair import repair_row
 from raftlog.storage.roll import Roll, decode_roll, encode_roll
 from raftlog.storage.segment import Segment
 from raftlog.storage.segmented_log import SegmentedLog
-from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, refusal_of
+from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, make_refusal
 from raftlog.types import Buffer, Index, Offset, Term
 
 _logger = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class Rebuild:
             end = await self._replacement.sync(segments)
         except OSError as error:
             if error.errno in TEMPORARY_ERRORS:
-                raise refusal_of(self._replacement.path, error, "the log needs its size in room once more") from None
+                raise make_refusal(self._replacement.path, error, "the log needs its size in room once more") from None
             raise
         finally:
             segments.close()
@@ -118,6 +118,7 @@ class Rebuild:
         segments.write()
 
     def _walk_entries(self, segment: Segment) -> Iterator[_CopiedRow]:
+        """Yield all entries of a segment; for a damaged one the bytes are stored, and `batch` is None."""
         for number, batch, error, is_placed in walk_rows(self._old, segment):
             index = Index(segment.index_of(number))
             if error is None:
@@ -131,6 +132,7 @@ class Rebuild:
 
     @staticmethod
     def _to_copied_row(segment: Segment, index: Index, batch: Buffer) -> _CopiedRow:
+        """Return the row of a sound entry, with the index and offset after it."""
         header = read_header(batch)
         last = last_index_of(batch, header, index) if segment.missing else index
         return _CopiedRow(index, batch, last + 1, Offset(header.next_offset))
@@ -140,7 +142,7 @@ class Rebuild:
         index = segment.index_of(number + 1) if number + 1 < segment.rows else segment.next_index
         for later in range(number + 1, segment.rows):
             row = segment.row(later)
-            if segment.may_be(later, row.index) and row.offset <= segment.next_offset:
+            if segment.can_be_row_of(later, row.index) and row.offset <= segment.next_offset:
                 return index, Offset(row.offset)
         return index, Offset(segment.next_offset)
 
@@ -175,6 +177,7 @@ class Rebuild:
     def _build_roll(
         self, base_index: int, created_ms: int, offset: Offset, term: Term, compacted_to: int = -1
     ) -> Buffer:
+        """Build a stamped roll with the configuration at this place."""
         held = self._configuration
         roll = Roll(
             self._group.group_id,
@@ -225,6 +228,9 @@ class Rebuild:
         return not (group.parts or group.is_dirty or persister.checkpoints.is_under_way)
 
     async def _change_places(self, last: Index, configuration_index: Index, end: LogEnd) -> None:
+        """Wait until the old log is idle, replace it, and make the replica campaign.
+
+        Raises `Unavailable` if it changed."""
         port, group = self._port, self._group
         while not self._is_idle() and not group.is_closed and port.failure is None:  # noqa: ASYNC110  # no events
             await asyncio.sleep(port.config.tick_ms / 1000)

@@ -67,6 +67,7 @@ class Refill:
             )
 
     async def _copy_rest(self, segments: SegmentedLog) -> None:
+        """Copy the own entries after the copied files, in slices. Raises `Unavailable` if the log was replaced."""
         while segments.last_index < self._group.log.written_index:
             self._copy_slice(segments)
             await asyncio.sleep(0)

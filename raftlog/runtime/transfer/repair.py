@@ -77,11 +77,12 @@ class Repair:
         self._lift_quarantine()
 
     def _lift_quarantine(self) -> None:
+        """Restore the configurations from the repaired log, and allow campaigns again."""
         group, port = self._group, self._port
         found = read_configurations(group.log.segments, self._latest_configuration, group.core.committed_index)
         if found.damage:
             raise Unavailable(f"the log is damaged again; the repair is repeated: {found.damage}")
-        group.log.note_repaired()
+        group.log.refresh_boundary()
         group.core.restore_configurations(found.known)
         group.configuration_index, group.are_configurations_known = group.core.configuration.index, True
         event(_logger, "replica_repaired", group=group.name, entries=self._repaired_count, why=str(group.damage))
@@ -115,6 +116,7 @@ class Repair:
         return index if low < segment.rows and index <= self._group.log.written_index else None
 
     def _find_damage(self, index: Index) -> CorruptBatch | None:
+        """Return the error in entry `index`, or None if it is sound."""
         try:
             self._group.log.segments.read_entries(index, index, 1)
         except CorruptBatch as error:
@@ -122,7 +124,7 @@ class Repair:
         return None
 
     async def _read_all(self) -> None:
-        """Read every entry; repair the damaged ones, or note those that cannot be repaired."""
+        """Read every entry; repair the damaged ones, or record those that cannot be repaired."""
         segments = self._group.log.segments.segments
         total, before = max(1, self._group.log.segments.size_bytes), 0
         for segment in segments:
@@ -130,6 +132,7 @@ class Repair:
             before += segment.end_position
 
     async def _read_segment(self, segment: Segment, before: int, total: int) -> None:
+        """Read all entries of a segment in slices, with pauses, and update the progress."""
         loop, number = self._port.loop, 0
         while number < segment.rows:
             began = loop.time()
@@ -147,34 +150,36 @@ class Repair:
             if index > group.log.written_index:
                 return segment.rows
             if error is None:
-                self._note_configuration(index, batch)
+                self._keep_configuration(index, batch)
             elif segment.base_index < find_first_uncompacted(group.log.segments):
                 if not repair_row(segment, number):
                     self._compacted = self._compacted or error
             elif not is_placed:
-                await self._rebuild_or_note(index, error)
+                await self._rebuild_or_report(index, error)
             elif not repair_row(segment, number) or self._find_damage(index) is not None:
-                await self._repair_or_note(index, error)
+                await self._repair_or_report(index, error)
             size += len(batch)
             if number + 1 - first >= _SLICE_ENTRIES or size >= _SLICE_BYTES:
                 break
         return number + 1
 
-    def _note_configuration(self, index: Index, batch: Buffer) -> None:
+    def _keep_configuration(self, index: Index, batch: Buffer) -> None:
+        """Keep the index of the latest configuration entry that was read."""
         if is_control(batch) and read_control(batch)[0] is ControlKind.CONFIGURATION:
             self._latest_configuration = max(index, self._latest_configuration)
 
     # repairing
 
-    async def _repair_or_note(self, index: Index, error: CorruptBatch) -> None:
+    async def _repair_or_report(self, index: Index, error: CorruptBatch) -> None:
+        """Fetch an entry from another replica; otherwise rebuild it, or record it as unrepaired."""
         if not await self._repair_entry(index):
-            await self._rebuild_or_note(index, error)
+            await self._rebuild_or_report(index, error)
             return
         for _, batch in self._group.log.segments.read_entries(index, index, 1):
-            self._note_configuration(index, batch)
+            self._keep_configuration(index, batch)
 
-    async def _rebuild_or_note(self, index: Index, error: CorruptBatch) -> None:
-        """Rebuild an entry without a row from the leader's entry, if it is committed; otherwise note it.
+    async def _rebuild_or_report(self, index: Index, error: CorruptBatch) -> None:
+        """Rebuild a committed entry without a row from the leader's entry; otherwise record it as unrepaired.
 
         A committed entry is the same on the leader."""
         group, leader = self._group, self._group.core.leader
@@ -183,14 +188,15 @@ class Repair:
                 batch = await self._request_entry(leader.node_id, index)
                 if batch is not None:
                     group.log.segments.rebuild_entry(index, batch)
-                    self._note_repaired()
-                    self._note_configuration(index, batch)
+                    self._count_repaired()
+                    self._keep_configuration(index, batch)
                     return
             except (RaftlogError, OSError, TimeoutError) as refused:
                 _logger.info("%s: entry %s cannot be rebuilt: %s", group.path, index, refused)
-        self._note_unrepaired(index, error)
+        self._add_unrepaired(index, error)
 
-    def _note_unrepaired(self, index: Index, error: CorruptBatch) -> None:
+    def _add_unrepaired(self, index: Index, error: CorruptBatch) -> None:
+        """Record a damaged entry that no other replica could supply, with its range of offsets."""
         segments = self._group.log.segments
         segment = segments.segment_of_index(index)
         number = segment.number_of(index)
@@ -198,7 +204,7 @@ class Repair:
         if len(self._unrepaired) < DAMAGED_MAX:
             self._unrepaired.append(DamagedEntry(index, error.offset, Offset(max(end, error.offset)), error))
 
-    def _note_repaired(self) -> None:
+    def _count_repaired(self) -> None:
         self._port.entries_repaired += 1
         self._repaired_count += 1
 
@@ -212,13 +218,14 @@ class Repair:
                     if index > group.log.written_index:
                         return False
                     group.log.segments.repair_batch(index, batch)
-                    self._note_repaired()
+                    self._count_repaired()
                     return True
             except (RaftlogError, OSError, TimeoutError) as error:
                 _logger.info("%s: node %s did not return entry %s: %s", group.path, node, index, error)
         return False
 
     async def _request_entry(self, node: NodeId, index: Index) -> bytes | None:
+        """Request one entry from a node; return its batch, or None if the node does not have it."""
         chunk = self._port.config.transfer_chunk_bytes
         answer = await send_request(self._port, node, EntriesRequest(self._group.key, index, index, chunk))
         result = answer.entries if isinstance(answer, EntriesResult) else ()
@@ -255,7 +262,7 @@ class Repair:
         return sorted(nodes - {me}, key=lambda node: (node != leader, node))
 
     async def _refill(self, damage: CorruptBatch) -> None:
-        """Copy the compacted segments from another replica; note the damage if none has them.
+        """Copy the compacted segments from another replica; record the damage if none has them.
 
         Raises `Unavailable` after a copy: the log was replaced, and the next round reads it."""
         group = self._group
@@ -271,11 +278,11 @@ class Repair:
                 raise Unavailable("the compacted part was copied from another replica; the repair is repeated")
         index = self._find_index(damage)
         if index is not None:
-            self._note_unrepaired(index, damage)
+            self._add_unrepaired(index, damage)
 
     async def _sync_repairs(self) -> None:
         """Make the repairs durable; a failed sync ends the process."""
         segments = self._group.log.segments
         changed = segments.list_changes_since_checkpoint()
         await self._port.persister.sync(changed.files, changed.directories)
-        changed.note_synced()
+        changed.mark_synced()

@@ -81,5 +81,5 @@ class Replacement:
         port, group = self._port, self._group
         group.is_frozen = False
         port.persister.checkpoints.note_changed(group)
-        port.persister.trash.note_moved()
+        port.persister.trash.mark_not_empty()
         port.mark_dirty(group)

@@ -50,6 +50,7 @@ class _FetchPace:
         self._rate = 0.0
 
     def take(self, size: int, now: float) -> None:
+        """Count `size` bytes that were sent."""
         self._bytes += size
         elapsed = now - self._since
         if elapsed >= _PACE_S:
@@ -57,11 +58,13 @@ class _FetchPace:
             self._since, self._bytes = now, 0
 
     def rate(self, now: float) -> float:
+        """Return the rate in bytes per second; 0 after an idle time."""
         elapsed = now - self._since
         return 0.0 if elapsed >= _IDLE_S else self._rate or self._bytes / max(elapsed, _PACE_S)
 
 
 def _segments_below(log: GroupLog, boundary: EntryId) -> tuple[Segment, ...]:
+    """Return the segments that begin at or below the boundary."""
     return tuple(segment for segment in log.segments.segments if segment.base_index <= boundary.index)
 
 
@@ -128,12 +131,14 @@ class Supplier:
             raise
 
     def _find_group(self, key: GroupKey) -> PartitionReplica:
+        """Return the replica of a group. Raises `Unavailable` if there is none that may answer."""
         group = self._port.groups.get(key)
         if group is None or group.is_frozen or group.stopped:
             raise Unavailable(f"group {key.hex()} has no replica on node {self._port.me.node_id} now")
         return group
 
     def _answer_log(self, group: PartitionReplica) -> LogResult:
+        """Return the beginning of the log. Raises `Unavailable` if it is damaged."""
         log = group.log
         first_index = Index(log.boundary.index + 1)
         if group.damage is not None or first_index > min(group.applied_index, log.written_index):
@@ -143,6 +148,7 @@ class Supplier:
         return LogResult(log.boundary, Offset(row.offset), first, len(_segments_below(log, log.boundary)))
 
     def _answer_files(self, group: PartitionReplica, request: FilesRequest) -> FilesResult:
+        """Return the list of the files below an offset. Raises `Unavailable` during compaction."""
         log, segments = group.log, group.log.segments
         if group.damage is not None or self._port.is_compacting(group):
             raise Unavailable(f"{group.path} is being compacted, or damaged; retry")
@@ -157,6 +163,7 @@ class Supplier:
         return self._port.boot_epoch, group.log.segments.generation
 
     def _answer_piece(self, group: PartitionReplica, node: NodeId, request: PieceRequest) -> PieceResult:
+        """Return the next batches of a file. Raises `Unavailable` if the files have another version."""
         segment = group.log.segments.segment_of_offset(request.base_offset)
         if self._version(group) != request.version or segment.base_offset != request.base_offset:
             raise Unavailable(f"{group.path} was changed meanwhile; restart the copy")
@@ -176,6 +183,7 @@ class Supplier:
         return at is not None
 
     def _answer_entries(self, group: PartitionReplica, request: EntriesRequest) -> EntriesResult:
+        """Return stored entries by index. Raises `Unavailable` if the log does not have them."""
         log = group.log
         first = find_first_uncompacted(log.segments)
         if not first <= request.first_index <= log.written_index:
@@ -187,6 +195,7 @@ class Supplier:
     def _answer_fetch(
         self, group: PartitionReplica, node: NodeId, request: LogFetchRequest
     ) -> FetchResult | LogsDiverge:
+        """Return the entries that a follower lacks, as far as this replica leads the requested term."""
         no_sender = ReplicaId(NodeId(0), self._port.me.disk_uuid)  # the requester fills in its own id
         wanted = SupplyRequest(
             no_sender, request.term, request.sequence, request.after, _ENTRIES_MAX, self._limit_size(request.bytes_max)
@@ -210,4 +219,5 @@ class Supplier:
             self._paces.popitem(last=False)
 
     def _limit_size(self, bytes_max: int) -> int:
+        """Return the requested size, at most that of one piece."""
         return min(bytes_max, self._port.config.transfer_chunk_bytes)

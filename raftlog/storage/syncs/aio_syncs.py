@@ -181,6 +181,7 @@ class AioSyncs:
             os.close(self._eventfd)
 
     def _read_events(self) -> None:
+        """Complete the syncs that ended, and run their jobs; called by the loop when the eventfd is readable."""
         # A counter of zero: the events of this wake-up were read by `wait_while`.
         try:  # noqa: SIM105  # `suppress` would take three calls more, for each sync
             os.eventfd_read(self._eventfd)
@@ -210,6 +211,7 @@ class AioSyncs:
                 self._complete(slot, OSError(number, f"io_getevents: {os.strerror(number)}"))
 
     def _complete(self, slot: int, error: OSError | None) -> None:
+        """Free the slot of a sync that ended, and queue the job that its `ended` returns."""
         ended = self._ended[slot]
         assert ended is not None, f"nothing is in flight in slot {slot}"
         self._ended[slot] = None
@@ -217,6 +219,7 @@ class AioSyncs:
         self._jobs.append(ended(error))
 
     def _run_jobs(self) -> None:
+        """Run the queued jobs, and resolve the future of `close` when no sync is in flight."""
         try:
             while self._jobs:
                 self._jobs.popleft()()

@@ -42,7 +42,7 @@ class SyncChoice:
         self._since_sample = 0
         return not fast
 
-    def note(self, by_aio: bool, seconds: float) -> None:
-        """Record the duration of a sync, from its submission to its completion on the loop."""
+    def add_sample(self, by_aio: bool, seconds: float) -> None:
+        """Add the duration of a sync, from submission to completion on the loop, to its method's average."""
         average = self._average.get(by_aio)
         self._average[by_aio] = seconds if average is None else average + _WEIGHT * (seconds - average)

@@ -67,6 +67,7 @@ _NAMES_BY_TYPE: Final = {form.type: name for name, form in _FORMS.items()}
 
 
 def call_of(request: BulkRequest, timeout_ms: int) -> Call:
+    """Return the call by name that carries a bulk request."""
     fields: Sequence[Any] = request
     flat = chain.from_iterable(field if isinstance(field, tuple) else (field,) for field in fields)
     value = request.group if isinstance(request, LogRequest) else list(flat)
@@ -143,6 +144,7 @@ def result_of(request: BulkRequest, answer: Answer) -> BulkResult:
 
 
 def _stored_entries(indices: bytes, terms: bytes, batches: Sequence[Buffer]) -> tuple[StoredEntry, ...]:
+    """Return entries from columns of their indexes and terms, and their batches."""
     count = len(batches)
     numbers = zip(unpack_numbers("q", indices, count), unpack_numbers("i", terms, count), strict=True)
     return tuple(
@@ -152,6 +154,7 @@ def _stored_entries(indices: bytes, terms: bytes, batches: Sequence[Buffer]) -> 
 
 
 def _entries_after(index: int, terms: bytes, batches: Sequence[Buffer]) -> tuple[Entry, ...]:
+    """Return the Raft entries that follow `index`, from a column of their terms and their batches."""
     unpacked = unpack_numbers("i", terms, len(batches))
     return tuple(
         entry_of(Index(at), Term(term), batch)

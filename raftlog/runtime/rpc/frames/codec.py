@@ -203,6 +203,7 @@ class TurnDecoder:
         return envelopes
 
     def _decode_replica(self, packed: bytes) -> ReplicaId:
+        """Return the replica of 24 bytes. Raises `BadFrame` for a negative node id."""
         known = self._replicas.get(packed)
         if known is None:
             node_id, disk_uuid = _REPLICA.unpack(packed)
@@ -215,6 +216,7 @@ class TurnDecoder:
 
 
 def _from_row_values(layout: _Layout, values: Sequence[Any]) -> list[Any]:
+    """Return the fields of a message from the numbers in its row."""
     fields: list[Any] = []
     at = 0
     for shape in layout.shapes:

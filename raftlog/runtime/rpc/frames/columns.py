@@ -13,6 +13,7 @@ _SIZES = {code: struct.calcsize(f">{code}") for code in "Iiq"}
 
 
 def pack_numbers(code: str, values: Sequence[int]) -> bytes:
+    """Return a column of numbers in the format `code` of `struct`."""
     return struct.pack(f">{len(values)}{code}", *values)
 
 

@@ -84,6 +84,7 @@ class EntriesReader:
 
 
 def _decode_control_entry(index: Any, term: Any, batch: Buffer) -> Entry:
+    """Return the Raft entry of a control batch. Raises `BadFrame`."""
     try:
         return entry_of(index, term, batch)
     except (RaftlogError, ValueError, IndexError, struct.error) as error:

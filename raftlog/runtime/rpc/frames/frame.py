@@ -208,6 +208,7 @@ class FrameReader:
             raise BadFrame("what came is not this protocol")
 
     def _read_head(self) -> tuple[FrameKind, int, int]:
+        """Return kind, body length and payload length of the next frame. Raises `BadFrame`."""
         magic, version, kind, zero, body_size, payload_size = _HEAD.unpack_from(self._buffer, self._start)
         if magic != MAGIC:
             raise BadFrame("what came is not this protocol")
@@ -224,6 +225,7 @@ class FrameReader:
         return _KINDS[kind], body_size, payload_size
 
     def _finish_large(self, large: memoryview) -> Frame | None:
+        """Return the large frame if all of it was read, else None. Raises `BadFrame`."""
         if self._large_end < self._large_size:
             return None
         self._large, self._large_end, self._large_size = None, 0, 0
@@ -233,6 +235,7 @@ class FrameReader:
 
 
 def _check_crc(kind: FrameKind, view: memoryview, payload_at: int, payload: bytes | memoryview) -> Frame:
+    """Return the frame if its CRC is right. Raises `BadFrame`."""
     (stated,) = _CRC.unpack_from(view, CHECKED_SIZE)
     crc = crc32c(view[HEAD_SIZE:], crc32c(view[:CHECKED_SIZE]))
     if crc != stated:
