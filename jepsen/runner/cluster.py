@@ -221,7 +221,7 @@ class RealCluster:
 
     def _describe_effects(self, link: Link, counters: LinkCounters) -> str:
         """Return a description of the effects on a link since the last call."""
-        more = counters.since(self._counters[link]) if link in self._counters else counters
+        more = counters.subtract(self._counters[link]) if link in self._counters else counters
         self._counters[link] = counters
         by_kind = ((name, str(traffic)) for name, traffic in (("RPC", more.rpc), ("gossip", more.gossip)))
         return ", ".join(f"{name} {text}" for name, text in by_kind if text != "nothing")

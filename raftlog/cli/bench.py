@@ -103,7 +103,7 @@ def bench(context: click.Context, /, **options: Any) -> None:
     if options["plot"] is not None:
         check_can_plot()
     plan = _make_plan(options)
-    with _brokers(local, options["bootstrap"], is_verbose=not options["as_json"]) as addresses:
+    with _running_brokers(local, options["bootstrap"], is_verbose=not options["as_json"]) as addresses:
         result = _run(plan, addresses, options)
     if options["plot"] is not None:
         write_plot(result, options["plot"])
@@ -116,6 +116,7 @@ def bench(context: click.Context, /, **options: Any) -> None:
 
 
 def _make_plan(options: dict[str, Any]) -> LoadPlan:
+    """Return the load that the flags describe; raises `click.UsageError` if it is impossible."""
     with usage_errors():
         return LoadPlan(
             mode=LoadMode(options["mode"]),
@@ -127,7 +128,7 @@ def _make_plan(options: dict[str, Any]) -> LoadPlan:
 
 
 @contextmanager
-def _brokers(local: int | None, bootstrap: Sequence[str], *, is_verbose: bool) -> Iterator[Sequence[str]]:
+def _running_brokers(local: int | None, bootstrap: Sequence[str], *, is_verbose: bool) -> Iterator[Sequence[str]]:
     """Yield the addresses of the brokers; a local cluster runs until the end of the block."""
     if local is None:
         yield bootstrap
@@ -141,6 +142,7 @@ def _brokers(local: int | None, bootstrap: Sequence[str], *, is_verbose: bool) -
 
 
 def _run(plan: LoadPlan, addresses: Sequence[str], options: dict[str, Any]) -> Result:
+    """Run the load with a progress bar on a terminal, and return its result."""
     console = Console(stderr=True)
     if not console.is_terminal and not options["as_json"]:
         click.echo(f"load for {plan.seconds:g} s, after {options['warm_seconds']:g} s that are not measured", err=True)
@@ -151,6 +153,7 @@ def _run(plan: LoadPlan, addresses: Sequence[str], options: dict[str, Any]) -> R
         task = bar.add_task("warming up", total=plan.seconds)
 
         def show_progress(progress: RunProgress) -> None:
+            """Update the bar."""
             text = f"{progress.succeeded:,} operations"
             failed = progress.ended - progress.succeeded
             bar.update(task, completed=progress.seconds, description=f"{text}, {failed:,} failed" if failed else text)
@@ -168,6 +171,7 @@ def _run(plan: LoadPlan, addresses: Sequence[str], options: dict[str, Any]) -> R
 
 
 def _show(result: Result) -> None:
+    """Print the rates and latencies of each kind of operation, and the reasons of failures."""
     table = Table(
         "operation", "offered", "succeeded", *(f"{name} ms" for name in _PERCENTILES), box=None, header_style="bold"
     )

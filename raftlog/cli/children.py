@@ -97,6 +97,9 @@ class Child:
         return f"exit code {code}: {text}" if text else f"exit code {code}"
 
     def _open_log(self) -> IO[bytes] | None:
+        """Open the log to append to it, and remember where the output of this start begins.
+
+        None if the child has no log."""
         if self._log_path is None:
             return None
         log = self._log_path.open("ab")
@@ -104,6 +107,7 @@ class Child:
         return log
 
     def _last_error(self) -> str:
+        """Return the last error line in the log of the process; without one its last line."""
         if self._log_path is None:
             return ""
         output = self._log_path.read_bytes()[self._log_start :][-OUTPUT_SHOWN_BYTES:].decode(errors="replace").strip()

@@ -52,6 +52,7 @@ def prometheus_config(job_name: str, interval: str, as_json: bool, bootstrap: Br
 
 
 async def _fetch_addresses(bootstrap: Sequence[str]) -> list[str]:
+    """Return the HTTP addresses of all brokers; raises `CommandFailed` if no broker has one."""
     async with BrokerClient(bootstrap) as client:
         brokers = await client.brokers()
     if not any(broker.http for broker in brokers):
@@ -71,6 +72,7 @@ def prometheus_rules(job_name: str, as_json: bool) -> None:
 
 
 def _make_rule(alert: Alert, job_name: str) -> dict[str, Any]:
+    """Return the Prometheus rule of an alert, for metrics of the job `job_name`."""
     of_job = f"job={orjson.dumps(job_name).decode()}"
     return {
         "alert": alert.name,
@@ -101,6 +103,7 @@ def grafana_dashboard(title: str) -> None:
 
 
 def _make_panel(number: int, panel: Panel) -> dict[str, Any]:
+    """Return the Grafana panel with this number, from left to right and top to bottom."""
     source = {"type": "prometheus", "uid": "${source}"}
     row, column = divmod(number, _COLUMNS)
     return {

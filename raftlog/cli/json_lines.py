@@ -68,6 +68,7 @@ def _read_fields(fields: Any) -> JsonRecord:
 
 
 def _decode_text(field: str, content: bytes | None, encoding: dict[str, str]) -> str | None:
+    """Return bytes as text. If they are not UTF-8, returns base64 and records this in `encoding`."""
     if content is None:
         return None
     try:

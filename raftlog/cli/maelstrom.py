@@ -74,6 +74,7 @@ def maelstrom(data_dir: str | None, log_level: str, **settings: Any) -> None:
 
 @contextlib.contextmanager
 def _open_directory(data_dir: str | None) -> Iterator[str]:
+    """Give the data directory, or a temporary one."""
     if data_dir is not None:
         yield os.path.abspath(data_dir)
         return
@@ -82,6 +83,7 @@ def _open_directory(data_dir: str | None) -> Iterator[str]:
 
 
 async def _run(settings: MaelstromSettings) -> None:
+    """Run a Maelstrom node on stdin and stdout until a signal or a failure. Raises `CommandFailed` for a failure."""
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[RaftlogError | None] = loop.create_future()
 

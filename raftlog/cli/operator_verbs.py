@@ -65,7 +65,7 @@ def operate(bootstrap: BrokerAddresses, work: Callable[[BrokerClient], Awaitable
         async with BrokerClient(bootstrap) as client:
             return await work(client)
 
-    with _with_hints():
+    with _add_hints_to_errors():
         return asyncio.run(run_with_client())
 
 
@@ -81,7 +81,8 @@ def until_ctrl_c(watches: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _with_hints() -> Iterator[None]:
+def _add_hints_to_errors() -> Iterator[None]:
+    """Add to an error of the block the command that helps, if one does."""
     try:
         yield
     except RaftlogError as error:
@@ -250,9 +251,11 @@ async def wait(ask: Callable[[], Awaitable[WaitProgress]], what: str, timeout_s:
     Raises `CommandFailed` with the progress so far and the command `status_command`, which shows more."""
     loop = asyncio.get_running_loop()
     until = loop.time() + timeout_s
-    with _bar(what) as update, _notice_on_interrupt(what, status_command):
+    with _progress_display(what) as update, _notice_on_interrupt(what, status_command):
         while not (
-            found := await _ask_repeatedly(ask, min(RETRY_SECONDS, until - loop.time()), what, status_command)
+            found := await _read_progress_with_retries(
+                ask, min(RETRY_SECONDS, until - loop.time()), what, status_command
+            )
         ).is_over:
             update(found)
             if loop.time() >= until:
@@ -263,9 +266,10 @@ async def wait(ask: Callable[[], Awaitable[WaitProgress]], what: str, timeout_s:
             await asyncio.sleep(min(POLL_SECONDS, max(0.0, until - loop.time())))
 
 
-async def _ask_repeatedly(
+async def _read_progress_with_retries(
     ask: Callable[[], Awaitable[WaitProgress]], seconds: float, what: str, status_command: str
 ) -> WaitProgress:
+    """Return the progress, with retries for `seconds`. Raises `CommandFailed`: the operation itself continues."""
     try:
         return await _make_outage(seconds).repeat(ask)
     except Unavailable as error:
@@ -295,13 +299,15 @@ class _WaitLine:
         self._what, self._updates = what, 0
 
     def update(self, found: WaitProgress) -> None:
+        """Print the progress once, at the second call."""
         self._updates += 1
         if self._updates == 2:  # they are `POLL_SECONDS` apart
             click.echo(f"{self._what}: waiting: {found.text}", err=True)
 
 
 @contextmanager
-def _bar(what: str) -> Iterator[Callable[[WaitProgress], object]]:
+def _progress_display(what: str) -> Iterator[Callable[[WaitProgress], object]]:
+    """Give the function that shows progress: a bar on a terminal, else one line after the first second."""
     if not sys.stderr.isatty():
         yield _WaitLine(what).update
         return

@@ -113,6 +113,7 @@ def settings_option(help_text: str, *names: str, envvar: str | None = None) -> C
 
 
 def _read_settings(_context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    """Return the settings of `KEY=VALUE` arguments; raises `click.BadParameter` if one is wrong."""
     settings = {}
     for text in texts:
         key, equals, value = text.partition("=")

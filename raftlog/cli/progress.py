@@ -30,6 +30,7 @@ class ByteProgressBar:
         self._progress: Progress | None = None
 
     def update(self, done_bytes: int) -> None:
+        """Show how many bytes are done; the bar appears only once the work has taken a while."""
         if self._progress is None:
             if time.monotonic() < self._show_at:
                 return
@@ -41,6 +42,7 @@ class ByteProgressBar:
             self._progress.stop()
 
     def _start(self) -> Progress:
+        """Show the bar on stderr."""
         progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),

@@ -21,6 +21,7 @@ class HelloIdentification:
         """Whether the caller is identified, or has sent something other than its identification."""
 
     def feed(self, data: bytes) -> None:
+        """Read more bytes of the connection, until its hello names the caller or is unreadable."""
         room = self._reader.get_buffer()
         size = min(len(room), len(data))
         room[:size] = data[:size]

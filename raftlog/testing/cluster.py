@@ -142,6 +142,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
         )
 
     def _configure(self, node: ClusterNode, flags: Sequence[str]) -> None:
+        """Set the flags, interpreter and environment with which a node starts next."""
         ask_for = self._environment
         node.configure(
             self._seeds,
@@ -241,12 +242,14 @@ class Cluster(NetworkFaults, ClosedAtExit):
             return False
 
     def _get_health(self, node: ClusterNode) -> dict[str, Any]:
+        """Return the health that a node reports; if it does not answer, a health with this reason."""
         try:
             return dict(node.get("/v1/cluster/health_overview", ASK_SECONDS_MAX))
         except BrokerFailed as error:
             return {"unhealthy_reasons": [str(error)]}
 
     def _reported_leader(self, node: ClusterNode, topic: str, partition: int) -> int | None:
+        """Return the leader of a partition that a node reports; None if it does not answer."""
         try:
             status, described = ask(node.http, f"/topics/{topic}/partitions/{partition}", timeout_s=ASK_SECONDS_MAX)
         except BrokerFailed:

@@ -116,6 +116,7 @@ class NetworkFaults:
         return self._running_network().counters()
 
     def _apply(self) -> None:
+        """Send the current faults to the proxy."""
         self._running_network().set_faults(
             Faults(self._cut, self._gossip_cut, self._conditions, self._gossip_conditions, self._gossip_loss)
         )

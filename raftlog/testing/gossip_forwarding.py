@@ -28,6 +28,7 @@ class GossipIdentification:
         self.is_complete = False
 
     def feed(self, data: bytes) -> None:
+        """Read more bytes of the connection, until its head names the node."""
         self._head += data[: _HEAD_BYTES - len(self._head)]
         if len(self._head) == _HEAD_BYTES:
             self.node = int.from_bytes(self._head[_LENGTH.size :][_NODE_AT])
@@ -64,21 +65,23 @@ class GossipForwarder:
             self._send(data, link_state, via, receiver.target)
 
     def _send(self, data: bytes, link_state: LinkState, via: "_ProxyPort", target: tuple[str, int]) -> None:
+        """Send a datagram at the times that the conditions of its link give: none, one or several."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        number = link_state.number()
+        number = link_state.next_number()
 
         def arrive(was_held: bool) -> None:
+            """Send the datagram, unless the link was cut in the meantime."""
             if was_held:
                 link_state.release(len(data))
                 link_state.counters.longest_ms = max(link_state.counters.longest_ms, round((loop.time() - now) * 1000))
             if link_state.is_cut:
                 link_state.counters.dropped_datagrams += 1
             else:
-                link_state.note_arrival(number)
+                link_state.count_arrival(number)
                 via.send(data, target)
 
-        for due in link_state.arrivals(now, len(data)):
+        for due in link_state.draw_arrival_times(now, len(data)):
             if due <= now + TICK_S:
                 arrive(was_held=False)
             else:

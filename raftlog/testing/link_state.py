@@ -54,8 +54,8 @@ class LinkState:
         rate = self.conditions.rate_bytes_s if self.conditions is not None else 0.0
         return max(SEGMENT_BYTES, int(rate / PIECES_PER_S)) if rate else HELD_BYTES_MAX
 
-    def arrival(self, now: float, size: int) -> float:
-        """Return the arrival time of stream bytes that are sent now."""
+    def draw_arrival_time(self, now: float, size: int) -> float:
+        """Return when stream bytes that are sent now arrive, with the random delays of the conditions."""
         conditions = self.conditions
         if conditions is None:
             return now
@@ -67,6 +67,7 @@ class LinkState:
 
     @property
     def limit(self) -> int:
+        """Greatest number of bytes that the link holds: the traffic of `RATE_S` at its rate."""
         rate = self.conditions.rate_bytes_s if self.conditions is not None else 0.0
         return int(min(HELD_BYTES_MAX, max(HELD_BYTES_MIN, rate * RATE_S))) if rate else HELD_BYTES_MAX
 
@@ -88,8 +89,8 @@ class LinkState:
 
     # datagrams
 
-    def arrivals(self, now: float, size: int) -> tuple[float, ...]:
-        """Return the arrival times of a datagram that is sent now: none if it is lost, two if it is duplicated."""
+    def draw_arrival_times(self, now: float, size: int) -> tuple[float, ...]:
+        """Return when a datagram that is sent now arrives: never if it is lost, twice if it is duplicated."""
         conditions = self.conditions
         if conditions is None:
             return (now,)
@@ -104,12 +105,13 @@ class LinkState:
             times.append(times[0] + self._draw_delay(conditions))
         return tuple(times)
 
-    def number(self) -> int:
-        """Return the sequence number of the next datagram."""
+    def next_number(self) -> int:
+        """Return a sequence number for a datagram that is sent."""
         self._sent += 1
         return self._sent
 
-    def note_arrival(self, number: int) -> None:
+    def count_arrival(self, number: int) -> None:
+        """Count a datagram that arrived, and whether a later one was faster."""
         self.counters.passed_datagrams += 1
         self.counters.overtaken_datagrams += number < self._last_arrived
         self._last_arrived = max(number, self._last_arrived)
@@ -117,12 +119,14 @@ class LinkState:
     # conditions
 
     def _pass_rate_limit(self, conditions: NetworkConditions, now: float, size: int) -> float:
+        """Return when the link has sent `size` bytes, after those before."""
         if not conditions.rate_bytes_s:
             return now
         self._free_at = max(now, self._free_at) + size / conditions.rate_bytes_s
         return self._free_at
 
     def _draw_delay(self, conditions: NetworkConditions) -> float:
+        """Return a random delay of the conditions, in seconds."""
         jitter = self._random.uniform(-conditions.jitter_ms, conditions.jitter_ms)
         return max(0.0, conditions.delay_ms + jitter) / 1000
 

@@ -124,6 +124,7 @@ class Network:
             self._process.wait()
 
     def _send_command(self, command: dict[str, Any], *sockets: socket.socket) -> None:
+        """Send a command and sockets to the proxy; raises `BrokerFailed` if it has ended."""
         try:
             socket.send_fds(self._control, [orjson.dumps(command)], [each.fileno() for each in sockets])
         except OSError as error:

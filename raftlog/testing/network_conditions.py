@@ -70,7 +70,7 @@ class TrafficCounters:
     resets: int = 0
     """Number of connections that were reset."""
 
-    def since(self, earlier: Self) -> "TrafficCounters":
+    def subtract(self, earlier: Self) -> "TrafficCounters":
         """Return the counts since an earlier reading.
 
         `longest_ms` is the value since the start, or 0 if no bytes or datagrams were held since the earlier reading."""
@@ -102,8 +102,8 @@ class LinkCounters(NamedTuple):
     """Traffic between brokers other than gossip; for clients, HTTP."""
     gossip: TrafficCounters
 
-    def since(self, earlier: "LinkCounters") -> "LinkCounters":
-        return LinkCounters(self.rpc.since(earlier.rpc), self.gossip.since(earlier.gossip))
+    def subtract(self, earlier: "LinkCounters") -> "LinkCounters":
+        return LinkCounters(self.rpc.subtract(earlier.rpc), self.gossip.subtract(earlier.gossip))
 
     def __str__(self) -> str:
         return f"RPC: {self.rpc}; gossip: {self.gossip}"

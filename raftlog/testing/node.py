@@ -98,6 +98,7 @@ class ClusterNode(BrokerProcess):
         self.python, self._program, self._at_launch = python, tuple(program), at_launch
 
     def _cluster_flags(self, seeds: list[str], secret_path: str) -> tuple[str, ...]:
+        """Return the flags of a node of a cluster; none for a node of its own."""
         if self.rpc is None or self.rpc_bound is None:
             return ()
         listening = ("--rpc", self.rpc_bound, "--advertise-rpc", self.rpc)

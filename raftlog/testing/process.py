@@ -199,6 +199,7 @@ class BrokerProcess(ClosedAtExit):
             self._process.stdout.close()
 
     def _take_ready(self, line: bytes) -> None:
+        """Record the ready line, which names the port if the system chose it."""
         self.ready = orjson.loads(line)
         if self.address.endswith(":0"):
             self.address = self.ready["http"]
@@ -217,7 +218,7 @@ def wait_ready(processes: Sequence[BrokerProcess], timeout_s: float = READY_SECO
     with selectors.DefaultSelector() as selector:
         for process in processes:
             if not process.ready:
-                selector.register(_stdout_of(process), selectors.EVENT_READ, process)
+                selector.register(_stdout_descriptor(process), selectors.EVENT_READ, process)
         while waiting := [key.data for key in selector.get_map().values()]:
             events = selector.select(max(0.0, until - time.monotonic()))
             if not events:
@@ -232,7 +233,7 @@ def wait_ready(processes: Sequence[BrokerProcess], timeout_s: float = READY_SECO
                     key.data._take_ready(line)
 
 
-def _stdout_of(process: BrokerProcess) -> int:
+def _stdout_descriptor(process: BrokerProcess) -> int:
     pipe = process._process.stdout if process._process is not None else None
     assert pipe is not None, f"{process.name} has not been launched"
     return pipe.fileno()

@@ -85,6 +85,7 @@ class ProxiedConnection:
             self._connect_to_node()
 
     def _on_caller_data(self, data: bytes) -> None:
+        """Forward bytes of the caller; keep them until the caller is identified."""
         if self._identification.is_complete:
             self._send_to_node(data)
             return
@@ -94,6 +95,7 @@ class ProxiedConnection:
             self._connect_to_node()
 
     def _connect_to_node(self) -> None:
+        """Find the links of the identified caller, and connect to the node unless the link is cut."""
         self._timer.cancel()
         caller = self._identification.node
         self._forth.link_state = self._states.get(caller, self._node)
@@ -105,6 +107,7 @@ class ProxiedConnection:
         self._connecting = self._loop.create_task(self._reach_node(), name=f"connect to node {self._node}")
 
     def _send_to_node(self, data: bytes) -> None:
+        """Forward bytes to the node, or keep them until it is connected."""
         if self._connecting is not None:
             self._head.append(data)
         else:
@@ -114,6 +117,9 @@ class ProxiedConnection:
         self._back.feed(data)
 
     async def _reach_node(self) -> None:
+        """Connect to the node, and forward the first bytes of the caller.
+
+        Without a listening node, abort the caller."""
         try:
             await self._loop.create_connection(lambda: self.back, *self._target)
         except OSError:
@@ -138,11 +144,13 @@ class ProxiedConnection:
         self._forward_end(self._back)
 
     def _forward_end(self, stream: ForwardedStream) -> None:
+        """Forward the end of one direction; drop the connection once both sides have ended."""
         stream.feed(END)
         if self.front.transport is None and self.back.transport is None and self._connecting is None:
             self._close()
 
     def _close(self) -> None:
+        """Drop all held bytes, and report the end of the connection."""
         self._forth.drop()
         self._back.drop()
         self._closed(self)

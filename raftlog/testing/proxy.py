@@ -64,19 +64,21 @@ class Proxy:
             await self._execute(command, [socket.socket(fileno=descriptor) for descriptor in descriptors])
 
     def _read(self) -> None:
+        """Read one command and its sockets; no more after the end of the test."""
         message, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES_MAX, 2)
         if not message:
             asyncio.get_running_loop().remove_reader(self._control)
         self._commands.put_nowait((orjson.loads(message) if message else {}, descriptors))
 
     async def _execute(self, command: dict[str, Any], sockets: list[socket.socket]) -> None:
+        """Execute a command of the test: a port, changed conditions, a reset, counters or the guarded processes."""
         if "target" in command:
             await self._open(command, (command["target"][0], command["target"][1]), sockets)
         elif "cut" in command:
             self._change(command)
             self._answer({})
         elif "reset" in command:
-            links = _to_links(command["reset"])
+            links = _parse_links(command["reset"])
             self._answer({"reset": sum(connection.reset(links) for connection in list(self._connections))})
         elif "counters" in command:
             self._answer({"rpc": self._rpc.counters(), "gossip": self._gossip.counters()})
@@ -87,6 +89,7 @@ class Proxy:
         self._control.send(orjson.dumps(answer))
 
     async def _open(self, command: dict[str, Any], target: tuple[str, int], sockets: list[socket.socket]) -> None:
+        """Forward a port to a node: for brokers, for clients, or for gossip by UDP and TCP."""
         if "listen" in command:
             await self._listen(sockets[0], command["listen"], target, self._rpc, HelloIdentification)
         elif "clients" in command:
@@ -97,8 +100,10 @@ class Proxy:
             await self._listen(tcp, command["gossip"], target, self._gossip, GossipIdentification)
 
     def _change(self, command: dict[str, Any]) -> None:
-        changed = self._rpc.change(_to_links(command["cut"]), _to_conditions(command["conditions"]))
-        changed |= self._gossip.change(_to_links(command["gossip_cut"]), _to_conditions(command["gossip_conditions"]))
+        changed = self._rpc.change(_parse_links(command["cut"]), _to_conditions(command["conditions"]))
+        changed |= self._gossip.change(
+            _parse_links(command["gossip_cut"]), _to_conditions(command["gossip_conditions"])
+        )
         self._datagrams.loss = command["gossip_loss"]
         for connection in list(self._connections):
             connection.apply_changes(changed)
@@ -111,6 +116,8 @@ class Proxy:
         link_states: LinkStates,
         identification: Callable[[], CallerIdentification],
     ) -> None:
+        """Accept connections to a node on a socket, and forward them under the conditions of their links."""
+
         def accept() -> Side:
             connection = ProxiedConnection(link_states, identification(), node, target, self._forget)
             self._connections[connection] = None
@@ -122,17 +129,18 @@ class Proxy:
         self._connections.pop(connection, None)
 
     def _kill_guarded(self) -> None:
+        """Kill the processes that must not outlive the test."""
         for pid in self._guarded:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
 
 
-def _to_links(given: list[list[int]]) -> set[Link]:
+def _parse_links(given: list[list[int]]) -> set[Link]:
     return {(sender, receiver) for sender, receiver in given}
 
 
 def _to_conditions(given: list[list[Any]]) -> dict[Link, NetworkConditions]:
-    return {link: NetworkConditions(*fields) for fields, links in given for link in _to_links(links)}
+    return {link: NetworkConditions(*fields) for fields, links in given for link in _parse_links(links)}
 
 
 async def _main(descriptor: int) -> None:

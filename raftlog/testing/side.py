@@ -57,6 +57,7 @@ class Side(asyncio.Protocol):
         self._pause_reasons.add(reason)
 
     def resume_reading(self, reason: str) -> None:
+        """Remove a reason for the pause; read again once no reason is left."""
         if reason in self._pause_reasons:
             self._pause_reasons.remove(reason)
             if self.transport is not None and not self._pause_reasons:

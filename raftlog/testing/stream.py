@@ -82,11 +82,12 @@ class ForwardedStream:
             self._timer = self._loop.call_at(self._held[0][0], self.release)
 
     def _hold(self, data: bytes) -> None:
+        """Split bytes into pieces with a time of arrival each, and pause the sender if the link holds too much."""
         link_state, now = self.link_state, self._loop.time()
         size = link_state.piece_bytes
         for start in range(0, len(data), size) if data else [0]:
             piece = data[start : start + size]
-            due = link_state.arrival(now, len(piece))
+            due = link_state.draw_arrival_time(now, len(piece))
             if self._held:
                 due = max(due, self._held[-1][0])
             self._held.append((due, now, piece))
@@ -104,6 +105,7 @@ class ForwardedStream:
         self._sender.resume_reading("held")
 
     def _deliver(self, data: bytes) -> None:
+        """Write bytes to the receiver, or close it at the end of the stream."""
         if data:
             self.link_state.counters.passed_bytes += len(data)
             self._receiver.write(data)

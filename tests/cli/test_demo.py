@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from raftlog.cli.dev.survival import _compare, _WriteOutcomes
+from raftlog.cli.dev.survival import _compare_with_stored, _WriteOutcomes
 
 
 def test_the_demo_succeeds_and_leaves_no_files(run: Any, tmp_path: Path) -> None:
@@ -49,6 +49,6 @@ def test_the_demo_can_print_json(run: Any) -> None:
 )
 def test_a_lost_record_is_detected(stored: dict[int, bytes], missing: int, first: int | None) -> None:
     ledger = _WriteOutcomes(sent=3, acknowledged={0: b"a", 1: b"b"}, unknown={b"u"})
-    report = _compare(ledger, stored, kills=1)
+    report = _compare_with_stored(ledger, stored, kills=1)
     assert (report.missing, report.first_missing) == (missing, first)
     assert report.unknown_found == (1 if b"u" in stored.values() else 0)

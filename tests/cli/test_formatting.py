@@ -8,7 +8,7 @@ import pytest
 
 from raftlog.cli.consume.formatting import format_printer, format_values, json_printer, keyed_printer
 from raftlog.cli.json_lines import read_json_line
-from raftlog.cli.produce.routing import RecordLayout, router_for
+from raftlog.cli.produce.routing import RecordLayout, make_router
 from raftlog.records import NewRecord
 
 
@@ -23,7 +23,7 @@ def test_values_are_printed_one_a_line() -> None:
 
 @pytest.mark.parametrize("line", [b"k:v", b":v", b"k:", b"k:v:w", b"plain", b"", b"\xff:\x00"])
 def test_lines_with_a_key_separator_are_restored_exactly(line: bytes) -> None:
-    for _partition, records in router_for(RecordLayout(1, key_separator=b":")).route([line]):
+    for _partition, records in make_router(RecordLayout(1, key_separator=b":")).route([line]):
         stored = records[0]
         assert not isinstance(stored, bytes)
         assert keyed_printer(b":")(0, [make_record(stored.value, stored.key)]) == line + b"\n"

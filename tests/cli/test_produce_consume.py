@@ -209,7 +209,7 @@ def test_the_notice_of_an_idle_tail_is_repeated(capsys: pytest.CaptureFixture[st
     polls = [(0.9, False), (1.0, False), (60.9, False), (61.0, False), (70.0, True), (129.9, False), (130.0, False)]
     printed = []
     for now_s, has_records in polls:
-        notice.note(now_s, has_records=has_records)
+        notice.update(now_s, has_records=has_records)
         if capsys.readouterr().err:
             printed.append(now_s)
     assert printed == [1.0, 61.0, 130.0]

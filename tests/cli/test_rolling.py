@@ -371,12 +371,12 @@ async def test_a_dry_run_changes_nothing() -> None:
 def test_finished_steps_are_recorded_until_all_are_done(tmp_path: Path) -> None:
     record = RollingRecord(tmp_path, None)
     assert record.remaining_units(UNITS) == UNITS
-    record.note_restarted(UNITS[1])
+    record.add_restarted(UNITS[1])
     assert RollingRecord(tmp_path, None).remaining_units(UNITS) == [UNITS[0], UNITS[2]]
     assert RollingRecord(tmp_path, "/another/python").remaining_units(UNITS) == UNITS
     again = RollingRecord(tmp_path, None)
     assert again.remaining_units(UNITS) == [UNITS[0], UNITS[2]]
-    again.note_restarted(UNITS[0])
+    again.add_restarted(UNITS[0])
     assert RollingRecord(tmp_path, None).remaining_units(UNITS) == [UNITS[2]]
     again.end()
     assert RollingRecord(tmp_path, None).remaining_units(UNITS) == UNITS

@@ -6,7 +6,7 @@ import pytest
 
 from raftlog.cli.json_lines import parse_time_ms
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.produce.routing import RecordLayout, router_for
+from raftlog.cli.produce.routing import RecordLayout, make_router
 from raftlog.records import NewRecord
 from raftlog.records.partitioner import find_hash
 
@@ -15,7 +15,7 @@ def route_lines(
     layout: RecordLayout, lines: list[bytes], pieces: random.Random | None = None
 ) -> dict[int, list[NewRecord]]:
     """Return all records by partition; with `pieces`, lines are routed in pieces of random size."""
-    router = router_for(layout)
+    router = make_router(layout)
     result: dict[int, list[NewRecord]] = {}
     at = 0
     while at < len(lines):

@@ -45,7 +45,7 @@ def faults_from_batch(number: int, *what: str) -> Callable[[Partition, BatchHead
 
 async def send(to: LineSender, *batches: list[bytes], partition: int = 0) -> None:
     for batch in batches:
-        await to.put(partition, batch, sum(map(len, batch)))
+        await to.send(partition, batch, sum(map(len, batch)))
     await to.finish()
 
 
@@ -79,7 +79,7 @@ async def test_nothing_is_stored_after_a_definite_refusal(what: str, is_idempote
         with pytest.raises((InvalidArgument, RecordTooLarge)):
             await send(to, *BATCHES)
         with pytest.raises(RaftlogError):
-            await to.put(0, [b"more"], 4)
+            await to.send(0, [b"more"], 4)
         assert to.lanes[0].confirmed == 3
     assert broker.topics["t"][0].values == ALL[:3]
 
@@ -149,7 +149,7 @@ async def test_a_failed_partition_stops_the_others() -> None:
         with pytest.raises(InvalidArgument):
             await send(to, [b"a"])
         with pytest.raises(InvalidArgument):
-            await to.put(1, [b"b"], 1)
+            await to.send(1, [b"b"], 1)
         with pytest.raises(InvalidArgument):
             await to.finish()
     assert broker.topics["t"][1].values == []

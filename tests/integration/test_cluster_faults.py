@@ -92,7 +92,7 @@ def test_writes_survive_network_faults_and_resets(cluster: Cluster, topic: str) 
 
 def missing_effects(cluster: Cluster, before: dict[tuple[int, int], LinkCounters], link: tuple[int, int]) -> str:
     """Describe the network faults that have not affected a directed link yet; empty when all of them have."""
-    seen = cluster.counters()[link].since(before[link])
+    seen = cluster.counters()[link].subtract(before[link])
     rpc, gossip = seen
     happened = rpc.delayed_bytes and rpc.resets and gossip.delayed_datagrams and gossip.duplicated_datagrams
     return "" if happened else str(seen)

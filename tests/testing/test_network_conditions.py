@@ -59,7 +59,7 @@ async def test_a_delay_affects_one_direction_and_is_counted(network: Network) ->
         await set_conditions(network)
         before = (await asyncio.to_thread(network.counters))[FORTH]
         await time_of_call(one, two, 2)
-        after = (await asyncio.to_thread(network.counters))[FORTH].since(before).rpc
+        after = (await asyncio.to_thread(network.counters))[FORTH].subtract(before).rpc
         assert after.passed_bytes > 0
         assert (after.delayed_bytes, after.longest_ms) == (0, 0)
 
@@ -209,33 +209,35 @@ def state_with(conditions: NetworkConditions, seed: int = 1) -> LinkState:
 
 def test_lost_segments_stall_for_doubling_timeouts() -> None:
     link_state = state_with(NetworkConditions(loss=0.5))
-    stalls = {round(link_state.arrival(0.0, 100) / RETRANSMISSION_S) for _ in range(2000)}
+    stalls = {round(link_state.draw_arrival_time(0.0, 100) / RETRANSMISSION_S) for _ in range(2000)}
     assert stalls == {0, 1, 3, 7, 15, 31}
     large = state_with(NetworkConditions(loss=0.1))
     for _ in range(500):
-        large.arrival(0.0, 30 * SEGMENT_BYTES)
+        large.draw_arrival_time(0.0, 30 * SEGMENT_BYTES)
     assert large.counters.lost_segments > 450, "the more segments, the more of them are lost"
 
 
 def test_connections_of_a_link_share_its_rate() -> None:
     link_state = state_with(NetworkConditions(delay_ms=10, rate_bytes_s=1000))
-    assert [link_state.arrival(5.0, 500), link_state.arrival(5.0, 500)] == pytest.approx([5.51, 6.01])
-    assert link_state.arrival(100.0, 500) == pytest.approx(100.51)
+    assert [link_state.draw_arrival_time(5.0, 500), link_state.draw_arrival_time(5.0, 500)] == pytest.approx(
+        [5.51, 6.01]
+    )
+    assert link_state.draw_arrival_time(100.0, 500) == pytest.approx(100.51)
     assert link_state.limit == HELD_BYTES_MIN
     assert state_with(NetworkConditions(delay_ms=1)).limit == HELD_BYTES_MAX
 
 
 def test_datagrams_are_lost_duplicated_and_reordered() -> None:
     link_state = state_with(NetworkConditions(delay_ms=10, loss=0.2, duplicate=0.1, reorder=0.1))
-    arrivals = [(due, number) for number in range(2000) for due in link_state.arrivals(number / 1000, 100)]
+    arrivals = [(due, number) for number in range(2000) for due in link_state.draw_arrival_times(number / 1000, 100)]
     assert 250 < link_state.counters.lost_datagrams < 550
     assert 80 < link_state.counters.duplicated_datagrams < 240
     assert len(arrivals) == 2000 - link_state.counters.lost_datagrams + link_state.counters.duplicated_datagrams
     for _, number in sorted(arrivals):
-        link_state.note_arrival(number)
+        link_state.count_arrival(number)
     assert link_state.counters.overtaken_datagrams > 80
     link_state.held_bytes = HELD_BYTES_MAX
-    assert link_state.arrivals(0.0, 100) == (), "a datagram above the limit is lost"
+    assert link_state.draw_arrival_times(0.0, 100) == (), "a datagram above the limit is lost"
 
 
 def test_impossible_network_faults_are_refused() -> None:
@@ -299,7 +301,7 @@ async def test_messages_in_flight_wait_for_full_receivers_and_are_lost_in_cuts()
 def test_counters_are_formatted_as_text() -> None:
     before = TrafficCounters(passed_bytes=10, dropped_bytes=100, delayed_bytes=1, longest_ms=70)
     after = TrafficCounters(passed_bytes=20, dropped_bytes=4412, dropped_datagrams=3, delayed_bytes=1, longest_ms=70)
-    assert str(after.since(before)) == "4,312 bytes and 3 datagrams dropped"
+    assert str(after.subtract(before)) == "4,312 bytes and 3 datagrams dropped"
     assert str(TrafficCounters(delayed_bytes=5, longest_ms=61, lost_segments=2, resets=1)) == (
         "5 bytes delayed by up to 61 ms, 2 segments lost, 1 resets"
     )

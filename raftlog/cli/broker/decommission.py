@@ -49,6 +49,7 @@ def decommission(node: int, waits: bool, timeout_s: float, watches: bool, verb: 
 async def _start_decommission(
     client: BrokerClient, node: int, waits: bool, timeout_s: float, watches: bool, verb: OperatorVerb
 ) -> Decommission:
+    """Start the decommission of a broker; wait for its end if asked to. Returns the last known state."""
     await client.find_all_brokers()  # the asked broker may be the removed one
     await client.admin.decommission(node)
     ask = partial(client.admin.decommission_status, node)
@@ -61,7 +62,7 @@ async def _start_decommission(
 
     async def read_progress() -> WaitProgress:
         found = await ask()
-        return WaitProgress(_is_over(found), _summary(found), total - found.replicas_left, total)
+        return WaitProgress(_is_over(found), _describe_progress(found), total - found.replicas_left, total)
 
     await wait(read_progress, f"decommission of node {node}", timeout_s, _status_command(node))
     return await ask()
@@ -74,6 +75,7 @@ def decommission_status(node: int, watches: bool, verb: OperatorVerb) -> None:
     """Show the progress of the decommission of the broker NODE: replicas and bytes left, moves, and waits."""
 
     async def show_status(client: BrokerClient) -> None:
+        """Print the state once, or with `--watch` after each change."""
         ask = partial(client.admin.decommission_status, node)
         if watches:
             await client.find_all_brokers()
@@ -100,7 +102,8 @@ def _is_over(found: Decommission) -> bool:
     return bool(found.finished)
 
 
-def _summary(found: Decommission) -> str:
+def _describe_progress(found: Decommission) -> str:
+    """Return one line about the progress: the remaining replicas and bytes, the rate, and the reason of a delay."""
     bytes_per_s = sum(move.bytes_per_s for move in found.partitions)
     parts = [f"{format_count(found.replicas_left, 'replica')} left"]
     if found.bytes_left is not None:
@@ -113,7 +116,8 @@ def _summary(found: Decommission) -> str:
 
 
 def _show(found: Decommission) -> None:
-    click.echo("finished" if found.finished else _summary(found))
+    """Print the state of a decommission, the partitions that no broker can take, and the moves in progress."""
+    click.echo("finished" if found.finished else _describe_progress(found))
     shown = {f"{row.topic}/{row.partition}" for row in found.partitions[:MOVES_SHOWN] if row.reason}
     failures = [name for name in found.allocation_failures if name not in shown]
     if failures:

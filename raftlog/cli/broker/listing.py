@@ -14,6 +14,7 @@ def list_brokers(verb: OperatorVerb) -> None:
 
 
 def _show_all(rows: Sequence[BrokerDescription]) -> None:
+    """Print a table of brokers; the columns for Kafka and for problems only if a broker has one."""
     columns = _BROKER
     if any(row.kafka_addresses for row in rows):
         columns = {**columns, "Kafka": _format_kafka}
@@ -36,6 +37,7 @@ def show_broker(node: int, verb: OperatorVerb) -> None:
 
 
 def _show(row: BrokerDescription) -> None:
+    """Print all properties of one broker."""
     show_properties(
         ("node", row.node_id),
         ("alive", "yes" if row.is_alive else "no"),

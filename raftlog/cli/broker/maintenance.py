@@ -52,6 +52,7 @@ def enable(node: int, expected_version: int | None, waits: bool, timeout_s: floa
 async def _start_maintenance(
     client: BrokerClient, node: int, expected: int | None, waits: bool, timeout_s: float
 ) -> Maintenance:
+    """Put a broker into maintenance; wait until it is drained if asked to. Returns the last known state."""
     await client.admin.set_maintenance(node, True, expected_version=expected)
     first = await first_status(
         lambda: client.admin.maintenance(node), f"node {node} is in maintenance mode", _status_command(node)
@@ -62,7 +63,7 @@ async def _start_maintenance(
 
     async def read_progress() -> WaitProgress:
         found = await client.admin.maintenance(node)
-        return WaitProgress(_is_over(found), _summary(found), max(0, total - found.eligible), total)
+        return WaitProgress(_is_over(found), _describe_progress(found), max(0, total - found.eligible), total)
 
     await wait(read_progress, f"maintenance of node {node}", timeout_s, _status_command(node))
     return await client.admin.maintenance(node)
@@ -88,6 +89,7 @@ def status(node: int | None, watches: bool, verb: OperatorVerb) -> None:
 
 
 async def _fetch_statuses(client: BrokerClient, node: int | None) -> list[Row]:
+    """Return the state of maintenance of one broker, or of all."""
     if node is not None:
         return [(node, await client.admin.maintenance(node))]
     return [(row.node_id, row.maintenance_status) for row in await client.admin.brokers()]
@@ -131,6 +133,6 @@ def _describe_led(found: Maintenance) -> str:
     return f"only the {format_count(found.partitions, 'partition')} that no other broker can lead"
 
 
-def _summary(found: Maintenance) -> str:
+def _describe_progress(found: Maintenance) -> str:
     counts = f"{format_count(found.partitions, 'partition')} led, {found.transferring:,} being transferred"
     return "; ".join([counts, *found.reasons])

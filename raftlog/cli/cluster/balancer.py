@@ -27,6 +27,7 @@ def status(watches: bool, verb: OperatorVerb) -> None:
 
 
 def _show(found: BalancerStatus) -> None:
+    """Print the state of the balancer and the violations that it found."""
     last = found.seconds_since_last_tick
     show_properties(
         ("status", found.status),

@@ -84,6 +84,7 @@ def schema(verb: OperatorVerb) -> None:
 
 
 def _show_schema(found: Mapping[str, SettingDescription]) -> None:
+    """Print the name, type, allowed values and description of each setting."""
     for name, each in sorted(found.items()):
         click.echo(f"{name}: {each.type}, {each.allowed}; default {_format_value(each.default)}")
         click.echo(click.wrap_text(each.description, WIDTH, "    ", "    ") + "\n")
@@ -92,12 +93,14 @@ def _show_schema(found: Mapping[str, SettingDescription]) -> None:
 def _output_change(
     verb: OperatorVerb, change: Callable[[BrokerClient], Awaitable[ClusterSettingsVersion]], done: str, dry_run: bool
 ) -> None:
+    """Make a change of the settings, and print it; with `dry_run` that it is valid."""
     answer = verb.ask(change)
     dry_text = f"valid, nothing was changed: {done}"
     verb.output(answer, dry_text if dry_run else f"{done}; version {answer.config_version}")
 
 
 def _parse_settings(settings: Sequence[str]) -> dict[str, str]:
+    """Return the settings of `NAME=VALUE` arguments; raises `click.UsageError` if one is wrong or given twice."""
     texts = {}
     for setting in settings:
         name, equals, text = setting.partition("=")

@@ -27,6 +27,7 @@ def health(watch: bool, verb: OperatorVerb) -> None:
 
 
 async def _show_health(verb: OperatorVerb, watches: bool) -> ClusterHealth:
+    """Print the health of the cluster, with `watches` after each change until Ctrl-C. Returns it."""
     async with BrokerClient(verb.bootstrap) as client:
         if watches:
             await watch(
@@ -43,6 +44,7 @@ def _remove_changing_parts(found: ClusterHealth) -> ClusterHealth:
 
 
 def _print(found: ClusterHealth, as_json: bool) -> None:
+    """Print the health of the cluster as JSON or as a table."""
     if as_json:
         click.echo(to_json(to_builtins(found) | {"controller_id": found.controller_id}))
         return
@@ -67,6 +69,7 @@ def _print(found: ClusterHealth, as_json: bool) -> None:
 
 
 def _format_names(names: Sequence[str], count: int) -> str:
+    """Return a count and the first names; there may be more than the broker has named."""
     if not count:
         return "0"
     shown = ", ".join(names[:PARTITIONS_SHOWN])

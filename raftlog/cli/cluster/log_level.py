@@ -37,6 +37,7 @@ def log_level(name: str, level: str, expires_s: int, node: int | None, verb: Ope
 async def _set_level(
     client: BrokerClient, bootstrap: BrokerAddresses, name: str, level: str, expires_s: int, node: int | None
 ) -> LogLevel:
+    """Set the level of a logger on the broker `node`; without a node on the broker that answers."""
     if node is None:
         return await client.admin.set_log_level(name, level, expires_s)
     address = (await client.admin.broker(node)).http

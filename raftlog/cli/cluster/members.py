@@ -23,6 +23,7 @@ def members(watch: bool, verb: OperatorVerb) -> None:
 
 
 async def _show_members(verb: OperatorVerb, watches: bool) -> None:
+    """Print the members of the controller, with `watches` after each change until Ctrl-C."""
     async with BrokerClient(verb.bootstrap) as client:
         if watches:
             await watch(

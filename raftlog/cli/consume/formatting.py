@@ -59,6 +59,9 @@ def format_printer(topic: str, text: str) -> Printer:
 
 
 def _parse_format(topic: str, text: str) -> Iterable[_Piece]:
+    """Return functions that make the parts of one line, in order.
+
+    Raises `click.BadParameter` for an unknown `%` code."""
     fields: dict[str, _Piece] = {
         "t": lambda _partition, _record: topic.encode(),
         "p": lambda partition, _record: b"%d" % partition,
@@ -88,6 +91,7 @@ def _format_headers(record: Record) -> bytes:
 
 
 def _format_header_value(value: bytes | None) -> bytes:
+    """Return a value as it is if it is UTF-8, else `base64:` and its base64."""
     if value is None:
         return b""
     try:

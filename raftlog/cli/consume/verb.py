@@ -123,6 +123,7 @@ def consume(**options: Any) -> None:
 
 
 def _choose_printer(wanted: ConsumeCommandLine) -> Printer:
+    """Return the printer that the flags choose; raises `click.UsageError` if they choose several."""
     chosen = [wanted.as_json, wanted.format is not None, wanted.key_separator is not None]
     if sum(chosen) > 1:
         raise click.UsageError("--json, --format and --key-separator exclude each other")
@@ -134,11 +135,12 @@ def _choose_printer(wanted: ConsumeCommandLine) -> Printer:
 
 
 class _ConsumeRun:
-    """Run that prints the records of a `Consumer`; `left` is the number of records still to print."""
+    """Run that prints the records of a `Consumer`."""
 
     def __init__(self, wanted: ConsumeCommandLine, printer: Printer, output: BinaryIO) -> None:
         self._wanted, self._printer, self._output = wanted, printer, output
         self._left = wanted.count
+        """Number of records still to print; None for all."""
         self._printed = 0
         self._last_arrival = 0.0
         self._notice = QuietNotice(f"waiting for records of {wanted.topic}", time.monotonic())
@@ -146,6 +148,7 @@ class _ConsumeRun:
         """End offsets of the partitions without `--follow`."""
 
     async def run(self) -> None:
+        """Print the wanted records. Raises `CommandFailed` if there are fewer than `--count`."""
         wanted = self._wanted
         self._last_arrival = time.monotonic()
         if wanted.group is not None and (reading := asyncio.current_task()) is not None:
@@ -208,6 +211,7 @@ class _ConsumeRun:
         return OffsetSpan(Offset(position.number if position.kind == "offset" else 0), OFFSET_MAX)
 
     async def _print_all(self, consumer: Consumer) -> None:
+        """Poll and print until all wanted records are printed, the end is reached, or `--timeout` has passed."""
         while self._left != 0 and not await self._is_at_end(consumer):
             timeout_ms = POLL_MS
             if self._wanted.timeout is not None:
@@ -220,9 +224,10 @@ class _ConsumeRun:
                 self._print(partition, list(some))
             self._output.flush()
             if self._wanted.follow:
-                self._notice.note(time.monotonic(), has_records=bool(records))
+                self._notice.update(time.monotonic(), has_records=bool(records))
 
     async def _poll(self, consumer: Consumer, count: int, timeout_ms: int) -> list[ConsumerRecord]:
+        """Return the next records. With `--skip-undecodable`, an undecodable batch is reported and skipped."""
         try:
             return await consumer.poll(count, timeout_ms)
         except UndecodableBatch as error:
@@ -242,6 +247,9 @@ class _ConsumeRun:
         return True
 
     def _print(self, partition: int, records: list[ConsumerRecord]) -> None:
+        """Print records of one partition, and count them.
+
+        Without `--follow`, records after the end offset are left out."""
         if not self._wanted.follow and self._wanted.group is None:
             end = self._ends[TopicPartition(self._wanted.topic, partition)]
             if records[-1].offset >= end:
@@ -263,7 +271,7 @@ class QuietNotice:
         self._pause_s = FIRST_NOTICE_S
         self._due_s = now_s + self._pause_s
 
-    def note(self, now_s: float, *, has_records: bool) -> None:
+    def update(self, now_s: float, *, has_records: bool) -> None:
         """Note the result of a poll; print the line when it is due."""
         if not has_records and now_s < self._due_s:
             return
@@ -280,6 +288,7 @@ class _EndOffsets(RebalanceListener):
         self._ends, self._bootstrap = ends, bootstrap
 
     async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """Read the end offsets of partitions at their first assignment."""
         async with BrokerClient(self._bootstrap) as client:
             for place in partitions:
                 self._ends.setdefault(place, (await client.offsets(*place)).end)

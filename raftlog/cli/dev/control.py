@@ -49,6 +49,7 @@ class DevControl:
             (self._directory / SOCKET_NAME).unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Execute the request of one connection; the answer, or the reason of its refusal, is one line of JSON."""
         try:
             try:
                 async with asyncio.timeout(ASK_SECONDS_MAX):

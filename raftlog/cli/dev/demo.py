@@ -40,7 +40,7 @@ def demo(records: int, kills: int, as_json: bool) -> None:
         echo(f"{NODES} brokers serve {', '.join(cluster.addresses)}, ready after {time.monotonic() - started:.2f} s\n")
         asyncio.run(_show_calls(cluster.addresses, echo))
         report = asyncio.run(kill_leaders_under_load(cluster, ORDERS, records, kills, echo))
-        committed = asyncio.run(_has_committed(cluster.addresses, echo))
+        committed = asyncio.run(_check_committed(cluster.addresses, echo))
         codes = [node.stop() for node in cluster.nodes.values()]
         echo(f"SIGTERM: the brokers stopped with exit codes {', '.join(map(str, codes))}")
         kept = sum(path.stat().st_size for path in cluster.directory.rglob("*.log"))
@@ -49,7 +49,7 @@ def demo(records: int, kills: int, as_json: bool) -> None:
     if as_json:
         click.echo(orjson.dumps({**report._asdict(), "passed": passed, "seconds": round(seconds, 3)}))
     if not passed:
-        raise CommandFailed(_failure_text(report, committed, codes))
+        raise CommandFailed(_describe_failure(report, committed, codes))
     echo(
         f"\nPASSED in {seconds:.1f} s: all {report.acknowledged:,} acknowledged records are at their offsets "
         f"after {report.kills} kills of the leader ({kept:,} bytes of log in {NODES} copies)"
@@ -60,7 +60,7 @@ def _discard_line(_line: str) -> None:
     """Discard a line of the trace, for a run whose result is printed as JSON."""
 
 
-def _failure_text(report: SurvivalReport, committed: bool, codes: Sequence[int]) -> str:
+def _describe_failure(report: SurvivalReport, committed: bool, codes: Sequence[int]) -> str:
     if report.missing:
         return (
             f"LOST: {report.missing} of {report.acknowledged} acknowledged records are missing or different, "
@@ -80,18 +80,18 @@ async def _show_calls(addresses: Sequence[str], echo: Echo) -> None:
             produced = await client.produce_batches(*ORDERS, build_batch([NewRecord(value.encode())]))
             echo(f'send("orders", "{value}") -> offset {produced.base_offset}')
         polled = [[record.offset, (record.value or b"").decode()] for record in await read_all_records(client, ORDERS)]
-        echo(f'poll("orders", offset=0) -> {_to_json(polled)}')
+        echo(f'poll("orders", offset=0) -> {_format_json(polled)}')
         for offset in (3, 2):
             await client.groups.commit(GROUP, {ORDERS: offset})
             echo(f'commit_offsets("{GROUP}", {{"orders/0": {offset}}}) -> ok' + _describe_commit(offset))
-        echo(f'list_committed_offsets("{GROUP}") -> {_to_json(await _fetch_committed(client))}\n')
+        echo(f'list_committed_offsets("{GROUP}") -> {_format_json(await _fetch_committed(client))}\n')
 
 
 def _describe_commit(offset: int) -> str:
     return "   (a late commit: it moves nothing back)" if offset == 2 else ""
 
 
-def _to_json(value: object) -> str:
+def _format_json(value: object) -> str:
     return orjson.dumps(value).decode()
 
 
@@ -99,8 +99,9 @@ async def _fetch_committed(client: BrokerClient) -> dict[str, int]:
     return {str(place): int(found.offset) for place, found in (await client.groups.committed(GROUP)).items()}
 
 
-async def _has_committed(addresses: Sequence[str], echo: Echo) -> bool:
+async def _check_committed(addresses: Sequence[str], echo: Echo) -> bool:
+    """Print the committed offset after the kills; return whether it is the one from before."""
     async with BrokerClient(addresses) as client:
         committed = await _fetch_committed(client)
-    echo(f'list_committed_offsets("{GROUP}") -> {_to_json(committed)}   (after the kills)')
+    echo(f'list_committed_offsets("{GROUP}") -> {_format_json(committed)}   (after the kills)')
     return committed == {str(ORDERS): 3}

@@ -105,6 +105,9 @@ class Supervisor:
             self._watch(node)
 
     async def _restart(self, node: DevNode, python: str | None) -> RestartResult:
+        """Stop a node and start it, with another interpreter if one is named.
+
+        Raises `CommandFailed` if it is not ready."""
         began = time.monotonic()
         code = await node.child.end() if node.child.is_running else 0
         ended = time.monotonic()
@@ -113,7 +116,7 @@ class Supervisor:
         if code:
             self._echo(f"node {node.node_id} did not stop cleanly: {node.child.describe_exit()}; restarting it")
         if python is not None:
-            node.child.command = with_interpreter(python, node.child.command)
+            node.child.command = replace_interpreter(python, node.child.command)
         await node.child.start(own_session=True)
         try:
             async with asyncio.timeout(RESTART_SECONDS_MAX):
@@ -128,11 +131,13 @@ class Supervisor:
         return RestartResult(node.child.pid, ended - began, ready - ended)
 
     def _watch(self, node: DevNode) -> None:
+        """Report in the background when a node ends."""
         watch = asyncio.get_running_loop().create_task(self._report_exit(node), name=f"watch node {node.node_id}")
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
 
     async def _report_exit(self, node: DevNode) -> None:
+        """Report that a node has ended, unless this was requested; the run ends with the last node."""
         await node.child.wait()
         if node.node_id in self._requested:
             return
@@ -144,7 +149,7 @@ class Supervisor:
             self._all_ended.set()
 
 
-def with_interpreter(python: str, command: Sequence[str]) -> list[str]:
+def replace_interpreter(python: str, command: Sequence[str]) -> list[str]:
     """Return the command for another interpreter, which uses the raftlog installed there.
 
     The working directory is not searched for modules."""

@@ -84,9 +84,10 @@ class _SurvivalLoad:
                 outcomes.refused += 1
                 await asyncio.sleep(REFUSED_PAUSE_S)
             else:
-                self._note(produced.base_offset, value)
+                self._record_acknowledged(produced.base_offset, value)
 
-    def _note(self, offset: int, value: bytes) -> None:
+    def _record_acknowledged(self, offset: int, value: bytes) -> None:
+        """Record an acknowledged value by its offset, and the time since the one before."""
         now = asyncio.get_running_loop().time()
         self.longest_pause_s = max(self.longest_pause_s, now - self._last_at)
         self._last_at = now
@@ -122,7 +123,7 @@ async def kill_leaders_under_load(
             for number in range(1, kills + 1):
                 await _kill_leader(cluster, place, records, outcomes, load, f"kill {number} of {kills}", echo)
         stored = {record.offset: record.value or b"" for record in await read_all_records(client, place)}
-    report = _compare(outcomes, stored, kills)
+    report = _compare_with_stored(outcomes, stored, kills)
     echo(
         f"\nsent {report.sent:,}: acknowledged {report.acknowledged:,}, unknown {report.unknown:,}, "
         f"refused {report.refused:,}\n"
@@ -137,6 +138,7 @@ async def kill_leaders_under_load(
 async def _running_load(
     client: BrokerClient, place: TopicPartition, outcomes: _WriteOutcomes
 ) -> AsyncIterator[_SurvivalLoad]:
+    """Write in the background while the context lasts; the writes in flight end before it does."""
     load = _SurvivalLoad(client, place, outcomes)
     writers = [asyncio.create_task(load.write()) for _ in range(WRITERS)]
     try:
@@ -155,6 +157,7 @@ async def _kill_leader(
     title: str,
     echo: Echo,
 ) -> None:
+    """Kill the leader of the partition under load, report how long writes paused, and start the broker again."""
     await load.wait_for_acknowledged(records)
     leader = await asyncio.to_thread(cluster.leader, *place)
     node = cluster.nodes[leader]
@@ -175,7 +178,8 @@ async def _kill_leader(
     echo(f"  node {leader} was restarted, ready after {loop.time() - began:.2f} s")
 
 
-def _compare(outcomes: _WriteOutcomes, stored: dict[int, bytes], kills: int) -> SurvivalReport:
+def _compare_with_stored(outcomes: _WriteOutcomes, stored: dict[int, bytes], kills: int) -> SurvivalReport:
+    """Return how many acknowledged records are stored with their value, and how many are missing or different."""
     missing = [offset for offset, value in outcomes.acknowledged.items() if stored.get(offset) != value]
     return SurvivalReport(
         kills=kills,

@@ -87,6 +87,7 @@ def dev(nodes: int, data_dir: str, base_port: int, workers: int, restart: int | 
 
 
 async def _restart(directory: Path, node: int, as_json: bool) -> None:
+    """Restart a node of the running `raftlog dev`, and print how long it took."""
     done = await send_request(directory, {"order": "restart", "node_id": node, "python": None})
     if as_json:
         click.echo(orjson.dumps({"node_id": node, **done}))
@@ -111,6 +112,7 @@ def plan_nodes(nodes: int, directory: Path, base_port: int, workers: int) -> lis
 
 
 def _plan_node(number: int, port: int, directory: Path, shared: Sequence[str]) -> DevNode:
+    """Return the description of a node: its addresses, its directory and the command that starts it."""
     http, kafka, rpc, gossip = (f"{HOST}:{port + step}" for step in (0, KAFKA_STEP, RPC_STEP, GOSSIP_STEP))
     data_dir = str(directory / f"node-{number}")
     command = [sys.executable, "-P", "-m", "raftlog.cli", "serve", "--data-dir", data_dir, "--http", http, "--rpc", rpc]
@@ -130,15 +132,17 @@ class _Dev:
         self._console = Console(stderr=True, highlight=False)
 
     async def run(self) -> None:
+        """Run all nodes until a signal or an error, then stop them. Raises that error."""
         work = await run_until(asyncio.Event(), (signal.SIGTERM, signal.SIGINT, signal.SIGHUP), self._work())
         self._control.stop()
         try:
-            await self._end()
+            await self._stop_nodes()
         finally:
             if not work.cancelled():
                 work.result()  # its error is the cause of the end
 
-    async def _end(self) -> None:
+    async def _stop_nodes(self) -> None:
+        """Stop all nodes; raises `CommandFailed` if one did not stop cleanly."""
         self._echo("stopping all nodes")
         ended = await self._supervisor.end()
         wrong = [f"node {node.node_id} ({code})" for node, code in ended if code != 0]
@@ -158,6 +162,7 @@ class _Dev:
         raise CommandFailed("all nodes have ended; run the same command again to restart the cluster")
 
     async def _execute(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a request of another command: the list of nodes, or the result of a restart."""
         match request:
             case {"order": "nodes"}:
                 return self._describe()
@@ -169,6 +174,7 @@ class _Dev:
         return {"cluster_id": self._cluster_id, "nodes": [node.as_json() for node in self._nodes]}
 
     async def _wait_until_writable(self) -> str:
+        """Start all nodes, wait until the cluster accepts writes, and return the cluster id."""
         starting = f"starting {format_count(len(self._nodes), 'node')}"
         is_shown = self._console.is_terminal and not self._as_json
         if not is_shown:
@@ -215,6 +221,7 @@ class _Dev:
                 await asyncio.sleep(POLL_SECONDS)
 
     def _print_ready(self, cluster_id: str, seconds: float) -> None:
+        """Print the nodes and how to use them; as JSON one line."""
         if self._as_json:
             click.echo(orjson.dumps(self._describe()))
             sys.stdout.flush()

@@ -66,6 +66,7 @@ async def _fetch_report(client: BrokerClient, name: str) -> _GroupReport:
 
 
 def _show(found: _GroupReport, as_json: bool) -> None:
+    """Print a group, its members and the lag of its partitions."""
     group, consumers, lags = found
     if as_json:
         members = [

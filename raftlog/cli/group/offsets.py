@@ -42,6 +42,7 @@ async def _commit_and_fetch(
 
 
 def _parse_commits(texts: Sequence[str]) -> dict[TopicPartition, int]:
+    """Return the offsets of `TOPIC/PARTITION=OFFSET` arguments; raises `click.UsageError` if one is wrong."""
     commits = {}
     for text in texts:
         place, equals, offset = text.rpartition("=")

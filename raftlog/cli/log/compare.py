@@ -30,6 +30,7 @@ def compare_logs(disk: Disk, logs: Sequence[str]) -> list[Comparison]:
 
 
 def _find_replicas(disk: Disk, logs: Sequence[str]) -> Iterator[OfflineReplica]:
+    """Yield the replicas of log directories, with their partition if the data directory around them names it."""
     known: dict[str, dict[str, OfflineReplica]] = {}
     for path in logs:
         data_dir = next((above for above in list_ancestors(path) if read_identity(disk, above) is not None), None)

@@ -51,6 +51,7 @@ def dump(file: str, with_records: bool, as_json: bool) -> None:
 
 
 def _format_batch(batch: dict[str, Any]) -> str:
+    """Return one line about a batch: where it is, its term, offsets, size and damage."""
     where = f"position {batch['position']:>10}  index {batch['index']:>8}"
     if "base_offset" not in batch:
         return f"{where}  {batch['size']} bytes: {batch.get('problem')}"
@@ -66,6 +67,7 @@ def _format_control(control: dict[str, Any]) -> str:
 
 
 def _format_records(content: memoryview) -> Iterator[bytes]:
+    """Yield the records of a batch as JSON lines, then the problem if the batch is damaged."""
     try:
         for record in read_records(content):
             yield format_json_line(None, None, record)
@@ -207,6 +209,7 @@ def _repair_as_json(path: str, report: RepairReport) -> dict[str, Any]:
 
 
 def _describe_repair(report: RepairReport) -> str:
+    """Return one line about a repair: the lost offsets, and where their bytes are kept."""
     if not report.problems:
         return "sound, nothing to do"
     verb = "lost" if report.done else "would lose"

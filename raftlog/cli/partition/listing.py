@@ -27,6 +27,7 @@ def show_partition(partition: str, verb: OperatorVerb) -> None:
 
 
 def _show(found: NamespacePartition) -> None:
+    """Print a partition and its replicas."""
     show_properties(
         ("partition", f"{found.topic}/{found.partition_id}"),
         ("leader", _format_leader(found)),

@@ -75,6 +75,7 @@ _REPLICA: Columns[RecoveryReplica] = {
 
 
 def _describe_loss(found: PartitionRecovery) -> str:
+    """Return lines about a recovery: the replaced disks, the surviving replica, the lost records and the kept files."""
     replaced = ", ".join(f"{each.disk_uuid} of node {each.node_id}" for each in found.replaced_disks)
     lines = [f"replaced disks: {replaced}"] if replaced else []
     if found.survivor is not None:

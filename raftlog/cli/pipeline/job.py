@@ -81,6 +81,7 @@ def run_job(app: str, master: str, config: Mapping[str, str], job: Job[R]) -> R:
     with _bar(steps) as on_progress:
 
         def run() -> None:
+            """Run the job in a Spark session; the result or the error becomes that of `done`."""
             try:
                 on_progress(pipeline.Progress("starting Spark", 0, 0))
                 spark = pipeline.local_session(f"raftlog pipeline {app}", master, config)
@@ -108,6 +109,7 @@ class _Steps:
         self.console = Console(stderr=True)
 
     def print_once(self) -> None:
+        """Print the name of the current step once, without a terminal."""
         if not self.console.is_terminal and self.now != self._printed:
             self._printed = self.now
             click.echo(self.now, err=True)
@@ -163,6 +165,7 @@ def _make_table(name: str, rows: list[Mapping[str, Any]]) -> Table:
 
 
 def _format_cell(value: object) -> str:
+    """Return a value as text of a table."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.produce.routing import RecordLayout, router_for
+from raftlog.cli.produce.routing import RecordLayout, make_router
 from raftlog.client import BrokerClient, Fetched, OffsetRange
 from raftlog.client.decode import read_batches, records_at_or_above
 from raftlog.client.failures import is_temporary
@@ -45,6 +45,7 @@ class StoredRecords:
         return await self._outage.repeat(lambda: self._client.offsets(self.topic, partition))
 
     async def fetch(self, partition: int, offset: int) -> Fetched:
+        """Return batches of a partition from an offset, with retries."""
         return await self._outage.repeat(
             lambda: self._client.fetch_batches(self.topic, partition, offset, timeout_ms=0, max_bytes=FETCH_BYTES)
         )
@@ -117,7 +118,7 @@ async def _find_expected_tails(
     layout: RecordLayout, progress: ResumePoint, lines: AsyncIterator[list[bytes]]
 ) -> list[list[NewRecord]]:
     """Return the last records of each partition that should be stored."""
-    router = router_for(layout)
+    router = make_router(layout)
     seen = [0] * layout.partitions
     tails: list[list[NewRecord]] = [[] for _ in seen]
     open_partitions = sum(count > 0 for count in progress.already)
@@ -136,6 +137,7 @@ async def _find_expected_tails(
 
 
 async def _read_stored(reader: StoredRecords, partition: int, first: int, count: int) -> list[Record]:
+    """Return `count` stored records from the offset `first`. Raises `CommandFailed` if retention deleted some."""
     beginning = (await reader.offsets(partition)).beginning
     if beginning > first:
         raise CommandFailed(
@@ -158,6 +160,7 @@ async def _read_end_offsets(reader: StoredRecords, partitions: int) -> list[int]
 
 
 async def _wait_for_stable_ends(reader: StoredRecords, partitions: int) -> list[int]:
+    """Return the end offsets, once they are the same twice: requests of the earlier run may still be in flight."""
     ends = await _read_end_offsets(reader, partitions)
     while True:
         await asyncio.sleep(STABLE_SECONDS)
@@ -197,6 +200,7 @@ def _create_state(path: str, state: dict[str, Any]) -> bool:
 
 
 def _read_state(path: str) -> dict[str, Any]:
+    """Return the content of a state file; raises `CommandFailed` if it is none of this version."""
     try:
         state = orjson.loads(Path(path).read_bytes())
     except orjson.JSONDecodeError:
@@ -209,6 +213,7 @@ def _read_state(path: str) -> dict[str, Any]:
 
 
 def _lock_state(path: str) -> int:
+    """Lock a state file against other runs, and return its descriptor. Raises `CommandFailed` if it is locked."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -219,6 +224,7 @@ def _lock_state(path: str) -> int:
 
 
 def _check_same_source(path: str, state: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Raise `CommandFailed` unless topic, source and layout are those of the state file."""
     for name in ("topic", "source"):
         if state[name] != wanted[name]:
             raise CommandFailed(

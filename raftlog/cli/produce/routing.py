@@ -37,7 +37,7 @@ class LineRouter(Protocol):
     def route(self, lines: list[bytes]) -> Routed: ...
 
 
-def router_for(layout: RecordLayout) -> LineRouter:
+def make_router(layout: RecordLayout) -> LineRouter:
     """Return the fastest router for the layout."""
     if layout.json_lines:
         return _JsonRouter(layout)
@@ -55,6 +55,7 @@ class _ValueRouter:
         self._number = 0
 
     def route(self, lines: list[bytes]) -> Routed:
+        """Yield lines as values without keys: partitions take turns by line number."""
         if self._only is not None:
             yield self._only, lines
             return
@@ -71,22 +72,23 @@ class _Chooser:
         count = layout.partitions
 
         @lru_cache(maxsize=_HASHES_KEPT)
-        def of_key(key: bytes) -> int:
+        def choose_by_key(key: bytes) -> int:
             return hash_key(key) % count
 
-        self.of_key = of_key
+        self.choose_by_key = choose_by_key
         self.count = count
         self.only = layout.partition if layout.partition is not None or count > 1 else 0
 
     def group_by_partition(self, records: list[NewRecord], first_number: int) -> Routed:
+        """Yield records by partition: those with a key by its hash, others by their number."""
         if self.only is not None:
             yield self.only, records
             return
-        of_key, count = self.of_key, self.count
+        choose_by_key, count = self.choose_by_key, self.count
         routed: dict[int, list[NewRecord]] = {}
         for number, record in enumerate(records, first_number):
             key = record[1]
-            target = number % count if key is None else of_key(key)
+            target = number % count if key is None else choose_by_key(key)
             if target in routed:
                 routed[target].append(record)
             else:
@@ -103,6 +105,7 @@ class _KeyRouter:
         self._number = 0
 
     def route(self, lines: list[bytes]) -> Routed:
+        """Yield records by the partition of their key: the text before the separator, or the line number."""
         first, self._number = self._number, self._number + len(lines)
         separator = self._separator
         if separator is None:
@@ -123,6 +126,7 @@ class _JsonRouter:
         self._number = 0
 
     def route(self, lines: list[bytes]) -> Routed:
+        """Yield the records of JSON lines by partition; raises `CommandFailed` for a line that is none."""
         chooser = self._chooser
         routed: dict[int, list[NewRecord]] = {}
         for line in lines:
@@ -132,9 +136,10 @@ class _JsonRouter:
         yield from routed.items()
 
     def _choose_partition(self, chooser: _Chooser, read: JsonRecord) -> int:
+        """Return the partition that the flag, the line, the key or the line number chooses, in this order."""
         if chooser.only is not None and read.partition is None:
             return chooser.only
         if read.partition is not None:
             return read.partition
         key = read.record.key
-        return self._number % chooser.count if key is None else chooser.of_key(key)
+        return self._number % chooser.count if key is None else chooser.choose_by_key(key)

@@ -39,14 +39,14 @@ class LineSender:
         self._producer, self._topic = producer, topic
         self._is_alone = expected is not None
         self._window = asyncio.Semaphore(in_flight_max)
-        self._noting: set[asyncio.Task[None]] = set()
+        self._outcome_tasks: set[asyncio.Task[None]] = set()
         self._failure: RaftlogError | CommandFailed | None = None
         self.lanes: dict[int, SendLane] = {}
         if expected is not None:
             for partition, (base, count) in enumerate(zip(expected.bases, expected.already, strict=True)):
                 self.lanes[partition] = SendLane(partition, base, count, count)
 
-    async def put(self, partition: int, records: Records, size_bytes: int) -> None:
+    async def send(self, partition: int, records: Records, size_bytes: int) -> None:
         """Begin to send records, once there is room. Raises the error of earlier records."""
         await self._window.acquire()
         if self._failure is not None:
@@ -55,13 +55,13 @@ class LineSender:
         deliveries = await self._producer.send_batch(self._topic, partition, records)
         first, lane.sent = lane.sent, lane.sent + len(records)
         task = asyncio.create_task(self._count_outcome(lane, first, deliveries, size_bytes))
-        self._noting.add(task)
-        task.add_done_callback(self._noting.discard)
+        self._outcome_tasks.add(task)
+        task.add_done_callback(self._outcome_tasks.discard)
 
     async def finish(self) -> None:
         """Wait for all records in flight; raise the first failure after all have ended."""
-        if self._noting:
-            await asyncio.wait(self._noting)
+        if self._outcome_tasks:
+            await asyncio.wait(self._outcome_tasks)
         if self._failure is not None:
             raise self._failure
 
@@ -91,6 +91,7 @@ class LineSender:
             self._window.release()
 
     def _check_offset(self, lane: SendLane, first: int, offset: int) -> None:
+        """Raise `CommandFailed` if records of another producer are between those of this lane, with `--resume`."""
         if lane.base is None:
             lane.base = offset - first
         elif self._is_alone and lane.base + first != offset:

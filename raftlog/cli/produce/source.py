@@ -44,6 +44,7 @@ class InputSource:
                 self.lines_before += len(lines)
 
     async def _read_lines(self, path: str) -> AsyncIterator[list[bytes]]:
+        """Yield the lines of a file, in chunks. Raises `CommandFailed` for a line longer than the limit."""
         rest = b""
         async for chunk in _read_chunks(path, self._chunk_bytes):
             lines = (rest + chunk if rest else chunk).split(b"\n")
@@ -59,6 +60,7 @@ class InputSource:
 
 
 async def _read_chunks(path: str, chunk_bytes: int) -> AsyncIterator[bytes]:
+    """Yield the bytes of a file, or of stdin for `-`; an empty chunk means that stdin is idle."""
     descriptor = sys.stdin.fileno() if path == "-" else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if path != "-" or stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -84,6 +86,7 @@ class _ThreadedReader:
         self._room = threading.Semaphore(_CHUNKS_AHEAD)
 
     async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the chunks of the thread; an empty chunk once the input is idle. Raises the `OSError` of a read."""
         threading.Thread(target=self._read, name="stdin", daemon=True).start()
         is_idle = False
         while True:
@@ -103,6 +106,7 @@ class _ThreadedReader:
             yield chunk
 
     def _read(self) -> None:
+        """Read in a thread until the end or an error, and pass each chunk to the event loop."""
         chunk: bytes | OSError = b"-"
         while chunk and not isinstance(chunk, OSError):
             self._room.acquire()

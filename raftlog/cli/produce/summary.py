@@ -58,6 +58,7 @@ class Summary:
         return f"{self.confirmed:,} records are confirmed{f' ({places})' if places else ''}{unsure}{refused}."
 
     def as_json(self, outcome: str, error: str | None) -> dict[str, Any]:
+        """Return the summary as a JSON object."""
         seconds = self._ended - self._started
         rows = [
             {"partition": lane.partition, "base_offset": first, "next_offset": end, "records": end - first}
@@ -78,6 +79,7 @@ class Summary:
         }
 
     def _format_line(self) -> str:
+        """Return the summary as one line."""
         seconds = max(self._ended - self._started, 1e-9)
         already = f", {sum(self._already):,} were there already" if sum(self._already) else ""
         places = self._format_places()

@@ -15,7 +15,7 @@ import orjson
 from raftlog.cli.options import bootstrap_option, give_up_option, json_option, option, separator_option
 from raftlog.cli.outcome import EXIT_UNKNOWN, CommandFailed, exit_code_of
 from raftlog.cli.produce import resume
-from raftlog.cli.produce.routing import RecordLayout, router_for
+from raftlog.cli.produce.routing import RecordLayout, make_router
 from raftlog.cli.produce.sender import LineSender, Records
 from raftlog.cli.produce.source import InputSource
 from raftlog.cli.produce.summary import Summary
@@ -135,6 +135,7 @@ def produce(**options: Any) -> None:
 
 
 def _check_flags(wanted: ProduceCommandLine) -> None:
+    """Raise `click.UsageError` if flags exclude each other."""
     if wanted.json_lines and (wanted.key_separator is not None or wanted.number_keys):
         raise click.UsageError("lines of --json-lines have their own keys; omit --key-separator and --number-keys")
     if wanted.number_keys and wanted.key_separator is not None:
@@ -183,6 +184,7 @@ class _ProduceRun:
                     os.close(lock)
 
     def _make_producer(self) -> Producer:
+        """Return a producer that sends the batches as they are given, with retries up to the deadline."""
         wanted = self._wanted
         return Producer(
             wanted.bootstrap,
@@ -200,6 +202,7 @@ class _ProduceRun:
     async def _read_progress(
         self, client: BrokerClient, layout: RecordLayout, limit: int
     ) -> tuple[resume.ResumePoint | None, int | None]:
+        """Return the progress of an earlier run and the locked state file; None without `--resume`."""
         wanted = self._wanted
         if wanted.resume is None:
             return None, None
@@ -211,6 +214,7 @@ class _ProduceRun:
     async def _send_all(
         self, sender: LineSender, layout: RecordLayout, limit: int, progress: resume.ResumePoint | None
     ) -> None:
+        """Send the whole input, and wait until every record is acknowledged or has failed."""
         meter = self._make_meter()
         try:
             if self._wanted.whole_file:
@@ -235,7 +239,8 @@ class _ProduceRun:
         skips: list[int] | None,
         meter: Any,
     ) -> None:
-        router = router_for(layout)
+        """Send the records of lines, except those that are stored already."""
+        router = make_router(layout)
         done = 0
         async for lines in source:
             if not lines:
@@ -245,23 +250,25 @@ class _ProduceRun:
             for partition, records in router.route(lines):
                 left = records if skips is None else resume.skip_stored(records, skips, partition)
                 if left:
-                    await self._collect(sender, partition, left)
+                    await self._add_to_batch(sender, partition, left)
             if meter is not None:
                 meter.update(done)
 
     async def _send_files(self, sender: LineSender, layout: RecordLayout, limit: int) -> None:
-        router = router_for(layout)
+        """Send each file as one record."""
+        router = make_router(layout)
         for path in self._wanted.files:
             for partition, records in router.route([await asyncio.to_thread(_read_file, path, limit)]):
-                await self._collect(sender, partition, records)
+                await self._add_to_batch(sender, partition, records)
 
-    async def _collect(self, sender: LineSender, partition: int, records: Records) -> None:
-        size = _size_of(records)
+    async def _add_to_batch(self, sender: LineSender, partition: int, records: Records) -> None:
+        """Add records to the batch of their partition; send it once it is full, or all if they take too much memory."""
+        size = _count_bytes(records)
         held, held_bytes = self._waiting.pop(partition, ([], 0))
         held.extend(records)
         if held_bytes + size >= self._wanted.batch_bytes:
             self._waiting_bytes -= held_bytes
-            await sender.put(partition, held, held_bytes + size)
+            await sender.send(partition, held, held_bytes + size)
             return
         self._waiting[partition] = (held, held_bytes + size)
         self._waiting_bytes += size
@@ -269,9 +276,10 @@ class _ProduceRun:
             await self._flush(sender)
 
     async def _flush(self, sender: LineSender) -> None:
+        """Send all batches that are not full."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, {}, 0
         for partition, (records, size) in waiting.items():
-            await sender.put(partition, records, size)
+            await sender.send(partition, records, size)
 
     def _open_source(self, limit: int) -> InputSource:
         wanted = self._wanted
@@ -298,6 +306,7 @@ class _ProduceRun:
 
 
 def _read_file(path: str, limit: int) -> bytes:
+    """Return the content of a file; raises `CommandFailed` if it is larger than the limit."""
     if os.path.getsize(path) > limit:
         raise CommandFailed(
             f"{path} is larger than the topic's max.message.bytes, {limit}; `raftlog topic alter` can raise it"
@@ -305,7 +314,7 @@ def _read_file(path: str, limit: int) -> bytes:
     return Path(path).read_bytes()
 
 
-def _size_of(records: Records) -> int:
+def _count_bytes(records: Records) -> int:
     """Count bytes of keys and values. A router gives values alone or whole records, never both in one list."""
     if type(records[0]) is bytes:
         return sum(map(len, records))

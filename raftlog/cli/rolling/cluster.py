@@ -52,6 +52,7 @@ class RollingCluster(AsyncClosedAtExit):
             self._client = BrokerClient(self._bootstrap.with_addresses(addresses))
 
     async def read(self) -> ClusterReading:
+        """Return the brokers, which of them are in maintenance, and the health of the cluster."""
         rows = await self._client.brokers()
         in_maintenance = (row.node_id for row in rows if row.in_maintenance)
         epochs = {row.node_id: row.boot_epoch for row in rows}
@@ -68,6 +69,7 @@ class RollingCluster(AsyncClosedAtExit):
         return "; ".join(found.reasons) or f"it leads {format_count(found.partitions, 'partition')}"
 
     async def leaders(self) -> LeaderView:
+        """Return how many partitions each broker leads, how many prefer it, and how many of those it leads."""
         found = LeaderView(Counter(), Counter(), Counter())
         for name in await self._client.topics():
             for partition in (await self._client.describe_topic(name)).replicas:

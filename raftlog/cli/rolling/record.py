@@ -33,7 +33,8 @@ class RollingRecord:
         self._done = []
         self._path.unlink(missing_ok=True)
 
-    def note_restarted(self, unit: RestartUnit) -> None:
+    def add_restarted(self, unit: RestartUnit) -> None:
+        """Record in the file that a unit was restarted."""
         self._done.append(unit.node_id)
         self._path.write_bytes(orjson.dumps({"python": self._python, "done": self._done}) + b"\n")
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 from raftlog.cli.dev.control import send_request
-from raftlog.cli.dev.supervisor import with_interpreter
+from raftlog.cli.dev.supervisor import replace_interpreter
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.rolling.steps import RestartUnit
 from raftlog.client import BrokerDescription
@@ -51,7 +51,7 @@ class DevRestarter:
 
     def description(self, unit: RestartUnit) -> str:
         command = list(map(str, self._nodes[unit.node_id]["command"]))
-        return shlex.join(command if self._python is None else with_interpreter(self._python, command))
+        return shlex.join(command if self._python is None else replace_interpreter(self._python, command))
 
 
 class CommandRestarter:
@@ -65,7 +65,8 @@ class CommandRestarter:
         return [RestartUnit(node_id, (node_id,)) for node_id in self._brokers]
 
     async def restart(self, unit: RestartUnit) -> dict[str, Any]:
-        words = self._fill_in(unit)
+        """Run the command for a unit. Raises `CommandFailed` if it fails or takes too long."""
+        words = self._make_command(unit)
         try:
             process = await asyncio.create_subprocess_exec(
                 *words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -86,9 +87,10 @@ class CommandRestarter:
         return {}
 
     def description(self, unit: RestartUnit) -> str:
-        return shlex.join(self._fill_in(unit))
+        return shlex.join(self._make_command(unit))
 
-    def _fill_in(self, unit: RestartUnit) -> list[str]:
+    def _make_command(self, unit: RestartUnit) -> list[str]:
+        """Return the words of the command for a unit."""
         broker = self._brokers[unit.node_id]
         values = {"{node_id}": str(broker.node_id), "{host}": broker.host or "", "{http}": broker.http or ""}
         return [_fill_in(word, values) for word in self._words]
@@ -103,6 +105,7 @@ def _fill_in(word: str, values: Mapping[str, str]) -> str:
 
 
 def _split_command(command: str) -> list[str]:
+    """Return the words of `--command`; raises `click.UsageError` if a shell could not read it."""
     try:
         words = shlex.split(command)
     except ValueError as error:

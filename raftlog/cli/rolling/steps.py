@@ -100,7 +100,7 @@ class RollingRestart:
         """Restart all units. Raises `CommandFailed` that names the condition that timed out."""
         left = list(units)
         while left:
-            unit = next_unit(left, await self._ask(self._cluster.read))
+            unit = next_unit(left, await self._read_with_retries(self._cluster.read))
             await self._restart_unit(unit)
             left.remove(unit)
             self._done(unit)
@@ -130,16 +130,19 @@ class RollingRestart:
         return steps
 
     async def _restart_unit(self, unit: RestartUnit) -> None:
+        """Drain and restart a unit, then wait until it is in sync and leads again.
+
+        Raises `CommandFailed` at a timeout."""
         began = time.monotonic()
-        await self._ask(partial(self._cluster.prefer_others_than, unit.brokers))
-        before = await self._ask(self._cluster.read)
+        await self._read_with_retries(partial(self._cluster.prefer_others_than, unit.brokers))
+        before = await self._read_with_retries(self._cluster.read)
         is_up = all(map(before.is_alive, unit.brokers))
         already = before.in_maintenance & set(unit.brokers)
         if already:
             self._report(unit, "already_in_maintenance", self._describe_maintenance())
             if not self._keep_maintenance:
                 self.in_maintenance |= already
-        leaders = await self._ask(self._cluster.leaders)
+        leaders = await self._read_with_retries(self._cluster.leaders)
         if is_up:
             await self._wait_until("the cluster is healthy", self._make_healthy_condition())
             try:
@@ -154,7 +157,7 @@ class RollingRestart:
             f"node {unit.node_id} is back and every partition in sync", self._make_restarted_condition(unit, before)
         )
         kept = already if self._keep_maintenance else frozenset[int]()
-        in_maintenance = (await self._ask(self._cluster.read)).in_maintenance
+        in_maintenance = (await self._read_with_retries(self._cluster.read)).in_maintenance
         for node in in_maintenance & set(unit.brokers) - kept:
             await self._switch_maintenance(node, is_on=False)
         self.in_maintenance.difference_update(unit.brokers)
@@ -229,6 +232,7 @@ class RollingRestart:
             self._report(unit, "done", "leads again", seconds=_seconds_since(began))
 
     def _make_healthy_condition(self) -> Condition:
+        """Return the condition that the cluster is healthy enough to restart a unit."""
         lagging = RestartLag()
 
         async def condition() -> str | None:
@@ -238,6 +242,7 @@ class RollingRestart:
         return condition
 
     def _make_restarted_condition(self, unit: RestartUnit, before: ClusterReading) -> Condition:
+        """Return the condition that a unit has started again and that every partition is in sync."""
         lagging = RestartLag()
 
         async def condition() -> str | None:
@@ -252,7 +257,7 @@ class RollingRestart:
 
         return condition
 
-    async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _read_with_retries(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Return the answer of the cluster to `ask`, with retries."""
         answers: list[T] = []
 
@@ -291,6 +296,7 @@ def next_unit(left: Sequence[RestartUnit], seen: ClusterReading) -> RestartUnit:
     """Return the unit to restart next."""
 
     def rank(unit: RestartUnit) -> tuple[bool, bool, bool, int]:
+        """Return the key of the order: first dead units, then those in maintenance; the controller is last."""
         return (
             all(map(seen.is_alive, unit.brokers)),
             not seen.in_maintenance & set(unit.brokers),

@@ -102,6 +102,7 @@ async def _restart_dev(
     flags: _RestartFlags,
     printer: "_StepPrinter",
 ) -> None:
+    """Restart the nodes of `raftlog dev`; without `only` and `from_start`, continue an earlier run."""
     nodes = (await send_request(directory, {"order": "nodes"}))["nodes"]
     restarter, record = DevRestarter(directory, nodes, python), RollingRecord(directory, python)
     async with RollingCluster(BrokerAddresses.of(restarter.addresses)) as cluster:
@@ -112,19 +113,20 @@ async def _restart_dev(
             units = record.remaining_units(units) or units
         if not flags.dry_run and (from_start or len(units) == len(all_units)):
             record.begin()
-        await _roll(cluster, restarter, units, flags, printer, record if only is None else None)
+        await _restart_units(cluster, restarter, units, flags, printer, record if only is None else None)
 
 
 async def _restart_by_command(
     command: str, bootstrap: BrokerAddresses, only: list[int] | None, flags: _RestartFlags, printer: "_StepPrinter"
 ) -> None:
+    """Restart the brokers of a cluster by a command."""
     async with RollingCluster(bootstrap) as cluster:
         restarter = CommandRestarter(command, (await cluster.read()).brokers, flags.timeout_s)
         units = restarter.units()
-        await _roll(cluster, restarter, _choose_units(units, only), flags, printer, None)
+        await _restart_units(cluster, restarter, _choose_units(units, only), flags, printer, None)
 
 
-async def _roll(
+async def _restart_units(
     cluster: RollingCluster,
     restarter: Restarter,
     units: Sequence[RestartUnit],
@@ -132,12 +134,14 @@ async def _roll(
     printer: "_StepPrinter",
     record: RollingRecord | None,
 ) -> None:
+    """Restart units one by one, or print the plan of it. A failure names how to continue."""
     left = list(units)
 
-    def note_restarted(unit: RestartUnit) -> None:
+    def record_restarted(unit: RestartUnit) -> None:
+        """Record a restarted unit for a continuation."""
         left.remove(unit)
         if record is not None:
-            record.note_restarted(unit)
+            record.add_restarted(unit)
 
     began = time.monotonic()
     with printer:
@@ -147,7 +151,7 @@ async def _roll(
             timeout_s=flags.timeout_s,
             on_step=printer.on_step,
             on_wait=printer.wait_for,
-            done=note_restarted,
+            done=record_restarted,
             keep_maintenance=flags.keep_maintenance,
         )
         if flags.dry_run:
@@ -179,6 +183,7 @@ def _describe_maintenance(nodes: Collection[int]) -> list[str]:
 
 
 def _describe_continuation(left: Sequence[RestartUnit], record: RollingRecord | None) -> str:
+    """Return how to restart the remaining nodes."""
     if not left:
         return "All nodes were restarted; see `raftlog cluster health`"
     names = ",".join(str(unit.node_id) for unit in left)
@@ -187,6 +192,7 @@ def _describe_continuation(left: Sequence[RestartUnit], record: RollingRecord | 
 
 
 def _parse_numbers(text: str | None) -> list[int] | None:
+    """Return the node ids of `--only`; raises `click.UsageError` if they are none."""
     if text is None:
         return None
     parts = [part.strip() for part in text.split(",")]
@@ -196,6 +202,7 @@ def _parse_numbers(text: str | None) -> list[int] | None:
 
 
 def _choose_units(units: Sequence[RestartUnit], only: list[int] | None) -> list[RestartUnit]:
+    """Return the units of `only`, in its order; all without it. Raises `click.UsageError` for an unknown one."""
     if only is None:
         return list(units)
     known = {unit.node_id: unit for unit in units}
@@ -234,6 +241,7 @@ class _StepPrinter:
         self._status.__exit__(*raised)
 
     def on_step(self, step: RollingStep) -> None:
+        """Print a step with its times."""
         if self._as_json:
             click.echo(orjson.dumps({"event": step.event, "node_id": step.node_id, **step.more}))
             return
@@ -242,6 +250,7 @@ class _StepPrinter:
         click.echo(f"node {step.node_id} {step.text}{f' ({shown})' if shown else ''}")
 
     def wait_for(self, what: str) -> None:
+        """Show the reason of a wait: on a terminal at once, else if the wait is long. An empty one ends it."""
         if isinstance(self._status, Status):
             self._status.update(what)
             return
@@ -257,6 +266,7 @@ class _StepPrinter:
         click.echo(self._what, err=True)
 
     def end(self, count: int, seconds: float) -> None:
+        """Print that all nodes were restarted."""
         if self._as_json:
             click.echo(orjson.dumps({"event": "finished", "restarted": count, "seconds": round(seconds, 3)}))
         else:

@@ -28,6 +28,7 @@ def acl() -> None:
 
 
 def _resource_options(function: F) -> F:
+    """Add the options that name a resource."""
     return combine_decorators(
         option("--topic", help="Topic, or * for all."),
         option("--group", help="Consumer group, or * for all."),
@@ -37,7 +38,7 @@ def _resource_options(function: F) -> F:
     )(function)
 
 
-def _resource(
+def _parse_resource(
     topic: str | None, group: str | None, cluster: bool, transactional_id: str | None, prefixed: bool
 ) -> dict[str, str]:
     """Return the named resource as parameters; empty without one. Raises `UsageError` for several."""
@@ -62,7 +63,7 @@ def _resource(
     return {"resource_type": kind, "resource_name": name, "pattern_type": pattern}
 
 
-def _principal(name: str) -> str:
+def _make_principal(name: str) -> str:
     return name if name.startswith(USER_PREFIX) else USER_PREFIX + name
 
 
@@ -81,7 +82,7 @@ def create(
     **resource: Any,
 ) -> None:
     """Create entries that allow or deny operations to users."""
-    found: Any = _resource(**resource)
+    found: Any = _parse_resource(**resource)
     if not found:
         raise click.UsageError("name the resource with --topic, --group, --cluster or --transactional-id")
     if not allowed and not denied:
@@ -89,7 +90,9 @@ def create(
     users: list[tuple[EffectName, str]] = [("ALLOW", name) for name in allowed]
     users += [("DENY", name) for name in denied]
     acls = [
-        AclDescription(principal=_principal(name), host=host, operation=_operation(each), permission=effect, **found)
+        AclDescription(
+            principal=_make_principal(name), host=host, operation=_parse_operation(each), permission=effect, **found
+        )
         for effect, name in users
         for host in hosts
         for each in operations
@@ -99,6 +102,7 @@ def create(
 
 
 def _filter_options(function: F) -> F:
+    """Add the options that select entries."""
     return combine_decorators(
         option("--principal", metavar="USER", help="Only entries of this user."),
         option("--allow", "is_allow", is_flag=True, help="Only entries that allow."),
@@ -109,17 +113,18 @@ def _filter_options(function: F) -> F:
     )(function)
 
 
-def _selected(
+def _parse_filters(
     principal: str | None, is_allow: bool, is_deny: bool, host: str | None, operation: str | None, **resource: Any
 ) -> dict[str, str]:
+    """Return the filters that the flags give; raises `click.UsageError` if they exclude each other."""
     if is_allow and is_deny:
         raise click.UsageError("give --allow or --deny, not both")
     selected = {
-        "principal": None if principal is None else _principal(principal),
+        "principal": None if principal is None else _make_principal(principal),
         "permission": "ALLOW" if is_allow else "DENY" if is_deny else None,
         "host": host,
-        "operation": None if operation is None else str(_operation(operation)),
-        **_resource(**resource),
+        "operation": None if operation is None else str(_parse_operation(operation)),
+        **_parse_resource(**resource),
     }
     return {name: value for name, value in selected.items() if value is not None}
 
@@ -128,7 +133,7 @@ def _selected(
 @_filter_options
 def list_acls(verb: OperatorVerb, **filters: Any) -> None:
     """List entries of access control."""
-    selected = _selected(**filters)
+    selected = _parse_filters(**filters)
     verb.output(
         verb.ask(lambda client: client.admin.security.acls(selected)), lambda found: show(table_of(found, _COLUMNS))
     )
@@ -140,7 +145,7 @@ def list_acls(verb: OperatorVerb, **filters: Any) -> None:
 @yes_option
 def delete(dry_run: bool, yes: bool, verb: OperatorVerb, **filters: Any) -> None:
     """Delete the entries of access control that the flags select."""
-    selected = _selected(**filters)
+    selected = _parse_filters(**filters)
     if not selected:
         raise click.UsageError("select the entries to delete, for example with --principal or --topic")
     found = verb.ask(lambda client: client.admin.security.delete_acls(selected, dry_run=True))
@@ -150,5 +155,5 @@ def delete(dry_run: bool, yes: bool, verb: OperatorVerb, **filters: Any) -> None
     verb.output(found, lambda acls: show(table_of(acls, _COLUMNS)))
 
 
-def _operation(name: str) -> Any:
+def _parse_operation(name: str) -> Any:
     return name.upper().replace("-", "_")

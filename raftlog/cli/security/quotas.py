@@ -18,6 +18,7 @@ def quota() -> None:
 
 
 def _entity_options(function: F) -> F:
+    """Add the options that name the clients of a quota."""
     return combine_decorators(
         option("--user", help="User, or * for the default of users."),
         option("--client-id", help="Client id, or * for the default of client ids."),
@@ -25,7 +26,8 @@ def _entity_options(function: F) -> F:
     )(function)
 
 
-def _entity(user: str | None, client_id: str | None, ip: str | None) -> dict[str, str]:
+def _parse_entity(user: str | None, client_id: str | None, ip: str | None) -> dict[str, str]:
+    """Return which clients the flags name: empty for the default. Raises `click.UsageError` without any."""
     found = {
         kind: "" if name == DEFAULT else name
         for kind, name in (("user", user), ("client-id", client_id), ("ip", ip))
@@ -41,10 +43,10 @@ def _entity(user: str | None, client_id: str | None, ip: str | None) -> dict[str
 @_entity_options
 def set_quotas(quotas: tuple[str, ...], verb: OperatorVerb, **entity: Any) -> None:
     """Set quotas, such as producer_byte_rate=1000000, consumer_byte_rate or request_percentage."""
-    named = _entity(**entity)
-    values = dict(map(_parse, quotas))
+    named = _parse_entity(**entity)
+    values = dict(map(_parse_limit, quotas))
     verb.ask(lambda client: client.admin.security.alter_quotas(named, values))
-    click.echo(f"set {', '.join(quotas)} for {_text(named)}")
+    click.echo(f"set {', '.join(quotas)} for {_format_entity(named)}")
 
 
 @operator_command(group=quota)
@@ -52,23 +54,24 @@ def set_quotas(quotas: tuple[str, ...], verb: OperatorVerb, **entity: Any) -> No
 @_entity_options
 def delete(names: tuple[str, ...], verb: OperatorVerb, **entity: Any) -> None:
     """Delete quotas by name."""
-    named = _entity(**entity)
+    named = _parse_entity(**entity)
     verb.ask(lambda client: client.admin.security.alter_quotas(named, {}, names))
-    click.echo(f"deleted {', '.join(names)} of {_text(named)}")
+    click.echo(f"deleted {', '.join(names)} of {_format_entity(named)}")
 
 
 @operator_command("Print a JSON array with an object for each entity.", name="list", group=quota)
 def list_quotas(verb: OperatorVerb) -> None:
     """List all client quotas."""
     columns: Columns[QuotaDescription] = {
-        "clients": lambda each: _text(dict(each.entity)),
+        "clients": lambda each: _format_entity(dict(each.entity)),
         "quotas": lambda each: ", ".join(f"{name}={value:g}" for name, value in each.quotas.items()),
     }
     found = verb.ask(lambda client: client.admin.security.quotas())
     verb.output(found, lambda rows: show(table_of(rows, columns)))
 
 
-def _parse(text: str) -> tuple[str, float]:
+def _parse_limit(text: str) -> tuple[str, float]:
+    """Return the name and number of `NAME=NUMBER`; raises `click.UsageError` if it is none."""
     name, _, value = text.partition("=")
     try:
         return name, float(value)
@@ -76,5 +79,5 @@ def _parse(text: str) -> tuple[str, float]:
         raise click.UsageError(f"{text!r} is not NAME=NUMBER, such as producer_byte_rate=1000000") from None
 
 
-def _text(entity: dict[str, str]) -> str:
+def _format_entity(entity: dict[str, str]) -> str:
     return ", ".join(f"{kind} {name or '(default)'}" for kind, name in entity.items())

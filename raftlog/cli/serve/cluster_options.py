@@ -111,6 +111,7 @@ def _check_host(tls: TlsContexts, address: tuple[str, int] | None) -> None:
 
 
 def _read_secret(path: str | None) -> ClusterSecret | None:
+    """Return the secret of the file, with a warning in the log if others can read it."""
     if path is None:
         return None
     secret, warning = read_secret(path)

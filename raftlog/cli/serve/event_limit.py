@@ -25,6 +25,7 @@ class EventLimit(Gate):
         """Counts by event name of the present second."""
 
     def allows(self, name: str) -> bool:
+        """Count an event of this name, and return whether it is within the limit of this second."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

@@ -105,6 +105,7 @@ def kafka_plan_from(arguments: dict[str, Any], *, is_alone: bool) -> KafkaPlan:
 
 
 def _parse_listeners(texts: Sequence[str], default: str, shift: int) -> dict[str, KafkaAddresses]:
+    """Return the addresses of the Kafka listeners by name. Raises `click.UsageError` if a name is given twice."""
     wanted = texts or (default,)
     if KAFKA_OFF in wanted:
         if len(wanted) > 1:

@@ -257,6 +257,7 @@ async def _serve(
     line_format: str,
     first_user: str | None,
 ) -> None:
+    """Run a broker until a signal or a failure; again if its disk turned out to be another one."""
     _raise_open_files()
     collections = Collections()
     collections.begin()
@@ -323,7 +324,7 @@ async def _start(broker: Broker, listeners: Listeners, stop: asyncio.Event, firs
         if starting.done():
             starting.result()
             return True
-        _check_alive(broker)
+        _raise_failure(broker)
         return False
     finally:
         starting.cancel()
@@ -331,19 +332,21 @@ async def _start(broker: Broker, listeners: Listeners, stop: asyncio.Event, firs
 
 
 async def _wait_for_end(broker: Broker, stop: asyncio.Event) -> None:
+    """Wait until a signal, or until the broker ends; raises the error that ended it."""
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await _wait_for_first(stopping, broker.ended)
     finally:
         stopping.cancel()
-    _check_alive(broker)
+    _raise_failure(broker)
 
 
 async def _wait_for_first(*ends: "asyncio.Future[Any]") -> None:
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
 
 
-def _check_alive(broker: Broker) -> None:
+def _raise_failure(broker: Broker) -> None:
+    """Raise the error that ended the broker, if it has ended by one."""
     failure = broker.ended.result() if broker.ended.done() else None
     if isinstance(failure, DiskRefused):
         raise failure
@@ -352,6 +355,7 @@ def _check_alive(broker: Broker) -> None:
 
 
 async def _stop(broker: Broker, listeners: Listeners) -> None:
+    """Stop the listeners, then the broker, within a bounded time. Raises `CommandFailed` if it takes longer."""
     if not broker.ended.done():
         event(logger, "process_stopping", node=broker.node_id)
     try:
@@ -367,6 +371,7 @@ async def _stop(broker: Broker, listeners: Listeners) -> None:
 
 
 def _print_ready(broker: Broker, listeners: Listeners, line_format: str) -> None:
+    """Log and print that the broker is ready, with its addresses."""
     http, kafka, rpc = listeners.advertised, listeners.first_kafka, broker.rpc_address
     where = {"http": http, "kafka": kafka, "rpc": rpc}
     event(logger, "process_ready", node=broker.node_id, cluster_id=broker.cluster_id, **where)

@@ -69,16 +69,16 @@ def worker_flags(given: Mapping[str, Any], worker: int) -> list[str]:
     flags += ["--host-label", given["host_label"] or f"node-{given['node_id']}"]
     flags += [
         "--http",
-        _worker_address(given["http"], worker, "--http"),
+        _make_worker_address(given["http"], worker, "--http"),
         "--rpc",
-        _worker_address(rpc, worker, "--rpc"),
+        _make_worker_address(rpc, worker, "--rpc"),
     ]
     for name in ("advertise_http", "advertise_rpc", "gossip", "advertise_gossip"):
         if given[name] not in (None, GOSSIP_OFF):
             flag = f"--{name.replace('_', '-')}"
-            flags += [flag, _worker_address(given[name], worker, flag)]
+            flags += [flag, _make_worker_address(given[name], worker, flag)]
     if given["rpc"] is None and not given["kafka"]:
-        flags += ["--kafka-default", _worker_address(KAFKA_DEFAULT, worker, "--kafka")]
+        flags += ["--kafka-default", _make_worker_address(KAFKA_DEFAULT, worker, "--kafka")]
     flags += ["--kafka-port-shift", str(PORT_STEP * (worker - 1))]
     if worker > 1 and not given["seeds"]:
         flags += ["--seeds", given["advertise_rpc"] or rpc]
@@ -86,13 +86,15 @@ def worker_flags(given: Mapping[str, Any], worker: int) -> list[str]:
 
 
 def _find_rpc_address(http: str) -> str:
+    """Return the RPC address that belongs to an HTTP address: its port plus a constant."""
     host, port = split_address(http, "--http")
     if port == 0:
         raise click.UsageError("--workers above 1 needs --rpc HOST:PORT, because --http has port 0")
     return _format_address(host, port + RPC_PORT_STEP)
 
 
-def _worker_address(address: str, worker: int, flag: str) -> str:
+def _make_worker_address(address: str, worker: int, flag: str) -> str:
+    """Return the address of a worker by its number; port 0 remains. Raises `click.UsageError` for RPC on port 0."""
     host, port = split_address(address, flag)
     if port == 0 and flag == "--rpc":
         raise click.UsageError("--workers above 1 needs --rpc with a fixed port instead of 0, to connect the workers")
@@ -113,14 +115,16 @@ class _WorkerSupervisor:
         self._restarts: deque[float] = deque(maxlen=RESTARTS_MAX)
 
     async def run(self) -> None:
-        work = await run_until(self._stop, (signal.SIGTERM, signal.SIGINT), self._work())
+        """Run the workers until a signal or an error, then stop them. Raises that error."""
+        work = await run_until(self._stop, (signal.SIGTERM, signal.SIGINT), self._start_and_watch())
         codes = await asyncio.gather(*(worker.end() for worker in self._workers))
         if not work.cancelled():
             work.result()
         if any(codes):
             raise CommandFailed(f"{sum(map(bool, codes))} of {len(codes)} workers did not stop cleanly")
 
-    async def _work(self) -> None:
+    async def _start_and_watch(self) -> None:
+        """Start all workers, print that they are ready, and start again those that end. Raises `CommandFailed`."""
         for worker in self._workers:
             await worker.start()
         self._print_ready(await asyncio.gather(*(worker.read_ready_line() for worker in self._workers)))
@@ -154,6 +158,7 @@ class _WorkerSupervisor:
         self._stop.set()
 
     def _print_ready(self, lines: Sequence[bytes]) -> None:
+        """Print one ready line for all workers."""
         if self._line_format == "json":
             workers = [orjson.loads(line) for line in lines]
             first = {key: value for key, value in workers[0].items() if key != "pid"}

@@ -42,6 +42,7 @@ def alter(
 
 
 def _alter_settings(name: str, config: dict[str, str], resets: tuple[str, ...], yes: bool, verb: OperatorVerb) -> None:
+    """Change settings of a topic, after a confirmation if records would be deleted."""
     changes: dict[str, str | None] = {**config, **dict.fromkeys(resets)}
     if not yes:
         known = verb.ask(lambda client: client.describe_topic(name)).configs

@@ -53,6 +53,7 @@ def create(
     TopicConfig.from_strings(config)
 
     async def create(client: BrokerClient) -> tuple[bool, TopicDescription]:
+        """Return whether the topic was created, and its description."""
         created = True
         try:
             await client.create_topic(name, partitions, replication_factor, config)
@@ -116,6 +117,7 @@ def describe(name: str, verb: OperatorVerb) -> None:
 async def _fetch_description(
     client: BrokerClient, name: str
 ) -> tuple[TopicDescription, list[OffsetRange | None], set[str]]:
+    """Return a topic, the offsets of its partitions, and the names of the settings that it overrides."""
     description = await client.describe_topic(name)
     return description, await _fetch_offsets(client, description), await client.topic_overrides(name)
 
@@ -125,6 +127,7 @@ async def _fetch_offsets(client: BrokerClient, description: TopicDescription) ->
     window = asyncio.Semaphore(OFFSETS_ASKED_MAX)
 
     async def fetch_range(partition: PartitionDescription) -> OffsetRange | None:
+        """Return the offsets of a partition; None if no leader answers."""
         if partition.leader is None:
             return None
         async with window:

@@ -125,7 +125,7 @@ def _first_damage(recovered: RecoveredGroup) -> CorruptBatch | None:
 
 
 def _finish_removal(disk: Disk, data_dir: str, group_id: uuid.UUID, path: str | None) -> None:
-    """Delete what an interrupted removal left of the replica."""
+    """Delete the rest of a replica, after an interrupted removal."""
     if path is not None:
         move_to_trash(disk, data_dir, path, group_id)
     if disk.exists(installing_path(data_dir, group_id)):
