@@ -168,9 +168,7 @@ class PartitionReplica(ReadableReplica):
 
         `is_essential`: also on a disk with little room, because a trim waits for them. Fails like `propose`. No roll
         comes between them."""
-        assert all(kind in _PROPOSED for kind, _ in entries), (
-            f"{[kind.name for kind, _ in entries]} are not proposed so"
-        )
+        assert all(kind in _PROPOSED for kind, _ in entries), f"not proposed so: {[kind.name for kind, _ in entries]}"
         return self._propose_control(entries, is_essential=is_essential)
 
     def propose_trim(self, offset: int, snapshot_index: Index = _NO_SNAPSHOT) -> "asyncio.Future[Committed]":
@@ -199,7 +197,7 @@ class PartitionReplica(ReadableReplica):
     def _propose_control(
         self, entries: Sequence[tuple[ControlKind, bytes]], *, is_essential: bool = False
     ) -> "asyncio.Future[Committed]":
-        """Append control batches like `propose_control`, of any kind."""
+        """Append control batches of any kind; the future resolves once they are committed."""
         now_ms = self._host.wall_ms()
         batches = [build_control_batch(kind, payload, now_ms, next_offset=_UNSTAMPED) for kind, payload in entries]
         try:
