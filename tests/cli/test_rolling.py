@@ -269,7 +269,7 @@ def roll_and_fail(cluster: FakeCluster, tmp_path: Path, *, timeout_s: float = 0.
     voice = rolling._StepPrinter(as_json=True)
     description = rolling._RestartFlags(timeout_s, keep_maintenance=False, dry_run=False)
     with pytest.raises(CommandFailed) as failed:
-        asyncio.run(rolling._roll(cluster, cluster, UNITS, description, voice, RollingRecord(tmp_path, None)))
+        asyncio.run(rolling._restart_units(cluster, cluster, UNITS, description, voice, RollingRecord(tmp_path, None)))
     return str(failed.value)
 
 
@@ -329,7 +329,7 @@ async def test_ctrl_c_names_the_broker_left_in_maintenance(tmp_path: Path, capsy
 
     cluster, description = Slow(controller=1), rolling._RestartFlags(5, keep_maintenance=False, dry_run=False)
     run = asyncio.ensure_future(
-        rolling._roll(cluster, cluster, UNITS, description, rolling._StepPrinter(as_json=True), None)
+        rolling._restart_units(cluster, cluster, UNITS, description, rolling._StepPrinter(as_json=True), None)
     )
     await began.wait()
     run.cancel()

@@ -575,7 +575,7 @@ def test_a_leader_that_is_answered_by_a_truncate_serves_its_queue(
     commit, workers = log._commit, dict[str, Worker]()
     mutex = LateMutex(commit._mutex)
     monkeypatch.setattr(commit, "_mutex", mutex)
-    append_all, settle = commit._append_all, log._log._flusher.settle
+    append_all, settle = commit._append_all, log._log._flusher.flush_and_wait
 
     def append_with_another(queue: list[Waiter]) -> None:
         if "taken" not in workers:
@@ -592,9 +592,9 @@ def test_a_leader_that_is_answered_by_a_truncate_serves_its_queue(
     monkeypatch.setattr(commit, "_append_all", append_with_another)
     workers["first"] = Worker(lambda: log.append([b"first"]))
     wait_until(lambda: mutex.times == 2)
-    monkeypatch.setattr(log._log._flusher, "settle", settle_with_another)
+    monkeypatch.setattr(log._log._flusher, "flush_and_wait", settle_with_another)
     log.truncate(1)
-    monkeypatch.setattr(log._log._flusher, "settle", settle)
+    monkeypatch.setattr(log._log._flusher, "flush_and_wait", settle)
     mutex.may_come.set()
     assert {name: worker.outcome() for name, worker in workers.items()}.keys() == {"first", "taken", "next"}
     Worker(log.close).outcome()
