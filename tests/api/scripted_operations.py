@@ -62,7 +62,12 @@ ANSWERS: dict[str, Any] = {
     "decommission": None,
     "recommission": None,
     "decommission_status": Decommission(
-        False, 2, 700, ("orders/1",), [LeavingPartition.from_reassignment(each, 3) for each in (MOVE, STUCK)], "no host is left"
+        False,
+        2,
+        700,
+        ("orders/1",),
+        [LeavingPartition.from_reassignment(each, 3) for each in (MOVE, STUCK)],
+        "no host is left",
     ),
     "set_replicas": 21,
     "cancel_reconfiguration": 22,
