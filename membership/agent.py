@@ -144,11 +144,12 @@ class Agent:
         return self._swim.members()
 
     def member(self, node: NodeId) -> GossipMember | None:
+        """Return this member; None if it is unknown."""
         return self._swim.member(node)
 
-    def describe(self, description: bytes) -> None:
+    def set_description(self, description: bytes) -> None:
         """Announce a new description of this member to all; do nothing if it is the same."""
-        self._swim.describe(description, self._loop.time())
+        self._swim.set_description(description, self._loop.time())
         self._pump()
 
     def set_join_addresses(self, addresses: Iterable[tuple[str, int]]) -> None:
@@ -157,11 +158,12 @@ class Agent:
         self._pump()
 
     def probe_now(self, node: NodeId) -> None:
-        """Probe this member at once, because a failure of it was noticed elsewhere."""
+        """Probe this member at once, for example after a connection to it broke."""
         self._swim.probe_now(node, self._loop.time())
         self._pump()
 
     def counters(self) -> AgentCounters:
+        """Return the counters of the machine, the traffic and the refusals."""
         refused, counts = self._wire.streams_refused, self._refusals.counts()
         return AgentCounters._make((self._swim.counters(), *astuple(self._traffic), refused, counts))
 
@@ -184,6 +186,7 @@ class Agent:
         self._plan_tick()
 
     def _plan_tick(self) -> None:
+        """Schedule `_tick` for the time at which the machine is due next."""
         if self._timer is not None:
             self._timer.cancel()
         if self._is_running:
@@ -196,6 +199,7 @@ class Agent:
     # datagrams
 
     def _receive_datagram(self, data: bytes, source: tuple[str, int]) -> None:
+        """Pass the messages of an authentic datagram to the machine; count any other one as refused."""
         if not self._is_running:
             return
         now = self._loop.time()
@@ -205,7 +209,7 @@ class Agent:
             self._check_rate(now)
             sender, messages = self._authenticate(data, DATAGRAM_BYTES_MAX, source)
         except AuthenticationError as refusal:
-            self._refusals.note(refusal.reason, source[0], now)
+            self._refusals.count_refusal(refusal.reason, source[0], now)
             return
         self._swim.receive(messages, sender, now)
         self._pump()
@@ -224,6 +228,7 @@ class Agent:
         return Sender(opened.node_id, Address(*source)), self._decode(opened.body)
 
     def _decode(self, payload: bytes) -> list[Message]:
+        """Decode messages. Raises `AuthenticationError` with `MALFORMED`."""
         try:
             return decode(payload, self._cluster)
         except FormatError:
@@ -232,6 +237,7 @@ class Agent:
     # streams
 
     def _begin_conversation(self, wanted: swim.OutgoingStream) -> None:
+        """Open a stream and converse on it in a task; count it as failed at the limit `STREAMS_OUT_MAX`."""
         if len(self._conversations) >= STREAMS_OUT_MAX:
             self._traffic.streams_failed += 1
             return
@@ -241,6 +247,7 @@ class Agent:
         task.add_done_callback(self._conversations.pop)
 
     async def _converse(self, wanted: swim.OutgoingStream) -> None:
+        """Send the first messages on a new stream, and then answer frames; count failures."""
         try:
             async with asyncio.timeout(wanted.timeout_s):
                 stream = await self._wire.open(wanted.address)
@@ -263,7 +270,7 @@ class Agent:
             try:
                 sender, messages = await self._receive(stream)
             except AuthenticationError as refusal:
-                self._refusals.note(refusal.reason, stream.peer[0], self._loop.time())
+                self._refusals.count_refusal(refusal.reason, stream.peer[0], self._loop.time())
                 return
             if not self._is_running:
                 return
@@ -274,7 +281,7 @@ class Agent:
             await self._send(stream, answer)
 
     async def _send(self, stream: GossipStream, messages: Sequence[Message]) -> None:
-        """Send a list of messages, in as many frames as it needs."""
+        """Send a list of messages on a stream, in as many frames as it needs."""
         for at in range(0, max(len(messages), 1), MESSAGES_PER_FRAME):
             is_last = at + MESSAGES_PER_FRAME >= len(messages)
             payload = encode(self._cluster, messages[at : at + MESSAGES_PER_FRAME])
@@ -283,17 +290,17 @@ class Agent:
             await stream.send(frame)
 
     async def _receive(self, stream: GossipStream) -> tuple[Sender, list[Message]]:
-        """Receive a list of messages in frames of one sender. Raises `AuthenticationError`."""
+        """Receive a list of messages from a stream, in frames of one sender. Raises `AuthenticationError`."""
         messages: list[Message] = []
-        first: NodeId | None = None
+        sender: NodeId | None = None
         for _ in range(FRAMES_PER_TURN_MAX):
             frame = await stream.receive()
             self._traffic.bytes_in += len(frame)
             opened = self._seal.open(frame, FRAME_BYTES_MAX)
-            first = opened.node_id if first is None else first
-            if opened.node_id != first or opened.body[:1] not in (_MORE, _LAST):
+            sender = opened.node_id if sender is None else sender
+            if opened.node_id != sender or opened.body[:1] not in (_MORE, _LAST):
                 raise AuthenticationError(RefusedDatagram.MALFORMED)
             messages += self._decode(opened.body[1:])
             if opened.body[:1] == _LAST:
-                return Sender(first, Address(*stream.peer)), messages
+                return Sender(sender, Address(*stream.peer)), messages
         raise AuthenticationError(RefusedDatagram.OVERSIZE)

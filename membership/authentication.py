@@ -126,10 +126,11 @@ class Seal:
             )
         if self._guard.is_old_boot_epoch(sender, boot_epoch):
             raise AuthenticationError(RefusedDatagram.OLD_LIFE)
-        if not self._guard.note(sender, boot_epoch, number):
+        if not self._guard.accept(sender, boot_epoch, number):
             raise AuthenticationError(RefusedDatagram.REPLAYED)
         return OpenedMessage(sender.node_id, sealed[HEADER_BYTES:])
 
 
 def _compute_tag(key: bytes, sealed: bytes) -> bytes:
+    """Return the first `TAG_BYTES` of the HMAC-SHA-256 of these bytes."""
     return hmac.digest(key, sealed, hashlib.sha256)[:TAG_BYTES]

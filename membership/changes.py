@@ -34,7 +34,7 @@ class Conflicts:
         self._waiting: list[Conflict] = []
         self._reported: dict[tuple[NodeId, bytes], float] = {}
 
-    def note(self, conflict: Conflict, now: float) -> bool:
+    def record(self, conflict: Conflict, now: float) -> bool:
         """Record a conflict; return whether it is to be reported."""
         key = (conflict.known.node_id, conflict.other.disk_uuid)
         reported_at = self._reported.get(key)
@@ -48,5 +48,6 @@ class Conflicts:
         return True
 
     def take(self) -> list[Conflict]:
+        """Remove and return the conflicts to report."""
         waiting, self._waiting = self._waiting, []
         return waiting

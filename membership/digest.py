@@ -22,16 +22,19 @@ BUCKETS: Final = 64
 _HASHED: Final = struct.Struct("<IQBQQ")
 
 
-def entry_of(member: GossipMember) -> DigestEntry:
+def make_entry(member: GossipMember) -> DigestEntry:
+    """Return the summary of a member for a digest."""
     disk = int.from_bytes(hashlib.blake2b(member.disk_uuid, digest_size=8).digest())
     return DigestEntry(member.node_id, member.incarnation, int(member.state), member.about.incarnation, disk)
 
 
 def _hash(entry: DigestEntry) -> int:
+    """Return a 64-bit hash of a member's summary."""
     return int.from_bytes(hashlib.blake2b(_HASHED.pack(*entry), digest_size=8).digest())
 
 
 def bucket_of(node_id: NodeId) -> int:
+    """Return the number of the bucket into which a member falls."""
     return node_id % BUCKETS
 
 
@@ -44,13 +47,14 @@ class Digest:
 
     @property
     def buckets(self) -> tuple[int, ...]:
+        """The hash of each bucket."""
         return tuple(self._buckets)
 
     def replace(self, before: GossipMember | None, after: GossipMember | None) -> None:
         """Replace a member's hash; None before it is added and after it is forgotten."""
         for member in (before, after):
             if member is not None:
-                hashed = _hash(entry_of(member))
+                hashed = _hash(make_entry(member))
                 self.root ^= hashed
                 self._buckets[bucket_of(member.node_id)] ^= hashed
 
@@ -65,7 +69,7 @@ def compare_entries(mine: Iterable[GossipMember], theirs: Iterable[DigestEntry])
 
     An id may be in both lists (an older state, a newer description).
     """
-    ours = {member.node_id: entry_of(member) for member in mine}
+    ours = {member.node_id: make_entry(member) for member in mine}
     other = {entry.node_id: entry for entry in theirs}
     to_send = [node_id for node_id, entry in ours.items() if _has_news(entry, other.get(node_id))]
     to_request = [node_id for node_id, entry in other.items() if _has_news(entry, ours.get(node_id))]
@@ -73,6 +77,7 @@ def compare_entries(mine: Iterable[GossipMember], theirs: Iterable[DigestEntry])
 
 
 def _has_news(entry: DigestEntry, other: DigestEntry | None) -> bool:
+    """Return whether an entry has a newer state or announcement than `other`, or is of another disk."""
     if other is None or entry.disk != other.disk:
         return True
     newer = (entry.incarnation, entry.state) > (other.incarnation, other.state)

@@ -66,11 +66,13 @@ def _list(check: _Check, count_max: int = MESSAGES_MAX, count_min: int = 0) -> _
     return lambda value: isinstance(value, list) and count_min <= len(value) <= count_max and all(map(check, value))
 
 
-def _host(value: object) -> bool:
+def _is_host(value: object) -> bool:
+    """Return whether a value is a host name of a valid length."""
     return isinstance(value, str) and 0 < len(value.encode("utf-8", "replace")) <= HOST_BYTES_MAX
 
 
-def _entry(value: object) -> bool:
+def _is_entry(value: object) -> bool:
+    """Return whether a value is a `DigestEntry` as a list."""
     checks = (_node_id, _incarnation, _state, _incarnation, _hash)
     return (
         isinstance(value, list)
@@ -96,17 +98,18 @@ def fingerprint(cluster_id: str) -> bytes:
 
 def encode(cluster: bytes, messages: Iterable[Message]) -> bytes:
     """Encode messages as a payload; `cluster` is a `fingerprint`."""
-    packed: bytes = msgpack.packb([cluster, *map(_to_list, messages)])
+    packed: bytes = msgpack.packb([cluster, *map(_message_to_list, messages)])
     return packed
 
 
-def _to_list(message: Message) -> list[object]:
+def _message_to_list(message: Message) -> list[object]:
     if isinstance(message, Claim):
         return _claim_to_list(message)
     return [KINDS[type(message)], *message]
 
 
 def _claim_to_list(claim: Claim) -> list[object]:
+    """Return a claim as a list; the announcement is left out if there is none."""
     listed: list[object] = [KINDS[Claim], *claim[:6]]
     if claim.about is not None:
         listed += (claim.about.incarnation, *claim.about.address, claim.about.description)
@@ -148,6 +151,7 @@ def decode(payload: bytes, cluster: bytes) -> list[Message]:
 
 
 def _message_from_list(listed: object) -> Message:
+    """Check and convert a decoded list. Raises `FormatError`."""
     if not isinstance(listed, list) or not listed or not _kind(listed[0]):
         raise FormatError("gossip: a message is not a list that begins with its kind")
     kind, *fields = listed
@@ -164,9 +168,10 @@ def _message_from_list(listed: object) -> Message:
     return form.make(*fields)
 
 
-def _to_claim(
+def _claim_from_fields(
     node_id: NodeId, disk_uuid: bytes, incarnation: int, state: int, by: NodeId, age_s: int, *of: Any
 ) -> Claim:
+    """Make a claim of checked fields; `of` are those of the announcement. Raises `FormatError`."""
     about = Announcement(of[0], Address(of[1], of[2]), of[3]) if of else None
     claim = Claim(node_id, disk_uuid, incarnation, MemberState(state), by, age_s, about)
     if claim.state is MemberState.ALIVE and (about is None or about.incarnation != incarnation):
@@ -195,19 +200,19 @@ _FORMS: Final[Mapping[type[Message], _Form]] = {
     Ping: _Form(1, "ping", (_sequence, _node_id, _disk_uuid), Ping),
     Ack: _Form(2, "ack", (_sequence,), Ack),
     Nack: _Form(3, "nack", (_sequence,), Nack),
-    PingRequest: _Form(4, "ping request", (_sequence, _node_id, _disk_uuid, _host, _port), PingRequest),
+    PingRequest: _Form(4, "ping request", (_sequence, _node_id, _disk_uuid, _is_host, _port), PingRequest),
     Claim: _Form(
         5,
         "claim",
         (_node_id, _disk_uuid, _incarnation, _state, _node_id, _number(AGE_S_MAX)),
-        _to_claim,
-        (_incarnation, _host, _port, _bytes(lambda size: size <= DESCRIPTION_BYTES_MAX)),
+        _claim_from_fields,
+        (_incarnation, _is_host, _port, _bytes(lambda size: size <= DESCRIPTION_BYTES_MAX)),
     ),
     DigestRoot: _Form(6, "digest root", (_hash,), DigestRoot),
     DigestBuckets: _Form(
         7, "digest buckets", (_list(_hash, BUCKETS, BUCKETS),), lambda buckets: DigestBuckets(tuple(buckets))
     ),
-    DigestEntries: _Form(8, "digest entries", (_list(_number(BUCKETS - 1), BUCKETS), _list(_entry)), _build_entries),
+    DigestEntries: _Form(8, "digest entries", (_list(_number(BUCKETS - 1), BUCKETS), _list(_is_entry)), _build_entries),
     ClaimRequest: _Form(9, "wanted", (_list(_node_id),), lambda node_ids: ClaimRequest(tuple(node_ids))),
 }
 KINDS: Final[Mapping[type[Message], int]] = {message_type: form.kind for message_type, form in _FORMS.items()}

@@ -6,7 +6,7 @@ exchange. Called by the machine with the messages of one frame."""
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from raftlog.membership.digest import compare_entries, entry_of
+from raftlog.membership.digest import compare_entries, make_entry
 from raftlog.membership.encoding import claim_bytes
 from raftlog.membership.member import Claim, GossipMember
 from raftlog.membership.messages import ClaimRequest, DigestBuckets, DigestEntries, DigestRoot, Message
@@ -34,7 +34,7 @@ def answer(message: Message, view: MembershipView, now: float) -> list[Message]:
         case DigestBuckets(buckets):
             return _entries(view, digest.find_differences(buckets))
         case DigestEntries(buckets, entries):
-            to_send, to_request = compare_entries(view.roster.in_buckets(buckets), entries)
+            to_send, to_request = compare_entries(view.roster.members_in_buckets(buckets), entries)
             wanted: list[Message] = [ClaimRequest(tuple(to_request))] if to_request else []
             return [*_claims(view, to_send, now), *wanted]
         case ClaimRequest(node_ids):
@@ -43,13 +43,15 @@ def answer(message: Message, view: MembershipView, now: float) -> list[Message]:
 
 
 def _entries(view: MembershipView, buckets: Sequence[int]) -> list[Message]:
+    """Return the summaries of all members in these buckets, as one message; none without buckets."""
     if not buckets:
         return []  # the states became equal meanwhile
-    members = view.roster.in_buckets(tuple(buckets))
-    return [DigestEntries(tuple(buckets), tuple(map(entry_of, members)))]
+    members = view.roster.members_in_buckets(tuple(buckets))
+    return [DigestEntries(tuple(buckets), tuple(map(make_entry, members)))]
 
 
 def _claims(view: MembershipView, node_ids: Iterable[NodeId], now: float) -> list[Message]:
+    """Return claims about these members, with their announcements, up to `CLAIMS_BYTES_MAX`."""
     members = (view.roster.get(node_id) for node_id in node_ids)
     return list(_cut_to_frame(view.claim_about(member, now, with_about=True) for member in _drop_unknown(members)))
 

@@ -20,12 +20,12 @@ class NameResolver:
         """Address, if there is one, and the time of the last look-up."""
         self._looking: dict[str, asyncio.Task[None]] = {}
 
-    def ip_of(self, host: str) -> str | None:
+    def find_ip(self, host: str) -> str | None:
         """Return the IP address of a host; None while it is not resolved."""
         found = self._found.get(host)
         if found is None and _is_ip(host):
             found = host, float("inf")
-            self._note(host, *found)
+            self._store(host, *found)
         if found is None or asyncio.get_running_loop().time() - found[1] > FRESH_S:
             self._look_up(host)
         return None if found is None else found[0]
@@ -35,21 +35,24 @@ class NameResolver:
             task.cancel()
 
     def _look_up(self, host: str) -> None:
+        """Begin to resolve a host in the background, unless this already runs or too many do."""
         if host not in self._looking and len(self._looking) < NAMES_MAX:
             task = asyncio.get_running_loop().create_task(self._find(host), name=f"where {host} is")
             self._looking[host] = task
             task.add_done_callback(lambda _: self._looking.pop(host, None))
 
     async def _find(self, host: str) -> None:
+        """Resolve a host and store the result; after a failure keep the former address."""
         loop = asyncio.get_running_loop()
         before, _ = self._found.get(host, (None, 0.0))
         try:
             found = await loop.getaddrinfo(host, None, type=socket.SOCK_DGRAM, proto=socket.IPPROTO_UDP)
-            self._note(host, str(found[0][4][0]), loop.time())
+            self._store(host, str(found[0][4][0]), loop.time())
         except (OSError, UnicodeError):
-            self._note(host, before, loop.time())
+            self._store(host, before, loop.time())
 
-    def _note(self, host: str, ip: str | None, at: float) -> None:
+    def _store(self, host: str, ip: str | None, at: float) -> None:
+        """Store the result of a look-up; forget the oldest one above `NAMES_MAX`."""
         self._found.pop(host, None)
         self._found[host] = ip, at
         if len(self._found) > NAMES_MAX:
@@ -57,6 +60,7 @@ class NameResolver:
 
 
 def _is_ip(host: str) -> bool:
+    """Return whether a host is a numeric IP address."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

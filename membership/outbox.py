@@ -43,10 +43,12 @@ class GossipOutbox:
         self._streams: list[OutgoingStream] = []
 
     def take_sends(self) -> list[OutgoingDatagram]:
+        """Remove and return the datagrams to send."""
         sends, self._sends = self._sends, []
         return sends
 
     def take_streams(self) -> list[OutgoingStream]:
+        """Remove and return the streams to open."""
         streams, self._streams = self._streams, []
         return streams
 
@@ -55,12 +57,12 @@ class GossipOutbox:
 
         `about` is the receiver; a suspicion of it goes first (Lifeguard: buddy system)."""
         messages = [message]
-        besides = None
+        excluded = None
         if about is not None and about.state is not MemberState.ALIVE:
             messages.append(self._view.claim_about(about, now, with_about=False))
-            besides = about.node_id
+            excluded = about.node_id
         if self._news:
-            messages += self._piggyback(self._config.payload_bytes_max - payload_bytes_max(messages), besides)
+            messages += self._piggyback(self._config.payload_bytes_max - payload_bytes_max(messages), excluded)
         self._sends.append(OutgoingDatagram(address, tuple(messages)))
 
     def gossip(self, now: float, fanout: int) -> None:
@@ -75,8 +77,10 @@ class GossipOutbox:
             if claims:
                 self._sends.append(OutgoingDatagram(self._roster.member(node_id).address, tuple(claims)))
 
-    def _piggyback(self, room: int, besides: NodeId | None = None) -> list[Claim]:
-        return self._news.take(room, self._view.retransmits_max, besides)
+    def _piggyback(self, room: int, excluded: NodeId | None = None) -> list[Claim]:
+        """Return claims that fit into `room` bytes, each counted as sent once more."""
+        return self._news.take(room, self._view.retransmits_max, excluded)
 
     def open_stream(self, address: Address, messages: list[Message], timeout_s: float) -> None:
+        """Queue a stream that begins with these messages."""
         self._streams.append(OutgoingStream(address, tuple(messages), timeout_s))

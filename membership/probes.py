@@ -67,6 +67,7 @@ class _Pings(Generic[_P]):
         """Time of the first due ping."""
 
     def _add(self, sequence: int, ping: _P) -> None:
+        """Store a ping that was sent, and update `due`."""
         self._waiting[sequence] = ping
         self.due = min(self.due, ping.silent_at)
 
@@ -92,14 +93,15 @@ class _Pings(Generic[_P]):
         self._set_due()
         return taken
 
-    def shift(self, by: float) -> None:
-        """Move all times by the duration of a pause of this process."""
+    def postpone(self, by: float) -> None:
+        """Move all deadlines later by `by` seconds, the duration of a pause of this process."""
         for ping in self._waiting.values():
             ping.silent_at += by
             ping.over_at += by
         self._set_due()
 
     def _set_due(self) -> None:
+        """Set `due` to the time of the first due ping."""
         self.due = min((min(ping.silent_at, ping.over_at) for ping in self._waiting.values()), default=math.inf)
 
 
@@ -107,25 +109,27 @@ class Probes(_Pings[Probe]):
     """Running probes, by the sequence number of their ping."""
 
     def begin(self, sequence: int, target: GossipMember, now: float, factor: int) -> None:
+        """Begin to wait for the answer to a ping; `factor` multiplies its timeouts. Do nothing above `PROBES_MAX`."""
         if len(self._waiting) < PROBES_MAX:
             config = self._config
             silent_at, over_at = now + config.probe_timeout_s * factor, now + config.probe_deadline_s * factor
             self._add(sequence, Probe(silent_at, over_at, sequence, target.node_id, target.incarnation))
 
-    def note_nack(self, sequence: int) -> None:
+    def count_nack(self, sequence: int) -> None:
         """Count a nack of a helper."""
         probe = self._waiting.get(sequence)
         if probe is not None and probe.nacks < probe.asked:
             probe.nacks += 1
 
     def has(self, target: NodeId) -> bool:
+        """Return whether a probe of this member is running."""
         return any(probe.target == target for probe in self._waiting.values())
 
 
 class Relays(_Pings[Relay]):
     """Running relays, by the sequence number of the ping that this member sent."""
 
-    def maybe_begin(self, sequence: int, request: PingRequest, origin: Address, now: float) -> bool:
+    def try_begin(self, sequence: int, request: PingRequest, origin: Address, now: float) -> bool:
         """Begin a relay; return False if there are `RELAYS_MAX` already."""
         if len(self._waiting) >= RELAYS_MAX:
             return False

@@ -31,7 +31,7 @@ class Refusals:
         """Return the counts of all reasons."""
         return {reason.value: count for reason, count in self._counts.items()}
 
-    def note(self, reason: RefusedDatagram, source: str, now: float) -> bool:
+    def count_refusal(self, reason: RefusedDatagram, source: str, now: float) -> bool:
         """Count a refusal; return whether a log line was written too."""
         self._counts[reason] += 1
         logged_at, count = self._logged.get(reason, (float("-inf"), 0))

@@ -47,6 +47,7 @@ class ReplayGuard:
         """Windows in the order of the last datagram, newest last."""
 
     def __len__(self) -> int:
+        """Return the number of known senders."""
         return len(self._windows)
 
     def is_old_boot_epoch(self, sender: SenderKey, boot_epoch: int) -> bool:
@@ -54,7 +55,7 @@ class ReplayGuard:
         window = self._windows.get(sender)
         return window is not None and boot_epoch < window.boot_epoch
 
-    def note(self, sender: SenderKey, boot_epoch: int, number: int) -> bool:
+    def accept(self, sender: SenderKey, boot_epoch: int, number: int) -> bool:
         """Record a datagram of the newest boot epoch; return False if it is or may be a repetition."""
         window = self._windows.pop(sender, None)
         if window is None or boot_epoch > window.boot_epoch:
@@ -63,10 +64,11 @@ class ReplayGuard:
         self._windows[sender] = window
         if len(self._windows) > self._senders_max:
             del self._windows[next(iter(self._windows))]
-        return _note(window, number)
+        return _accept_number(window, number)
 
 
-def _note(window: _ReplayWindow, number: int) -> bool:
+def _accept_number(window: _ReplayWindow, number: int) -> bool:
+    """Mark a number as received; return False if it already was, or is older than the window."""
     ahead = number - window.highest
     if ahead > 0:
         # A shift past the window empties it, without a number as long as the gap.

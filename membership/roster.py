@@ -38,6 +38,7 @@ class Roster:
         return iter(self._members.values())
 
     def get(self, node_id: NodeId) -> GossipMember | None:
+        """Return a member; None if it is unknown."""
         return self._members.get(node_id)
 
     def member(self, node_id: NodeId) -> GossipMember:
@@ -46,19 +47,20 @@ class Roster:
 
     @property
     def myself(self) -> GossipMember:
+        """The state of this member."""
         return self._members[self.me]
 
     @property
-    def up(self) -> int:
+    def up_count(self) -> int:
         """Number of members that are alive or suspected, this one included."""
         return len(self._ring) + 1
 
     @property
-    def alive(self) -> int:
+    def alive_count(self) -> int:
         """Number of members that are up and not suspected."""
-        return self.up - len(self._suspects)
+        return self.up_count - len(self._suspects)
 
-    def in_buckets(self, buckets: tuple[int, ...]) -> list[GossipMember]:
+    def members_in_buckets(self, buckets: tuple[int, ...]) -> list[GossipMember]:
         wanted = frozenset(buckets)
         return [member for member in self if bucket_of(member.node_id) in wanted]
 
@@ -71,6 +73,7 @@ class Roster:
             self._update_ring(member.node_id, None if before is None else before.state, member.state)
 
     def forget(self, member: GossipMember) -> None:
+        """Remove a dead or left member."""
         assert not member.state.is_up, f"{member} is up"
         assert member.node_id != self.me, f"{member} is this process"
         del self._members[member.node_id]
@@ -78,6 +81,7 @@ class Roster:
         self.dead.pop(member.node_id, None)
 
     def _update_ring(self, node_id: NodeId, before: MemberState | None, after: MemberState) -> None:
+        """Update the ring, the suspects and the dead after a member's change of state."""
         was_up = before is not None and before.is_up
         place = (ring_position(node_id), node_id)
         if after.is_up and not was_up:
@@ -106,9 +110,9 @@ class Roster:
                 return node_id
         return None
 
-    def draw(self, random: Random, count: int, besides: NodeId | None = None) -> list[NodeId]:
-        """Return up to `count` random other members that are up, without `besides`."""
+    def draw(self, random: Random, count: int, excluded: NodeId | None = None) -> list[NodeId]:
+        """Return up to `count` random other members that are up, without the member `excluded`."""
         others = len(self._ring)
         drawn = random.sample(range(others), min(count + 1, others))
         chosen = [self._ring[each][1] for each in drawn]
-        return [node_id for node_id in chosen if node_id != besides][:count]
+        return [node_id for node_id in chosen if node_id != excluded][:count]

@@ -21,7 +21,7 @@ class Rounds:
         """Insert a member that became up into the present round."""
         self._left.insert(self._random.randint(0, len(self._left)), node_id)
 
-    def next(self) -> NodeId | None:
+    def next_target(self) -> NodeId | None:
         """Return the next member to probe; None if there is no other member."""
         for _ in range(2):
             while self._left:

@@ -67,7 +67,7 @@ TRANSITIONS: Final[Mapping[MemberState | None, Mapping[Order, Mapping[MemberStat
 """Verdicts by known state (None: unknown id), order of the incarnations, and claimed state."""
 
 
-def verdict_on(known: GossipMember | None, claim: Claim) -> Verdict:
+def find_verdict(known: GossipMember | None, claim: Claim) -> Verdict:
     """Return the next state of another member by a claim, or an effect without a new state."""
     if known is None:
         return TRANSITIONS[None][NEWER][claim.state]

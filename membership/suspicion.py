@@ -24,8 +24,8 @@ class Suspicion:
     def confirmations(self) -> int:
         return len(self._accusers) - 1
 
-    def maybe_confirm(self, by: NodeId, wanted: int) -> bool:
-        """Add an accuser; return whether it is new and still wanted, and therefore gossiped."""
+    def add_accuser(self, by: NodeId, wanted: int) -> bool:
+        """Add an accuser; return whether to gossip its claim: it is new, and `wanted` were not reached before it."""
         if by in self._accusers or self.confirmations >= wanted:
             return False
         self._accusers.add(by)

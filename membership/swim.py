@@ -92,14 +92,14 @@ class Swim:
         known member. A new call replaces the list."""
         self._syncs.join(addresses, now)
 
-    def describe(self, description: bytes, now: float) -> None:
+    def set_description(self, description: bytes, now: float) -> None:
         """Announce a new description (at most 400 bytes) under a new incarnation; do nothing if it is the same."""
         assert len(description) <= DESCRIPTION_BYTES_MAX, len(description)
-        self._view.describe(description)
+        self._view.set_description(description)
         self._schedule_gossip(now)
 
     def probe_now(self, node_id: NodeId, now: float) -> None:
-        """Probe a member at once, because a failure of it was noticed elsewhere (a connection broke)."""
+        """Probe a member at once, unless a probe of it runs: for example after a connection to it broke."""
         if self._is_up(node_id) and not self._probes.has(node_id):
             self._probe(node_id, now)
 
@@ -115,7 +115,7 @@ class Swim:
     def receive(self, messages: Sequence[Message], sender: Sender, now: float) -> None:
         """Handle the messages of a datagram."""
         if now > self._turn_at + self._config.late_s:
-            self._resume(now)
+            self._postpone_deadlines(now)
         for message in messages:
             self._handle(message, sender, now)
         if self._broadcasts or self._view.contested:
@@ -124,7 +124,7 @@ class Swim:
     def converse(self, messages: Sequence[Message], sender: Sender, now: float) -> list[Message]:
         """Handle the messages of one frame of a stream, at either end; return the answer, empty to close the stream."""
         if now > self._turn_at + self._config.late_s:
-            self._resume(now)
+            self._postpone_deadlines(now)
         before = len(self._view.changes)
         for message in messages:
             if isinstance(message, Claim):
@@ -136,7 +136,7 @@ class Swim:
         self._follow_up(now)
         answers: list[Message] = []
         for message in messages:
-            if isinstance(message, Ping) and self._is_me(message):
+            if isinstance(message, Ping) and self._is_for_me(message):
                 answers.append(Ack(message.sequence))
             answers += exchange.answer(message, self._view, now)
         return answers
@@ -144,7 +144,7 @@ class Swim:
     def tick(self, now: float) -> None:
         """Run all due work; harmless when nothing is due."""
         if now > self.due() + self._config.late_s:
-            self._resume(now)
+            self._postpone_deadlines(now)
         if now >= self._relays.due:
             for relay in self._relays.take_unanswered(now):
                 self._outbox.send(relay.origin, Nack(relay.origin_sequence))
@@ -163,7 +163,7 @@ class Swim:
             self._follow_up(now)
         if now >= self._gossip_at:
             self._outbox.gossip(now, self._config.gossip_fanout)
-            has_more = self._broadcasts and self._roster.up > 1
+            has_more = self._broadcasts and self._roster.up_count > 1
             self._gossip_at = now + self._config.gossip_interval_s if has_more else math.inf
 
     def due(self) -> float:
@@ -182,6 +182,7 @@ class Swim:
         return self._roster.get(node_id)
 
     def counters(self) -> SwimCounters:
+        """Return the counters and present sizes."""
         view = self._view
         return SwimCounters(
             probes=self._probe_count,
@@ -213,6 +214,7 @@ class Swim:
     # messages
 
     def _handle(self, message: Message, sender: Sender, now: float) -> None:
+        """Handle one message of a datagram; ignore those that only streams carry."""
         if isinstance(message, Ping):
             self._handle_ping(message, sender, now)
         elif isinstance(message, Ack):
@@ -220,23 +222,26 @@ class Swim:
         elif isinstance(message, Claim):
             self._handle_claim(message, sender, now)
         elif isinstance(message, Nack):
-            self._probes.note_nack(message.sequence)
+            self._probes.count_nack(message.sequence)
         elif isinstance(message, PingRequest):
-            self._handle_request(message, sender, now)
+            self._handle_ping_request(message, sender, now)
 
     def _handle_ping(self, ping: Ping, sender: Sender, now: float) -> None:
-        if not self._is_me(ping):
+        """Answer a ping, with a suspicion of its sender if there is one; exchange digests with an unknown sender."""
+        if not self._is_for_me(ping):
             return  # for the former process at this address
         known = self._roster.get(sender.node_id)
         if known is None:
             self._syncs.sync_with_unknown(sender.address, now)
         self._outbox.send(sender.address, Ack(ping.sequence), about=known, now=now)
 
-    def _is_me(self, ping: Ping) -> bool:
+    def _is_for_me(self, ping: Ping) -> bool:
+        """Return whether a ping names this member on this disk."""
         me = self._me
         return ping.target == me.node_id and ping.disk_uuid == me.disk_uuid
 
     def _handle_ack(self, ack: Ack, now: float) -> None:
+        """Relay an answer to the member that asked for the ping, or complete the probe of this member."""
         relay = self._relays.take_answered(ack.sequence)
         if relay is not None:
             self._outbox.send(relay.origin, Ack(relay.origin_sequence))
@@ -244,14 +249,16 @@ class Swim:
             self._view.awareness.improve()
 
     def _handle_claim(self, claim: Claim, sender: Sender, now: float) -> None:
+        """Process a claim; refute a false one about this member to its sender."""
         self._view.handle_claim(claim, now)
         if claim.node_id == self._me.node_id and claim.state is not MemberState.ALIVE and self._view.supersedes(claim):
             mine = self._view.claim_about(self._roster.myself, now, with_about=True)
             self._outbox.send(sender.address, mine)  # only the sender may have that claim
 
-    def _handle_request(self, request: PingRequest, sender: Sender, now: float) -> None:
+    def _handle_ping_request(self, request: PingRequest, sender: Sender, now: float) -> None:
+        """Ping a member for another one, unless `RELAYS_MAX` such pings are running."""
         sequence = self._next_sequence()
-        if self._relays.maybe_begin(sequence, request, sender.address, now):
+        if self._relays.try_begin(sequence, request, sender.address, now):
             ping = Ping(sequence, request.target, request.disk_uuid)
             target = self._roster.get(request.target)
             self._outbox.send(Address(request.host, request.port), ping, about=target, now=now)
@@ -264,14 +271,15 @@ class Swim:
         Rounds alone leave a dead member without a probe for t periods with a probability of e^-t; its neighbour is
         certain to probe it after two turns."""
         self._turns += 1
-        target = self._roster.neighbour() if self._turns % 2 else self._view.rounds.next()
+        target = self._roster.neighbour() if self._turns % 2 else self._view.rounds.next_target()
         if target is not None:
             self._probe(target, now)
         if self._roster.dead:
-            self._maybe_ping_dead(now)
-        self._turn_at = now + self._config.turn_s(self._roster.up) * self._view.awareness.factor
+            self._ping_dead_sometimes(now)
+        self._turn_at = now + self._config.turn_s(self._roster.up_count) * self._view.awareness.factor
 
     def _probe(self, node_id: NodeId, now: float) -> None:
+        """Send a ping to a member and wait for its answer."""
         member, sequence = self._roster.member(node_id), self._next_sequence()
         self._probes.begin(sequence, member, now, self._view.awareness.factor)
         self._probe_count += 1
@@ -281,12 +289,13 @@ class Swim:
         self._outbox.send(member.address, Ping(sequence, member.node_id, member.disk_uuid), about=member, now=now)
 
     def _ask_helpers(self, probe: Probe) -> None:
+        """Ask helpers to ping the target of a silent probe, and ping it on a stream as well."""
         member = self._roster.get(probe.target)
         if member is None or member.incarnation != probe.incarnation:
             return
         host, port = member.address
         request = PingRequest(probe.sequence, probe.target, member.disk_uuid, host, port)
-        for helper in self._roster.draw(self._random, self._config.helpers, besides=probe.target):
+        for helper in self._roster.draw(self._random, self._config.helpers, excluded=probe.target):
             probe.asked += 1
             self._outbox.send(self._roster.member(helper).address, request)
         left_s = (self._config.probe_deadline_s - self._config.probe_timeout_s) * self._view.awareness.factor
@@ -294,21 +303,23 @@ class Swim:
         self._outbox.open_stream(member.address, [ping], left_s)
 
     def _tick_probes(self, now: float) -> None:
+        """Ask helpers for silent probes, and suspect the targets of expired ones."""
         for probe in self._probes.take_silent(now):
             self._ask_helpers(probe)
         for probe in self._probes.take_expired(now):
-            self._fail(probe, now)
+            self._fail_probe(probe, now)
 
-    def _fail(self, probe: Probe, now: float) -> None:
+    def _fail_probe(self, probe: Probe, now: float) -> None:
+        """Suspect the target of an expired probe, and worsen the local health."""
         self._failed_count += 1
         self._view.awareness.worsen(probe.missed)
         self._view.suspect(probe.target, probe.incarnation, now)
 
-    def _maybe_ping_dead(self, now: float) -> None:
+    def _ping_dead_sometimes(self, now: float) -> None:
         """Ping a dead member, about once a second in the whole cluster, in case it was only unreachable.
 
         The ping carries the claim that it is dead, which it can refute."""
-        dead, up = list(self._roster.dead), self._roster.up
+        dead, up = list(self._roster.dead), self._roster.up_count
         if self._random.random() * up < len(dead):
             self._ping(self._next_sequence(), self._roster.member(self._random.choice(dead)), now)
 
@@ -317,22 +328,24 @@ class Swim:
         suspected, self._view.newly_suspected = self._view.newly_suspected, []
         wanted = SUSPECT_PROBES * self._config.confirmations
         for node_id in suspected:
-            if self._random.random() * self._roster.up < wanted:
+            if self._random.random() * self._roster.up_count < wanted:
                 self.probe_now(node_id, now)
 
     def _is_up(self, node_id: NodeId) -> bool:
+        """Return whether another member is known and alive or suspected."""
         member = self._roster.get(node_id)
         return node_id != self._me.node_id and member is not None and member.state.is_up
 
     def _next_sequence(self) -> int:
+        """Return the sequence number of the next ping."""
         self._sequence = (self._sequence + 1) & SEQUENCE_MAX
         return self._sequence
 
-    def _resume(self, now: float) -> None:
-        """Shift all deadlines after a pause of this process, since messages could not arrive meanwhile."""
+    def _postpone_deadlines(self, now: float) -> None:
+        """Postpone all deadlines after a pause of this process, since messages could not arrive meanwhile."""
         late_s = now - min(self.due(), now)
-        self._probes.shift(late_s)
-        self._relays.shift(late_s)
+        self._probes.postpone(late_s)
+        self._relays.postpone(late_s)
         self._view.extend_suspicions(late_s)
         self._view.awareness.worsen(1)
         if self._turn_at < now:
@@ -351,5 +364,6 @@ class Swim:
         self._schedule_gossip(now)
 
     def _schedule_gossip(self, now: float) -> None:
-        if self._broadcasts and self._roster.up > 1 and self._gossip_at == math.inf:
+        """Schedule the next gossip, if there is news and it is not scheduled."""
+        if self._broadcasts and self._roster.up_count > 1 and self._gossip_at == math.inf:
             self._gossip_at = now + self._random.random() * self._config.gossip_interval_s

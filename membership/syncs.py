@@ -35,10 +35,12 @@ class Syncs:
         self.count = 0
 
     def start(self, now: float) -> None:
+        """Schedule the first exchange with a random member."""
         self._sync_at = now + self._random.random() * self._config.sync_interval_s
         self._set_due()
 
     def stop(self) -> None:
+        """Begin no more exchanges."""
         self._sync_at = self._join_at = self.due = math.inf
 
     def join(self, addresses: Iterable[Address], now: float) -> None:
@@ -61,6 +63,7 @@ class Syncs:
             self._sync(address, now)
 
     def tick(self, now: float) -> None:
+        """Begin the exchanges that are due."""
         if now >= self._sync_at:
             self._sync_at = now + self._config.sync_interval_s * self._random.uniform(0.5, 1.5)
             for partner in self._view.roster.draw(self._random, 1):
@@ -80,6 +83,7 @@ class Syncs:
             self._sync(free[0], now)
 
     def _sync(self, address: Address, now: float) -> None:
+        """Queue a stream for an exchange of digests with the process at this address."""
         self.count += 1
         self._outbox.open_stream(address, exchange.first_messages(self._view, now), self._config.stream_timeout_s)
 

@@ -16,7 +16,7 @@ from raftlog.membership.config import SwimConfig
 from raftlog.membership.member import INCARNATION_MAX, Announcement, Claim, GossipIdentity, GossipMember, MemberState
 from raftlog.membership.roster import Roster
 from raftlog.membership.rounds import Rounds
-from raftlog.membership.states import Effect, verdict_on
+from raftlog.membership.states import Effect, find_verdict
 from raftlog.membership.suspicion import Suspicion
 from raftlog.types import NodeId
 
@@ -50,7 +50,7 @@ class MembershipView:
         self.conflicts = Conflicts()
         self.suspected_count = 0
         self.refuted_count = 0
-        self._may_outbid_at = -math.inf
+        self._may_supersede_at = -math.inf
 
     # claims
 
@@ -89,6 +89,7 @@ class MembershipView:
         self.suspicion_due = max(min(self._suspicion_ends().values(), default=math.inf), now + EXPIRY_CHECK_INTERVAL_S)
 
     def _announce_state(self, node_id: NodeId, state: MemberState, now: float) -> None:
+        """Gossip that a member is suspected or dead, at its known incarnation; do nothing if it is not up."""
         member = self.roster.get(node_id)
         if member is not None and member.state.is_up:
             self.handle_claim(
@@ -103,7 +104,8 @@ class MembershipView:
 
     @property
     def retransmits_max(self) -> int:
-        return self._config.retransmits_max(self.roster.up)
+        """Number of times that a claim is sent, for the present number of members."""
+        return self._config.retransmits_max(self.roster.up_count)
 
     def claim_about(self, member: GossipMember, now: float, *, with_about: bool) -> Claim:
         """Return a claim with the present state of a member, to send to others."""
@@ -116,24 +118,26 @@ class MembershipView:
     # about others
 
     def _handle_claim_about_other(self, claim: Claim, now: float) -> None:
+        """Carry out the verdict on a claim about another member."""
         known = self.roster.get(claim.node_id)
-        verdict = verdict_on(known, claim)
+        verdict = find_verdict(known, claim)
         if known is not None and verdict is Effect.CONFLICT:
-            if self.conflicts.note(Conflict(known, claim), now):
+            if self.conflicts.record(Conflict(known, claim), now):
                 self.contested.append(claim.node_id)
         elif known is not None and verdict is Effect.CONFIRM:
             self._confirm(claim)
-            self._maybe_update_announcement(known, claim)
+            self._update_announcement(known, claim)
         elif known is not None and verdict is Effect.KEEP:
             if known.state is MemberState.ALIVE and claim.state is MemberState.ALIVE and _is_copied_disk(known, claim):
-                self.conflicts.note(Conflict(known, claim), now)
-            self._maybe_update_announcement(known, claim)
+                self.conflicts.record(Conflict(known, claim), now)
+            self._update_announcement(known, claim)
         elif isinstance(verdict, MemberState):
-            self._maybe_accept(known, claim, verdict, now)
+            self._accept_state(known, claim, verdict, now)
 
-    def _maybe_accept(self, known: GossipMember | None, claim: Claim, state: MemberState, now: float) -> None:
+    def _accept_state(self, known: GossipMember | None, claim: Claim, state: MemberState, now: float) -> None:
+        """Store the claimed state and gossip the claim; ignore a new member without an announcement."""
         about = _newer_announcement(known, claim)
-        if about is None or (known is None and not self._may_join(claim)):
+        if about is None or (known is None and not self._is_admitted(claim)):
             return  # the claim does not describe a new member: an exchange of digests will
         since = now - claim.age_s if known is None or known.state is not state else known.since
         after = GossipMember(claim.node_id, claim.disk_uuid, claim.incarnation, state, about, since)
@@ -142,18 +146,19 @@ class MembershipView:
             self._begin_suspicion(claim, now)
         self.broadcasts.add(claim)
 
-    def _may_join(self, claim: Claim) -> bool:
+    def _is_admitted(self, claim: Claim) -> bool:
         """Return whether a new member is accepted; a dead one is not, once other members are about to forget it."""
         return len(self.roster) < self._config.members_max and claim.age_s < 0.9 * self._config.reap_s
 
-    def _maybe_update_announcement(self, known: GossipMember, claim: Claim) -> None:
-        """Store a newer description from a claim; it may arrive after other claims about the member."""
+    def _update_announcement(self, known: GossipMember, claim: Claim) -> None:
+        """Store and gossip a newer announcement from a claim; it may arrive after other claims about the member."""
         about = _newer_announcement(known, claim)
         if about is not None and about is not known.about and known.disk_uuid == claim.disk_uuid:
             self._put(known, known._replace(about=about))
             self.broadcasts.add(claim._replace(incarnation=known.incarnation, state=known.state))
 
     def _put(self, before: GossipMember | None, after: GossipMember) -> None:
+        """Store the new state of another member, record the change, and end a suspicion that it settles."""
         was = None if before is None else before.state
         self.roster.put(after)
         if before is not None and was is MemberState.SUSPECT and (after.state is not was or _is_newer(after, before)):
@@ -167,30 +172,35 @@ class MembershipView:
     # suspicion
 
     def _begin_suspicion(self, claim: Claim, now: float) -> None:
+        """Begin the suspicion of a member; its first accuser is the claim's."""
         self.suspicions[claim.node_id] = Suspicion(claim.by, now)
         self.suspected_count += 1
         if claim.by != self._me.node_id:
             self.newly_suspected.append(claim.node_id)
-        self._note_end(claim.node_id)
+        self._advance_suspicion_due(claim.node_id)
 
     def _confirm(self, claim: Claim) -> None:
-        if self.suspicions[claim.node_id].maybe_confirm(claim.by, self._confirmations_wanted()):
+        """Add the accuser of a claim to a suspicion, and gossip the claim if it is still needed."""
+        if self.suspicions[claim.node_id].add_accuser(claim.by, self._confirmations_wanted()):
             self.broadcasts.add(claim)
-            self._note_end(claim.node_id)
+            self._advance_suspicion_due(claim.node_id)
 
     def _confirmations_wanted(self) -> int:
         """Return the number of confirmations that shorten a suspicion: only live members can confirm it."""
-        return min(self._config.confirmations, self.roster.alive - 1)
+        return min(self._config.confirmations, self.roster.alive_count - 1)
 
-    def _note_end(self, node_id: NodeId) -> None:
+    def _advance_suspicion_due(self, node_id: NodeId) -> None:
+        """Lower `suspicion_due` to the end of this member's suspicion."""
         self.suspicion_due = min(self.suspicion_due, self._suspicion_ends((node_id,))[node_id])
 
     def _set_suspicion_due(self) -> None:
+        """Compute `suspicion_due` from all suspicions."""
         self._wanted = self._confirmations_wanted()
         self.suspicion_due = min(self._suspicion_ends().values(), default=math.inf)
 
     def _suspicion_ends(self, of: Collection[NodeId] | None = None) -> dict[NodeId, float]:
-        n, wanted = self.roster.up, self._confirmations_wanted()
+        """Return the end of each suspicion by member; only of the members `of` if they are given."""
+        n, wanted = self.roster.up_count, self._confirmations_wanted()
         min_s, max_s = self._config.suspicion_min_s(n), self._config.suspicion_max_s(n)
         suspects = self.suspicions if of is None else of
         return {each: self.suspicions[each].deadline(min_s, max_s, wanted) for each in suspects}
@@ -198,13 +208,14 @@ class MembershipView:
     # about this member
 
     def _handle_claim_about_me(self, claim: Claim, now: float) -> None:
+        """Refute a claim that this member is not alive; supersede one that it did not make."""
         me = self.roster.myself
         if me.state is MemberState.LEFT:
             return
         if claim.disk_uuid != me.disk_uuid:
             self._handle_other_disk(me, claim, now)
         elif claim.incarnation > me.incarnation and claim.state is MemberState.ALIVE:
-            self._outbid(me, claim, now)
+            self._supersede(me, claim, now)
         elif claim.incarnation >= me.incarnation and claim.state is not MemberState.ALIVE:
             self.awareness.worsen(1)
             self.refuted_count += 1
@@ -213,20 +224,20 @@ class MembershipView:
     def _handle_other_disk(self, me: GossipMember, claim: Claim, now: float) -> None:
         """Process a claim about another disk of this node id; a live one keeps the node id."""
         if claim.state.is_up:
-            self.conflicts.note(Conflict(me, claim), now)
+            self.conflicts.record(Conflict(me, claim), now)
         elif claim.incarnation >= me.incarnation:
             self._raise_incarnation(claim.incarnation)
 
-    def _outbid(self, me: GossipMember, claim: Claim, now: float) -> None:
+    def _supersede(self, me: GossipMember, claim: Claim, now: float) -> None:
         """Supersede a claim in the name of this member that it did not make, with a higher incarnation.
 
         An earlier start of this disk may have made it, or a copy of the disk does: answered rarely, so that two
         processes do not outbid each other without end.
         """
         if claim.about is not None and claim.about.address != me.address:
-            self.conflicts.note(Conflict(me, claim), now)
-        if now >= self._may_outbid_at:
-            self._may_outbid_at = now + self._config.period_s
+            self.conflicts.record(Conflict(me, claim), now)
+        if now >= self._may_supersede_at:
+            self._may_supersede_at = now + self._config.period_s
             self._raise_incarnation(claim.incarnation)
 
     def _raise_incarnation(self, above: int) -> None:
@@ -241,16 +252,19 @@ class MembershipView:
         """Announce this member at its start."""
         self._announce_self(self.roster.myself._replace(since=now))
 
-    def describe(self, description: bytes) -> None:
+    def set_description(self, description: bytes) -> None:
+        """Announce a new description under a higher incarnation, unless it is the same or this member has left."""
         me = self.roster.myself
         if description != me.description and me.state is not MemberState.LEFT:
             about = Announcement(me.incarnation + 1, me.address, description)
             self._announce_self(me._replace(incarnation=about.incarnation, about=about))
 
     def leave(self, now: float) -> None:
+        """Announce that this member leaves."""
         self._announce_self(self.roster.myself._replace(state=MemberState.LEFT, since=now))
 
     def _announce_self(self, me: GossipMember) -> None:
+        """Store and gossip this member's new state."""
         self.roster.put(me)
         self.broadcasts.add(Claim(me.node_id, me.disk_uuid, me.incarnation, me.state, me.node_id, 0, me.about))
 
@@ -276,6 +290,7 @@ def _newer_announcement(known: GossipMember | None, claim: Claim) -> Announcemen
 
 
 def _is_newer(after: GossipMember, before: GossipMember) -> bool:
+    """Return whether a member has another incarnation or disk than before."""
     return (after.incarnation, after.disk_uuid) != (before.incarnation, before.disk_uuid)
 
 

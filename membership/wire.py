@@ -127,7 +127,7 @@ class UdpWire(asyncio.DatagramProtocol):
         _logger.debug("gossip: %s", exc)
 
     def send(self, datagram: bytes, address: Address) -> None:
-        ip = self._names.ip_of(address[0])
+        ip = self._names.find_ip(address[0])
         if ip is None or self._transport is None or self._transport.is_closing():
             return
         try:
@@ -142,6 +142,7 @@ class UdpWire(asyncio.DatagramProtocol):
             return _TcpStream(*await asyncio.open_connection(*address, limit=FRAME_BYTES_MAX), address)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve an incoming stream until it ends or `STREAM_S_MAX` have passed; abort it if too many are open."""
         task = asyncio.current_task()
         assert task is not None, "a stream is served by a task"
         if len(self._serving) >= STREAMS_MAX:
@@ -169,11 +170,13 @@ class _TcpStream:
         self._reader, self._writer = reader, writer
 
     async def send(self, frame: bytes) -> None:
+        """Send a frame, preceded by its length."""
         assert len(frame) <= FRAME_BYTES_MAX, f"a frame of {len(frame)} bytes"
         self._writer.write(_LENGTH.pack(len(frame)) + frame)
         await self._writer.drain()
 
     async def receive(self) -> bytes:
+        """Return the next frame. Raises `StreamEnd` at the end of the stream and for an oversized frame."""
         try:
             (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
             if length > FRAME_BYTES_MAX:
@@ -194,10 +197,10 @@ def _bind(host: str, port: int) -> tuple[socket.socket, socket.socket]:
     """Return a datagram socket and a listening socket on the same port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for _ in range(_PORT_ATTEMPTS):
-        udp = _bind_one(family, socket.SOCK_DGRAM, host, port)
+        udp = _bind_socket(family, socket.SOCK_DGRAM, host, port)
         chosen = int(udp.getsockname()[1])
         try:
-            tcp = _bind_one(family, socket.SOCK_STREAM, host, chosen)
+            tcp = _bind_socket(family, socket.SOCK_STREAM, host, chosen)
         except OSError:
             udp.close()
             if port:
@@ -207,7 +210,8 @@ def _bind(host: str, port: int) -> tuple[socket.socket, socket.socket]:
     raise InvalidArgument(f"no port of {host} is free for UDP and TCP; give --gossip with one")
 
 
-def _bind_one(family: int, kind: int, host: str, port: int) -> socket.socket:
+def _bind_socket(family: int, kind: int, host: str, port: int) -> socket.socket:
+    """Return a non-blocking socket that is bound to this address. Raises `OSError`."""
     made = socket.socket(family, kind)
     try:
         made.setblocking(False)

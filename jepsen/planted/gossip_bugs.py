@@ -24,7 +24,7 @@ def never_refute() -> None:
 
 def ignore_incarnations() -> None:
     """Accept the latest claim received, with any incarnation."""
-    verdict_on = states.verdict_on
+    verdict_on = states.find_verdict
 
     def accept_as_newer(known: GossipMember | None, claim: Claim) -> Verdict:
         if (

@@ -231,7 +231,7 @@ class Gossip:
         load, description = self._load(), self._described
         if description is not None and self._agent is not None and differs(load, description.load):
             self._described = description._replace(load=load)
-            self._agent.describe(encode(self._described))
+            self._agent.set_description(encode(self._described))
 
     # received changes
 

@@ -132,7 +132,7 @@ async def test_a_dead_member_is_alive_after_its_restart(site: Site) -> None:
 
 async def test_a_new_description_reaches_all(site: Site) -> None:
     await start_three(site)
-    site.agents[2].describe(b"I changed")
+    site.agents[2].set_description(b"I changed")
     await site.wait_until(lambda: all(site.agents[at].member(NodeId(2)).description == b"I changed" for at in (1, 3)))
 
 

@@ -29,15 +29,15 @@ def test_lifeguard_lha_suspicion_is_shortest_without_possible_confirmations() ->
 
 def test_the_same_accuser_confirms_nothing() -> None:
     suspicion = Suspicion(NodeId(1), 10.0)
-    assert not suspicion.maybe_confirm(NodeId(1), 3)
-    assert suspicion.maybe_confirm(NodeId(2), 3)
-    assert not suspicion.maybe_confirm(NodeId(2), 3)
+    assert not suspicion.add_accuser(NodeId(1), 3)
+    assert suspicion.add_accuser(NodeId(2), 3)
+    assert not suspicion.add_accuser(NodeId(2), 3)
     assert suspicion.deadline(5, 30, 3) == 10.0 + timeout_s(5, 30, 1, 3)
 
 
 def test_confirmations_beyond_the_wanted_number_change_nothing() -> None:
     suspicion = Suspicion(NodeId(1), 0.0)
-    assert [suspicion.maybe_confirm(NodeId(each), 2) for each in (2, 3, 4)] == [True, True, False]
+    assert [suspicion.add_accuser(NodeId(each), 2) for each in (2, 3, 4)] == [True, True, False]
 
 
 def test_lifeguard_lha_probe_awareness_stays_in_its_bounds() -> None:
@@ -129,7 +129,7 @@ def make_roster(*others: int) -> Roster:
 def test_swim_4_3_every_member_is_probed_within_two_rounds_less_one_turn() -> None:
     known = make_roster(*range(2, 12))
     rounds = Rounds(known, Random(1))
-    order = [rounds.next() for _ in range(200)]
+    order = [rounds.next_target() for _ in range(200)]
     for node in range(2, 12):
         turns = [turn for turn, probed in enumerate(order) if probed == node]
         assert max(after - before for before, after in pairwise(turns)) <= 2 * 10 - 1
@@ -137,7 +137,7 @@ def test_swim_4_3_every_member_is_probed_within_two_rounds_less_one_turn() -> No
 
 def test_swim_4_3_each_round_has_a_different_order() -> None:
     rounds = Rounds(make_roster(*range(2, 12)), Random(1))
-    orders = {tuple(rounds.next() for _ in range(10)) for _ in range(5)}
+    orders = {tuple(rounds.next_target() for _ in range(10)) for _ in range(5)}
     assert len(orders) == 5
 
 
@@ -146,10 +146,10 @@ def test_swim_4_3_a_joining_member_is_inserted_at_random() -> None:
     for seed in range(30):
         known = make_roster(*range(2, 6))
         rounds = Rounds(known, Random(seed))
-        rounds.next()
+        rounds.next_target()
         known.put(member(9, ALIVE, 1))
         rounds.insert(NodeId(9))
-        places.add([rounds.next() for _ in range(4)].index(NodeId(9)))
+        places.add([rounds.next_target() for _ in range(4)].index(NodeId(9)))
     assert places == {0, 1, 2, 3}
 
 
@@ -157,9 +157,9 @@ def test_dead_members_are_not_probed() -> None:
     known = make_roster(2, 3)
     rounds = Rounds(known, Random(1))
     known.put(member(2, DEAD, 1))
-    assert {rounds.next() for _ in range(6)} == {3}
+    assert {rounds.next_target() for _ in range(6)} == {3}
     known.put(member(3, DEAD, 1))
-    assert rounds.next() is None
+    assert rounds.next_target() is None
 
 
 def test_each_member_has_exactly_one_watcher_on_the_ring() -> None:
@@ -193,4 +193,4 @@ def test_the_roster_counts_members_that_are_up_and_alive() -> None:
     known = make_roster(2, 3, 4)
     for node, state in ((2, SUSPECT), (3, DEAD), (4, MemberState.LEFT)):
         known.put(member(node, state, 1))
-    assert (len(known), known.up, known.alive, list(known.dead)) == (4, 2, 1, [3])
+    assert (len(known), known.up_count, known.alive_count, list(known.dead)) == (4, 2, 1, [3])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from raftlog.membership.config import SwimConfig
 from raftlog.membership.member import Claim, GossipIdentity, MemberState
-from raftlog.membership.states import TRANSITIONS, Effect, Order, compare_incarnations, verdict_on
+from raftlog.membership.states import TRANSITIONS, Effect, Order, compare_incarnations, find_verdict
 from raftlog.membership.view import MembershipView
 from raftlog.types import NodeId
 from tests.membership.gossip import ALIVE, DEAD, LEFT, SUSPECT, address, claim, disk, member
@@ -19,7 +19,7 @@ INCARNATION = {Order.OLDER: 4, Order.SAME: 5, Order.NEWER: 6}
 
 @pytest.mark.parametrize(("known", "claimed", "when"), list(product(MemberState, MemberState, Order)))
 def test_every_cell_of_the_table_follows_its_rule(known: MemberState, claimed: MemberState, when: Order) -> None:
-    verdict = verdict_on(member(7, known, 5), claim(7, claimed, INCARNATION[when]))
+    verdict = find_verdict(member(7, known, 5), claim(7, claimed, INCARNATION[when]))
     if when is Order.OLDER:
         assert verdict is Effect.KEEP
     elif when is Order.NEWER or claimed > known:
@@ -33,7 +33,7 @@ def test_every_cell_of_the_table_follows_its_rule(known: MemberState, claimed: M
 
 @pytest.mark.parametrize("claimed", list(MemberState))
 def test_any_claim_about_an_unknown_member_is_accepted(claimed: MemberState) -> None:
-    assert verdict_on(None, claim(7, claimed, 1)) is claimed
+    assert find_verdict(None, claim(7, claimed, 1)) is claimed
 
 
 def test_the_table_is_complete() -> None:
@@ -47,7 +47,7 @@ def test_another_disk_replaces_the_holder_of_a_node_id_only_when_it_is_down(
     known: MemberState, claimed: MemberState, when: Order
 ) -> None:
     """The holder keeps the node id while it is up, whatever the state of other disks."""
-    verdict = verdict_on(member(7, known, 5), claim(7, claimed, INCARNATION[when], on=disk(7, 1)))
+    verdict = find_verdict(member(7, known, 5), claim(7, claimed, INCARNATION[when], on=disk(7, 1)))
     if known.is_up:
         assert verdict is (Effect.CONFLICT if claimed.is_up else Effect.KEEP)
     else:

@@ -72,7 +72,7 @@ def test_a_lone_member_only_ticks() -> None:
 
 def test_a_restart_supersedes_all_earlier_claims() -> None:
     net = GossipNet(1, 2, 3)
-    net.machines[3].describe(b"words", net.now)
+    net.machines[3].set_description(b"words", net.now)
     net.run(1.0)
     net.kill(3)
     net.start(3, boot=2)
@@ -302,7 +302,7 @@ def test_false_claims_of_deaths_are_corrected() -> None:
     for node in (2, 3):
         wrong.receive([claim(node, DEAD, first_incarnation(node), told=False)], sender(node), net.now)
         machine = net.machines[node]
-        machine.describe(b"beyond", net.now)
+        machine.set_description(b"beyond", net.now)
     wrong._broadcasts.drop(NodeId(2))
     wrong._broadcasts.drop(NodeId(3))
     net.run(6.0)
@@ -321,16 +321,16 @@ def test_two_halves_that_declared_each_other_dead_merge() -> None:
 
 def test_a_description_reaches_all_members() -> None:
     net = GossipNet(1, 2, 3, 4)
-    net.machines[2].describe(b"x" * 400, net.now)
+    net.machines[2].set_description(b"x" * 400, net.now)
     net.run(1.0)
     assert {machine.member(NodeId(2)).description for machine in net.machines.values()} == {b"x" * 400}
 
 
 def test_an_unchanged_description_is_no_news() -> None:
     machine = swim_with_members(1, [2])
-    machine.describe(b"x", 0.0)
+    machine.set_description(b"x", 0.0)
     incarnation = machine.member(NodeId(1)).incarnation
-    machine.describe(b"x", 1.0)
+    machine.set_description(b"x", 1.0)
     assert machine.member(NodeId(1)).incarnation == incarnation == first_incarnation(1) + 1
 
 
@@ -394,7 +394,7 @@ def test_every_datagram_fits() -> None:
     deliver = net._deliver
     net._deliver = lambda node, send: (sizes.append(payload_bytes_max(send.messages)), deliver(node, send))
     for node, machine in net.machines.items():
-        machine.describe(bytes([node]) * 400, net.now)
+        machine.set_description(bytes([node]) * 400, net.now)
     net.run(3.0)
     assert max(sizes) <= CONFIG.payload_bytes_max
     assert max(sizes) > CONFIG.payload_bytes_max / 2

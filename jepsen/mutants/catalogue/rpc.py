@@ -403,7 +403,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _rpc(
         "replayed-gossip",
         "/membership/authentication:Seal.open",
-        "if not self._guard.note(sender, boot_epoch, number):",
+        "if not self._guard.accept(sender, boot_epoch, number):",
         "if False:",
         _GOSSIP,
     ),

@@ -210,7 +210,7 @@ class Nemesis:
 
     def _describe(self, process: Process) -> None:
         process.description = bytes([self._random.randrange(256)]) * self._options.description_bytes
-        process.swim.describe(process.description, self._world.now)
+        process.swim.set_description(process.description, self._world.now)
         self._world.carry_out(process)
 
     # the end
