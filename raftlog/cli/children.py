@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -24,10 +24,19 @@ _ERROR: Final = "error: "
 
 
 class Child:
-    """Child process; its stderr is appended to `log_path`, or is the parent's without one."""
+    """Child process; its stderr is appended to `log_path`, or is the parent's without one.
 
-    def __init__(self, name: str, command: list[str], log_path: Path | None = None) -> None:
+    `environment` is added to this process's."""
+
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        log_path: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.name, self.command = name, command
+        self._environment = environment
         self._log_path = log_path
         self._log_start = 0
         self._process: asyncio.subprocess.Process | None = None
@@ -50,6 +59,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                env=None if self._environment is None else {**os.environ, **self._environment},
                 start_new_session=own_session,
                 preexec_fn=_ParentDeathSignal(os.getpid()) if sys.platform == "linux" else None,
             )

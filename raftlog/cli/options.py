@@ -23,6 +23,8 @@ option = partial(click.option, show_default=True, show_envvar=True)
 BOOTSTRAP_DEFAULT = "127.0.0.1:8082"
 _CONNECTION = "raftlog.connection"
 """Key of the arguments of `BrokerAddresses` in the context of a command."""
+_HIDDEN_VALUE: dict[str, Any] = {"expose_value": False, "is_eager": True}
+"""Settings of an option that is read before others, and is no argument of the command."""
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 
 
@@ -84,7 +86,16 @@ def bootstrap_option(function: F) -> F:
             ("--client-key", "key", "Private key of --client-certificate (PEM), if it is in another file."),
         )
     )
-    return combine_decorators(addresses, *files)(function)
+    others = getattr(function, "params", None) or getattr(function, "__click_params__", [])
+    is_taken = any("--user" in each.opts for each in others)  # the user that a quota limits
+    flag = "--login-user" if is_taken else "--user"
+    user = _connection_option(
+        flag, "user", envvar="RAFTLOG_USER", metavar="NAME", help="User that logs in; needs --password-file."
+    )
+    password = _connection_option(
+        "--password-file", "password_file", type=click.Path(), metavar="FILE", help="File with the user's password."
+    )
+    return combine_decorators(addresses, *files, user, password)(function)
 
 
 def _connection_option(flag: str, name: str, **settings: Any) -> Callable[[F], F]:
@@ -93,7 +104,8 @@ def _connection_option(flag: str, name: str, **settings: Any) -> Callable[[F], F
     def keep(context: click.Context, _parameter: click.Parameter, value: Any) -> None:
         context.meta.setdefault(_CONNECTION, {})[name] = value
 
-    return broker_option(flag, expose_value=False, is_eager=True, callback=keep, **settings)
+    variable = f"RAFTLOG_{flag.removeprefix('--').replace('-', '_').upper()}"
+    return option(flag, f"connection_{name}", **{"envvar": variable, **settings}, **_HIDDEN_VALUE, callback=keep)
 
 
 def _read_bootstrap(context: click.Context, _parameter: click.Parameter, text: str) -> "BrokerAddresses":

@@ -3,6 +3,7 @@
 HOST:PORT, http://HOST:PORT   plain text; written as HOST:PORT
 https://HOST:PORT             TLS"""
 
+import base64
 import ssl
 from collections.abc import Iterable, Sequence
 from typing import Final, Self, overload
@@ -13,13 +14,14 @@ from raftlog.security.client_tls import ClientTlsFiles, client_context
 PORT_DEFAULT = 8082
 HTTPS: Final = "https://"
 _HTTP: Final = "http://"
+_PASSWORD_LINE_MAX: Final = 4096
 
 
 class BrokerAddresses(Sequence[str]):
     """Addresses of brokers, and the files for connections to them; clients take it as `bootstrap`.
 
     Paths of PEM files: `ca` of the authorities to trust, without it those of the system; `certificate` and `key` of the
-    client."""
+    client. `user` logs in with the first line of `password_file`."""
 
     def __init__(
         self,
@@ -28,10 +30,15 @@ class BrokerAddresses(Sequence[str]):
         ca: str | None = None,
         certificate: str | None = None,
         key: str | None = None,
+        user: str | None = None,
+        password_file: str | None = None,
     ) -> None:
         """Check the addresses. Raises `InvalidArgument`; the files are read when a client connects."""
         self._addresses = tuple(parse_bootstrap(addresses))
         self.tls = ClientTlsFiles(ca, certificate, key)
+        if (user is None) != (password_file is None):
+            raise InvalidArgument("a login needs both a user and a file with the password (--user, --password-file)")
+        self.user, self.password_file = user, password_file
 
     @classmethod
     def of(cls, bootstrap: str | Sequence[str]) -> "BrokerAddresses":
@@ -49,10 +56,13 @@ class BrokerAddresses(Sequence[str]):
         return len(self._addresses)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, BrokerAddresses) and (self._addresses, self.tls) == (other._addresses, other.tls)
+        return isinstance(other, BrokerAddresses) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash((self._addresses, self.tls))
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, ...]:
+        return self._addresses, self.tls, self.user, self.password_file
 
     def __repr__(self) -> str:
         return f"BrokerAddresses({','.join(self._addresses)!r})"
@@ -74,6 +84,26 @@ class BrokerAddresses(Sequence[str]):
         if not any(address.startswith(HTTPS) for address in self._addresses):
             return None
         return client_context(self.tls)
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers of each request, which prove the user. Raises `InvalidArgument`."""
+        if self.user is None or self.password_file is None:
+            return {}
+        login = f"{self.user}:{_read_password(self.password_file)}".encode()
+        return {"Authorization": f"Basic {base64.b64encode(login).decode()}"}
+
+
+def _read_password(path: str) -> str:
+    """Return the first line of a file; raises `InvalidArgument`, which does not show it."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            line = file.readline(_PASSWORD_LINE_MAX).rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidArgument(f"the password file {path} cannot be read: {why}") from None
+    if not line:
+        raise InvalidArgument(f"the password file {path} is empty; the password is its first line")
+    return line
 
 
 def parse_bootstrap(bootstrap: str | Sequence[str]) -> list[str]:

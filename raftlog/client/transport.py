@@ -51,6 +51,7 @@ class HttpTransport(AsyncClosedAtExit):
             connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX, ssl=given.ssl_context() or True),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS_MAX),
             auto_decompress=False,
+            headers=given.headers(),
         )
 
     async def close(self) -> None:

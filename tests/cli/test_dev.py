@@ -84,6 +84,62 @@ def test_dev_starts_a_cluster_with_one_command(spawn: Any, run: Any, tmp_path: P
     assert process.wait(20) == 0
 
 
+def test_a_secure_cluster_prints_how_to_connect(spawn: Any, run: Any, tmp_path: Path, base_port: int) -> None:
+    """TLS on every address, logins and permissions; the password survives restarts, and is in no argument or log."""
+    directory = tmp_path / "dev"
+    flags = ("--secure", "--data-dir", str(directory), "--base-port", str(base_port), "--json")
+    process = spawn("dev", *flags)
+    line = json.loads(process.stdout.readline())
+    assert (line["user"], Path(line["password_file"]).parent) == ("admin", directory)
+    assert os.stat(line["password_file"]).st_mode & 0o777 == 0o600
+    password = Path(line["password_file"]).read_text().strip()
+    at = ("--bootstrap", ",".join(node["http"] for node in line["nodes"]), "--ca", line["ca"])
+    login = ("--user", line["user"], "--password-file", line["password_file"])
+    assert all(node["http"].startswith("https://127.0.0.1:") for node in line["nodes"])
+    run("topic", "create", "t", *at, *login)
+    run("produce", "t", *at, *login, stdin=b"one\n")
+    assert b"requires a login" in run("topic", "list", *at, expect=1).stderr
+    run("user", "create", "bob", "--password-stdin", *at, *login, stdin=b"secret\n")
+    (tmp_path / "bob").write_text("secret\n")
+    bob = ("--user", "bob", "--password-file", str(tmp_path / "bob"))
+    assert b"bob may not DESCRIBE" in run("produce", "t", *at, *bob, stdin=b"x\n", expect=1).stderr
+    (tmp_path / "bob").write_text("wrong\n")
+    assert b"error" in run("topic", "list", *at, *bob, expect=1).stderr
+    _use_with_kafka(line, password)
+    done = run("cluster", "rolling-restart", "--data-dir", str(directory), "--only", "1")
+    assert b"restart" in done.stdout + done.stderr
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0
+    process = spawn("dev", *flags)
+    again = json.loads(process.stdout.readline())
+    assert again["cluster_id"] == line["cluster_id"]
+    assert run("consume", "t", "--no-follow", *at, *login).stdout.splitlines()[0] == b"one"
+    assert password not in json.dumps(again)
+    assert not [path for path in directory.glob("*.log") if password in path.read_text()]
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0
+    assert b"created with --nodes 3" in run("dev", *flags[1:], expect=1).stderr
+    assert b"one worker" in run("dev", *flags, "--workers", "2", expect=2).stderr
+
+
+def _use_with_kafka(line: dict[str, Any], password: str) -> None:
+    """Write a record with each mechanism."""
+    confluent = pytest.importorskip("confluent_kafka")
+    for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+        producer = confluent.Producer(
+            {
+                "bootstrap.servers": ",".join(node["kafka"] for node in line["nodes"]),
+                "security.protocol": "SASL_SSL",
+                "ssl.ca.location": line["ca"],
+                "sasl.mechanism": mechanism,
+                "sasl.username": line["user"],
+                "sasl.password": password,
+            }
+        )
+        producer.produce("t", mechanism.encode())
+        assert producer.flush(20) == 0
+
+
 def test_the_printed_command_restarts_a_killed_node(spawn: Any, run: Any, tmp_path: Path, base_port: int) -> None:
     flags = ("--data-dir", str(tmp_path / "my dev"), "--base-port", str(base_port))
     process = spawn("dev", *flags)

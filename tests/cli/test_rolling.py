@@ -386,7 +386,7 @@ def test_finished_steps_are_recorded_until_all_are_done(tmp_path: Path) -> None:
 
 def test_all_workers_of_a_node_stop_together(tmp_path: Path) -> None:
     nodes = [{"node_id": node, "http": "x", "command": ["python", "-m", "raftlog.cli"]} for node in (1, 2)]
-    restarter = DevRestarter(tmp_path, nodes, "/other/python")
+    restarter = DevRestarter(tmp_path, {"nodes": nodes}, "/other/python")
     brokers = [make_broker(node, host=f"dev-{node % 1000}") for node in (1, 2, 1001, 1002)]
     assert restarter.units(brokers) == [RestartUnit(1, (1, 1001)), RestartUnit(2, (2, 1002))]
     assert restarter.description(RestartUnit(1, (1,))) == "/other/python -P -m raftlog.cli"
@@ -453,6 +453,7 @@ def test_invalid_options_are_refused(flags: tuple[str, ...], why: str) -> None:
 @pytest.mark.parametrize("verb", [rolling_restart, upgrade])
 def test_the_document_names_every_flag(verb: click.Command) -> None:
     document = (DOCS / "how-to" / "restart-and-upgrade.md").read_text(encoding="utf-8")
+    document += (DOCS / "CLI.md").read_text(encoding="utf-8").partition("\n## ")[0]  # flags of all commands
     flags = [flag for parameter in verb.params if isinstance(parameter, click.Option) for flag in parameter.opts]
     assert [flag for flag in flags if flag not in document] == []
 

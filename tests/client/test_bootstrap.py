@@ -1,5 +1,6 @@
 """Addresses with TLS, and the files for connections to them."""
 
+import base64
 import pickle
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def test_a_bootstrap_keeps_its_files() -> None:
     assert other != one
     assert hash(one) == hash(one.with_addresses(one))
     assert "ca.pem" not in repr(one)
+    assert one.headers() == {}
     assert one.is_secure
     assert not one.with_addresses(["https://db1:1", "db1:2"]).is_secure
     assert BrokerAddresses.of("db1:8082").ssl_context() is None
@@ -56,6 +58,25 @@ def test_a_bootstrap_keeps_its_files() -> None:
 async def test_unusable_files_are_refused_by_clients(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="cannot be read"):
         BrokerClient(BrokerAddresses("https://db1:8082", ca=f"{tmp_path}/none.pem"))
+
+
+def test_a_user_logs_in_with_the_password_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("secrét word \nsecond line\n", encoding="utf-8")
+    found = BrokerAddresses("db1:8082", user="alice", password_file=str(file))
+    assert base64.b64decode(found.headers()["Authorization"].removeprefix("Basic ")) == "alice:secrét word ".encode()
+    assert pickle.loads(pickle.dumps(found)).headers() == found.headers()
+    assert found != BrokerAddresses("db1:8082")
+    file.write_text("\n")
+    with pytest.raises(InvalidArgument, match=r"password is empty; the password is its first line"):
+        found.headers()
+    file.write_bytes(b"\xff\xff")
+    with pytest.raises(InvalidArgument, match="it is not UTF-8"):
+        found.headers()
+    with pytest.raises(InvalidArgument, match="cannot be read: No such file"):
+        BrokerAddresses("db1:8082", user="alice", password_file=f"{tmp_path}/none").headers()
+    with pytest.raises(InvalidArgument, match="needs both a user and a file"):
+        BrokerAddresses("db1:8082", user="alice")
 
 
 async def test_brokers_cannot_downgrade_a_client_to_plain_text(tmp_path: Path) -> None:
@@ -81,4 +102,5 @@ def test_commands_take_the_files_from_flags_and_variables() -> None:
     flags = ("--client-key", "k", "--bootstrap", "https://a:1,b:2", "--ca", "c", "--client-certificate", "d")
     assert run(*flags) == "['https://a:1', 'b:2', 'c', 'd', 'k']\n"
     assert run(CA="c", BOOTSTRAP="https://a:1", CLIENT_CERTIFICATE="d") == "['https://a:1', 'c', 'd', None]\n"
+    assert run(USER="u", PASSWORD_FILE="p") == "['127.0.0.1:8082', None, None, None]\n"
     assert run() == "['127.0.0.1:8082', None, None, None]\n"

@@ -10,9 +10,9 @@ from raftlog.cli.outcome import CommandFailed
 FILE_NAME: Final = "dev.json"
 
 
-def check_plan(directory: Path, **plan: int) -> None:
+def check_plan(directory: Path, *, secure: bool = False, **numbers: int) -> None:
     """Store the plan at the first start; later raise `CommandFailed` if the stored plan differs."""
-    file = directory / FILE_NAME
+    file, plan = directory / FILE_NAME, {**numbers, **({"secure": True} if secure else {})}
     try:
         made_for = orjson.loads(file.read_bytes())
     except FileNotFoundError:
@@ -21,7 +21,9 @@ def check_plan(directory: Path, **plan: int) -> None:
     except orjson.JSONDecodeError:
         raise CommandFailed(f"{file} cannot be read; remove it to start the cluster with new flags") from None
     if made_for != plan:
-        flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in made_for.items())
+        flags = " ".join(
+            f"--{name.replace('_', '-')}{'' if value is True else f' {value}'}" for name, value in made_for.items()
+        )
         raise CommandFailed(
             f"{directory} was created with {flags}, which set the addresses of its nodes: "
             "give the same flags, or another --data-dir"

@@ -22,6 +22,7 @@ class DevNode(NamedTuple):
 
     node_id: int
     http: str
+    """HOST:PORT, after `https://` with TLS."""
     kafka: str
     rpc: str
     gossip: str

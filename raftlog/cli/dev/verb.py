@@ -24,14 +24,15 @@ from rich.status import Status
 from raftlog.cli.children import Child, run_until
 from raftlog.cli.dev.control import DevControl, send_request
 from raftlog.cli.dev.plan import check_plan
+from raftlog.cli.dev.secure import DevSecurity, prepare_security
 from raftlog.cli.dev.supervisor import DevNode, Supervisor
 from raftlog.cli.options import json_option, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve.workers import PORT_STEP, WORKERS_MAX
 from raftlog.cli.tables import Columns, format_count, show, table_of
-from raftlog.client import BrokerClient
+from raftlog.client import BrokerAddresses, BrokerClient
 from raftlog.cluster_secret import ensure_secret
-from raftlog.errors import Unavailable
+from raftlog.errors import AuthenticationFailed, Unavailable
 
 HOST: Final = "127.0.0.1"
 DATA_DIR_DEFAULT: Final = "./raftlog-dev"
@@ -68,8 +69,15 @@ POLL_SECONDS: Final = 0.02
     type=click.IntRange(min=1),
     help="Restart this node of the cluster that runs in --data-dir, and exit; a running node is stopped first.",
 )
+@option(
+    "--secure",
+    is_flag=True,
+    help="Use TLS on every address, and require logins and permissions; the superuser's password is in --data-dir.",
+)
 @json_option("Print one line of JSON once the cluster accepts writes, or the restarted node serves.")
-def dev(nodes: int, data_dir: str, base_port: int, workers: int, restart: int | None, as_json: bool) -> None:
+def dev(
+    nodes: int, data_dir: str, base_port: int, workers: int, restart: int | None, secure: bool, as_json: bool
+) -> None:
     """Run a cluster on this machine until Ctrl-C, which stops all nodes.
 
     A node that crashes is reported and the others continue; `raftlog dev --restart NODE` restarts it.
@@ -80,10 +88,13 @@ def dev(nodes: int, data_dir: str, base_port: int, workers: int, restart: int | 
         return
     if base_port + PORT_STEP * (nodes * workers + 1) > 65_535:
         raise click.UsageError(f"--base-port {base_port} leaves no room for {nodes} nodes below port 65536")
+    if secure and workers > 1:
+        raise click.UsageError("--secure is for one worker for each node, whose certificate names it")
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    check_plan(directory, nodes=nodes, base_port=base_port, workers=workers)
-    planned = plan_nodes(nodes, directory, base_port, workers)
-    asyncio.run(_Dev(planned, directory, as_json).run())
+    check_plan(directory, nodes=nodes, base_port=base_port, workers=workers, secure=secure)
+    security = prepare_security(directory, nodes) if secure else None
+    planned = plan_nodes(nodes, directory, base_port, workers, security)
+    asyncio.run(_Dev(planned, directory, as_json, security).run())
 
 
 async def _restart(directory: Path, node: int, as_json: bool) -> None:
@@ -100,7 +111,9 @@ def _restart_command(directory: Path, node: int | str) -> str:
     return f"raftlog dev --restart {node} --data-dir {shlex.quote(str(directory))}"
 
 
-def plan_nodes(nodes: int, directory: Path, base_port: int, workers: int) -> list[DevNode]:
+def plan_nodes(
+    nodes: int, directory: Path, base_port: int, workers: int, security: DevSecurity | None = None
+) -> list[DevNode]:
     """Plan the nodes: their addresses, directories and commands."""
     secret = ensure_secret(str(directory / SECRET_FILE))
     first_ports = [base_port + PORT_STEP * (workers * number + 1) for number in range(nodes)]
@@ -108,24 +121,32 @@ def plan_nodes(nodes: int, directory: Path, base_port: int, workers: int) -> lis
     shared = ["--seeds", seeds, "--cluster-secret-file", secret, "--log-format", "json"]
     if workers > 1:
         shared += ["--workers", str(workers)]
-    return [_plan_node(number, port, directory, shared) for number, port in enumerate(first_ports, start=1)]
+    return [_plan_node(number, port, directory, shared, security) for number, port in enumerate(first_ports, start=1)]
 
 
-def _plan_node(number: int, port: int, directory: Path, shared: Sequence[str]) -> DevNode:
+def _plan_node(number: int, port: int, directory: Path, shared: Sequence[str], security: DevSecurity | None) -> DevNode:
     """Return the description of a node: its addresses, its directory and the command that starts it."""
     http, kafka, rpc, gossip = (f"{HOST}:{port + step}" for step in (0, KAFKA_STEP, RPC_STEP, GOSSIP_STEP))
     data_dir = str(directory / f"node-{number}")
     command = [sys.executable, "-P", "-m", "raftlog.cli", "serve", "--data-dir", data_dir, "--http", http, "--rpc", rpc]
     command += ["--kafka", kafka, "--node-id", str(number), "--host-label", f"dev-{number}", *shared]
-    child = Child(f"node {number}", command, directory / f"node-{number}.log")
+    environment = None
+    if security is not None:
+        command += security.flags(number)
+        environment, http = security.environment(), f"https://{http}"
+    child = Child(f"node {number}", command, directory / f"node-{number}.log", environment)
     return DevNode(number, http, kafka, rpc, gossip, data_dir, child)
 
 
 class _Dev:
     """One run of `raftlog dev`: starts the nodes, waits for a signal, and stops them."""
 
-    def __init__(self, nodes: Sequence[DevNode], directory: Path, as_json: bool) -> None:
+    def __init__(
+        self, nodes: Sequence[DevNode], directory: Path, as_json: bool, security: DevSecurity | None = None
+    ) -> None:
         self._nodes, self._directory, self._as_json = nodes, directory, as_json
+        self._security = {} if security is None else security.as_json()
+        """Authority, user and file of the password, by the names that `BrokerAddresses` has as well."""
         self._supervisor = Supervisor(nodes, self._echo, lambda node: _restart_command(directory, node))
         self._control = DevControl(directory, self._execute)
         self._cluster_id = ""
@@ -171,7 +192,8 @@ class _Dev:
         raise CommandFailed("the request is unknown; the command and `raftlog dev` are of different releases")
 
     def _describe(self) -> dict[str, Any]:
-        return {"cluster_id": self._cluster_id, "nodes": [node.as_json() for node in self._nodes]}
+        nodes = [node.as_json() for node in self._nodes]
+        return {"cluster_id": self._cluster_id, **self._security, "nodes": nodes}
 
     async def _wait_until_writable(self) -> str:
         """Start all nodes, wait until the cluster accepts writes, and return the cluster id."""
@@ -211,12 +233,13 @@ class _Dev:
 
     async def _wait_for_leader(self) -> None:
         """Wait until the controller has a leader, so that the cluster takes writes."""
-        async with BrokerClient([node.http for node in self._nodes]) as client:
+        addresses = BrokerAddresses([node.http for node in self._nodes], **self._security)
+        async with BrokerClient(addresses) as client:
             while True:
                 try:
                     if (await client.health()).controller_id is not None:
                         return
-                except Unavailable:
+                except (Unavailable, AuthenticationFailed):  # the superuser is created meanwhile
                     pass
                 await asyncio.sleep(POLL_SECONDS)
 
@@ -229,10 +252,14 @@ class _Dev:
         click.echo(f"{format_count(len(self._nodes), 'node')} of cluster {cluster_id}, ready after {seconds:.1f} s\n")
         show(table_of(self._nodes, _NODE))
         click.echo(
-            f"\nexport RAFTLOG_BOOTSTRAP={','.join(node.http for node in self._nodes)}\n"
+            f"\nexport RAFTLOG_BOOTSTRAP={','.join(node.http for node in self._nodes)}{self._exports()}\n"
             f"To restart a killed node: {_restart_command(self._directory, 'NODE')}\nCtrl-C stops all nodes."
         )
         sys.stdout.flush()
+
+    def _exports(self) -> str:
+        """Return further variables for clients, as arguments of `export`."""
+        return "".join(f" RAFTLOG_{name.upper()}={shlex.quote(value)}" for name, value in self._security.items())
 
     def _echo(self, line: str) -> None:
         click.echo(line, err=True)

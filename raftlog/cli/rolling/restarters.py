@@ -14,24 +14,26 @@ from typing import Any, Final
 import click
 
 from raftlog.cli.dev.control import send_request
+from raftlog.cli.dev.secure import SECURITY_FIELDS
 from raftlog.cli.dev.supervisor import replace_interpreter
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.rolling.steps import RestartUnit
-from raftlog.client import BrokerDescription
+from raftlog.client import BrokerAddresses, BrokerDescription
 
 OUTPUT_SHOWN_BYTES: Final = 500
 
 
 class DevRestarter:
-    """Restarter through the supervisor in `raftlog dev`. `nodes` are its descriptions of the nodes."""
+    """Restarter through the supervisor in `raftlog dev`. `cluster` is its description of the nodes."""
 
-    def __init__(self, directory: Path, nodes: Sequence[Mapping[str, Any]], python: str | None) -> None:
+    def __init__(self, directory: Path, cluster: Mapping[str, Any], python: str | None) -> None:
         self._directory, self._python = directory, python
-        self._nodes = {int(node["node_id"]): node for node in nodes}
+        self._nodes = {int(node["node_id"]): node for node in cluster["nodes"]}
+        self._security = {name: str(cluster[name]) for name in SECURITY_FIELDS if name in cluster}
 
     @property
-    def addresses(self) -> list[str]:
-        return [str(node["http"]) for node in self._nodes.values()]
+    def addresses(self) -> BrokerAddresses:
+        return BrokerAddresses([str(node["http"]) for node in self._nodes.values()], **self._security)
 
     def units(self, brokers: Sequence[BrokerDescription]) -> list[RestartUnit]:
         """Return the units: each node with its workers, which have its host label and stop with it.

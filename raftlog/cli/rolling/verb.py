@@ -103,9 +103,9 @@ async def _restart_dev(
     printer: "_StepPrinter",
 ) -> None:
     """Restart the nodes of `raftlog dev`; without `only` and `from_start`, continue an earlier run."""
-    nodes = (await send_request(directory, {"order": "nodes"}))["nodes"]
+    nodes = await send_request(directory, {"order": "nodes"})
     restarter, record = DevRestarter(directory, nodes, python), RollingRecord(directory, python)
-    async with RollingCluster(BrokerAddresses.of(restarter.addresses)) as cluster:
+    async with RollingCluster(restarter.addresses) as cluster:
         units = all_units = restarter.units((await cluster.read()).brokers)
         if only is not None:
             units = _choose_units(units, only)
