@@ -110,6 +110,11 @@ class Nemesis:
             self.faults.keep_down(machine)
         elif not self._is_over and not self._restarted_removed[node]:
             self._restarted_removed[node] = True
-            if self.random.random() < self.cluster.options.elasticity.returns:
+            if self.random.random() < self.cluster.options.elasticity.returns and self._has_other_seed(machine):
                 machine.wipe()
             machine.start()
+
+    def _has_other_seed(self, machine: Machine) -> bool:
+        """Return whether another seed is in the cluster: with an empty disk a broker finds the cluster only by one."""
+        seeds = (each for each in self.cluster.members() if each.node_id <= self.cluster.options.seeds)
+        return any(seed is not machine for seed in seeds)
