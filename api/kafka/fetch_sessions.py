@@ -34,12 +34,14 @@ FIRST_EPOCH: Final = 1
 class FetchSession:
     """Session of one client; `fetch` has its partitions."""
 
-    __slots__ = ("connection", "created_s", "epoch", "fetch", "id", "is_busy", "principal", "size", "used_s")
+    __slots__ = ("connection", "created_s", "epoch", "fetch", "id", "is_busy", "principal", "size", "topics", "used_s")
 
     def __init__(self, number: int, principal: str, fetch: SessionFetch, now_s: float) -> None:
         self.id = number
         self.principal = principal
         self.fetch = fetch
+        self.topics: set[str] = set()
+        """Topics of partitions that were ever in the session."""
         self.connection: RequestConnection | None = None
         self.epoch = FIRST_EPOCH
         """Epoch that the next request must have."""

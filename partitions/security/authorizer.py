@@ -77,9 +77,15 @@ class Authorizer:
 
     def authorize(self, caller: Caller, operation: AclOperation, resource: Resource) -> None:
         """Raise `NotAuthorized` of the resource's type, and report it, unless the caller may perform the operation."""
-        if not self.allows(caller, operation, resource):
-            self._on_denied(caller, operation, resource)
+        if not self.permits(caller, operation, resource):
             raise refusal(caller, operation, resource)
+
+    def permits(self, caller: Caller, operation: AclOperation, resource: Resource) -> bool:
+        """Return whether the caller may perform an operation, and report a denial: for requests with many parts."""
+        if self.allows(caller, operation, resource):
+            return True
+        self._on_denied(caller, operation, resource)
+        return False
 
     def authorize_creation(self, caller: Caller, topic: str) -> None:
         """Raise `TopicNotAuthorized` unless the caller may create the topic: CREATE on it, or on the cluster."""

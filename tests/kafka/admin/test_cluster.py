@@ -1,4 +1,4 @@
-"""Descriptions of the cluster, of disks and of producers; ACLs and quotas, which do not exist."""
+"""Descriptions of the cluster, of disks and of producers; refusals of ACLs while permissions are not checked."""
 
 from pathlib import Path
 
@@ -99,7 +99,7 @@ async def test_producers_are_described_by_the_leader_alone(three: Brokers) -> No
     assert codes == {number: 0 if number == leader else ErrorCode.NOT_LEADER_OR_FOLLOWER for number in three.running}
 
 
-async def test_there_are_no_acls(lone: Admin) -> None:
+async def test_acls_are_disabled_while_permissions_are_not_checked(lone: Admin) -> None:
     creation = {
         "resource_type": 2,
         "resource_name": "t",
@@ -125,10 +125,3 @@ async def test_there_are_no_acls(lone: Admin) -> None:
         assert [each.error_code for each in created.results] == [54, 54]
         deleted = await lone.call(ApiKey.DELETE_ACLS, version, filters=[acl_filter])
         assert [(each.error_code, each.matching_acls) for each in deleted.filter_results] == [(54, [])]
-
-
-async def test_there_are_no_quotas(lone: Admin) -> None:
-    for version in lone.versions(ApiKey.DESCRIBE_CLIENT_QUOTAS):
-        component = {"entity_type": "user", "match_type": 2, "match": None}
-        answer = await lone.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, version, components=[component], strict=False)
-        assert (answer.error_code, answer.entries) == (0, [])

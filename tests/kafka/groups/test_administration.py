@@ -5,6 +5,7 @@ import pytest
 from raftlog.api.kafka.api import ApiKey
 from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.partitions.broker import Broker
+from raftlog.security.permissions import AclOperation
 from tests.kafka.groups.members import SUBSCRIPTION, G, KafkaMember, commit
 
 
@@ -55,7 +56,8 @@ async def test_each_version_describes_groups(face, version):
     assert (simple.error_code, simple.group_state, simple.protocol_type, simple.members) == (0, "Empty", "", [])
     assert (unknown.error_code, unknown.group_state, unknown.members) == (0, "Dead", [])
     assert invalid.error_code == ErrorCode.INVALID_GROUP_ID
-    assert found.authorized_operations is None  # -2^31: not given
+    everything = {AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE}
+    assert found.authorized_operations == (everything if version >= 3 else None)
 
 
 @pytest.mark.parametrize("version", range(5))

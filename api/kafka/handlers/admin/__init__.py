@@ -2,11 +2,12 @@
 
 from raftlog.api.kafka.api import KafkaApi
 from raftlog.api.kafka.context import KafkaContext
-from raftlog.api.kafka.handlers.admin.acls import AclRefusals
+from raftlog.api.kafka.handlers.admin.acls import AclRequests
 from raftlog.api.kafka.handlers.admin.cluster import ClusterDescriptions
 from raftlog.api.kafka.handlers.admin.config_changes import ConfigChanges
 from raftlog.api.kafka.handlers.admin.configs import ConfigDescriptions
 from raftlog.api.kafka.handlers.admin.placement import PlacementRequests
+from raftlog.api.kafka.handlers.admin.quotas import QuotaRequests
 from raftlog.api.kafka.handlers.admin.topics import TopicAdministration
 
 
@@ -18,6 +19,7 @@ def apis(context: KafkaContext) -> list[KafkaApi]:
         ConfigChanges(context),
         PlacementRequests(context),
         ClusterDescriptions(context),
-        AclRefusals(),
+        AclRequests(context),
+        QuotaRequests(context),
     )
     return [api for room in rooms for api in room.apis()]

@@ -1,4 +1,4 @@
-"""Handlers of DescribeCluster, DescribeLogDirs, DescribeProducers and DescribeClientQuotas."""
+"""Handlers of DescribeCluster, DescribeLogDirs and DescribeProducers."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -8,12 +8,16 @@ from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.api.kafka.handlers.admin.outcomes import DONE, outcome_of, run_in_parallel
+from raftlog.api.kafka.permissions import authorized_operations, topic_resource
 from raftlog.api.kafka.wire.schemas import answer_class
 from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.security.permissions import CLUSTER, AclOperation
 from raftlog.values.placement import LocalReplica
 
 _NONE: Final = -1
+NOT_ASKED: Final = None
+"""Authorized operations that were not asked for."""
 _BROKERS: Final = 1
 """Kafka's number for endpoints of brokers."""
 
@@ -23,6 +27,7 @@ class ClusterDescriptions:
 
     def __init__(self, context: KafkaContext) -> None:
         self._broker, self._listener = context.broker, context.listener
+        self._authorizer = context.broker.security.authorizer
 
     def apis(self) -> list[KafkaApi]:
         """Return the APIs that this class serves."""
@@ -30,13 +35,17 @@ class ClusterDescriptions:
             KafkaApi(ApiKey.DESCRIBE_CLUSTER, (0, 1), self.describe_cluster),
             KafkaApi(ApiKey.DESCRIBE_LOG_DIRS, (1, 4), self.describe_log_dirs),
             KafkaApi(ApiKey.DESCRIBE_PRODUCERS, (0, 0), self.describe_producers),
-            KafkaApi(ApiKey.DESCRIBE_CLIENT_QUOTAS, (0, 1), self.describe_client_quotas),
         ]
 
     async def describe_cluster(self, request: KafkaRequest) -> Any:
         """Return the brokers that this listener advertises, and which of them is the controller."""
         broker, answer = self._broker, answer_class(request.key)
         broker.check_ready()
+        try:
+            self._authorizer.authorize(request.caller, AclOperation.DESCRIBE, CLUSTER)
+        except RaftlogError as error:
+            outcome = outcome_of(error, {})
+            return answer(error_code=outcome.code, error_message=outcome.message, cluster_id="", brokers=[])
         if request.version >= 1 and request.message.endpoint_type != _BROKERS:
             return answer(
                 error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -47,11 +56,15 @@ class ClusterDescriptions:
             )
         addresses = broker.kafka_addresses(self._listener)
         controller = broker.controller_id
+        operations: frozenset[int] | None = NOT_ASKED
+        if request.message.include_cluster_authorized_operations:
+            operations = authorized_operations(self._authorizer, request.caller, CLUSTER)
         return answer(
             error_code=ErrorCode.NONE,
             error_message=None,
             endpoint_type=_BROKERS,
             cluster_id=broker.cluster_id,
+            authorized_operations=operations,
             # Any broker serves requests to the controller, so that clients need not wait for an election.
             controller_id=controller if any(each.node_id == controller for each in addresses) else broker.node_id,
             brokers=[
@@ -65,7 +78,14 @@ class ClusterDescriptions:
     async def describe_log_dirs(self, request: KafkaRequest) -> Any:
         """Return the replica sizes on this broker and its disk space; null in the request means all partitions."""
         message, answer = request.message, answer_class(request.key)
+        if not self._authorizer.permits(request.caller, AclOperation.DESCRIBE, CLUSTER):
+            return answer(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[])
         replicas = await self._broker.operations.replicas.local_replicas(deadline=deadline_in(NO_DEADLINE_MS))
+        if self._authorizer.is_on:
+            visible = self._authorizer.allows
+            replicas = [
+                each for each in replicas if visible(request.caller, AclOperation.DESCRIBE, topic_resource(each.topic))
+            ]
         if message.topics is not None:
             wanted = {(topic.topic, number) for topic in message.topics for number in topic.partitions}
             replicas = [each for each in replicas if (each.topic, each.partition) in wanted]
@@ -91,6 +111,7 @@ class ClusterDescriptions:
         async def describe_partition_producers(place: tuple[str, int]) -> Any:
             outcome, producers = DONE, []
             try:
+                self._authorizer.authorize(request.caller, AclOperation.READ, topic_resource(place[0]))
                 producers = await self._list_producers(result, *place, deadline)
             except RaftlogError as error:
                 outcome = outcome_of(error, {})
@@ -122,10 +143,6 @@ class ClusterDescriptions:
             )
             for each in await self._broker.operations.replicas.active_producers(topic, partition, deadline=deadline)
         ]
-
-    async def describe_client_quotas(self, request: KafkaRequest) -> Any:
-        """Return an empty list, because raftlog has no client quotas."""
-        return answer_class(request.key)(error_code=ErrorCode.NONE, error_message=None, entries=[])
 
 
 def _sizes(result: Any, replicas: Iterable[LocalReplica]) -> list[Any]:

@@ -33,6 +33,7 @@ from raftlog.api.kafka.handlers.admin.outcomes import (
 from raftlog.api.kafka.handlers.admin.topic_config_names import from_kafka
 from raftlog.api.kafka.wire.schemas import answer_class
 from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.security.permissions import AclOperation
 
 _MEANINGS: Final[Meanings] = MappingProxyType({**CONTROLLER, errors.InvalidArgument: ErrorCode.INVALID_CONFIG})
 
@@ -93,7 +94,7 @@ class ConfigChanges:
                     _Change(each.name, _Operation.SET if is_whole else each.config_operation, each.value)
                     for each in resource.configs
                 ]
-                work = self._alter(kind, name, changes, is_whole, message.validate_only, deadline)
+                work = self._alter(request, kind, name, changes, is_whole, deadline)
                 outcome = await attempt(work, _MEANINGS)
             return answer.AlterConfigsResourceResponse(
                 error_code=outcome.code, error_message=outcome.message, resource_type=kind, resource_name=name
@@ -102,8 +103,16 @@ class ConfigChanges:
         return answer(responses=await run_in_parallel(message.resources, change_resource))
 
     async def _alter(
-        self, kind: int, name: str, changes: Sequence[_Change], is_whole: bool, validate_only: bool, deadline: Deadline
+        self,
+        request: KafkaRequest,
+        kind: int,
+        name: str,
+        changes: Sequence[_Change],
+        is_whole: bool,
+        deadline: Deadline,
     ) -> None:
+        self._reader.authorize(request, AclOperation.ALTER_CONFIGS, kind, name)
+        validate_only = request.message.validate_only
         """Check the changes of one resource and, unless `validate_only`, make them. Raises `AdminRefusal`."""
         _check_shape(changes)
         described = {each.known.name: each for each in await self._reader.read(kind, name, deadline)}

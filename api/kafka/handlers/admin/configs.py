@@ -19,10 +19,12 @@ from raftlog.api.kafka.handlers.admin.broker_config_names import (
 )
 from raftlog.api.kafka.handlers.admin.config_catalogue import ConfigName, ConfigSource, ConfigType
 from raftlog.api.kafka.handlers.admin.outcomes import DONE, AdminRefusal, outcome_of, run_in_parallel
+from raftlog.api.kafka.permissions import topic_resource
 from raftlog.api.kafka.wire.schemas import answer_class
 from raftlog.errors import RaftlogError, Unavailable
 from raftlog.partitions.addresses import join_host_port
 from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.security.permissions import CLUSTER, AclOperation
 from raftlog.topic_config import TopicConfig
 
 
@@ -50,6 +52,11 @@ class ConfigReader:
     def defaults(self) -> TopicConfig:
         """Defaults of topic configurations on this broker."""
         return self._context.broker.settings.topic_config
+
+    def authorize(self, request: KafkaRequest, operation: AclOperation, kind: int, name: str) -> None:
+        """Raise `NotAuthorized` unless the caller may perform an operation on the resource of configurations."""
+        resource = topic_resource(name) if kind == ResourceType.TOPIC else CLUSTER
+        self._context.broker.security.authorizer.authorize(request.caller, operation, resource)
 
     async def read(self, kind: int, name: str, deadline: Deadline) -> list[DescribedConfig]:
         """Return the configurations of a resource, by name.
@@ -133,6 +140,7 @@ class ConfigDescriptions:
             kind, name = resource.resource_type, resource.resource_name
             outcome, configs = DONE, []
             try:
+                self._reader.authorize(request, AclOperation.DESCRIBE_CONFIGS, kind, name)
                 configs = await self._reader.read(kind, name, deadline)
             except RaftlogError as error:
                 outcome = outcome_of(error, {})

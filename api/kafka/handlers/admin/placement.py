@@ -22,10 +22,12 @@ from raftlog.api.kafka.handlers.admin.outcomes import (
     outcome_of,
     run_in_parallel,
 )
+from raftlog.api.kafka.permissions import topic_resource
 from raftlog.api.kafka.wire.schemas import answer_class
 from raftlog.errors import RaftlogError, UnknownPartition
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.results import PartitionState, TopicState
+from raftlog.security.permissions import CLUSTER, AclOperation
 from raftlog.values.placement import Reconfiguration
 
 _UNCLEAN: Final = 1
@@ -53,7 +55,7 @@ class PlacementRequests:
     """Handlers of requests about leaders and reassignments."""
 
     def __init__(self, context: KafkaContext) -> None:
-        self._broker = context.broker
+        self._broker, self._authorizer = context.broker, context.broker.security.authorizer
 
     def apis(self) -> list[KafkaApi]:
         """Return the APIs that this class serves."""
@@ -70,6 +72,10 @@ class PlacementRequests:
         message, answer = request.message, answer_class(request.key)
         deadline = deadline_of(message.timeout_ms)
         is_all = message.topic_partitions is None
+        if not self._authorizer.permits(request.caller, AclOperation.ALTER, CLUSTER):
+            denied = Outcome(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+            named = () if is_all else _places((each.topic, each.partitions) for each in message.topic_partitions)
+            return _election_answer(answer, denied.code, [(place, denied) for place in named])
         if request.version >= 1 and message.election_type not in _ELECTIONS:
             return answer(error_code=ErrorCode.INVALID_REQUEST, replica_election_results=[])
         is_unclean = request.version >= 1 and message.election_type == _UNCLEAN
@@ -96,22 +102,7 @@ class PlacementRequests:
             for place, outcome in zip(places, outcomes, strict=True)
             if not (is_all and outcome.code is ErrorCode.ELECTION_NOT_NEEDED)
         ]
-        rows = answer.ReplicaElectionResult
-        return answer(
-            error_code=ErrorCode.NONE,
-            replica_election_results=[
-                rows(
-                    topic=topic,
-                    partition_result=[
-                        rows.PartitionResult(
-                            partition_id=place.partition, error_code=outcome.code, error_message=outcome.message
-                        )
-                        for place, outcome in group
-                    ],
-                )
-                for topic, group in groupby(results, key=lambda each: each[0].topic)
-            ],
-        )
+        return _election_answer(answer, ErrorCode.NONE, results)
 
     async def _describe_topics(self, topics: Iterable[str], deadline: Deadline) -> list[TopicState]:
         """Return the state of the topics that exist, with the leaders that their partitions report."""
@@ -146,6 +137,7 @@ class PlacementRequests:
     async def reassign(self, request: KafkaRequest) -> Any:
         """Begin reassignments of partitions; null in place of brokers cancels a reassignment."""
         message, answer = request.message, answer_class(request.key)
+        self._authorizer.authorize(request.caller, AclOperation.ALTER, CLUSTER)
         deadline = deadline_of(message.timeout_ms)
         wanted = [
             (_RequestedPartition(topic.name, each.partition_index), each.replicas)
@@ -194,7 +186,9 @@ class PlacementRequests:
     async def list_reassignments(self, request: KafkaRequest) -> Any:
         """Return pending reassignments; null in the request means all partitions."""
         message, answer = request.message, answer_class(request.key)
+        visible = self._authorizer.allows
         try:
+            self._authorizer.authorize(request.caller, AclOperation.DESCRIBE, CLUSTER)
             moves = await self._broker.operations.partitions.reconfigurations(deadline=deadline_of(message.timeout_ms))
         except RaftlogError as error:
             outcome = outcome_of(error)
@@ -206,7 +200,12 @@ class PlacementRequests:
         )
         rows = answer.OngoingTopicReassignment
         moves = sorted(
-            (move for move in moves if wanted is None or _RequestedPartition(move.topic, move.partition) in wanted),
+            (
+                move
+                for move in moves
+                if (wanted is None or _RequestedPartition(move.topic, move.partition) in wanted)
+                and visible(request.caller, AclOperation.DESCRIBE, topic_resource(move.topic))
+            ),
             key=lambda move: (move.topic, move.partition),
         )
         return answer(
@@ -220,6 +219,25 @@ class PlacementRequests:
                 for topic, group in groupby(moves, key=lambda move: move.topic)
             ],
         )
+
+
+def _election_answer(answer: Any, code: ErrorCode, results: Iterable[tuple[_RequestedPartition, Outcome]]) -> Any:
+    rows = answer.ReplicaElectionResult
+    return answer(
+        error_code=code,
+        replica_election_results=[
+            rows(
+                topic=topic,
+                partition_result=[
+                    rows.PartitionResult(
+                        partition_id=place.partition, error_code=outcome.code, error_message=outcome.message
+                    )
+                    for place, outcome in group
+                ],
+            )
+            for topic, group in groupby(results, key=lambda each: each[0].topic)
+        ],
+    )
 
 
 def _places(topics: Iterable[tuple[str, Iterable[int]]]) -> list[_RequestedPartition]:

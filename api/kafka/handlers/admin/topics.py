@@ -11,7 +11,6 @@ from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.api.kafka.handlers.admin.broker_config_names import describe_topic_configs
 from raftlog.api.kafka.handlers.admin.outcomes import (
     CONTROLLER,
-    DONE,
     AdminRefusal,
     Meanings,
     Outcome,
@@ -21,10 +20,12 @@ from raftlog.api.kafka.handlers.admin.outcomes import (
     run_in_parallel,
 )
 from raftlog.api.kafka.handlers.admin.topic_config_names import parse_overrides
+from raftlog.api.kafka.permissions import topic_resource
 from raftlog.api.kafka.wire.schemas import answer_class
 from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.results import TopicState
+from raftlog.security.permissions import AclOperation
 
 _DEFAULT: Final = -1
 """Number of partitions or replicas that stands for the default."""
@@ -45,7 +46,7 @@ class TopicAdministration:
     """Handlers that create, grow and delete topics, with a result for each topic."""
 
     def __init__(self, context: KafkaContext) -> None:
-        self._broker = context.broker
+        self._broker, self._authorizer = context.broker, context.broker.security.authorizer
 
     def apis(self) -> list[KafkaApi]:
         """Return the APIs that this class serves."""
@@ -68,11 +69,14 @@ class TopicAdministration:
             if counts[topic.name] > 1:
                 return _error_row(answer, topic.name, _TWICE)
             try:
+                self._authorizer.authorize_creation(request.caller, topic.name)
                 state = await self._create(topic, message.validate_only, deadline)
             except RaftlogError as error:
                 meanings = _ASSIGNED if topic.assignments else _CONFIGURED
                 return _error_row(answer, topic.name, outcome_of(error, meanings))
-            return self._success_row(answer, state)
+            resource = topic_resource(topic.name)
+            is_shown = self._authorizer.allows(request.caller, AclOperation.DESCRIBE_CONFIGS, resource)
+            return self._success_row(answer, state, is_shown=is_shown)
 
         return answer(topics=await run_in_parallel(list(topics.values()), create_one))
 
@@ -93,9 +97,12 @@ class TopicAdministration:
             validate_only=validate_only,
         )
 
-    def _success_row(self, answer: Any, state: TopicState) -> Any:
-        """Return the row of a created topic, with all of its configurations."""
+    def _success_row(self, answer: Any, state: TopicState, *, is_shown: bool) -> Any:
+        """Return the row of a created topic, with all of its configurations if these may be shown."""
         result = answer.CreatableTopicResult
+        if not is_shown:
+            denied = Outcome(ErrorCode.NONE, None)
+            return _error_row(answer, state.name, denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         described = describe_topic_configs(state.config, state.overrides, self._broker.settings.topic_config)
         return result(
             name=state.name,
@@ -124,11 +131,15 @@ class TopicAdministration:
         deadline = deadline_of(message.timeout_ms)
 
         async def delete_one(name: str) -> Any:
-            outcome = await attempt(self._broker.delete_topic(name, deadline=deadline))
+            outcome = await attempt(self._delete(name, request, deadline))
             return answer.DeletableTopicResult(name=name, error_code=outcome.code, error_message=outcome.message)
 
         names = list(dict.fromkeys(message.topic_names))
         return answer(responses=await run_in_parallel(names, delete_one))
+
+    async def _delete(self, name: str, request: KafkaRequest, deadline: Deadline) -> None:
+        self._authorizer.authorize(request.caller, AclOperation.DELETE, topic_resource(name))
+        await self._broker.delete_topic(name, deadline=deadline)
 
     # partitions
 
@@ -142,7 +153,7 @@ class TopicAdministration:
         async def grow_one(topic: Any) -> Any:
             outcome = _TWICE
             if counts[topic.name] == 1:
-                work = self._grow(topic, message.validate_only, deadline)
+                work = self._grow(topic, request, deadline)
                 outcome = await attempt(work, _COUNTED if topic.assignments is None else _ASSIGNED)
             return answer.CreatePartitionsTopicResult(
                 name=topic.name, error_code=outcome.code, error_message=outcome.message
@@ -150,7 +161,8 @@ class TopicAdministration:
 
         return answer(results=await run_in_parallel(list(topics.values()), grow_one))
 
-    async def _grow(self, topic: Any, validate_only: bool, deadline: Deadline) -> None:
+    async def _grow(self, topic: Any, request: KafkaRequest, deadline: Deadline) -> None:
+        self._authorizer.authorize(request.caller, AclOperation.ALTER, topic_resource(topic.name))
         """Add partitions to one topic up to `topic.count`, unless `validate_only`. Raises `AdminRefusal`."""
         present = len((await self._broker.outline_topic(topic.name, deadline=deadline)).partitions)
         if topic.count <= present:
@@ -161,7 +173,7 @@ class TopicAdministration:
             )
         assignments = None if topic.assignments is None else [each.broker_ids for each in topic.assignments]
         await self._broker.create_partitions(
-            topic.name, topic.count, assignments, deadline=deadline, validate_only=validate_only
+            topic.name, topic.count, assignments, deadline=deadline, validate_only=request.message.validate_only
         )
 
 
@@ -203,12 +215,12 @@ def _assignments(topic: Any) -> list[list[int]] | None:
     return [brokers[number] for number in range(len(brokers))]
 
 
-def _error_row(answer: Any, name: str, outcome: Outcome) -> Any:
+def _error_row(answer: Any, name: str, outcome: Outcome, config_code: ErrorCode = ErrorCode.NONE) -> Any:
     return answer.CreatableTopicResult(
         name=name,
         error_code=outcome.code,
         error_message=outcome.message,
-        topic_config_error_code=DONE.code,
+        topic_config_error_code=config_code,
         num_partitions=-1,
         replication_factor=-1,
         configs=None,

@@ -15,17 +15,21 @@ from raftlog.api.kafka.api import ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.error_codes import ErrorCode, code_of
 from raftlog.api.kafka.fetch_sessions import FetchSession, FetchSessions
+from raftlog.api.kafka.permissions import denied_topics, topic_resource
 from raftlog.api.kafka.wire import fetch as codec
 from raftlog.api.kafka.wire.fetch import AnsweredPartition, FetchAnswer, PartitionRow, PartitionsRequest
 from raftlog.partitions.broker import Broker
+from raftlog.partitions.caller import Caller
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.leader.fetch import FetchedPartition, PartitionFetch
 from raftlog.runtime.memory_budget import MemoryBudget
+from raftlog.security.permissions import AclOperation
 
 VERSIONS: Final = (4, 12)
 _NO_SESSION: Final = -1
 _NEW_SESSION: Final = 0
 _READ_COMMITTED: Final = 1
+_UNKNOWN: Final = -1
 _MEMORY_MS: Final = 500
 """Longest wait for free memory."""
 _LOOK_MS: Final = 50
@@ -39,7 +43,7 @@ class FetchHandler:
     """Handler of Fetch; `sessions` are those of its listener."""
 
     def __init__(self, broker: Broker, answers: MemoryBudget | None) -> None:
-        self._broker, self._answers = broker, answers
+        self._broker, self._answers, self._authorizer = broker, answers, broker.security.authorizer
         self._free_bytes = None if answers is None else lambda: answers.free
         self._wait_ms_max = broker.settings.fetch_wait_ms_max
         fetches = broker.leader.fetches
@@ -59,27 +63,34 @@ class FetchHandler:
             if ended is not None:
                 self.sessions.remove(ended)
         asked = _distinct(message.topics)
-        if message.session_epoch == _NEW_SESSION:
+        denied: frozenset[str] = frozenset()
+        if self._authorizer.is_on:
+            names = (topic for topic, _ in asked)
+            denied = denied_topics(self._authorizer, request.caller, AclOperation.READ, names)
+        if message.session_epoch == _NEW_SESSION and not denied:
             size = sum(len(rows) for _, rows in asked)
             session = self.sessions.create(size, request.caller.principal, request.connection)
             if session is not None:
                 _put_all(session, asked)
                 return await self._fetch_session(session, message)
-        return await self._fetch_all(message, asked)
+        return await self._fetch_all(message, asked, denied)
 
-    async def _fetch_all(self, message: PartitionsRequest, asked: Topics) -> FetchAnswer:
-        """Fetch from the partitions of a request, without a session."""
-        requests = [PartitionFetch(topic, *row) for topic, rows in asked for row in rows]
+    async def _fetch_all(self, message: PartitionsRequest, asked: Topics, denied: frozenset[str]) -> FetchAnswer:
+        """Fetch from the partitions of a request, without a session; an answer with denied topics is not delayed."""
+        requests = [PartitionFetch(topic, *row) for topic, rows in asked if topic not in denied for row in rows]
         fetched = iter(
             await self._broker.leader.fetches.fetch(
                 requests,
                 max_bytes=message.max_bytes,
-                min_bytes=message.min_bytes,
+                min_bytes=0 if denied else message.min_bytes,
                 deadline=await self._begin(message),
                 free_bytes=self._free_bytes,
             )
         )
-        topics = [(topic, [_answered(row[0], next(fetched)) for row in rows]) for topic, rows in asked]
+        topics = [
+            (topic, [_denied(row[0]) if topic in denied else _answered(row[0], next(fetched)) for row in rows])
+            for topic, rows in asked
+        ]
         return FetchAnswer(ErrorCode.NONE, message.isolation_level == _READ_COMMITTED, topics)
 
     async def _fetch_incrementally(self, request: KafkaRequest, message: PartitionsRequest) -> FetchAnswer:
@@ -99,7 +110,13 @@ class FetchHandler:
         if not len(session.fetch):
             self.sessions.remove(session)
             return FetchAnswer(ErrorCode.NONE, message.isolation_level == _READ_COMMITTED, ())
+        if self._authorizer.is_on and not self._may_read(request.caller, session.topics):
+            self.sessions.remove(session)  # the client begins anew, and is told the topics that are denied
+            return _session_error(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, message)
         return await self._fetch_session(session, message)
+
+    def _may_read(self, caller: Caller, topics: Iterable[str]) -> bool:
+        return all(self._authorizer.allows(caller, AclOperation.READ, topic_resource(topic)) for topic in topics)
 
     async def _fetch_session(self, session: FetchSession, message: PartitionsRequest) -> FetchAnswer:
         if not self.sessions.count(session):
@@ -146,8 +163,13 @@ def _distinct(topics: Topics) -> Topics:
 
 def _put_all(session: FetchSession, topics: Topics) -> None:
     for topic, rows in topics:
+        session.topics.add(topic)
         for row in rows:
             session.fetch.put(PartitionFetch(topic, *row))
+
+
+def _denied(partition: int) -> AnsweredPartition:
+    return AnsweredPartition(partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED, _UNKNOWN, _UNKNOWN, ())
 
 
 def _answered(partition: int, fetched: FetchedPartition) -> AnsweredPartition:

@@ -10,11 +10,15 @@ from typing import Any, Final
 from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.error_codes import ErrorCode, code_of
+from raftlog.api.kafka.permissions import authorized_operations, topic_resource
 from raftlog.api.kafka.wire import schemas
 from raftlog.errors import RaftlogError, TopicExists, UnknownTopic
+from raftlog.partitions.caller import Caller
 from raftlog.partitions.controller.machine.naming import INTERNAL_PREFIX, check_topic_name
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.leader.topic_leaders import PartitionLeader, TopicLeader
+from raftlog.partitions.security.authorizer import refusal
+from raftlog.security.permissions import CLUSTER, AclOperation
 
 VERSIONS: Final = (0, 9)
 HOLD_MS: Final = 500
@@ -31,36 +35,58 @@ class MetadataHandler:
     def __init__(self, context: KafkaContext) -> None:
         self._broker, self._listener = context.broker, context.listener
         self._creates_topics = context.settings.auto_create_topics
+        self._authorizer = context.broker.security.authorizer
 
     async def handle(self, request: KafkaRequest) -> Any:
         """Return the brokers and the requested topics."""
-        message = request.message
+        message, authorizer, caller = request.message, self._authorizer, request.caller
         names = None if message.topics is None else [topic.name for topic in message.topics]
         if names is None or (not names and request.version < _ALL_TOPICS_IS_NULL_FROM):
             topics = await self._broker.leader.topics.describe_all()
+            if authorizer.is_on:
+                topics = [each for each in topics if self._may_describe(caller, each.name)]
         else:
-            topics = await self._describe_named(list(dict.fromkeys(names)), message.allow_auto_topic_creation)
-        return self._make_answer(topics)
+            topics = await self._describe_named(
+                list(dict.fromkeys(names)), message.allow_auto_topic_creation, request.caller
+            )
+        answer = self._make_answer(topics)
+        if message.include_topic_authorized_operations:
+            for each in answer.topics:
+                if each.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    each.authorized_operations = authorized_operations(authorizer, caller, topic_resource(each.name))
+        if message.include_cluster_authorized_operations:
+            answer.authorized_operations = authorized_operations(authorizer, caller, CLUSTER)
+        return answer
 
-    async def _describe_named(self, names: Sequence[str], may_create: bool) -> list[TopicLeader]:
+    def _may_describe(self, caller: Caller, topic: str) -> bool:
+        return self._authorizer.allows(caller, AclOperation.DESCRIBE, topic_resource(topic))
+
+    async def _describe_named(self, names: Sequence[str], may_create: bool, caller: Caller) -> list[TopicLeader]:
         """Return the topics in this order, with an error in place of an unknown one unless it may be created."""
-        refused = {name: error for name in names if (error := _check_name(name)) is not None}
+        refused = {name: error for name in names if (error := self._refusal(name, caller)) is not None}
         valid = [name for name in names if name not in refused]
         found = {each.name: each for each in await self._broker.leader.topics.describe(valid, HOLD_MS)}
         if self._creates_topics and may_create:
             unknown = [name for name, each in found.items() if isinstance(each.error, UnknownTopic)]
-            refused |= await self._create([name for name in unknown if not name.startswith(INTERNAL_PREFIX)])
+            refused |= await self._create([name for name in unknown if not name.startswith(INTERNAL_PREFIX)], caller)
             created = [name for name in unknown if name not in refused]
             if created:
                 found |= {each.name: each for each in await self._broker.leader.topics.describe(created, HOLD_MS)}
         found |= {name: TopicLeader(name, False, (), error) for name, error in refused.items()}
         return [found[name] for name in names]
 
-    async def _create(self, names: Sequence[str]) -> dict[str, RaftlogError]:
+    def _refusal(self, name: str, caller: Caller) -> RaftlogError | None:
+        """Return the error for a topic that the caller may not describe, or whose name is invalid."""
+        if not self._authorizer.permits(caller, AclOperation.DESCRIBE, topic_resource(name)):
+            return refusal(caller, AclOperation.DESCRIBE, topic_resource(name))
+        return _check_name(name)
+
+    async def _create(self, names: Sequence[str], caller: Caller) -> dict[str, RaftlogError]:
         """Create topics; return the errors of those that failed, by name."""
         problems: dict[str, RaftlogError] = {}
         for name in names:
             try:
+                self._authorizer.authorize_creation(caller, name)
                 await self._broker.create_topic(name, None, deadline=deadline_in(NO_DEADLINE_MS))
             except TopicExists:
                 continue

@@ -11,10 +11,13 @@ from typing import Any, Final, TypeVar
 from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.error_codes import ErrorCode, code_of
+from raftlog.api.kafka.permissions import topic_resource
 from raftlog.api.kafka.wire import schemas
 from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.leader.offsets import NO_OFFSET, UNKNOWN, FoundOffset, LeaderOffsets
+from raftlog.partitions.security.authorizer import Authorizer
+from raftlog.security.permissions import AclOperation
 
 LIST_OFFSETS_VERSIONS: Final = (1, 6)
 EPOCH_VERSIONS: Final = (2, 4)
@@ -34,8 +37,11 @@ T = TypeVar("T")
 class OffsetsHandler:
     """Handlers of ListOffsets, OffsetForLeaderEpoch and DeleteRecords."""
 
-    def __init__(self, reads: LeaderOffsets) -> None:
-        self._reads = reads
+    def __init__(self, reads: LeaderOffsets, authorizer: Authorizer) -> None:
+        self._reads, self._authorizer = reads, authorizer
+
+    def _authorize(self, request: KafkaRequest, operation: AclOperation, topic: str) -> None:
+        self._authorizer.authorize(request.caller, operation, topic_resource(topic))
 
     # ListOffsets
 
@@ -47,6 +53,7 @@ class OffsetsHandler:
             found, code = FoundOffset(NO_OFFSET, UNKNOWN), ErrorCode.NONE
             try:
                 _check_once(is_twice)
+                self._authorize(request, AclOperation.DESCRIBE, topic.name)
                 found = await self._find_offset(topic.name, partition)
             except RaftlogError as error:
                 code = code_of(error)
@@ -88,6 +95,7 @@ class OffsetsHandler:
             found, code = FoundOffset(NO_OFFSET, UNKNOWN), ErrorCode.NONE
             try:
                 _check_once(is_twice)
+                self._authorize(request, AclOperation.DESCRIBE, topic.topic)
                 found = self._reads.end_of_epoch(
                     topic.topic, partition.partition, partition.current_leader_epoch, partition.leader_epoch
                 )
@@ -120,6 +128,7 @@ class OffsetsHandler:
             low, code = UNKNOWN, ErrorCode.NONE
             try:
                 _check_once(is_twice)
+                self._authorize(request, AclOperation.DELETE, topic.name)
                 low = await self._delete(topic.name, partition.partition_index, partition.offset, deadline)
             except RaftlogError as error:
                 code = code_of(error)
@@ -173,7 +182,7 @@ def _check_once(is_twice: bool) -> None:
 
 def apis(context: KafkaContext) -> list[KafkaApi]:
     """Return the declarations of ListOffsets, OffsetForLeaderEpoch and DeleteRecords."""
-    handler = OffsetsHandler(context.broker.leader.offsets)
+    handler = OffsetsHandler(context.broker.leader.offsets, context.broker.security.authorizer)
     return [
         KafkaApi(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSIONS, handler.list_offsets),
         KafkaApi(ApiKey.OFFSET_FOR_LEADER_EPOCH, EPOCH_VERSIONS, handler.end_of_epochs),

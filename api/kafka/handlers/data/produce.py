@@ -11,6 +11,7 @@ from typing import Final
 from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.error_codes import ErrorCode, code_of
+from raftlog.api.kafka.permissions import denied_topics
 from raftlog.api.kafka.wire import produce as codec
 from raftlog.api.kafka.wire.produce import ProduceAnswer, ProducedPartition, ProducedRecords, ProduceRequest
 from raftlog.errors import InvalidArgument, RaftlogError
@@ -18,6 +19,8 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.leader.appends import LeaderAppend, LeaderAppends
 from raftlog.partitions.replica import ReplicaAppended
 from raftlog.partitions.results import Acks
+from raftlog.partitions.security.authorizer import Authorizer
+from raftlog.security.permissions import AclOperation
 
 VERSIONS: Final = (0, 9)
 SERVED_FROM: Final = 3
@@ -33,8 +36,8 @@ Rows = list[ProducedPartition | None]
 class ProduceHandler:
     """Handler of Produce."""
 
-    def __init__(self, appends: LeaderAppends) -> None:
-        self._appends = appends
+    def __init__(self, appends: LeaderAppends, authorizer: Authorizer) -> None:
+        self._appends, self._authorizer = appends, authorizer
 
     async def handle(self, request: KafkaRequest) -> ProduceAnswer | None:
         """Append the batches of a request; everything that depends on the order happens before the first wait."""
@@ -51,7 +54,14 @@ class ProduceHandler:
         begun: list[LeaderAppend] = []
         answer: list[tuple[str, Rows]] = []
         seen: set[tuple[str, int]] = set()
+        denied: frozenset[str] = frozenset()
+        if self._authorizer.is_on:
+            names = (topic for topic, _ in message.topics)
+            denied = denied_topics(self._authorizer, request.caller, AclOperation.WRITE, names)
         for topic, partitions in message.topics:
+            if topic in denied:
+                answer.append((topic, [_denied_row(number) for number, _ in partitions]))
+                continue
             rows: Rows = []
             for partition in partitions:
                 place = topic, partition[0]
@@ -83,6 +93,12 @@ class ProduceHandler:
         except RaftlogError as error:
             return _error_row(number, error)
         return None
+
+
+def _denied_row(number: int) -> ProducedPartition:
+    return ProducedPartition(
+        number, ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message="the caller may not write to the topic"
+    )
 
 
 def _duplicate_row(number: int) -> ProducedPartition:
@@ -134,7 +150,7 @@ def _raise_first(rows: Sequence[ProducedPartition | None]) -> None:
 
 def apis(context: KafkaContext) -> list[KafkaApi]:
     """Return the declaration of Produce."""
-    handler = ProduceHandler(context.broker.leader.appends)
+    handler = ProduceHandler(context.broker.leader.appends, context.broker.security.authorizer)
     return [
         KafkaApi(
             ApiKey.PRODUCE,

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.context import KafkaContext
-from raftlog.api.kafka.error_codes import ErrorCode
+from raftlog.api.kafka.error_codes import ErrorCode, code_of
 from raftlog.api.kafka.wire import schemas
-from raftlog.errors import OutcomeUnknown, Unavailable
+from raftlog.errors import NotAuthorized, OutcomeUnknown, Unavailable
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.produce import Producers
+from raftlog.partitions.security.authorizer import Authorizer
 
 VERSIONS: Final = (0, 4)
 _NO_ID: Final = -1
@@ -21,8 +22,8 @@ _NO_ID: Final = -1
 class ProducerIdHandler:
     """Handler of InitProducerId."""
 
-    def __init__(self, producers: Producers) -> None:
-        self._producers = producers
+    def __init__(self, producers: Producers, authorizer: Authorizer) -> None:
+        self._producers, self._authorizer = producers, authorizer
 
     async def handle(self, request: KafkaRequest) -> Any:
         """Return a new producer id with epoch 0."""
@@ -32,6 +33,10 @@ class ProducerIdHandler:
             code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if transactional_id else ErrorCode.INVALID_REQUEST
             return answer(error_code=code, producer_id=_NO_ID, producer_epoch=_NO_ID)
         try:
+            self._authorizer.authorize_producer(request.caller)
+        except NotAuthorized as error:
+            return answer(error_code=code_of(error), producer_id=_NO_ID, producer_epoch=_NO_ID)
+        try:
             producer_id, epoch = await self._producers.allocate(deadline_in(NO_DEADLINE_MS))
         except (Unavailable, OutcomeUnknown):  # at most a block of ids is lost
             return answer(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_id=_NO_ID, producer_epoch=_NO_ID)
@@ -40,5 +45,5 @@ class ProducerIdHandler:
 
 def apis(context: KafkaContext) -> list[KafkaApi]:
     """Return the declaration of InitProducerId."""
-    handler = ProducerIdHandler(context.broker.producers)
+    handler = ProducerIdHandler(context.broker.producers, context.broker.security.authorizer)
     return [KafkaApi(ApiKey.INIT_PRODUCER_ID, VERSIONS, handler.handle)]

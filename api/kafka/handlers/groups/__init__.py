@@ -15,10 +15,10 @@ __all__ = ["apis"]
 
 def apis(context: KafkaContext) -> list[KafkaApi]:
     """Return the APIs of consumer groups."""
-    groups = context.broker.groups.without_forwarding()
+    groups, authorizer = context.broker.groups.without_forwarding(), context.broker.security.authorizer
     return [
         *DiscoveryHandlers(context).apis(),
-        *MembershipHandlers(groups, context.stopping).apis(),
-        *OffsetHandlers(groups).apis(),
-        *AdministrationHandlers(groups).apis(),
+        *MembershipHandlers(groups, authorizer, context.stopping).apis(),
+        *OffsetHandlers(groups, authorizer).apis(),
+        *AdministrationHandlers(groups, authorizer).apis(),
     ]

@@ -4,13 +4,16 @@ from typing import Any, Final
 
 from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.error_codes import ErrorCode
-from raftlog.api.kafka.handlers.groups.group_errors import check_coordinator, group_code
+from raftlog.api.kafka.handlers.groups.group_errors import authorize_group, check_coordinator, group_code
+from raftlog.api.kafka.permissions import authorized_operations, group_resource
 from raftlog.api.kafka.wire.schemas import answer_class
 from raftlog.errors import RaftlogError, UnknownGroup
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.results import GroupDetails
 from raftlog.partitions.groups.service import Groups
 from raftlog.partitions.groups.states import ConsumerGroupState
+from raftlog.partitions.security.authorizer import Authorizer
+from raftlog.security.permissions import AclOperation
 
 _STABLE: Final = ConsumerGroupState.STABLE.value
 _DEAD: Final = ConsumerGroupState.DEAD.value
@@ -19,8 +22,8 @@ _DEAD: Final = ConsumerGroupState.DEAD.value
 class AdministrationHandlers:
     """Handlers of requests about whole consumer groups."""
 
-    def __init__(self, groups: Groups) -> None:
-        self._groups = groups
+    def __init__(self, groups: Groups, authorizer: Authorizer) -> None:
+        self._groups, self._authorizer = groups, authorizer
 
     def apis(self) -> list[KafkaApi]:
         return [
@@ -33,14 +36,21 @@ class AdministrationHandlers:
         """Return descriptions of groups; an unknown group has the state Dead and no error."""
         deadline = deadline_in(NO_DEADLINE_MS)
         answer = answer_class(ApiKey.DESCRIBE_GROUPS)
-        return answer(
-            groups=[await self._describe(answer.DescribedGroup, name, deadline) for name in request.message.groups]
-        )
+        groups = [
+            await self._describe(answer.DescribedGroup, name, request, deadline) for name in request.message.groups
+        ]
+        if request.message.include_authorized_operations:
+            for each in groups:
+                if each.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                    group = group_resource(each.group_id)
+                    each.authorized_operations = authorized_operations(self._authorizer, request.caller, group)
+        return answer(groups=groups)
 
-    async def _describe(self, kind: Any, name: str, deadline: Deadline) -> Any:
+    async def _describe(self, kind: Any, name: str, request: KafkaRequest, deadline: Deadline) -> Any:
         """Return the row of one consumer group, with an error code or the state Dead if it is not found."""
         code, state, found = ErrorCode.NONE, "", None
         try:
+            authorize_group(self._authorizer, request, AclOperation.DESCRIBE, name)
             check_coordinator(self._groups, name)
             found = await self._groups.describe(name, deadline=deadline)
         except UnknownGroup:
@@ -72,7 +82,8 @@ class AdministrationHandlers:
             groups=[
                 answer.ListedGroup(group_id=each.group, protocol_type=each.protocol_type, group_state=each.state)
                 for each in listings
-                if not states or each.state.casefold() in states
+                if (not states or each.state.casefold() in states)
+                and self._authorizer.allows(request.caller, AclOperation.DESCRIBE, group_resource(each.group))
             ]
         )
 
@@ -84,6 +95,7 @@ class AdministrationHandlers:
         for name in request.message.groups_names:
             code = ErrorCode.NONE
             try:
+                authorize_group(self._authorizer, request, AclOperation.DELETE, name)
                 check_coordinator(self._groups, name)
                 await self._groups.delete(name, deadline=deadline)
             except RaftlogError as error:

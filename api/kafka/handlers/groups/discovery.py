@@ -5,10 +5,11 @@ from typing import Any, Final
 from raftlog.api.kafka.api import ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.error_codes import ErrorCode
-from raftlog.api.kafka.handlers.groups.group_errors import member_code
+from raftlog.api.kafka.handlers.groups.group_errors import authorize_group, member_code
 from raftlog.api.kafka.wire.schemas import answer_class
 from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import deadline_in
+from raftlog.security.permissions import AclOperation
 
 _WAIT_MS: Final = 3_000
 """Time for the creation of the internal topic and for an election; clients retry afterwards."""
@@ -34,6 +35,7 @@ class DiscoveryHandlers:
         if asked.key_type != _GROUP:
             return _error_answer(ErrorCode.INVALID_REQUEST, f"key type {asked.key_type} is unknown; groups have 0")
         try:
+            authorize_group(self._broker.security.authorizer, request, AclOperation.DESCRIBE, asked.key)
             node = await self._broker.groups.coordinator(asked.key, deadline=deadline_in(_WAIT_MS))
         except RaftlogError as error:
             return _error_answer(member_code(error), str(error))

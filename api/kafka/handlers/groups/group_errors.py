@@ -8,10 +8,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from raftlog import errors
+from raftlog.api.kafka.api import KafkaRequest
 from raftlog.api.kafka.error_codes import ErrorCode, code_of
+from raftlog.api.kafka.permissions import group_resource
 from raftlog.errors import NotLeader, RaftlogError
 from raftlog.partitions.groups.names import check_group
 from raftlog.partitions.groups.service import Groups
+from raftlog.partitions.security.authorizer import Authorizer
+from raftlog.security.permissions import AclOperation
 
 _CODES: Final[Mapping[type[RaftlogError], ErrorCode]] = {
     errors.Unavailable: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -22,6 +26,12 @@ _CODES: Final[Mapping[type[RaftlogError], ErrorCode]] = {
     errors.StorageError: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 """Rows for requests about groups; an error without one has the code of `error_codes`."""
+
+
+def authorize_group(authorizer: Authorizer, request: KafkaRequest, operation: AclOperation, group: str) -> None:
+    """Raise `GroupNotAuthorized` unless the caller of a request may perform an operation on a group."""
+    if authorizer.is_on:
+        authorizer.authorize(request.caller, operation, group_resource(group))
 
 
 def check_coordinator(groups: Groups, group: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.error_codes import ErrorCode
-from raftlog.api.kafka.handlers.groups.group_errors import check_coordinator, member_code
+from raftlog.api.kafka.handlers.groups.group_errors import authorize_group, check_coordinator, member_code
 from raftlog.api.kafka.wire.schemas import answer_class
 from raftlog.errors import InconsistentProtocol, RaftlogError, Unavailable
 from raftlog.partitions.deadline import deadline_in
@@ -26,6 +26,8 @@ from raftlog.partitions.groups.results import (
     Sync,
 )
 from raftlog.partitions.groups.service import Groups
+from raftlog.partitions.security.authorizer import Authorizer
+from raftlog.security.permissions import AclOperation
 
 _ID_REQUIRED_SINCE: Final = 4
 """First version of JoinGroup in which a new member gets its id before it joins (KIP-394)."""
@@ -41,8 +43,8 @@ T = TypeVar("T")
 class MembershipHandlers:
     """Handlers of the four requests of group members."""
 
-    def __init__(self, groups: Groups, stopping: "asyncio.Future[None] | None") -> None:
-        self._groups, self._stopping = groups, stopping
+    def __init__(self, groups: Groups, authorizer: Authorizer, stopping: "asyncio.Future[None] | None") -> None:
+        self._groups, self._authorizer, self._stopping = groups, authorizer, stopping
 
     def apis(self) -> list[KafkaApi]:
         return [
@@ -56,6 +58,7 @@ class MembershipHandlers:
         """Join a group, or rejoin it; answered at the end of the join phase."""
         asked, settings = request.message, self._groups.settings
         try:
+            authorize_group(self._authorizer, request, AclOperation.READ, asked.group_id)
             check_coordinator(self._groups, asked.group_id)
             if not settings.min_session_timeout_ms <= asked.session_timeout_ms <= settings.max_session_timeout_ms:
                 return _join_error(request, ErrorCode.INVALID_SESSION_TIMEOUT)
@@ -117,6 +120,7 @@ class MembershipHandlers:
         waited_ms = self._groups.settings.max_rebalance_timeout_ms + _MARGIN_MS
         answer = answer_class(ApiKey.SYNC_GROUP)
         try:
+            authorize_group(self._authorizer, request, AclOperation.READ, sync.group)
             check_coordinator(self._groups, sync.group)
             synced = await self._wait_unless_stopped(self._groups.sync(sync, deadline=deadline_in(waited_ms)))
         except RaftlogError as error:
@@ -142,6 +146,7 @@ class MembershipHandlers:
         beat = GroupHeartbeat(asked.group_id, asked.member_id, asked.generation_id, asked.group_instance_id)
         answer = answer_class(ApiKey.HEARTBEAT)
         try:
+            authorize_group(self._authorizer, request, AclOperation.READ, beat.group)
             check_coordinator(self._groups, beat.group)
             await self._groups.heartbeat(beat, deadline=deadline_in(NO_DEADLINE_MS))
         except RaftlogError as error:
@@ -157,6 +162,7 @@ class MembershipHandlers:
             members = tuple(MemberToLeave(each.member_id, each.group_instance_id) for each in asked.members)
         answer = answer_class(ApiKey.LEAVE_GROUP)
         try:
+            authorize_group(self._authorizer, request, AclOperation.READ, asked.group_id)
             check_coordinator(self._groups, asked.group_id)
             left = await self._groups.leave(Leave(asked.group_id, members), deadline=deadline_in(NO_DEADLINE_MS))
         except RaftlogError as error:

@@ -8,13 +8,16 @@ from typing import Any, Final
 
 from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.error_codes import ErrorCode
-from raftlog.api.kafka.handlers.groups.group_errors import check_coordinator, group_code
+from raftlog.api.kafka.handlers.groups.group_errors import authorize_group, check_coordinator, group_code
+from raftlog.api.kafka.permissions import denied_topics, topic_resource
 from raftlog.api.kafka.wire.schemas import answer_class
 from raftlog.errors import GroupNotEmpty, RaftlogError, UnknownGroup
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups.records import METADATA_BYTES_MAX, OffsetRecord
 from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
 from raftlog.partitions.groups.service import Groups
+from raftlog.partitions.security.authorizer import Authorizer
+from raftlog.security.permissions import AclOperation
 from raftlog.types import Offset, TopicPartition
 
 _GROUP_ERROR_SINCE: Final = 2
@@ -26,8 +29,8 @@ _NONE: Final = OffsetRecord(Offset(-1), -1, "", 0)
 class OffsetHandlers:
     """Handlers that commit, return and delete the offsets of consumer groups."""
 
-    def __init__(self, groups: Groups) -> None:
-        self._groups = groups
+    def __init__(self, groups: Groups, authorizer: Authorizer) -> None:
+        self._groups, self._authorizer = groups, authorizer
 
     def apis(self) -> list[KafkaApi]:
         return [
@@ -42,6 +45,11 @@ class OffsetHandlers:
         offsets, codes = _parse_commits(asked)
         member = MemberIdentity(asked.member_id, asked.generation_id_or_member_epoch, asked.group_instance_id)
         try:
+            authorize_group(self._authorizer, request, AclOperation.READ, asked.group_id)
+            topics = (topic.name for topic in asked.topics)
+            denied = denied_topics(self._authorizer, request.caller, AclOperation.READ, topics)
+            codes |= {place: ErrorCode.TOPIC_AUTHORIZATION_FAILED for place in offsets if place.topic in denied}
+            offsets = {place: commit for place, commit in offsets.items() if place.topic not in denied}
             check_coordinator(self._groups, asked.group_id)
             failed = await self._groups.commit_each(
                 asked.group_id, offsets, member=member, deadline=deadline_in(NO_DEADLINE_MS)
@@ -74,6 +82,7 @@ class OffsetHandlers:
         asked = request.message
         code, committed = ErrorCode.NONE, dict[TopicPartition, OffsetRecord]()
         try:
+            authorize_group(self._authorizer, request, AclOperation.DESCRIBE, asked.group_id)
             check_coordinator(self._groups, asked.group_id)
             committed = await self._groups.committed(asked.group_id, deadline=deadline_in(NO_DEADLINE_MS))
         except RaftlogError as error:
@@ -83,21 +92,29 @@ class OffsetHandlers:
         if code and has_group_error:
             return answer(error_code=code, topics=[])
         wanted: Mapping[str, list[int]]
+        denied: frozenset[str] = frozenset()
         if asked.topics is None:
-            wanted = _group_by_topic(committed)
+            visible = self._authorizer.allows
+            wanted = {
+                topic: numbers
+                for topic, numbers in _group_by_topic(committed).items()
+                if visible(request.caller, AclOperation.DESCRIBE, topic_resource(topic))
+            }
         else:
             wanted = {topic.name: topic.partition_indexes for topic in asked.topics}
+            denied = denied_topics(self._authorizer, request.caller, AclOperation.DESCRIBE, wanted)
         topic_row = answer.OffsetFetchResponseTopic
         row = topic_row.OffsetFetchResponsePartition
 
         def describe_partition(topic: str, number: int) -> Any:
-            found = committed.get(TopicPartition(topic, number), _NONE)
+            is_denied = topic in denied
+            found = _NONE if is_denied else committed.get(TopicPartition(topic, number), _NONE)
             return row(
                 partition_index=number,
                 committed_offset=found.offset,
                 committed_leader_epoch=found.leader_epoch,
                 metadata=found.metadata,
-                error_code=code,
+                error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied and not code else code,
             )
 
         return answer(
@@ -116,11 +133,13 @@ class OffsetHandlers:
         deadline = deadline_in(NO_DEADLINE_MS)
         topics = []
         try:
+            authorize_group(self._authorizer, request, AclOperation.DELETE, asked.group_id)
             check_coordinator(self._groups, asked.group_id)
             for topic in asked.topics:
                 numbers = [each.partition_index for each in topic.partitions]
                 code = ErrorCode.NONE
                 try:
+                    self._authorizer.authorize(request.caller, AclOperation.READ, topic_resource(topic.name))
                     await self._groups.delete_partition_offsets(asked.group_id, topic.name, numbers, deadline=deadline)
                 except UnknownGroup:
                     raise

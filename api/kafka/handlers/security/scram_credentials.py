@@ -15,6 +15,7 @@ from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.security.credentials import ScramCredential, ScramMechanism, from_salted
+from raftlog.security.permissions import CLUSTER, AclOperation
 
 USERS_MAX: Final = 1_000
 """Users that one request may change."""
@@ -25,7 +26,7 @@ class ScramCredentialRequests:
     """Handlers for the SCRAM credentials of users."""
 
     def __init__(self, context: KafkaContext) -> None:
-        self._users = context.broker.security.users
+        self._users, self._authorizer = context.broker.security.users, context.broker.security.authorizer
 
     def apis(self) -> list[KafkaApi]:
         """Return the APIs that this class serves."""
@@ -38,6 +39,7 @@ class ScramCredentialRequests:
         """List mechanisms and iterations of users, without secrets; of all if none is named."""
         answer = answer_class(request.key)
         row, info = answer.DescribeUserScramCredentialsResult, answer.DescribeUserScramCredentialsResult.CredentialInfo
+        self._authorizer.authorize(request.caller, AclOperation.DESCRIBE, CLUSTER)
         known = {user.name: user for user in await self._users.list(deadline=deadline_in(NO_DEADLINE_MS))}
         asked = Counter(each.name for each in request.message.users or ())
         results = []
@@ -67,6 +69,7 @@ class ScramCredentialRequests:
             upserted = [each for each in message.upsertions if each.name == name]
             deleted = [each for each in message.deletions if each.name == name]
             try:
+                self._authorizer.authorize(request.caller, AclOperation.ALTER, CLUSTER)
                 if len(names) > USERS_MAX:
                     raise InvalidArgument(f"a request changes at most {USERS_MAX} users, not {len(names)}")
                 code = await self._alter_user(name, upserted, deleted, request.caller, deadline)
