@@ -141,7 +141,7 @@ class BrokerParts:
         cluster = ClusterParts(node, metadata, self.topics, self.finder, self.router, self.changes, gate.check_ready)
         self.groups = Groups(cluster, self.reader, around, settings.offsets_partitions)
         self.opener = BatchOpener(settings.opened_bytes_max)
-        self.consumers = Consumers(settings, self.groups, gate, self.topics, self.finder, self.opener)
+        self.consumers = Consumers(settings, self.groups, gate, self.topics, self.finder, self.opener, authorizer)
         self.producers = Producers(node, metadata)
         # maintenance and requests of other nodes
         coordinators = CoordinatorMaintenance(self.groups.coordinators, settings.metadata_growth_bytes_max)
@@ -155,6 +155,7 @@ class BrokerParts:
     def observers(self) -> list[Callable[[], None]]:
         """Return the observers of the controller's state, in the order of their calls."""
         return [
+            self.security.state_changed,
             self.finder.state_changed,
             self.refresh_topics,
             self.assignments.state_changed,
@@ -165,7 +166,6 @@ class BrokerParts:
             self.balancer.state_changed,
             lambda: apply_throttle(self.node, self.metadata.state),
             self.gossip.state_changed,
-            self.security.state_changed,
         ]
 
     def refresh_topics(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iter
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from raftlog.errors import ConsumerState, RaftlogError, RebalanceInProgress
+from raftlog.errors import ConsumerState, RaftlogError, RebalanceInProgress, TopicNotAuthorized
 from raftlog.partitions.consumers.deliveries import Deliveries
 from raftlog.partitions.consumers.initial_positions import InitialPositions, committed_offset
 from raftlog.partitions.consumers.instance_host import InstanceHost
@@ -183,7 +183,7 @@ class Instance:
     async def _subscribe(self) -> None:
         """Join or rejoin the group for the stored subscription."""
         if self.stored.pattern is not None:
-            self._matched = await TopicPattern(self.stored.pattern).matching(self._host.catalogue.names())
+            self._matched = await self._match_topics(self.stored.pattern)
         self._has_begun.set()
         if self._over is not None or not self.stored.is_subscribed:
             return
@@ -193,11 +193,24 @@ class Instance:
         else:
             self._member.subscription_changed()
 
+    async def _match_topics(self, pattern: str) -> tuple[str, ...]:
+        """Return the topics that match a pattern and that the owner may read."""
+        matched = await TopicPattern(pattern).matching(self._host.catalogue.names())
+        owner = self.stored.settings.owner
+        return tuple(topic for topic in matched if self._host.may_read(owner, topic))
+
+    def _authorize(self) -> None:
+        """Raise `TopicNotAuthorized` if the owner may not read a topic of the assignment any more."""
+        owner = self.stored.settings.owner
+        for topic in dict.fromkeys(partition.topic for partition in self._positions.owned):
+            if not self._host.may_read(owner, topic):
+                raise TopicNotAuthorized(f"the user that created {self.name} may not READ the topic {topic!r}")
+
     async def topics_changed(self) -> None:
         """Match the pattern again after topics were created or deleted."""
         if self.stored.pattern is None or self._member is None:
             return
-        matched = await TopicPattern(self.stored.pattern).matching(self._host.catalogue.names())
+        matched = await self._match_topics(self.stored.pattern)
         if matched != self._matched and self._member is not None:
             self._matched = matched
             self._member.subscription_changed()
@@ -342,6 +355,7 @@ class Instance:
                 refused = await self._ensure_positions(Deadline(max(until, deadline_in(_LEAST_FINDING_MS))))
                 if refused:
                     return PollDelivery(self.stored.settings.format, (), refused)
+                self._authorize()
                 delivery = await self._deliveries.attempt(
                     until, max_bytes, self._interrupted, lambda: number == self._polls
                 )

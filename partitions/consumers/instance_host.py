@@ -4,14 +4,18 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from raftlog.partitions.caller import Caller
 from raftlog.partitions.consumers.poll import RecordReader
+from raftlog.partitions.consumers.settings import Owner
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.coordinator import GroupCoordinator
 from raftlog.partitions.groups.records import OffsetRecord
 from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
 from raftlog.partitions.routing.finder import Finder
 from raftlog.partitions.routing.topics import Topics
+from raftlog.partitions.security.authorizer import Authorizer
 from raftlog.runtime.batch_opener import BatchOpener
+from raftlog.security.permissions import AclOperation, AclResourceType, Resource
 from raftlog.types import TopicPartition
 
 
@@ -68,3 +72,11 @@ class InstanceHost(NamedTuple):
     reader: RecordReader
     catalogue: Catalogue
     bounds: ReadBounds
+    authorizer: Authorizer
+
+    def may_read(self, owner: Owner | None, topic: str) -> bool:
+        """Return whether the owner of an instance may read a topic; everything may be read without an owner."""
+        if owner is None or not self.authorizer.is_on:
+            return True
+        caller = Caller(owner.principal, "", owner.address, "")
+        return self.authorizer.allows(caller, AclOperation.READ, Resource(AclResourceType.TOPIC, topic))

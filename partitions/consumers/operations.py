@@ -29,7 +29,7 @@ from raftlog.partitions.consumers.results import (
     Subscribe,
     SubscribedTopics,
 )
-from raftlog.partitions.consumers.settings import read_settings
+from raftlog.partitions.consumers.settings import read_stored_settings
 from raftlog.partitions.coordinator.operation import CoordinatorOperation
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.coordinator import GroupCoordinator
@@ -80,7 +80,7 @@ async def _confirm_on_error(coordinator: GroupCoordinator, deadline: Deadline) -
 
 async def _create(registry: Registry, coordinator: GroupCoordinator, asked: CreateInstance, deadline: Deadline) -> None:
     async with _confirm_on_error(coordinator, deadline):
-        settings = read_settings(asked.settings)
+        settings = read_stored_settings(asked.settings)
         await registry.create(coordinator, asked.group, asked.name, settings, deadline)
 
 

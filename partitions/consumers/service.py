@@ -8,10 +8,12 @@ records. `broker.consumers` is the one object of a process. Called by the HTTP A
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any, TypeVar
 
 from raftlog.errors import UnknownConsumer, UnknownGroup
+from raftlog.partitions.caller import Caller
 from raftlog.partitions.consumers import operations
 from raftlog.partitions.consumers.instance_host import Catalogue, InstanceHost, ReadBounds
 from raftlog.partitions.consumers.patterns import TopicPattern
@@ -33,7 +35,7 @@ from raftlog.partitions.consumers.results import (
     Subscribe,
     SubscribedTopics,
 )
-from raftlog.partitions.consumers.settings import check_name, read_settings
+from raftlog.partitions.consumers.settings import Owner, check_name, read_settings
 from raftlog.partitions.controller.machine.naming import check_topic_name
 from raftlog.partitions.coordinator.operation import CoordinatorOperation, operations_of
 from raftlog.partitions.deadline import Deadline, deadline_in
@@ -42,6 +44,7 @@ from raftlog.partitions.groups.names import check_group
 from raftlog.partitions.groups.service import Groups
 from raftlog.partitions.routing.finder import Finder
 from raftlog.partitions.routing.topics import Topics
+from raftlog.partitions.security.authorizer import Authorizer
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.topic_config import MIB
@@ -68,12 +71,13 @@ class Consumers:
         topics: Topics,
         finder: Finder,
         opener: BatchOpener,
+        authorizer: Authorizer,
     ) -> None:
         self._groups, self._reader = groups, reader
         self._node_id, self._polls = settings.node_id, count(1)
         stored_bytes_max = min(settings.fetch_bytes_max, _STORED_BYTES_MAX)
         self._bounds = ReadBounds(settings.fetch_wait_ms_max, stored_bytes_max, opener)
-        self._catalogue = Catalogue(topics, finder)
+        self._catalogue, self._authorizer = Catalogue(topics, finder), authorizer
         self._registry = Registry(self._host_of, settings.consumer_instances_max, settings.consumer_instance_timeout_ms)
         self._following: asyncio.Task[None] | None = None
         self._has_news = False
@@ -121,17 +125,28 @@ class Consumers:
             self._following.cancel()
 
     def _host_of(self, coordinator: GroupCoordinator) -> InstanceHost:
-        return InstanceHost(coordinator, self._groups, self._reader, self._catalogue, self._bounds)
+        return InstanceHost(coordinator, self._groups, self._reader, self._catalogue, self._bounds, self._authorizer)
 
     # instances
 
-    async def create(self, group: str, name: str, settings: Mapping[str, Any], *, deadline: Deadline) -> None:
-        """Create an instance.
+    async def create(
+        self,
+        group: str,
+        name: str,
+        settings: Mapping[str, Any],
+        *,
+        caller: Caller | None = None,
+        deadline: Deadline,
+    ) -> None:
+        """Create an instance with the permissions of the caller.
 
         Raises `InvalidConsumer`, `ConsumerExists`, and `Overloaded` at the coordinator's limit."""
         check_group(group)
         check_name(name)
-        asked = CreateInstance(group, name, dict(read_settings(settings).as_mapping()))
+        read = read_settings(settings)
+        if caller is not None and self._authorizer.is_on:
+            read = replace(read, owner=Owner(caller.principal, caller.address))
+        asked = CreateInstance(group, name, dict(read.as_mapping()))
         await self._router.call(operations.CREATE, group, asked, deadline, creates=True)
 
     async def delete(self, group: str, name: str, *, deadline: Deadline) -> None:

@@ -4,8 +4,8 @@ JSON strings, numbers and booleans are accepted alike (`"false"`, `false`), beca
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 from raftlog.assignors import ASSIGNORS
 from raftlog.errors import InvalidConsumer
@@ -17,7 +17,16 @@ RESETS: Final = ("latest", "earliest", "none")
 REQUEST_TIMEOUT_MS_MAX: Final = 600_000
 FETCH_MIN_BYTES_MAX: Final = 64 * 1024 * 1024
 _NAME: Final = re.compile(r"[^\x00-\x1f\x7f/]{1,255}")
+_OWNER: Final = "owner"
+"""Name of the owner among the stored settings; clients cannot set it."""
 _BOOLEANS: Final = {"true": True, "false": False}
+
+
+class Owner(NamedTuple):
+    """User that created an instance, and the host of its connection."""
+
+    principal: str
+    address: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +47,29 @@ class InstanceSettings:
     """Longest wait of a poll, whatever the request asks for."""
     strategy: str = "range"
     """Name of the assignor."""
+    owner: Owner | None = None
+    """User that created the instance, whose permissions its reads need; None without permissions."""
 
     def as_mapping(self) -> dict[str, Any]:
         """Return a mapping from which `read_settings` makes the same settings."""
-        return {name: getattr(self, attribute) for name, (attribute, _) in _SETTINGS.items()}
+        owner = {} if self.owner is None else {_OWNER: list(self.owner)}
+        return {name: getattr(self, attribute) for name, (attribute, _) in _SETTINGS.items()} | owner
+
+
+def read_stored_settings(given: Mapping[str, Any]) -> InstanceSettings:
+    """Return the settings in the mapping of another broker or of the log. Raises `InvalidConsumer`."""
+    rest = dict(given)
+    match rest.pop(_OWNER, None):
+        case None:
+            return read_settings(rest)
+        case [str(principal), str(address)]:
+            return replace(read_settings(rest), owner=Owner(principal, address))
+        case wrong:
+            raise InvalidConsumer(f"the owner of a consumer instance cannot be {shorten_json(wrong)}")
 
 
 def read_settings(given: Mapping[str, Any]) -> InstanceSettings:
-    """Return the settings in a mapping. Raises `InvalidConsumer` that lists the valid values."""
+    """Return the settings in a client's mapping. Raises `InvalidConsumer` that lists the valid values."""
     unknown = [name for name in given if name not in NAMES]
     if unknown:
         raise InvalidConsumer(f"a consumer instance: {describe_unknown_field(unknown, ('name', *NAMES), 'setting')}")

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from raftlog.errors import FormatError, InvalidConsumer
-from raftlog.partitions.consumers.settings import InstanceSettings, read_settings
+from raftlog.partitions.consumers.settings import InstanceSettings, read_stored_settings
 from raftlog.types import Offset, TopicPartition
 
 _VERSION = 1
@@ -74,7 +74,7 @@ def from_record(record: Mapping[str, Any]) -> StoredInstance:
     """Return the instance that a record of the log describes. Raises `FormatError`."""
     try:
         fields = msgspec.convert(record, _Record)
-        settings = read_settings(fields.settings)
+        settings = read_stored_settings(fields.settings)
     except (InvalidConsumer, msgspec.ValidationError) as error:
         raise FormatError(f"the record of a consumer instance cannot be read: {error}; run a newer release") from None
     anchors = {

@@ -1,5 +1,7 @@
 """Permissions over HTTP: every route is guarded, and answers show only what the caller may describe."""
 
+import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.permissions import IN_REQUEST, LISTED, route_permissions
 from raftlog.partitions.caller import ANONYMOUS, Caller
 from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.facade_permissions import GUARDED
 from raftlog.security.permissions import (
     CLUSTER_NAME,
     USER_PREFIX,
@@ -20,6 +23,7 @@ from raftlog.security.permissions import (
 )
 from tests.api.conftest import Api
 from tests.api.described import ENDPOINTS
+from tests.security.facade import record_calls
 
 ME = Caller(ANONYMOUS, "", "127.0.0.1", "http")
 ARGUMENTS = {
@@ -82,9 +86,13 @@ def test_every_guarded_operation_documents_its_refusal() -> None:
 
 
 @pytest.mark.parametrize("topic", ["secret", "missing"])
-async def test_every_route_refuses_a_caller_without_permissions(guarded: Api, topic: str) -> None:
-    """403 for a topic or group whether or not it exists; listings and the cluster view are without content."""
-    wrong = []
+async def test_every_route_refuses_a_caller_without_permissions(
+    guarded: Api, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """403 for a topic or group whether or not it exists; listings and the cluster view are without content.
+
+    No request reaches a method of the façade that needs a permission."""
+    wrong, called = [], record_calls(monkeypatch)
     for each in ENDPOINTS:
         if each.route in UNGUARDED:
             continue
@@ -100,6 +108,8 @@ async def test_every_route_refuses_a_caller_without_permissions(guarded: Api, to
             if not is_right:
                 wrong.append((each.route, response.status, text[:200]))
     assert not wrong
+    assert not called & set(GUARDED)
+    assert "Broker.topics" in called
     assert (await guarded.get("/v1/status/ready"))[0] == 200
 
 
@@ -191,6 +201,31 @@ async def test_a_poll_returns_no_records_after_the_permission_ended(guarded: Api
     await allow(guarded, AclOperation.READ, AclResourceType.TOPIC, "secret", AclEffect.DENY)
     status, refused = await guarded.get(f"{INSTANCE}/records")
     assert (status, refused["error_code"]) == (403, 40301)
+
+
+async def test_an_instance_by_pattern_reads_only_topics_that_its_user_may_read(guarded: Api) -> None:
+    await allow(guarded, AclOperation.ALL, AclResourceType.GROUP, "g")
+    await allow(guarded, AclOperation.ALL, AclResourceType.TOPIC, "open")
+    assert (await guarded.post("/consumers/g", {"name": "i", "auto.offset.reset": "earliest"}))[0] == 200
+    assert (await guarded.post(f"{INSTANCE}/subscription", {"topic_pattern": ".*"}))[0] == 204
+    assert (await guarded.get(f"{INSTANCE}/records?timeout=1000"))[0] == 200
+    find = partial(guarded.broker.consumers.subscription, "g", "i")
+    assert (await find(deadline=deadline_in(5_000))).topics == ("open",)
+    await allow(guarded, AclOperation.READ, AclResourceType.TOPIC, "secret")
+    await wait_for(lambda: is_subscribed(find, ("open", "secret")))
+    await allow(guarded, AclOperation.READ, AclResourceType.TOPIC, "open", AclEffect.DENY)
+    await wait_for(lambda: is_subscribed(find, ("secret",)))
+    assert (await guarded.get(f"{INSTANCE}/records?timeout=1000"))[0] == 200
+
+
+async def is_subscribed(find: Any, topics: tuple[str, ...]) -> bool:
+    return bool((await find(deadline=deadline_in(5_000))).topics == topics)
+
+
+async def wait_for(is_reached: Any) -> None:
+    async with asyncio.timeout(10):
+        while not await is_reached():
+            await asyncio.sleep(0.02)
 
 
 async def test_a_tail_ends_when_the_permission_ends(guarded: Api) -> None:

@@ -38,6 +38,7 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups.records import OffsetRecord
 from raftlog.partitions.groups.results import JoinedGeneration, MemberIdentity, SyncedGeneration
 from raftlog.partitions.results import Fetched
+from raftlog.partitions.security.authorizer import Authorizer
 from raftlog.records import NewRecord, build_batch, read_records, stamp
 from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.runtime.rpc.calls import Answer
@@ -115,7 +116,7 @@ class World:
         self.topics = {"t": UUID(int=1)}
         self.registry = Registry(
             lambda coordinator: InstanceHost(
-                coordinator, self, self, self, ReadBounds(60_000, 1 << 20, BatchOpener(1 << 20))
+                coordinator, self, self, self, ReadBounds(60_000, 1 << 20, BatchOpener(1 << 20)), Authorizer()
             ),
             3,
             60_000,

@@ -4,7 +4,13 @@ import pytest
 
 from raftlog.errors import FormatError, InvalidArgument, InvalidConsumer
 from raftlog.partitions.consumers.patterns import PATTERN_CHARACTERS_MAX, TopicPattern
-from raftlog.partitions.consumers.settings import InstanceSettings, check_name, read_settings
+from raftlog.partitions.consumers.settings import (
+    InstanceSettings,
+    Owner,
+    check_name,
+    read_settings,
+    read_stored_settings,
+)
 from raftlog.partitions.consumers.stored_instance import Anchor, StoredInstance, from_record
 from raftlog.partitions.groups.records import InstanceKey, decode_value, encode_value
 from raftlog.types import Offset, TopicPartition
@@ -99,3 +105,16 @@ async def test_a_pattern_matches_whole_names_in_linear_time():
 def test_invalid_patterns_are_refused(text):
     with pytest.raises(InvalidArgument, match="topic_pattern"):
         TopicPattern(text)
+
+
+def test_only_brokers_set_the_owner_of_an_instance() -> None:
+    owned = InstanceSettings(owner=Owner("alice", "10.0.0.1"))
+    stored = StoredInstance(owned)
+    assert from_record(decode_value(InstanceKey("g", "c"), encode_value(stored.as_record()))) == stored
+    assert read_stored_settings(owned.as_mapping()) == owned
+    assert "owner" not in InstanceSettings().as_mapping()
+    with pytest.raises(InvalidConsumer):
+        read_settings(owned.as_mapping())
+    for wrong in (["alice"], "alice", [1, 2], {}):
+        with pytest.raises(InvalidConsumer, match="owner"):
+            read_stored_settings({"owner": wrong})

@@ -11,10 +11,12 @@ from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.api.kafka.permissions import API_PERMISSIONS, OPEN_APIS
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.facade_permissions import GUARDED
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.records import NewRecord, build_batch
 from raftlog.security.permissions import OPERATIONS, AclEffect, AclOperation, AclResourceType
 from tests.kafka.guarded import ADMIN, Guarded, error_codes
+from tests.security.facade import record_calls
 from tests.small_journal import SMALL_JOURNAL
 
 TOPIC, GROUP, CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
@@ -185,10 +187,12 @@ async def test_every_served_api_has_permissions_except_three(guarded: Guarded) -
 
 
 @pytest.mark.parametrize("topic", ["secret", "missing"])
-async def test_every_api_refuses_a_caller_without_permissions(guarded: Guarded, topic: str) -> None:
-    """The answer is the same whether or not the topic exists."""
+async def test_every_api_refuses_a_caller_without_permissions(
+    guarded: Guarded, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer is the same whether or not the topic exists; no request reaches a method that needs a permission."""
     await make_group(guarded)
-    wrong = []
+    wrong, called = [], record_calls(monkeypatch)
     for key, api in guarded.apis.items():
         if key in OPEN_APIS:
             continue
@@ -207,6 +211,8 @@ async def test_every_api_refuses_a_caller_without_permissions(guarded: Guarded, 
             if not is_right:
                 wrong.append((key.name, version, answer))
     assert not wrong
+    assert not called & set(GUARDED)
+    assert "Groups.local_listings" in called
     assert sorted(guarded.broker.topics()) == ["open", "secret"]
 
 

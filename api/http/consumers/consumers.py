@@ -15,6 +15,7 @@ from raftlog.api.codes import EMPTY_REQUEST, INVALID_JSON
 from raftlog.api.http.bounds import PLACES_MAX
 from raftlog.api.http.openapi.parts import ref
 from raftlog.api.http.requests import AssignBody, PartitionPlace, SubscribeBody
+from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint
 from raftlog.api.http.server.handlers import GroupAnswers
 from raftlog.api.http.server.media import JSON_TYPE
@@ -56,7 +57,7 @@ class ConsumerHandlers(GroupAnswers):
             name = f"rest-consumer-{self._broker.node_id}-{uuid4()}"
         elif type(name) is not str:
             raise InvalidConsumer(f"the name of a consumer instance cannot be {shorten_json(name)}: it is a string")
-        await self._broker.consumers.create(group, name, given, deadline=target.deadline())
+        await self._broker.consumers.create(group, name, given, caller=caller_of(request), deadline=target.deadline())
         return self._answer(group, ConsumerInstance(name, self._base_uri(request, group, name)))
 
     def _base_uri(self, request: web.BaseRequest, group: str, name: str) -> str:

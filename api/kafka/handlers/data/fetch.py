@@ -111,7 +111,7 @@ class FetchHandler:
             self.sessions.remove(session)
             return FetchAnswer(ErrorCode.NONE, message.isolation_level == _READ_COMMITTED, ())
         if self._authorizer.is_on and not self._may_read(request.caller, session.topics):
-            self.sessions.remove(session)  # the client begins anew, and is told the topics that are denied
+            self.sessions.remove(session)  # the client begins anew, and gets the refusals
             return _session_error(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, message)
         return await self._fetch_session(session, message)
 
