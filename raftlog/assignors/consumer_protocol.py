@@ -163,6 +163,7 @@ class _Reader:
         return tuple(found)
 
     def _take(self, size: int) -> bytes:
+        """Return the next bytes; raises the decoding error if there are fewer."""
         end = self._at + size
         if size < 0 or end > len(self._data):
             raise self._decode_error(f"{size} bytes are expected at position {self._at} of {len(self._data)}")

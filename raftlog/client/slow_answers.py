@@ -32,8 +32,8 @@ class SlowAnswers:
         finally:
             timer.cancel()
 
-    def note_status(self, address: str, status: int) -> None:
-        """Record an answer; later warnings about the address are logged again."""
+    def record_status(self, address: str, status: int) -> None:
+        """Record an answer; after a success, later warnings about the address are logged again."""
         if status < _FAILED:
             self._reported.discard(address)
 

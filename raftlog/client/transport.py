@@ -112,7 +112,7 @@ class HttpTransport(AsyncClosedAtExit):
                 refused = refused and _is_refusal(error)
                 continue
             self._prefer(address)
-            self._slow.note_status(address, answer.status)
+            self._slow.record_status(address, answer.status)
             self._learn(place, address, answer)
             if answer.status >= 400:
                 reported = _error_of(answer, method)

@@ -57,6 +57,9 @@ async def _delete(bootstrap: Sequence[str], topic: str) -> None:
 
 
 async def _find_target(bootstrap: Sequence[str], topic: str) -> LoadTarget:
+    """Return the addresses of brokers, and the leaders and end offsets of a topic.
+
+    Raises `Unavailable` without brokers."""
     async with BrokerClient(bootstrap) as client:
         by_node = {broker.node_id: broker.http for broker in await client.brokers() if broker.is_alive and broker.http}
         if not by_node:

@@ -76,7 +76,7 @@ def decompress_in_steps(codec: int, payload: Buffer, limit_bytes: int, opened: b
         raise InvalidBatch(f"the {Compression(codec).name.lower()} records cannot be decompressed: {error}") from None
 
 
-def _make_too_large(limit_bytes: int) -> InvalidBatch:
+def _too_large_error(limit_bytes: int) -> InvalidBatch:
     return InvalidBatch(f"the compressed records decompress to more than {limit_bytes} bytes")
 
 
@@ -94,7 +94,7 @@ def _gunzip(payload: memoryview, limit_bytes: int, opened: bytearray) -> Steps:
             raise InvalidBatch("the gzip records are truncated")
         left -= len(piece)
         if left < 0:
-            raise _make_too_large(limit_bytes)
+            raise _too_large_error(limit_bytes)
         opened += piece
         yield
 
@@ -111,7 +111,7 @@ def _decompress_growing(
             if str(error) != _NO_ROOM:
                 raise
             if size == limit_bytes:
-                raise _make_too_large(limit_bytes) from None
+                raise _too_large_error(limit_bytes) from None
             size = min(limit_bytes, size * 16)
         else:
             return
@@ -151,7 +151,7 @@ def _unsnappy_raw(payload: memoryview, room: int, limit_bytes: int, opened: byte
     """Decompress a raw snappy block; its header has the decompressed length, checked before anything is allocated."""
     size = cramjam.snappy.decompress_raw_len(payload)
     if size > room:
-        raise _make_too_large(limit_bytes)
+        raise _too_large_error(limit_bytes)
     if size <= _PIECE_BYTES:
         opened += cramjam.snappy.decompress_raw(payload)
     else:

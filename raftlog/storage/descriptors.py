@@ -93,6 +93,7 @@ class DescriptorCache:
             return self._open_path(path, flags, mode)
 
     def _open_path(self, path: str, flags: int, mode: int = 0o600) -> int:
+        """Open a file; if no descriptor is left, close another file first. Raises the error if this does not help."""
         try:
             try:
                 descriptor = os.open(path, flags, mode)

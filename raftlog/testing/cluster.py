@@ -131,6 +131,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
         return node
 
     def _new_node(self, number: int) -> ClusterNode:
+        """Return a node of this cluster that has not started."""
         return ClusterNode(
             number,
             self.directory,

@@ -61,9 +61,9 @@ async def test_an_address_is_named_again_after_it_answered(
         assert len(list_warnings(caplog)) == count
 
     await wait(1)
-    slow.note_status("a:1", 503)
+    slow.record_status("a:1", 503)
     await wait(1)
-    slow.note_status("a:1", 200)
+    slow.record_status("a:1", 200)
     await wait(2)
 
 

@@ -292,7 +292,7 @@ async def test_a_node_with_a_damaged_journal_takes_a_new_disk_uuid(tmp_path: Pat
         assert [path.name for path in (internal / "unknown").iterdir()] == [f"{GROUP}-0"]
         await cluster.stop(3)
         await cluster.start(3)
-        assert cluster.nodes[3].group(GROUP) is not None
+        assert cluster.nodes[3].find_replica(GROUP) is not None
 
 
 async def test_the_state_of_other_disks_survives_a_restart(tmp_path: Path) -> None:

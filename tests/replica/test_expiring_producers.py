@@ -79,7 +79,7 @@ def test_a_batch_of_a_new_producer_is_refused_when_none_can_expire(monkeypatch: 
         group = world.group(leader)
 
         def refuse(entries: object) -> Any:
-            refused = group._refuse(StorageFull("the disk is full"))
+            refused = group._fail(StorageFull("the disk is full"))
             assert refused.done()
             return refused
 

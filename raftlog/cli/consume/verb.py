@@ -272,7 +272,7 @@ class QuietNotice:
         self._due_s = now_s + self._pause_s
 
     def update(self, now_s: float, *, has_records: bool) -> None:
-        """Note the result of a poll; print the line when it is due."""
+        """Record the result of a poll; print the line when it is due."""
         if not has_records and now_s < self._due_s:
             return
         if not has_records:

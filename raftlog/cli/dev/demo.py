@@ -61,6 +61,7 @@ def _discard_line(_line: str) -> None:
 
 
 def _describe_failure(report: SurvivalReport, committed: bool, codes: Sequence[int]) -> str:
+    """Return why the demonstration failed."""
     if report.missing:
         return (
             f"LOST: {report.missing} of {report.acknowledged} acknowledged records are missing or different, "

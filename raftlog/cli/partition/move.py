@@ -129,7 +129,7 @@ def cancel_move(partition: str | None, all_of_them: bool, node: int | None, verb
 
 
 def _parse_nodes(text: str) -> list[int]:
-    """Return the node ids of a comma-separated list; raises `click.BadParameter` if it is none."""
+    """Return the node ids of a comma-separated list; raises `click.BadParameter` for anything else."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdecimal() and len(part) <= _NODE_DIGITS_MAX for part in parts):
         raise click.BadParameter(f"{text!r} is not a list of node ids, such as 1,2,3")

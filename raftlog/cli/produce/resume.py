@@ -200,7 +200,7 @@ def _create_state(path: str, state: dict[str, Any]) -> bool:
 
 
 def _read_state(path: str) -> dict[str, Any]:
-    """Return the content of a state file; raises `CommandFailed` if it is none of this version."""
+    """Return the content of a state file; raises `CommandFailed` for a file of another kind or version."""
     try:
         state = orjson.loads(Path(path).read_bytes())
     except orjson.JSONDecodeError:

@@ -126,7 +126,7 @@ class _JsonRouter:
         self._number = 0
 
     def route(self, lines: list[bytes]) -> Routed:
-        """Yield the records of JSON lines by partition; raises `CommandFailed` for a line that is none."""
+        """Yield the records of JSON lines by partition; raises `CommandFailed` for an invalid line."""
         chooser = self._chooser
         routed: dict[int, list[NewRecord]] = {}
         for line in lines:

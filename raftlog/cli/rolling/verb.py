@@ -192,7 +192,7 @@ def _describe_continuation(left: Sequence[RestartUnit], record: RollingRecord | 
 
 
 def _parse_numbers(text: str | None) -> list[int] | None:
-    """Return the node ids of `--only`; raises `click.UsageError` if they are none."""
+    """Return the node ids of `--only`; raises `click.UsageError` for anything else."""
     if text is None:
         return None
     parts = [part.strip() for part in text.split(",")]

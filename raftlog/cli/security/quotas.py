@@ -71,7 +71,7 @@ def list_quotas(verb: OperatorVerb) -> None:
 
 
 def _parse_limit(text: str) -> tuple[str, float]:
-    """Return the name and number of `NAME=NUMBER`; raises `click.UsageError` if it is none."""
+    """Return the name and number of `NAME=NUMBER`; raises `click.UsageError` for anything else."""
     name, _, value = text.partition("=")
     try:
         return name, float(value)

@@ -54,9 +54,10 @@ def create(
                     "authority": authority.certificate,
                     "authority_key": authority.key,
                     "nodes": [
-                        {"node": node, **_files(each)} for node, each in zip(dict.fromkeys(nodes), issued, strict=False)
+                        {"node": node, **_describe_issued(each)}
+                        for node, each in zip(dict.fromkeys(nodes), issued, strict=False)
                     ],
-                    "clients": [_files(each) for each in issued[len(dict.fromkeys(nodes)) :]],
+                    "clients": [_describe_issued(each) for each in issued[len(dict.fromkeys(nodes)) :]],
                 }
             )
         )
@@ -68,7 +69,7 @@ def create(
         click.echo(f"{each.subject}: {each.certificate}, {each.key}{names}, until {each.expires:%Y-%m-%d}")
 
 
-def _files(issued: IssuedCertificate) -> dict[str, object]:
+def _describe_issued(issued: IssuedCertificate) -> dict[str, object]:
     return {
         "subject": issued.subject,
         "certificate": issued.certificate,

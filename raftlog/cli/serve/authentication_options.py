@@ -109,7 +109,7 @@ def authentication_plan_from(
             raise click.UsageError(f"--authentication {mode!r} is not {' or '.join(_MODES)}")
     texts = split_by_listener(arguments.pop("sasl_mechanisms"), "sasl_mechanisms", names)
     chosen = {name: _parse_mechanisms(text) for name, text in texts.items()}
-    bearer = _bearer_settings(arguments)
+    bearer = _parse_bearer_settings(arguments)
     required = [name for name in names if modes.get(name, modes.get("")) == REQUIRED]
     mechanisms = {name: chosen.get(name, chosen.get("", MECHANISMS)) for name in required}
     for name, found in mechanisms.items():
@@ -134,7 +134,8 @@ def _parse_mechanisms(text: str) -> tuple[str, ...]:
     return found
 
 
-def _bearer_settings(arguments: dict[str, Any]) -> BearerSettings | None:
+def _parse_bearer_settings(arguments: dict[str, Any]) -> BearerSettings | None:
+    """Return the settings of bearer tokens; None without their flags. Raises `click.UsageError` if some are missing."""
     keys, issuer, audience = (arguments.pop(name) for name in ("oauth_jwks", "oauth_issuer", "oauth_audience"))
     claim = arguments.pop("oauth_principal_claim")
     if not (keys or issuer or audience):

@@ -70,7 +70,7 @@ def tls_plan_from(arguments: dict[str, Any], kafka: Collection[str]) -> dict[str
             raise click.UsageError(f"--plaintext {name}: no listener has this name; {_list_names(names)}")
     if RPC not in plain:
         _set_rpc_files(arguments, files)
-    return {name: tls for name in (HTTP, *kafka) if name not in plain and (tls := _load(name, files, wanted))}
+    return {name: tls for name in (HTTP, *kafka) if name not in plain and (tls := _load_listener(name, files, wanted))}
 
 
 def check_reach(flag: str, host: str, tls: ServerTls | None, *, insecure: bool) -> None:
@@ -83,7 +83,8 @@ def check_reach(flag: str, host: str, tls: ServerTls | None, *, insecure: bool) 
     )
 
 
-def _load(name: str, files: Mapping[str, Mapping[str, str]], wanted: Mapping[str, str]) -> ServerTls | None:
+def _load_listener(name: str, files: Mapping[str, Mapping[str, str]], wanted: Mapping[str, str]) -> ServerTls | None:
+    """Return the TLS of one listener; None without files. Raises `click.UsageError` if flags contradict each other."""
     certificate, key, authority = (_file_of(name, each) for each in files.values())
     text = _file_of(name, wanted)
     try:
@@ -105,6 +106,7 @@ def _load(name: str, files: Mapping[str, Mapping[str, str]], wanted: Mapping[str
 
 
 def _set_rpc_files(arguments: dict[str, Any], files: Mapping[str, Mapping[str, str]]) -> None:
+    """Use the common TLS files between brokers too, unless RPC has flags of its own."""
     if arguments.get("rpc") is None or any(arguments.get(flag) for flag in _RPC_FLAGS):
         return
     found = {flag: _file_of(RPC, files[name]) for flag, name in _RPC_FLAGS.items()}

@@ -63,6 +63,7 @@ class TlsReloader:
             self._reload(name, tls, self._seen[name])
 
     def _reload(self, name: str, tls: ReloadableTls, signature: _Signature) -> None:
+        """Load changed files of a listener; if they are invalid, it continues with the earlier ones."""
         self._loaded[name] = signature
         try:
             tls.reload()

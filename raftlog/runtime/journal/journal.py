@@ -198,7 +198,7 @@ class Journal:
         return self._waiting.take(encoded, size)
 
     def hint_commit(self, hint: CommitHint) -> None:
-        """Note the commit index of a group; it is added to a frame that is written for another reason."""
+        """Record the commit index of a group; it is added to a frame that is written for another reason."""
         if self.failure:
             raise self.failure
         self._hints[hint.group] = hint.index

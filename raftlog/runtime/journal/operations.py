@@ -219,6 +219,7 @@ def _encode_trim(operation: Trim) -> Encoded:
 
 
 def _encode_install(operation: Install | Created) -> Encoded:
+    """Encode the start of a log that was created, or installed with the row of its last entry."""
     group, log_start, end = operation
     kind = OperationKind.CREATED if isinstance(operation, Created) else OperationKind.INSTALL
     if end is None:

@@ -171,12 +171,12 @@ class Persister:
         self.flush()
 
     def _note_journaled(self, group: PartitionReplica, part: Part, sequence: JournalSequence) -> None:
-        """Note the sequence of a part that is completely in the journal."""
+        """Record the sequence of a part that is completely in the journal."""
         part.sequence = sequence
         self._wait(sequence, self._advance, group)
 
     def _note_large_journaled(self, group: PartitionReplica, part: Part, sequence: JournalSequence) -> None:
-        """Note the sequence of a large part that was journaled between turns; the next turn writes the frame."""
+        """Record the sequence of a large part that was journaled between turns; the next turn writes the frame."""
         self._note_journaled(group, part, sequence)
         self._want_turn()
 
@@ -307,7 +307,7 @@ class Persister:
         group.is_removed = True
 
     def begin_leaving(self, group: PartitionReplica) -> None:
-        """Note that the caller moves the group's directory; it calls `end_leaving` when the move is durable."""
+        """Record that the caller moves the group's directory; it calls `end_leaving` when the move is durable."""
         self._unwritten.pop(group.key, None)
         self._larges.forget(group)
         self._leaving[group.key] = group

@@ -34,7 +34,7 @@ class Scrubber:
             return
         if self._current is None and not self._waiting:
             self._waiting = list(groups)[::-1]
-        scrub = self._scrub(groups)
+        scrub = self._choose_scrub(groups)
         if scrub is None:
             return
         group, reader = scrub
@@ -46,8 +46,8 @@ class Scrubber:
         if progress.damage is not None or progress.has_finished:
             self._current = None
 
-    def _scrub(self, groups: Mapping[GroupKey, PartitionReplica]) -> tuple[PartitionReplica, Scrub] | None:
-        """Return the group that is being read, or the next one that can be read."""
+    def _choose_scrub(self, groups: Mapping[GroupKey, PartitionReplica]) -> tuple[PartitionReplica, Scrub] | None:
+        """Return the group that is being read, or the next one that can be read, with its `Scrub`."""
         if self._current is None and self._waiting:
             group = groups.get(self._waiting.pop())
             if group is None or not group.log.segments.segments:

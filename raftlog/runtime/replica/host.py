@@ -41,7 +41,7 @@ class Host(Protocol[G]):
         ...
 
     def note_changed(self, group: G) -> None:
-        """Note that files of the group change outside of a Ready: the next checkpoint has to include them."""
+        """Record that files of the group change outside of a Ready: the next checkpoint has to include them."""
         ...
 
     def note_admitted(self, size_bytes: int) -> None:

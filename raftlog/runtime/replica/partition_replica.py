@@ -152,7 +152,7 @@ class PartitionReplica(ReadableReplica):
         try:
             accepted = self.append(batches)
         except RaftlogError as error:
-            return self._refuse(error)
+            return self._fail(error)
         return self._add_future(accepted, answer)
 
     def append(self, batches: Sequence[bytearray]) -> Accepted:
@@ -178,7 +178,7 @@ class PartitionReplica(ReadableReplica):
         the log still needs. The last committed record stays, unless a committed roll follows it. Fails like `propose`,
         and with `InvalidArgument` above the high watermark."""
         if not 0 <= offset <= self.high_watermark:
-            return self._refuse(self._trim_error(offset))
+            return self._fail(self._trim_error(offset))
         trim = TrimEntry(self._trims.find_trimmable_offset(offset), snapshot_index)
         return self._propose_control([(ControlKind.TRIM, encode_trim(trim))], is_essential=True)
 
@@ -188,11 +188,11 @@ class PartitionReplica(ReadableReplica):
         Fails like `propose`, and with `Unavailable` while the newest segment holds no record."""
         self.write_entries()
         if self.core.role is Role.LEADER and not self.rolls.may_roll():
-            return self._refuse(Unavailable(f"{self.name}: the newest segment holds no record yet that is written"))
+            return self._fail(Unavailable(f"{self.name}: the newest segment holds no record yet that is written"))
         try:
             return self._add_future(self._propose_roll(is_essential=True), _return_unchanged)
         except RaftlogError as error:
-            return self._refuse(error)
+            return self._fail(error)
 
     def _propose_control(
         self, entries: Sequence[tuple[ControlKind, bytes]], *, is_essential: bool = False
@@ -204,7 +204,7 @@ class PartitionReplica(ReadableReplica):
             accepted = self._append(batches, sum(map(len, batches)), is_essential=is_essential)
             return self._add_future(accepted, _return_unchanged)
         except RaftlogError as error:
-            return self._refuse(error)
+            return self._fail(error)
 
     def _append(self, batches: Sequence[bytearray], size: int, *, is_essential: bool = False) -> Accepted:
         """Propose batches after the admission checks; `size` counts against the bytes in flight."""
@@ -224,11 +224,11 @@ class PartitionReplica(ReadableReplica):
         A change of voters continues from there without a call, through the joint configuration (thesis 4.3). Fails like
         `propose`, and with `ChangeRefused` and `InvalidArgument`."""
         if self.is_closed or self.stopped:
-            return self._refuse(self._closed_error() if self.is_closed else self._stopped_error())
+            return self._fail(self._closed_error() if self.is_closed else self._stopped_error())
         try:
             accepted = self._check_accepted(self.core.propose_configuration(change))
         except RaftlogError as error:
-            return self._refuse(error)
+            return self._fail(error)
         return self._add_future(accepted, _return_unchanged)
 
     def read_index(self) -> "asyncio.Future[Index]":
@@ -291,7 +291,8 @@ class PartitionReplica(ReadableReplica):
     def _stopped_error(self) -> Unavailable:
         return Unavailable(f"{self.name}: its replica here was stopped: {self.stopped}")
 
-    def _refuse(self, error: RaftlogError) -> "asyncio.Future[Any]":
+    def _fail(self, error: RaftlogError) -> "asyncio.Future[Any]":
+        """Return a future that fails with `error`."""
         future: asyncio.Future[Any] = self._host.loop.create_future()
         future.set_exception(error)
         return future
