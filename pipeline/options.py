@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import re2
 
+from raftlog.client import BrokerAddresses
 from raftlog.errors import InvalidArgument
 
 SPARK_OPTIONS: Final = frozenset(
@@ -37,6 +38,14 @@ _KAFKA_NAMES: Final = {
     "startingoffset": "startingOffsets",
 }
 """Names of Spark's Kafka source for these options."""
+CONNECTION_OPTIONS: Final = {
+    "ca": "ca",
+    "clientCertificate": "certificate",
+    "clientKey": "key",
+    "user": "user",
+    "passwordFile": "password_file",
+}
+"""Options of connections, and their arguments of `BrokerAddresses`; Spark shows paths of files, never a password."""
 PATTERN_CHARS_MAX: Final = 1_000
 _PATTERN_BYTES_MAX: Final = 1 << 20
 _NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
@@ -158,6 +167,24 @@ class Options:
             for name, option in table.items()
             if option.is_needed or self.has(name)
         }
+
+
+def read_bootstrap(options: Options) -> Sequence[str]:
+    """Return the addresses of brokers, with the files and the user of the connections, where they are given."""
+    addresses = options.read("bootstrap", NAMES)
+    given = {field: options.text(name) for name, field in CONNECTION_OPTIONS.items() if options.has(name)}
+    return BrokerAddresses(addresses, **given) if given else addresses
+
+
+def connection_options(bootstrap: Sequence[str]) -> dict[str, str]:
+    """Return the options of a data source that connects to these addresses as `read_bootstrap` returned them."""
+    found = {"bootstrap": ",".join(bootstrap)}
+    if isinstance(bootstrap, BrokerAddresses):
+        ca, certificate, key = bootstrap.tls
+        values = (ca, certificate, key, bootstrap.user, bootstrap.password_file)
+        given = dict(zip(CONNECTION_OPTIONS, values, strict=True))
+        found |= {name: value for name, value in given.items() if value is not None}
+    return found
 
 
 def as_names(names: Sequence[str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 from uuid import UUID, uuid5
 
+from raftlog.client import BrokerAddresses
 from raftlog.pipeline.archives.sources import ArchiveSplit, SourceLog
 from raftlog.pipeline.brokers.connection import parse_addresses
 from raftlog.pipeline.brokers.fetcher import read_split
@@ -22,7 +23,7 @@ SPLIT_ROWS: Final = 500_000
 
 
 class Brokers:
-    """Running cluster as a source; `bootstrap` is a comma-separated list of HOST:PORT.
+    """Running cluster as a source; `bootstrap` is a comma-separated list of HOST:PORT, or a `BrokerAddresses`.
 
     A task reads `split_rows` offsets at most, and waits `request_timeout_ms` for unavailable brokers. With
     `skip_undecodable` records that cannot be decoded are left out, with a warning."""
@@ -31,7 +32,7 @@ class Brokers:
 
     def __init__(
         self,
-        bootstrap: str,
+        bootstrap: str | BrokerAddresses,
         *,
         split_rows: int = SPLIT_ROWS,
         request_timeout_ms: int = REQUEST_MS_DEFAULT,

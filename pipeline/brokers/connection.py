@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
-from raftlog.client import BrokerClient
+from raftlog.client import BrokerAddresses, BrokerClient
 from raftlog.client.loop_thread import LoopThread
 from raftlog.client.outage import Outage
 from raftlog.context import ClosedAtExit
@@ -46,8 +46,10 @@ class BrokerConnection(ClosedAtExit):
             self._thread.close()
 
 
-def parse_addresses(bootstrap: str) -> tuple[str, ...]:
+def parse_addresses(bootstrap: str | BrokerAddresses) -> Sequence[str]:
     """Return the addresses in a list `HOST:PORT,…`."""
+    if isinstance(bootstrap, BrokerAddresses):
+        return bootstrap
     return tuple(address.strip() for address in bootstrap.split(",") if address.strip())
 
 

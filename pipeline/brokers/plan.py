@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from raftlog.client import BrokerClient, ClusterView, TopicView
+from raftlog.client import BrokerAddresses, BrokerClient, ClusterView, TopicView
 from raftlog.errors import InvalidArgument, UnknownTopic
 from raftlog.pipeline.brokers.connection import BrokerConnection, with_retries
 from raftlog.pipeline.brokers.data_loss import report_loss
@@ -54,7 +54,7 @@ class ClusterLayout(NamedTuple):
     """Partitions by topic and number, and the addresses of the bootstrap list and of all brokers."""
 
     logs: list[PartitionLog]
-    addresses: tuple[str, ...]
+    addresses: Sequence[str]
 
 
 class EarlierOffsets(NamedTuple):
@@ -105,9 +105,11 @@ async def read_layout(
         return PartitionLog(topic.name, topic.topic_id, number, start, end, address)
 
     logs = await _ask_at_once(read_log, [(topic, number) for topic in topics for number in range(len(topic.leaders))])
-    return ClusterLayout(
-        [log for log in logs if log is not None], tuple(dict.fromkeys((*bootstrap, *view.http.values())))
-    )
+    addresses = tuple(dict.fromkeys((*bootstrap, *view.http.values())))
+    found = [log for log in logs if log is not None]
+    if isinstance(bootstrap, BrokerAddresses):
+        return ClusterLayout(found, bootstrap.with_addresses(addresses))
+    return ClusterLayout(found, addresses)
 
 
 async def _ask_at_once(ask: Callable[..., Awaitable[T]], places: Sequence[tuple[Any, ...]]) -> list[T]:
@@ -187,7 +189,7 @@ async def _resolve_position(
     return position.value
 
 
-def split_of(settings: ReadSettings, addresses: tuple[str, ...], log: PartitionLog) -> BrokerSplit:
+def split_of(settings: ReadSettings, addresses: Sequence[str], log: PartitionLog) -> BrokerSplit:
     """Return the split of a log, with the settings for reading."""
     return BrokerSplit(
         addresses,

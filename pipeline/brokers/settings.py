@@ -1,11 +1,22 @@
 """Options of the data source `raftlog` for reads, with their defaults (table: docs/PIPELINE.md)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from raftlog.errors import InvalidArgument
-from raftlog.pipeline.options import FLAG, NAMES, SKIPS, Options, SourceOption, TopicChoice, number, size, topic_choice
+from raftlog.pipeline.options import (
+    CONNECTION_OPTIONS,
+    FLAG,
+    SKIPS,
+    Options,
+    SourceOption,
+    TopicChoice,
+    number,
+    read_bootstrap,
+    size,
+    topic_choice,
+)
 from raftlog.pipeline.positions import (
     EARLIEST,
     LATEST,
@@ -14,7 +25,7 @@ from raftlog.pipeline.positions import (
     option_names,
     starting_positions,
 )
-from raftlog.pipeline.sink.settings import OPTIONS as WRITING_OPTIONS
+from raftlog.pipeline.sink.settings import WRITING_OPTIONS
 
 FETCH_BYTES_DEFAULT: Final = 8 * 1024 * 1024
 FETCH_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -25,7 +36,6 @@ _OFFSETS_MAX: Final = (1 << 63) - 1
 _REQUEST_MS_MAX: Final = 3_600_000
 
 _FIELDS: Final = {
-    "bootstrap": SourceOption("bootstrap", NAMES, is_needed=True),
     "minPartitions": SourceOption("min_partitions", number(1, PARTITIONS_MAX)),
     "maxOffsetsPerTrigger": SourceOption("max_offsets_per_trigger", number(1, _OFFSETS_MAX)),
     "failOnDataLoss": SourceOption("fail_on_data_loss", FLAG),
@@ -33,7 +43,14 @@ _FIELDS: Final = {
     "fetchMaxBytes": SourceOption("fetch_max_bytes", size(1, FETCH_BYTES_MAX)),
     "requestTimeoutMs": SourceOption("request_timeout_ms", number(1, _REQUEST_MS_MAX)),
 }
-STREAM_OPTIONS: Final = {*_FIELDS, "topics", "topicsPattern", *option_names("starting")}
+STREAM_OPTIONS: Final = {
+    *_FIELDS,
+    "bootstrap",
+    *CONNECTION_OPTIONS,
+    "topics",
+    "topicsPattern",
+    *option_names("starting"),
+}
 BATCH_OPTIONS: Final = STREAM_OPTIONS - {"maxOffsetsPerTrigger"} | {*option_names("ending")}
 
 
@@ -41,7 +58,7 @@ BATCH_OPTIONS: Final = STREAM_OPTIONS - {"maxOffsetsPerTrigger"} | {*option_name
 class ReadSettings:
     """Settings of a read; `request_timeout_ms` limits the time without progress while brokers are unavailable."""
 
-    bootstrap: tuple[str, ...]
+    bootstrap: Sequence[str]
     topics: TopicChoice
     starting: OffsetPositions
     ending: OffsetPositions
@@ -77,4 +94,5 @@ def stream_settings(given: Mapping[str, str]) -> ReadSettings:
 def _parse_settings(options: Options, starting: OffsetPositions, ending: OffsetPositions) -> ReadSettings:
     if ending.unnamed == EARLIEST and not ending.named:
         raise InvalidArgument("endingOffsets is latest, or offsets by partition: nothing lies before the earliest")
-    return ReadSettings(topics=topic_choice(options), starting=starting, ending=ending, **options.fields(_FIELDS))
+    bootstrap, topics = read_bootstrap(options), topic_choice(options)
+    return ReadSettings(bootstrap, topics, starting, ending, **options.fields(_FIELDS))

@@ -15,7 +15,7 @@ class BrokerSplit(InputPartition):
 
     `leader`, HOST:PORT, is the first broker to ask."""
 
-    bootstrap: tuple[str, ...]
+    bootstrap: Sequence[str]
     topic: str
     topic_id: str
     partition: int

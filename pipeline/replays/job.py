@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import count, lit
 
-from raftlog.client import BrokerClient
+from raftlog.client import BrokerAddresses, BrokerClient
 from raftlog.errors import InvalidArgument, UnknownTopic
 from raftlog.pipeline.archives.files import Files, files_at
 from raftlog.pipeline.archives.jobs import shift_progress
@@ -25,7 +25,7 @@ from raftlog.pipeline.archives.state import ArchiveState, read_at, read_settled
 from raftlog.pipeline.brokers.connection import BrokerConnection, parse_addresses, refresh_addresses, with_retries
 from raftlog.pipeline.brokers.plan import list_partitions
 from raftlog.pipeline.brokers.source import RaftlogDataSource
-from raftlog.pipeline.options import TopicChoice
+from raftlog.pipeline.options import TopicChoice, connection_options
 from raftlog.pipeline.progress import OnProgress, report_jobs
 from raftlog.pipeline.replays.rounds import (
     NO_STEP,
@@ -79,7 +79,7 @@ class ReplayReport:
 def replay(
     spark: SparkSession,
     path: str,
-    bootstrap: str,
+    bootstrap: str | BrokerAddresses,
     *,
     topics: Sequence[str] | None = None,
     to: str | Mapping[str, str] | None = None,
@@ -175,7 +175,7 @@ class _ReplayContext:
 
     spark: SparkSession
     brokers: BrokerConnection
-    addresses: tuple[str, ...]
+    addresses: Sequence[str]
     files: Files
     where: str | None
     keep_partitions: bool
@@ -230,7 +230,7 @@ class _TopicReplay:
         self._ask(lambda client: self._record.write(client, now, epoch))
         written = Observation()
         options = {
-            "bootstrap": ",".join(self._context.addresses),
+            **connection_options(self._context.addresses),
             "topic": self._target,
             "writeId": self._write_id,
             "writeEpoch": str(epoch),

@@ -1,13 +1,24 @@
 """Options of a write, as Spark passes them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from raftlog.client.outage import Outage
 from raftlog.errors import InvalidArgument, OutcomeUnknown, Unavailable
 from raftlog.pipeline.errors import WriteForgotten
-from raftlog.pipeline.options import FLAG, NAMES, TEXT, OptionKind, Options, SourceOption, choice, number, size
+from raftlog.pipeline.options import (
+    CONNECTION_OPTIONS,
+    FLAG,
+    TEXT,
+    OptionKind,
+    Options,
+    SourceOption,
+    choice,
+    number,
+    read_bootstrap,
+    size,
+)
 from raftlog.records import Compression
 from raftlog.records.partitioner import PARTITIONERS
 
@@ -33,7 +44,6 @@ def _parse_write_id(name: str) -> str | None:
 
 
 OPTIONS: Final = {
-    "bootstrap": SourceOption("bootstrap", NAMES, is_needed=True),
     "topic": SourceOption("topic", TEXT),
     "writeId": SourceOption(
         "write_id",
@@ -49,6 +59,7 @@ OPTIONS: Final = {
     "keyPartitioner": SourceOption("key_partitioner", choice({name: name for name in PARTITIONERS})),
     "acceptMissingRecord": SourceOption("accepts_missing_record", FLAG),
 }
+WRITING_OPTIONS: Final = {"bootstrap", *CONNECTION_OPTIONS, *OPTIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +68,7 @@ class SinkSettings:
 
     `write_id`: None where the caller gave none; `write_epoch`: the step of a write with several steps."""
 
-    bootstrap: tuple[str, ...]
+    bootstrap: Sequence[str]
     topic: str | None = None
     write_id: str | None = None
     write_epoch: int = 0
@@ -80,7 +91,7 @@ class SinkSettings:
 
 def sink_settings(given: Mapping[str, str], *, is_stream: bool) -> SinkSettings:
     """Parse the options. Raises `InvalidArgument`."""
-    options = Options("raftlog", given, OPTIONS)
+    options = Options("raftlog", given, WRITING_OPTIONS)
     if is_stream and (options.has("writeId") or options.has("writeEpoch")):
         raise InvalidArgument(
             "the options writeId and writeEpoch are for batch writes: a streaming query is identified by the id in its "
@@ -88,4 +99,4 @@ def sink_settings(given: Mapping[str, str], *, is_stream: bool) -> SinkSettings:
         )
     if options.has("writeEpoch") and not options.has("writeId"):
         raise InvalidArgument("the option writeEpoch counts the steps of a write that has a name: give writeId, too")
-    return SinkSettings(**options.fields(OPTIONS))
+    return SinkSettings(read_bootstrap(options), **options.fields(OPTIONS))

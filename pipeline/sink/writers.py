@@ -167,7 +167,7 @@ def recorded_epoch(bootstrap: Sequence[str], write_id: str, timeout_ms: int = 12
 
     async def ask() -> int:
         async with BrokerClient(bootstrap) as client:
-            settings = SinkSettings(tuple(bootstrap), delivery_timeout_ms=timeout_ms)
+            settings = SinkSettings(bootstrap, delivery_timeout_ms=timeout_ms)
             outage = settings.outage(f"reading what is recorded of the write {write_id}")
             return (await outage.repeat(Recorder(client, write_id).read)).newest_complete()
 

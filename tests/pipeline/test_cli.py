@@ -18,6 +18,7 @@ from raftlog import pipeline
 from raftlog.cli import main
 from raftlog.cli.pipeline import job as pipeline_job
 from raftlog.cli.pipeline.replay import read_targets
+from raftlog.client import BrokerAddresses
 
 BOOTSTRAP = "127.0.0.1:1"
 
@@ -89,7 +90,9 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 def test_archive_reads_brokers_unless_data_directories_are_given(
     jobs: FakeJobs, run: Callable[..., CommandResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "Brokers", lambda bootstrap, **how: ("brokers", bootstrap, how), raising=False)
+    monkeypatch.setattr(
+        pipeline, "Brokers", lambda bootstrap, **how: ("brokers", ",".join(bootstrap), how), raising=False
+    )
     monkeypatch.setattr(pipeline, "Segments", lambda paths, **how: ("segments", *paths, how), raising=False)
     assert run("archive", "/lake", "a", "b", "--compression", "gzip", "--json") == CommandResult(0, '{"rows":3}\n', "")
     options = {"topics": ["a", "b"], "topics_pattern": None, "compression": "gzip", "fail_on_data_loss": True}
@@ -133,7 +136,7 @@ def test_replay_passes_all_options_to_its_job(jobs: FakeJobs, run: Callable[...,
     assert run("replay", "/lake", "a", "c", *given, "--name", "n", "--again").code == 0
     assert jobs.calls.pop() == (
         "replay",
-        ("/lake", BOOTSTRAP),
+        ("/lake", BrokerAddresses(BOOTSTRAP)),
         {
             "topics": ["a", "c"],
             "to": {"a": "b", "c": "d"},

@@ -18,7 +18,7 @@ SECTIONS = {
     "Reading through brokers: `raftlog`": {*BATCH_OPTIONS, *STREAM_OPTIONS},
     "Reading files: `raftlog-segments`": set(segments._OPTIONS)
     - {"startingTimestamp", "startingOffsetsByTimestamp", "endingTimestamp", "endingOffsetsByTimestamp"},
-    "Writing: `raftlog`": set(sink.OPTIONS),
+    "Writing: `raftlog`": set(sink.WRITING_OPTIONS),
 }
 """Options by section; the forms by time of files share one row with the others."""
 

@@ -68,9 +68,11 @@ def archive(
     )
 
 
-def _choose_source(bootstrap: Sequence[str], data_dirs: Sequence[str], skip_undecodable: bool) -> "Brokers | Segments":
+def _choose_source(
+    bootstrap: BrokerAddresses, data_dirs: Sequence[str], skip_undecodable: bool
+) -> "Brokers | Segments":
     if not data_dirs:
-        return pipeline.Brokers(",".join(bootstrap), skip_undecodable=skip_undecodable)
+        return pipeline.Brokers(bootstrap, skip_undecodable=skip_undecodable)
     if click.get_current_context().get_parameter_source("bootstrap") is ParameterSource.COMMANDLINE:
         raise click.UsageError("give --bootstrap or --data-dir, not both")
     return pipeline.Segments(data_dirs, skip_undecodable=skip_undecodable)

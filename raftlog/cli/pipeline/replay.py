@@ -37,7 +37,7 @@ def replay(
     return lambda spark, on_progress: pipeline.replay(
         spark,
         path,
-        ",".join(bootstrap),
+        bootstrap,
         topics=list(topics) or None,
         to=target,
         keep_partitions=not spread,
