@@ -217,13 +217,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _continue_frame(self, frame: IncomingFrame) -> bool:
         """Enlarge an incomplete frame, or take a complete one; return whether it was taken."""
-        missing = frame.missing
-        if missing:
-            if not self._owner.requests.take(frame, missing, self._on_memory_granted):
-                self._is_waiting_for_memory = True
-                self._pause_reading()
-                return False
-            frame.held += missing
+        if not frame.take_missing(self._owner.requests, self._on_memory_granted):
+            self._is_waiting_for_memory = True
+            self._pause_reading()
+            return False
         return self._grow_or_take(frame)
 
     def _grow_or_take(self, frame: IncomingFrame) -> bool:

@@ -5,10 +5,15 @@
 Memory grows with the bytes that arrive, at most to twice of them; the announced size costs nothing. Used by
 `connection`."""
 
+from collections.abc import Callable
 from typing import Final
+
+from raftlog.runtime.memory_budget import MemoryBudget
 
 UNCHARGED_BYTES_MAX: Final = 4 * 1024
 """Frames up to this size count as part of their connection, not as memory of the budget."""
+SMALL_BYTES_MAX: Final = 64 * 1024
+"""Frames up to this size may use the budget's reserve: heartbeats, commits, small records."""
 FRAME_BYTES_PER_S_MIN: Final = 16 * 1024
 """Rate at which a frame has to arrive once it holds memory that others may wait for."""
 
@@ -59,6 +64,14 @@ class IncomingFrame:
         """Bytes that have to be taken from the budget before `grow`."""
         needed = self.next_capacity
         return max(0, needed - self.held) if self.is_charged or needed > UNCHARGED_BYTES_MAX else 0
+
+    def take_missing(self, budget: MemoryBudget, on_granted: Callable[[], None]) -> bool:
+        """Take the missing bytes; return False if `on_granted` is called once they are granted."""
+        missing = self.missing
+        if missing and not budget.take(self, missing, on_granted, is_small=self.size <= SMALL_BYTES_MAX):
+            return False
+        self.held += missing
+        return True
 
     def grow(self) -> None:
         """Enlarge the memory to `next_capacity`."""

@@ -2,6 +2,7 @@
 
     used ≤ limit + one owner's:   with `take` the owner that has held memory for the longest always gets more, so one
                                   owner at least goes on, and with its end the next one
+    used − reserve ≤ limit − reserve, in the same way: owners of small requests take the reserve first, without a wait
 
 An owner takes memory before it allocates, step by step as bytes arrive; a length that is only announced costs nothing.
 An owner that gets no memory stops reading until others have finished. The configured total is split into three shares
@@ -36,10 +37,16 @@ class MemoryShares(NamedTuple):
 
 
 class MemoryBudget:
-    """One share; `limit` is in bytes. Owners are distinguished by identity."""
+    """One share; `limit` is in bytes. Owners are distinguished by identity.
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    `reserve` bytes of the limit are only for small requests, which therefore do not wait for large ones."""
+
+    def __init__(self, limit: int, reserve: int = 0) -> None:
+        assert 0 <= reserve <= limit, f"a reserve of {reserve} of {limit} bytes"
+        self.limit, self.reserve = limit, reserve
+        self._reserve_used = 0
+        self._held_of_reserve: dict[object, int] = {}
+        """Bytes of the reserve by owner; they are in `_held` too."""
         self.used = 0
         self.promised = 0
         """Bytes reserved for answers that have not arrived; no owner holds them yet."""
@@ -47,8 +54,9 @@ class MemoryBudget:
         """Number of refusals: an owner went on with less memory, or gave up."""
         self._held: dict[object, int] = {}
         """Bytes by owner, the oldest owner first."""
-        self._waiting: dict[object, tuple[int, Callable[[], None]]] = {}
-        """Bytes that an owner waits for, and the callback when they are granted; first come, first served."""
+        self._waiting: dict[object, tuple[int, Callable[[], None], bool]] = {}
+        """Bytes that an owner waits for, the callback when they are granted, and whether they may be of the reserve;
+        first come, first served."""
 
     @property
     def waiting_count(self) -> int:
@@ -60,22 +68,24 @@ class MemoryBudget:
         """Bytes that no owner holds; negative while owners together hold more than `limit`."""
         return self.limit - self.used
 
-    def take(self, owner: object, size: int, on_granted: Callable[[], None]) -> bool:
-        """Take `size` bytes more, and return whether they were free.
+    def take(self, owner: object, size: int, on_granted: Callable[[], None], *, is_small: bool = False) -> bool:
+        """Take `size` bytes more, and return whether they were free. A small request takes the reserve first.
 
         False: `on_granted` is called once they are taken, unless `release` is called before."""
         assert owner not in self._waiting, "asked twice"
+        if is_small and self._try_take_reserve(owner, size):
+            return True
         if not self._waiting and self._try_grant(owner, size):
             return True
         if self._is_oldest(owner):
             self._grant(owner, size)
             return True
-        self._waiting[owner] = size, on_granted
+        self._waiting[owner] = size, on_granted, is_small
         return False
 
     def try_take(self, owner: object, size: int) -> bool:
         """Take `size` bytes more if they are free and no owner waits for memory; any size while none is used."""
-        if self._waiting or (self.used and self.used + size > self.limit):
+        if self._waiting or (self.used and not self._fits(size)):
             return False
         self._grant(owner, size)
         return True
@@ -88,6 +98,7 @@ class MemoryBudget:
         """Return all memory of the owner, serve the waiting owners, and cancel the owner's own wait."""
         self._waiting.pop(owner, None)
         self.used -= self._held.pop(owner, 0)
+        self._reserve_used -= self._held_of_reserve.pop(owner, 0)
         self._serve()
 
     def release_part(self, owner: object, size: int) -> None:
@@ -96,6 +107,10 @@ class MemoryBudget:
         assert left >= 0, f"released {-left} bytes more than were taken"
         self._held[owner] = left
         self.used -= size
+        of_reserve = min(size, self._held_of_reserve.get(owner, 0))
+        if of_reserve:
+            self._held_of_reserve[owner] -= of_reserve
+            self._reserve_used -= of_reserve
         self._serve()
 
     def stop_waiting(self, owner: object) -> None:
@@ -105,17 +120,32 @@ class MemoryBudget:
 
     def _serve(self) -> None:
         """Grant memory to waiting owners as far as it is free, oldest request first."""
-        for waiting, (size, on_granted) in list(self._waiting.items()):
-            if waiting in self._waiting and self._try_grant(waiting, size):
+        for waiting, (size, on_granted, is_small) in list(self._waiting.items()):
+            if waiting in self._waiting and (
+                (is_small and self._try_take_reserve(waiting, size)) or self._try_grant(waiting, size)
+            ):
                 del self._waiting[waiting]
                 on_granted()
 
+    def _try_take_reserve(self, owner: object, size: int) -> bool:
+        """Grant the bytes from the reserve if it has them; return whether granted."""
+        if self._reserve_used + size > self.reserve:
+            return False
+        self._reserve_used += size
+        self._held_of_reserve[owner] = self._held_of_reserve.get(owner, 0) + size
+        self._grant(owner, size)
+        return True
+
     def _try_grant(self, owner: object, size: int) -> bool:
         """Grant the bytes if they are free, or if the owner has held memory for the longest; return whether granted."""
-        if self.used + size > self.limit and not self._is_oldest(owner):
+        if not self._fits(size) and not self._is_oldest(owner):
             return False
         self._grant(owner, size)
         return True
+
+    def _fits(self, size: int) -> bool:
+        """Return whether the memory outside of the reserve has room for `size` bytes."""
+        return self.used - self._reserve_used + size <= self.limit - self.reserve
 
     def _is_oldest(self, owner: object) -> bool:
         """Return whether the owner has held memory for the longest time, or no owner holds any."""

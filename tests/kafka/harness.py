@@ -84,6 +84,7 @@ class Edge:
         requests: int = 64 * MIB,
         answers: int = 64 * MIB,
         authentication: ListenerAuthentication | None = None,
+        reserve: int = 0,
     ) -> None:
         self.seen: list[KafkaRequest] = []
         self.waiting: list[asyncio.Future[Any]] = []
@@ -96,7 +97,7 @@ class Edge:
             KafkaApi(ApiKey.HEARTBEAT, (0, 4), self.handle),
             KafkaApi(ApiKey.METADATA, (0, 9), self.handle),
         ]
-        self.requests, self.answers = MemoryBudget(requests), MemoryBudget(answers)
+        self.requests, self.answers = MemoryBudget(requests, reserve), MemoryBudget(answers)
         self.counters = KafkaCounters()
         if authentication is not None:
             apis += make_login_apis()

@@ -235,6 +235,25 @@ async def test_reading_pauses_without_free_memory(make_edge) -> None:
     assert edge.requests.used == 0
 
 
+async def test_small_requests_do_not_wait_for_large_ones(make_edge) -> None:
+    """A commit of many partitions is one of them."""
+    edge: Edge = make_edge(requests=MIB, reserve=MIB // 8)
+    first, _ = edge.connect()
+    second, _ = edge.connect()
+    third, third_transport = edge.connect()
+    feed(first, make_request(PRODUCE, 3, bytes(MIB), 1)[:-1])
+    feed(second, make_request(PRODUCE, 3, bytes(300_000), 2))
+    assert edge.requests.waiting_count == 1
+    assert feed(third, make_request(PRODUCE, 3, bytes(60_000), 3)) == b""
+    await settle()
+    assert [len(each.message) for each in edge.seen] == [60_000]
+    assert third_transport.is_reading
+    used = edge.requests.used
+    edge.waiting[0].set_result(b"")
+    await settle()
+    assert used - edge.requests.used >= 60_000
+
+
 async def test_a_closed_connection_releases_its_memory(make_edge) -> None:
     edge: Edge = make_edge(requests=MIB)
     first, first_transport = edge.connect()

@@ -53,6 +53,36 @@ def test_an_owner_released_during_service_gets_nothing() -> None:
     assert (budget.used, budget.waiting_count) == (3, 0)
 
 
+def test_small_requests_have_a_reserve() -> None:
+    budget = MemoryBudget(10, 3)
+    granted: list[str] = []
+    assert budget.take("large", 7, _fail_on_call)
+    assert not budget.take("other", 1, lambda: granted.append("other"))
+    assert not budget.try_take("third", 1)
+    assert budget.take("small", 2, _fail_on_call, is_small=True)
+    assert budget.take("small", 1, _fail_on_call, is_small=True)
+    assert not budget.take("late", 1, lambda: granted.append("late"), is_small=True), "the reserve is used up"
+    assert (budget.used, budget.free) == (10, 0)
+    budget.release("small")
+    assert granted == ["late"], "the reserve serves small owners only"
+    assert budget.take("next", 2, _fail_on_call, is_small=True)
+    budget.release_part("next", 1)
+    assert budget.take("further", 1, _fail_on_call, is_small=True)
+    budget.release("large")
+    assert granted == ["late", "other"]
+
+
+def test_small_requests_beyond_the_reserve_take_the_memory_of_all() -> None:
+    budget = MemoryBudget(10, 3)
+    assert budget.take("a", 3, _fail_on_call, is_small=True)
+    assert budget.take("b", 7, _fail_on_call, is_small=True)
+    assert not budget.take("c", 1, _fail_on_call)
+    budget.stop_waiting("c")
+    budget.release("b")
+    assert budget.try_take("d", 7)
+    assert not budget.try_take("e", 1)
+
+
 @pytest.mark.parametrize("total", [1, 7, 1 << 20, (1 << 20) + 5])
 def test_shares_add_up_to_the_total(total: int) -> None:
     shares = MemoryShares.divide(total)

@@ -24,6 +24,8 @@ _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - not to be taken for names
 _LINGER_S = 2.0
 _BACKLOG = 1024
 _CUT_OFF_S = 0.05
+_RESERVE_DIVISOR: Final = 8
+"""Part of the memory for requests that is reserved for small ones: 12 MiB of the default."""
 """Time for cancelled requests to end after the grace period."""
 
 
@@ -141,7 +143,8 @@ class HttpServer:
 
 def requests_budget(broker: Broker) -> MemoryBudget:
     """Return a new budget for request bodies, which all listeners of a broker share."""
-    return MemoryBudget(MemoryShares.divide(broker.settings.memory_budget_bytes).requests)
+    limit = MemoryShares.divide(broker.settings.memory_budget_bytes).requests
+    return MemoryBudget(limit, limit // _RESERVE_DIVISOR)
 
 
 def _listen_error(host: str, port: int, error: OSError) -> InvalidArgument:

@@ -34,8 +34,22 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _memory(
         "large-request-never-granted",
         "runtime/memory_budget:MemoryBudget.try_take",
-        "(self.used and self.used + size > self.limit)",
-        "self.used + size > self.limit",
+        "(self.used and not self._fits(size))",
+        "not self._fits(size)",
+        _BUDGET,
+    ),
+    _memory(
+        "reserve-for-all",
+        "runtime/memory_budget:MemoryBudget.take",
+        "if is_small and ",
+        "if ",
+        _BUDGET,
+    ),
+    _memory(
+        "reserve-is-not-returned",
+        "runtime/memory_budget:MemoryBudget.release",
+        "self._reserve_used -= self._held_of_reserve.pop(owner, 0)",
+        "self._held_of_reserve.pop(owner, 0)",
         _BUDGET,
     ),
     _memory(
