@@ -82,13 +82,13 @@ class CpuMeter:
     def __init__(self, pids: Iterable[int]) -> None:
         self._begin = time.monotonic()
         self._busy = _busy_s()
-        self._nodes = {pid: _process_s(pid) for pid in pids}
+        self._nodes = {pid: process_cpu_s(pid) for pid in pids}
         self._own = _own_s()
 
     def shares(self) -> tuple[float, float]:
         """Return the CPU time of the nodes and of other programs, in cores."""
         elapsed = time.monotonic() - self._begin
-        nodes = sum(max(0.0, _process_s(pid) - before) for pid, before in self._nodes.items())
+        nodes = sum(max(0.0, process_cpu_s(pid) - before) for pid, before in self._nodes.items())
         others = _busy_s() - self._busy - nodes - (_own_s() - self._own)
         return nodes / elapsed, max(0.0, others / elapsed)
 
@@ -98,7 +98,7 @@ def _busy_s() -> float:
     return sum(int(field) for number, field in enumerate(fields) if number not in _IDLE_FIELDS) / _TICKS
 
 
-def _process_s(pid: int) -> float:
+def process_cpu_s(pid: int) -> float:
     """Return the CPU seconds of a process and its ended children; 0 if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,12 +1,13 @@
-"""Measures over the Kafka protocol for Kafka and raftlog, with tools of Kafka 3.9 and `java/Load.java`.
+"""Measures over the Kafka protocol for Kafka and raftlog, with tools of Kafka 3.9, `java/Load.java` and one in Python.
 
 The leader of partition 0 is killed five times; the clients run with their defaults, and every kill waits until all
 replicas are in sync again."""
 
 import json
+import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +27,10 @@ OFFERED_PER_S: Final = 1_000
 OFFERED_CONNECTIONS: Final = 4
 OFFERED_S: Final = 12
 SMALL_BYTES: Final = 100
+WIDE_PARTITIONS: Final = 1_000
+WIDE_CONSUMERS: Final = 50
+WIDE_RECORDS_PER_S: Final = 100
+WIDE_S: Final = 20
 BEFORE_KILL_S: Final = 3.0
 _TOPIC_S_MAX: Final = 60.0
 _TOOLS: Final = "org.apache.kafka.tools"
@@ -42,12 +47,14 @@ class KafkaProtocolLoad:
         kill: Callable[[int], None],
         start: Callable[[int], None],
         gap_s: int,
+        pids: Callable[[], Sequence[int]],
     ) -> None:
         self._environment = {"BOOTSTRAP": bootstrap}
         self._bootstrap = bootstrap
         self._kill = kill
         self._start = start
         self._gap_s = gap_s
+        self._pids = pids
         self._libraries = packages.jars("kafka-3.9")
         self._classes = packages.java_classes(_HERE / "java" / "Load.java", self._libraries)
         self._produced = ""
@@ -59,6 +66,7 @@ class KafkaProtocolLoad:
             "consume": self.consume,
             "closed": self.run_closed,
             "offered": self.run_offered,
+            "wide": self.read_many_partitions,
             "gap": self.measure_gap,
             "gap_librdkafka": self.measure_gap_librdkafka,
         }
@@ -99,6 +107,14 @@ class KafkaProtocolLoad:
         """Send 1,000 records a second, each at its due time."""
         shape = (OFFERED_PER_S, OFFERED_S, OFFERED_CONNECTIONS, SMALL_BYTES)
         return self._require_success(self._run("offered", self._create_topic(1), *shape, flags=LOADING))
+
+    def read_many_partitions(self) -> Values:
+        """Read 1,000 partitions with 50 consumers; `cpu` is the CPU time of the brokers, in cores."""
+        shape = map(str, (WIDE_PARTITIONS, WIDE_CONSUMERS, WIDE_RECORDS_PER_S, WIDE_S, *self._pids()))
+        found = json.loads(load([sys.executable, "-m", "bench.race.many_partitions", self._bootstrap, *shape]))
+        if found["records"] < WIDE_CONSUMERS * WIDE_RECORDS_PER_S / 2:
+            raise MeasureFailed(f"consumers received {found['records']:.0f} records a second")
+        return {name: float(value) for name, value in found.items()}
 
     def measure_gap(self) -> Values:
         """Kill the leader under the load of a Java producer; return the gap."""

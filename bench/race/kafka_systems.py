@@ -48,7 +48,7 @@ def start_kafka(directory: Path, *, synced: bool) -> Iterator[RunningSystem]:
         for node in NODES:
             nodes.wait_port(node, ports[node][0])
         bootstrap = ",".join(f"{HOST}:{ports[node][0]}" for node in NODES)
-        loads = KafkaProtocolLoad(bootstrap, nodes.kill, start, _KAFKA_GAP_S)
+        loads = KafkaProtocolLoad(bootstrap, nodes.kill, start, _KAFKA_GAP_S, nodes.pids)
         yield RunningSystem(nodes.pids, loads.measures())
     finally:
         nodes.close()
@@ -88,8 +88,9 @@ def start_raftlog(directory: Path, *, python: str) -> Iterator[RunningSystem]:
             raise_priority([cluster.nodes[node].pid])
             cluster.wait_healthy()
 
-        loads = KafkaProtocolLoad(cluster.kafka, lambda node: cluster.nodes[node].kill(), start, _RAFTLOG_GAP_S)
-        yield RunningSystem(partial(raftlog_pids, cluster), loads.measures())
+        pids = partial(raftlog_pids, cluster)
+        loads = KafkaProtocolLoad(cluster.kafka, lambda node: cluster.nodes[node].kill(), start, _RAFTLOG_GAP_S, pids)
+        yield RunningSystem(pids, loads.measures())
 
 
 @contextmanager

@@ -39,6 +39,7 @@ MEASURES: Final = (
     RaceMeasure("consume", "the same records read from the start"),
     RaceMeasure("closed", "64 connections, one record of 100 bytes a request, closed loop"),
     RaceMeasure("offered", "1,000 records of 100 bytes a second offered by 4 connections"),
+    RaceMeasure("wide", "50 consumers each read all of 1,000 partitions, 100 records a second in total", 1),
     RaceMeasure("gap", "leader killed: longest time between two answers of the Java client or the system's own", 5),
     RaceMeasure("gap_librdkafka", "the same with librdkafka", 5),
 )
@@ -60,6 +61,7 @@ COLUMNS: Final = (
     Column("closed", "p99", "… p99 ms", 1),
     Column("offered", "p50", "1,000/s p50 ms", 2),
     Column("offered", "p99", "… p99 ms", 2),
+    Column("wide", "cpu", "1,000 partitions CPU", 2),
     Column("gap", "gap_ms", "gap ms", 0),
     Column("gap_librdkafka", "gap_ms", "librdkafka gap ms", 0),
 )
