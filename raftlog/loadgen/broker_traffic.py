@@ -3,13 +3,15 @@
 Each message counts once, at its sender. Messages that brokers send anyway (beats, heartbeats of active Raft groups) are
 included for the duration of the run."""
 
+import ssl
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Final, NamedTuple, Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from raftlog.client.addresses import HTTPS, host_of
 from raftlog.errors import Unavailable
 
 _MESSAGES: Final = "raftlog_rpc_messages_total"
@@ -53,12 +55,12 @@ class BrokerTraffic(NamedTuple):
         }
 
 
-def scrape(addresses: Sequence[str]) -> BrokerTraffic:
+def scrape(addresses: Sequence[str], tls: ssl.SSLContext | None = None, headers: str = "") -> BrokerTraffic:
     """Read the counters of these brokers; raise `Unavailable` if one does not answer."""
     by_kind: Counter[str] = Counter()
     size = writes = 0
     for address in addresses:
-        for family in text_string_to_metric_families(_read_metrics(address)):
+        for family in text_string_to_metric_families(_read_metrics(address, tls, headers)):
             for sample in family.samples:
                 if sample.name == _MESSAGES and sample.labels["direction"] == "out":
                     by_kind[sample.labels["kind"]] += int(sample.value)
@@ -69,11 +71,18 @@ def scrape(addresses: Sequence[str]) -> BrokerTraffic:
     return BrokerTraffic(by_kind, size, writes)
 
 
-def _read_metrics(address: str) -> str:
+def _read_metrics(address: str, tls: ssl.SSLContext | None, headers: str) -> str:
     """Return the text of `/metrics` of a broker; raises `Unavailable`."""
-    connection = HTTPConnection(address, timeout=_ANSWER_S_MAX)
+    host = host_of(address)
+    is_secured = tls is not None and address.startswith(HTTPS)
+    connection = (
+        HTTPSConnection(host, timeout=_ANSWER_S_MAX, context=tls)
+        if is_secured
+        else HTTPConnection(host, timeout=_ANSWER_S_MAX)
+    )
     try:
-        connection.request("GET", "/metrics")
+        lines = (line.partition(": ") for line in headers.split("\r\n") if line)
+        connection.request("GET", "/metrics", headers={name: value for name, _, value in lines})
         with connection.getresponse() as response:
             text = response.read().decode()
     except (OSError, HTTPException) as error:

@@ -6,7 +6,10 @@ It parses only the form that brokers send: a status line, headers, `Content-Leng
 """
 
 import socket
+import ssl
 from typing import Final
+
+from raftlog.client.addresses import HTTPS, host_of
 
 _READ_BYTES: Final = 1 << 18
 _HEAD_END: Final = b"\r\n\r\n"
@@ -23,8 +26,8 @@ class LaneBroken(Exception):
 class RequestLane:
     """Connection to one address, opened at its creation; `token` names the request in flight."""
 
-    def __init__(self, address: str, key: tuple[int, str]) -> None:
-        host, _, port = address.rpartition(":")
+    def __init__(self, address: str, key: tuple[int, str], tls: ssl.SSLContext | None = None) -> None:
+        host, _, port = host_of(address).rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         family, kind, protocol, _, endpoint = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
         self.key = key
@@ -32,7 +35,10 @@ class RequestLane:
         self.socket = socket.socket(family, kind, protocol)
         self.socket.setblocking(False)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._tls = tls if address.startswith(HTTPS) else None
+        self._host, self._waits_to_read = host, False
         self.is_connected = False
+        """Whether requests can be sent, after the handshake of TLS."""
         self.is_sent = False
         """Whether any byte of the request was sent."""
         self.deadline = 0.0
@@ -41,8 +47,13 @@ class RequestLane:
         self.socket.connect_ex(endpoint)
 
     @property
+    def is_secured(self) -> bool:
+        """Whether the lane has TLS, whose handshake reads and writes."""
+        return self._tls is not None
+
+    @property
     def wants_to_write(self) -> bool:
-        return not self.is_connected or len(self._to_send) > 0
+        return len(self._to_send) > 0 if self.is_connected else not self._waits_to_read
 
     def begin(self, token: int, request: bytes, deadline: float) -> None:
         """Send a request; raises `LaneBroken`."""
@@ -55,12 +66,31 @@ class RequestLane:
 
     def handle_writable(self) -> None:
         """Continue after the socket became writable: finish the connect, send more; raises `LaneBroken`."""
-        if not self.is_connected:
+        if self.is_connected or self._connect():
+            self._write()
+
+    def _connect(self) -> bool:
+        """Continue the connect and the handshake; return whether they are done. Raises `LaneBroken`."""
+        if not isinstance(self.socket, ssl.SSLSocket):
             error = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if error:
                 raise LaneBroken(f"no connection: error {error}")
-            self.is_connected = True
-        self._write()
+            if self._tls is None:
+                self.is_connected = True
+                return True
+            self.socket = self._tls.wrap_socket(self.socket, server_hostname=self._host, do_handshake_on_connect=False)
+        self._waits_to_read = False
+        try:
+            self.socket.do_handshake()
+        except ssl.SSLWantReadError:
+            self._waits_to_read = True
+            return False
+        except ssl.SSLWantWriteError:
+            return False
+        except OSError as error:
+            raise LaneBroken(f"no TLS: {error}") from None
+        self.is_connected = True
+        return True
 
     def _write(self) -> None:
         """Send as many bytes of the request as the socket accepts."""
@@ -69,16 +99,22 @@ class RequestLane:
                 sent = self.socket.send(self._to_send)
                 self.is_sent = True
                 self._to_send = self._to_send[sent:]
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             return
         except OSError as error:
             raise LaneBroken(str(error)) from None
 
     def handle_readable(self) -> tuple[int, bytes, str] | None:
         """Read; return status, body and leader of a complete answer, or None. Raises `LaneBroken`."""
+        if self._tls is not None and not self.is_connected:
+            if self._connect():
+                self._write()
+            return None
         try:
             part = self.socket.recv(_READ_BYTES)
-        except BlockingIOError:
+            if self._tls is not None:
+                part += self._read_pending()
+        except (BlockingIOError, ssl.SSLWantReadError):
             return None
         except OSError as error:
             raise LaneBroken(str(error)) from None
@@ -100,6 +136,14 @@ class RequestLane:
             raise LaneBroken("the broker sent an answer without a request")
         self._received, self.token = b"", -1
         return status, body, _read_header(head, _LEADER).decode()
+
+    def _read_pending(self) -> bytes:
+        """Return bytes that TLS has decrypted already, for which the socket does not become readable."""
+        assert isinstance(self.socket, ssl.SSLSocket), "pending bytes of a plain socket"
+        found = b""
+        while pending := self.socket.pending():
+            found += self.socket.recv(pending)
+        return found
 
     def close(self) -> None:
         self.socket.close()

@@ -2,19 +2,20 @@
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 from uuid import uuid4
 
-from raftlog.client import BrokerClient
+from raftlog.client import BrokerAddresses, BrokerClient
 from raftlog.errors import RaftlogError, Unavailable
 
 _logger = logging.getLogger(__name__)
 
 
 class LoadTarget(NamedTuple):
-    """Brokers and topic of a run; addresses are `HOST:PORT`."""
+    """Brokers and topic of a run; addresses are `HOST:PORT` or `https://HOST:PORT`."""
 
     addresses: Sequence[str]
     topic: str
@@ -22,6 +23,9 @@ class LoadTarget(NamedTuple):
     """Leader addresses by partition; partitions without a known leader are missing."""
     ends: Mapping[int, int]
     """Next offset of each partition, at which polls begin."""
+    tls: ssl.SSLContext | None = None
+    headers: str = ""
+    """Further header lines of each request."""
 
 
 @contextmanager
@@ -67,4 +71,6 @@ async def _find_target(bootstrap: Sequence[str], topic: str) -> LoadTarget:
         described = await client.describe_topic(topic)
         leaders = {each.partition: by_node[each.leader] for each in described.replicas if each.leader in by_node}
         ends = {each.partition: int((await client.offsets(topic, each.partition)).end) for each in described.replicas}
-    return LoadTarget(list(by_node.values()), topic, leaders, ends)
+    given = BrokerAddresses.of(bootstrap)
+    headers = "".join(f"{name}: {value}\r\n" for name, value in given.headers().items())
+    return LoadTarget(list(by_node.values()), topic, leaders, ends, given.ssl_context(), headers)

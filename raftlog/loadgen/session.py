@@ -41,7 +41,7 @@ def run_on_target(
 ) -> Result:
     """Warm up, then run a plan against a prepared target; return the result with the traffic between brokers."""
     work = Work(plan, place)
-    with SocketWire(plan.timeout_ms / 1000 + _GRACE_S) as wire:
+    with SocketWire(plan.timeout_ms / 1000 + _GRACE_S, place.tls) as wire:
         if warm_s > 0:
             LoadRun(replace(plan, seconds=warm_s), wire, work).run()
         before = _read_counters(place)
@@ -59,6 +59,6 @@ def run_on_target(
 def _read_counters(place: LoadTarget) -> BrokerTraffic | None:
     """Return the brokers' counters; None if a broker does not answer, since there is no total then."""
     try:
-        return scrape(place.addresses)
+        return scrape(place.addresses, place.tls, place.headers)
     except Unavailable:
         return None

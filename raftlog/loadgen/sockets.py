@@ -7,6 +7,7 @@ of epoll are whole milliseconds."""
 
 import select
 import selectors
+import ssl
 import time
 from collections import defaultdict
 
@@ -20,8 +21,8 @@ _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 class SocketWire(ClosedAtExit):
     """`HttpWire` over sockets; its `with` block closes the connections."""
 
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+    def __init__(self, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
+        self._timeout_s, self._tls = timeout_s, tls
         self._selector = selectors.DefaultSelector()
         self._idle: defaultdict[tuple[int, str], list[RequestLane]] = defaultdict(list)
         self._busy: dict[int, RequestLane] = {}
@@ -74,13 +75,15 @@ class SocketWire(ClosedAtExit):
                     self._watch(lane)
                 if events & _READ:
                     self._read(lane)
+                    if lane.is_secured:
+                        self._watch(lane)
             except LaneBroken:
                 self._drop(lane)
 
     def _connect(self, client: int, address: str) -> RequestLane:
         """Open a lane and watch its socket; raises `OSError`."""
         key = (client, address)
-        lane = RequestLane(address, key)
+        lane = RequestLane(address, key, self._tls)
         self._selector.register(lane.socket, _READ | _WRITE, lane)
         return lane
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import orjson
 
+from raftlog.client.addresses import host_of
 from raftlog.client.leaders import LeaderCache
 from raftlog.loadgen.plan import LoadPlan, Targeting
 from raftlog.loadgen.preparing import LoadTarget
@@ -88,6 +89,10 @@ class Work:
         leader = self._leaders.address_of(subject) if self._plan.targeting is Targeting.SMART else None
         return leader or next(self._turns)
 
+    def _head(self, address: str) -> str:
+        """Return the header lines of each request to an address."""
+        return f"Host: {host_of(address)}\r\n{self._place.headers}"
+
     # requests
 
     def _make_request(self, kind: str, client: int, partition: int, address: str) -> bytes:
@@ -96,11 +101,11 @@ class Work:
         match kind:
             case "send":
                 path = f"/topics/{self._topic}/partitions/{partition}?timeout={timeout}"
-                return _make_post(address, path, *self._make_records())
+                return _make_post(self._head(address), path, *self._make_records())
             case "poll":
                 position = self._positions[client][partition]
                 query = f"offset={position}&timeout=0&max_bytes={_POLL_BYTES}"
-                return _make_get(address, f"/topics/{self._topic}/partitions/{partition}/records?{query}")
+                return _make_get(self._head(address), f"/topics/{self._topic}/partitions/{partition}/records?{query}")
             case "commit":
                 row = {
                     "topic": self._place.topic,
@@ -108,7 +113,7 @@ class Work:
                     "offset": self._positions[client][partition],
                 }
                 path = f"/groups/{quote(self.group_name(client), safe='')}/offsets?timeout={timeout}"
-                return _make_post(address, path, "application/json", orjson.dumps({"offsets": [row]}))
+                return _make_post(self._head(address), path, "application/json", orjson.dumps({"offsets": [row]}))
             case _:
                 return _make_get(
                     address, f"/groups/{quote(self.group_name(client), safe='')}/offsets?timeout={timeout}"
@@ -176,13 +181,13 @@ def _rotate(partitions: Sequence[int], by: int) -> list[int]:
     return [*partitions[at:], *partitions[:at]]
 
 
-def _make_post(address: str, path: str, content_type: str, body: bytes) -> bytes:
-    fields = f"Host: {address}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
+def _make_post(head: str, path: str, content_type: str, body: bytes) -> bytes:
+    fields = f"{head}Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
     return f"POST {path} HTTP/1.1\r\n{fields}".encode() + body
 
 
-def _make_get(address: str, path: str) -> bytes:
-    return f"GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode()
+def _make_get(head: str, path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\n{head}\r\n".encode()
 
 
 def _classify_refusal(kind: str, status: int, fields: Any) -> RequestOutcome:

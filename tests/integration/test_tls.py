@@ -17,7 +17,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from raftlog.client import BrokerAddresses, BrokerClient, Producer, sync
+from raftlog.loadgen import LoadMode, LoadPlan, Mix
+from raftlog.loadgen.session import run_session
 from raftlog.security.client_tls import ClientTlsFiles, client_context
+from raftlog.testing.errors import BrokerFailed
+from raftlog.testing.http import ask
 from raftlog.testing.process import PROGRAM
 from tests.security.certificates import create
 
@@ -244,3 +248,15 @@ async def test_both_clients_use_tls(broker: SecureBroker) -> None:
             return int(client.offsets("orders", 0).end)
 
     assert await asyncio.to_thread(read) == 1
+
+
+def test_loads_and_requests_of_tests_use_tls(broker: SecureBroker) -> None:
+    alice = broker.alice
+    access = BrokerAddresses(broker.http, ca=broker.authority, certificate=alice.certificate, key=alice.key)
+    assert ask(broker.http, "/v1/status/ready", access=access)[0] == 200
+    with pytest.raises(BrokerFailed, match=r"https://127\.0\.0\.1:\d+/v1/status/ready: .*CERTIFICATE_VERIFY_FAILED"):
+        ask(broker.http, "/v1/status/ready")
+    plan = LoadPlan(mode=LoadMode.CLOSED, seconds=1.0, mix=Mix.parse("send=1,poll=1"), value_bytes=40_000)
+    result = run_session(plan, access, None, 2, 1, warm_s=0.2)
+    assert result.succeeded > 20
+    assert result.between is not None, "the counters of the brokers are read with TLS"
