@@ -217,13 +217,13 @@ class Adoption:
             elif hint is None:
                 broken = reason if position < self._size or self._end_row else None
                 break
-            elif (behind := self._find_start_after(hint)) is None:
+            elif (start := self._find_start_after(hint)) is None:
                 broken, pending = reason, hint if segment.next_index == self._keep_to else None
                 break
             else:
                 self._damage.append(build_damage(self._log, unpack_row(hint), reason))
-                segment.adopt_by_row(hint, behind.offset)
-                segment.missing = behind.index - segment.base_index - segment.rows
+                segment.adopt_by_row(hint, start.offset)
+                segment.missing = start.index - segment.base_index - segment.rows
                 self._term = Term(unpack_row(hint).term)
             if segment.rows - segment.rows_published >= _PUBLISH_ROWS:
                 self._publish()
@@ -302,9 +302,9 @@ class Adoption:
             is_next = self._may_follow(row.index, following.index)
             if is_next and following.position == row.end and following.offset >= row.offset:
                 return Start(Index(following.index), Offset(following.offset))
-        _, behind = self._read_batch(row.end)
-        if behind and behind.base_offset >= row.offset and not is_compacted:
-            return Start(Index(row.index + 1), Offset(behind.base_offset))
+        _, header = self._read_batch(row.end)
+        if header and header.base_offset >= row.offset and not is_compacted:
+            return Start(Index(row.index + 1), Offset(header.base_offset))
         start = self._following() if row.end == self._size or not is_compacted else None
         return start if start and self._may_follow(row.index, start.index) and start.offset >= row.offset else None
 

@@ -214,8 +214,10 @@ class Compaction:
 
     def _select_records(self, header: BatchHeader, opened: Buffer) -> Generator[CompactionStep, None, list[bool]]:
         """Return for each record of a batch whether it is kept; records without a key are kept."""
-        first, behind = header.base_offset, header.next_offset
-        is_at_edge = first < max(self._tombstones_to, self.log.log_start_offset) or behind >= min(self._end, self._mark)
+        first, next_offset = header.base_offset, header.next_offset
+        is_at_edge = first < max(self._tombstones_to, self.log.log_start_offset) or next_offset >= min(
+            self._end, self._mark
+        )
         flags: list[bool] = []
         records = read_records(opened)
         while some := list(islice(records, _SLICE_COST)):

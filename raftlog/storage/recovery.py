@@ -324,15 +324,15 @@ class Recovery:
 
     def _step_over(self, segment: Segment) -> bool:
         """Adopt a damaged batch by its row; return False if the start of the next batch is unknown."""
-        behind = self._rows_after_end(segment)
-        if not behind or behind[0][1].position != segment.end_position:
+        following = self._rows_after_end(segment)
+        if not following or following[0][1].position != segment.end_position:
             return False
-        packed, row = behind[0]
+        packed, row = following[0]
         head = segment.files.log.read(row.position, HEADER_SIZE)
         if len(head) == HEADER_SIZE and row_matches(packed, head):
             next_offset = read_header(head).next_offset
-        elif len(behind) > 1 and behind[1][1].index == row.index + 1:
-            next_offset = behind[1][1].offset
+        elif len(following) > 1 and following[1][1].index == row.index + 1:
+            next_offset = following[1][1].offset
         else:
             return False
         segment.adopt_by_row(packed, next_offset)

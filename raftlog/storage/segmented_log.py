@@ -247,7 +247,7 @@ class SegmentedLog(ReadableLog):
         deeper one, can be repeated."""
         first = self.segments[0].base_index if self.segments else 1
         assert index == 0 or first <= index, f"cut to index {index} below the first entry {first}"
-        assert index <= self.last_index, f"cut to index {index} behind the last entry {self.last_index}"
+        assert index <= self.last_index, f"cut to index {index} after the last entry {self.last_index}"
         kept = [segment for segment in self.segments if segment.base_index <= index]
         inside = kept and index < kept[-1].next_index - 1
         row = self._find_row_after(index) if inside else None

@@ -133,7 +133,7 @@ def test_entries_whose_terms_fall_are_refused() -> None:
     assert isinstance(envelope.message, AppendRequest)
     first, second = envelope.message.entries
     fallen = envelope.message._replace(entries=(first, second._replace(term=Term(first.term - 1))))
-    with pytest.raises(BadFrame, match="behind term 5"):
+    with pytest.raises(BadFrame, match="after term 5"):
         decode_one(join_buffers(encode_turn([Envelope(envelope.group, fallen)])))
 
 

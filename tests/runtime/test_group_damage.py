@@ -231,7 +231,7 @@ def test_a_damaged_last_large_entry_becomes_the_voting_position() -> None:
     assert (recovered.lost_from, recovered.log.last_index, recovered.voting_position) == (4, 3, (4, 7))
     [damage] = recovered.damage
     assert (damage.index, damage.offset, damage.position) == (4, recovered.log.next_offset, position)
-    assert "the offset behind it is not known" in str(damage.error())
+    assert "the offset after it is not known" in str(damage.error())
     assert damaged_files(twin) == [lost]
     assert twin.read_all() == [entry.batch for entry in twin.entries[:3]]
 

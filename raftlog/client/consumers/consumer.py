@@ -238,7 +238,7 @@ class Consumer(Generic[K, V]):
     def seek_from_end(self, count: int, *partitions: Place) -> None:
         """Continue that many offsets before the end, or at the first record."""
         if count < 0:
-            raise InvalidArgument(f"{count} offsets before the end is behind it; give 0 or more")
+            raise InvalidArgument(f"{count} offsets before the end is after it; give 0 or more")
         self._seek(partitions, FromEnd(count))
 
     def seek_to_timestamp(self, timestamp_ms: int, *partitions: Place) -> None:

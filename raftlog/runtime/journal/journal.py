@@ -422,7 +422,7 @@ class Journal:
     def close(self) -> None:
         """Make waiting operations durable, unless a sync is in flight or failed; blocking, idempotent.
 
-        A caller that needs all of them flushes and waits first: operations behind a sync in flight are dropped.
+        A caller that needs all of them flushes and waits first: operations after a sync in flight are dropped.
         Raises `SyncFailed`.
         """
         if self.failure is None:

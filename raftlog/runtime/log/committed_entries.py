@@ -26,7 +26,7 @@ def read_committed(log: GroupLog, first: Index, last: Index, max_bytes: int) -> 
     Raises `EntriesTrimmed` when the log begins after `first`, `CorruptBatch`, `InvalidBatch`."""
     if first <= log.boundary.index:
         path = log.segments.path
-        raise EntriesTrimmed(f"{path}: entry {first} was trimmed away; the log begins behind entry {log.boundary}")
+        raise EntriesTrimmed(f"{path}: entry {first} was trimmed away; the log begins after entry {log.boundary}")
     if first > last:
         return []
     found = []

@@ -345,8 +345,8 @@ class GroupLog(LogView):
             position = segment.row(segment.number_of(first)).position
         except OSError as error:
             raise self._read_error(first, error) from None
-        behind = sum(each.end_position for each in self.segments.segments if each.base_index > segment.base_index)
-        return max(0, segment.end_position - position) + behind
+        above = sum(each.end_position for each in self.segments.segments if each.base_index > segment.base_index)
+        return max(0, segment.end_position - position) + above
 
     def end(self) -> LogEnd | None:
         """Return the last entry in the files and its position, for a checkpoint."""

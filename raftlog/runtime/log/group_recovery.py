@@ -134,7 +134,7 @@ class GroupRecovery:
         assert pending.pending is not None, f"{pending} has no row"
         row, reason = unpack_row(pending.pending), pending.broken or ""
         if following is None or following.offset < row.offset:
-            self._end_log(Offset(segment.base_offset), f"{reason}, and the offset behind it is not known")
+            self._end_log(Offset(segment.base_offset), f"{reason}, and the offset after it is not known")
             return entries
         segment.adopt_by_row(pending.pending, following.offset)
         self._damage.append(build_damage(segment.files.log, row, reason))

@@ -236,11 +236,11 @@ class Replay:
             self._adopt_control(Index(row.index), batch)
             segment.adopt_scanned(batch, read_header(batch))
             return None
-        behind = _offset_after(packed, row, batch, next_offset)
-        if behind is None:
-            return f"{reason}, and the offset behind it is not known"
+        next_known = _offset_after(packed, row, batch, next_offset)
+        if next_known is None:
+            return f"{reason}, and the offset after it is not known"
         self.damage.append(build_damage(segment.files.log, row, reason))
-        segment.adopt_by_row(packed, behind)
+        segment.adopt_by_row(packed, next_known)
         return None
 
     def _adopt_control(self, index: Index, batch: memoryview) -> None:

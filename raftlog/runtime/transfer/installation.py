@@ -75,7 +75,7 @@ class Installation:
                 segments.begin_segment(batch, header, decode_roll(payload), term)
                 segments.write()
                 return
-        raise Unavailable(f"node {self._source} sent something else than the roll behind {result.boundary}")
+        raise Unavailable(f"node {self._source} sent something else than the roll after {result.boundary}")
 
     def _may_change_places(self) -> bool:
         """Return whether no write to the old log is under way, and no checkpoint needs its files in place."""

@@ -63,7 +63,7 @@ class EntriesReader:
             batch = payload[start : start + size]
             if size < HEADER_SIZE or term < term_before or len(batch) != size:
                 raise BadFrame(
-                    f"entry {index} of term {term} behind term {term_before}, and of {size} bytes, {start} bytes into "
+                    f"entry {index} of term {term} after term {term_before}, and of {size} bytes, {start} bytes into "
                     f"{len(payload)}"
                 )
             term_before = term
