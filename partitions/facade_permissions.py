@@ -140,7 +140,7 @@ INTERNAL: Final = frozenset(
         *(f"Users.{name}" for name in ("credential", "any_credential", "is_superuser", "version_of")),
         *(f"Users.{name}" for name in ("superusers", "create_first")),
         "Acls.entries",
-        *(f"Quotas.{name}" for name in ("value", "connection_rate")),
+        *(f"Quotas.{name}" for name in ("value", "find", "connection_rate")),
     }
 )
 """Methods that the process calls for itself: its life, its addresses, routing, and decisions about callers."""

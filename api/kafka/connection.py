@@ -8,10 +8,11 @@ may begin, the budget has no memory, or the client does not read its answers, no
 
 import asyncio
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final
 
 from raftlog.api.kafka.answer_order import AnswerOrder, Exchange
-from raftlog.api.kafka.dispatcher import ConnectionRefused, Dispatcher
+from raftlog.api.kafka.connection_owner import ConnectionOwner
+from raftlog.api.kafka.dispatcher import ConnectionRefused
 from raftlog.api.kafka.first_step import start
 from raftlog.api.kafka.incoming_frame import (
     FRAME_BYTES_PER_S_MIN,
@@ -21,40 +22,13 @@ from raftlog.api.kafka.incoming_frame import (
 )
 from raftlog.api.kafka.login import KafkaLogin
 from raftlog.api.kafka.progress import STALL_S, UNCHARGED_ANSWER_BYTES_MAX, ProgressWatch, SweepFinding
-from raftlog.api.kafka.settings import KafkaSettings
 from raftlog.api.kafka.wire.errors import MalformedRequest
 from raftlog.api.kafka.wire.headers import HEAD_BYTES, body_position, decode_client_id, read_head
 from raftlog.partitions.caller import ANONYMOUS, Caller
-from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.types import Buffer
 
 UNCHARGED_TOTAL_MAX: Final = 16 * 1024
 _LENGTH: Final = Struct(">i")
-
-
-class ConnectionOwner(Protocol):
-    """Interface of the shared state of a listener's connections."""
-
-    name: str
-    settings: KafkaSettings
-    dispatcher: Dispatcher
-    requests: MemoryBudget
-    answers: MemoryBudget
-    scratch: memoryview
-    """Memory into which bytes are read; nothing of it is kept after a callback."""
-    is_stopping: bool
-
-    def register(self, connection: "KafkaConnection") -> bool:
-        """Register a connection; return false if it has to be closed because there are too many."""
-
-    def identify(self, transport: asyncio.BaseTransport) -> tuple[Caller, KafkaLogin | None]:
-        """Return the caller of a new connection, and the state of its login; None where none is required."""
-
-    def remove(self, connection: "KafkaConnection") -> None:
-        """Remove a connection."""
-
-    def report(self, connection: "KafkaConnection", why: str) -> None:
-        """Count a connection that is closed because of the client's fault, and write its event."""
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -64,6 +38,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         "_client_id",
         "_frame",
         "_head",
+        "_is_muted",
         "_is_read_paused",
         "_is_splitting",
         "_is_unread",
@@ -83,7 +58,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         "login",
     )
 
-    def __init__(self, owner: ConnectionOwner, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, owner: "ConnectionOwner[KafkaConnection]", loop: asyncio.AbstractEventLoop) -> None:
         self._owner, self._loop = owner, loop
         self._transport: asyncio.Transport | None = None
         self.caller = Caller(ANONYMOUS, "", "", owner.name)
@@ -100,6 +75,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._order = AnswerOrder()
         self._uncharged = 0
         self._is_read_paused = self._is_waiting_for_memory = False
+        self._is_muted = False
+        """Whether no request begins for a while, because the client exceeded a quota."""
         self._is_unread = False
         """Whether the client reads its answers more slowly than they come."""
         self.is_ending = False
@@ -171,6 +148,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return (
             self._next is None
             and not self._is_unread
+            and not self._is_muted
             and not self.is_ending
             and len(self._order.pending) < self._owner.settings.pipelined_requests_max
         )
@@ -256,7 +234,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _resume(self) -> None:
         """Begin the waiting request, process kept bytes, and resume reading, each if it is allowed now."""
         waiting = self._next
-        if waiting is not None and self._order.may_begin(waiting.route) and not self._is_unread and not self.is_ending:
+        is_open = not (self._is_unread or self._is_muted or self.is_ending)
+        if waiting is not None and self._order.may_begin(waiting.route) and is_open:
             self._next = None
             self._begin(waiting)
         while self._rest is not None and self._frame is None and self._may_read:
@@ -316,6 +295,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             exchange.answer = await dispatcher.answer(exchange.route, exchange.body, exchange.caller, login, order)
             if login is not None:
                 self._follow_login(login)
+            if dispatcher.rates.is_on and (delay_s := dispatcher.rates.delay_s(exchange.caller)):
+                self._mute(delay_s)
         except ConnectionRefused as error:
             exchange.is_failed = True
             self._refuse(str(error))
@@ -326,6 +307,17 @@ class KafkaConnection(asyncio.BufferedProtocol):
         finally:
             exchange.route.times.observe_since(exchange.began)
             self._end_exchange(exchange)
+
+    def _mute(self, delay_s: float) -> None:
+        """Begin no further request for a time (KIP-219)."""
+        if not self._is_muted:
+            self._is_muted = True
+            self._pause_reading()
+            self._loop.call_later(delay_s, self._unmute)
+
+    def _unmute(self) -> None:
+        self._is_muted = False
+        self._resume()
 
     def _follow_login(self, login: KafkaLogin) -> None:
         """Take the principal of a successful login; end the connection after the answer to a failed one."""

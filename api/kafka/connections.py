@@ -60,11 +60,14 @@ class KafkaConnections:
         return len(self._open)
 
     def register(self, connection: KafkaConnection) -> bool:
-        """Register a connection; return false if it has to be closed because there are too many."""
+        """Register a connection; return false if it has to be closed: there are too many, or too many new ones."""
         counters = self.dispatcher.counters
         self._open.add(connection)
         counters.connections += 1
-        if len(self._open) > self.settings.connections_max:
+        rates = self.dispatcher.rates
+        if len(self._open) > self.settings.connections_max or (
+            rates.is_on and not rates.admits(connection.caller.address)
+        ):
             counters.connections_refused += 1
             return False
         counters.connections_accepted += 1

@@ -9,7 +9,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -19,10 +20,13 @@ from raftlog.api.kafka.handlers.versions import ApiVersionsHandler
 from raftlog.api.kafka.wire import schemas
 from raftlog.api.kafka.wire.errors import MalformedRequest
 from raftlog.api.kafka.wire.headers import is_flexible
+from raftlog.api.kafka.wire.throttle_time import set_throttle_time
 from raftlog.errors import RaftlogError
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.counters import KafkaCounters
+from raftlog.partitions.security.client_rates import FETCHED, PRODUCED, REQUESTS, UNLIMITED, ClientRates
 from raftlog.runtime.histogram import Histogram
+from raftlog.runtime.timed_steps import TimedSteps
 from raftlog.types import Buffer
 
 logger = logging.getLogger(__name__)
@@ -84,8 +88,14 @@ def name_of(key: ApiKey) -> str:
 class Dispatcher:
     """Routes of one listener; `counters` are shared by all listeners."""
 
-    def __init__(self, apis: Sequence[KafkaApi], counters: KafkaCounters, raw_login: KafkaApi | None = None) -> None:
-        self.counters = counters
+    def __init__(
+        self,
+        apis: Sequence[KafkaApi],
+        counters: KafkaCounters,
+        raw_login: KafkaApi | None = None,
+        rates: ClientRates = UNLIMITED,
+    ) -> None:
+        self.counters, self.rates = counters, rates
         versions = ApiVersionsHandler()
         apis = (*apis, versions.api())
         assert len({api.key for api in apis}) == len(apis), "two handlers for one API"
@@ -128,15 +138,44 @@ class Dispatcher:
         if not schemas.is_loaded():
             await asyncio.to_thread(schemas.load)
 
-    async def answer(
+    def answer(
         self,
         route: KafkaRoute,
         body: memoryview,
         caller: Caller,
         login: Any = None,
         connection: RequestConnection | None = None,
+    ) -> Awaitable[Answer]:
+        """Return the encoded body of the answer; None if the client expects none. Raises `ConnectionRefused`.
+
+        With quotas it counts bytes and time of the client, and the answer has the throttle time (KIP-219)."""
+        work = self._answer(route, body, caller, login, connection)
+        return self._answer_within_quotas(route, body, caller, work) if self.rates.is_on else work
+
+    async def _answer_within_quotas(
+        self, route: KafkaRoute, body: memoryview, caller: Caller, work: Coroutine[Any, Any, Answer]
     ) -> Answer:
-        """Return the encoded body of the answer; None if the client expects none. Raises `ConnectionRefused`."""
+        timed, rates = TimedSteps(work), self.rates
+        try:
+            pieces = await timed
+        finally:
+            rates.charge(REQUESTS, caller, timed.seconds)
+            if route.key is ApiKey.PRODUCE:
+                rates.charge(PRODUCED, caller, len(body))
+        if pieces is not None and route.key is ApiKey.FETCH:
+            rates.charge(FETCHED, caller, sum(map(len, pieces)))
+        if pieces is not None and not route.needs_schemas and (delay_s := rates.delay_s(caller)):
+            set_throttle_time(route.key, pieces, math.ceil(delay_s * 1000), is_tagged=route.is_answer_tagged)
+        return pieces
+
+    async def _answer(
+        self,
+        route: KafkaRoute,
+        body: memoryview,
+        caller: Caller,
+        login: Any,
+        connection: RequestConnection | None,
+    ) -> Answer:
         if route.needs_schemas and not schemas.is_loaded():
             await self.warm_up()
         version = route.version
@@ -162,6 +201,8 @@ class Dispatcher:
         answer = await route.handle(KafkaRequest(route.key, version, message, caller))
         if answer is None:
             return None
+        if self.rates.is_on and hasattr(answer, "throttle_time_ms"):
+            answer.throttle_time_ms = math.ceil(self.rates.delay_s(caller) * 1000)
         if schemas.is_large(answer):
             return await asyncio.to_thread(route.encode, answer, version)
         return route.encode(answer, version)

@@ -72,7 +72,8 @@ class KafkaListener:
         required = self._authentication
         context = KafkaContext(self._broker, self.name, self._settings, self._answers, required, self._stopping)
         counters = self._broker.measuring.counters.kafka
-        dispatcher = Dispatcher(served_apis(context), counters, None if required is None else RAW)
+        rates = self._broker.security.rates
+        dispatcher = Dispatcher(served_apis(context), counters, None if required is None else RAW, rates)
         connections = KafkaConnections(
             self.name,
             self._settings,

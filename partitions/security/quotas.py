@@ -65,11 +65,21 @@ class Quotas:
     def __init__(self, metadata: ControllerHost) -> None:
         self._metadata = metadata
 
+    @property
+    def has_any(self) -> bool:
+        """Whether any entity has quotas."""
+        return len(self._metadata.state.client_quotas) > 0
+
     def value(self, name: str, user: str, client_id: str) -> float | None:
         """Return the quota of a client, that of the most specific entity which has one; None without a limit."""
-        rows = self._metadata.state.client_quotas
-        if not len(rows):
+        found = self.find(name, user, client_id)
+        return None if found is None else found[0]
+
+    def find(self, name: str, user: str, client_id: str) -> tuple[float, tuple[tuple[str, str], ...]] | None:
+        """Return the quota of a client as `value` does, and the names of this client that share it."""
+        if not self.has_any:
             return None
+        own = {USER: user, CLIENT_ID: client_id}
         for entity in (
             ((CLIENT_ID, client_id), (USER, user)),
             ((CLIENT_ID, DEFAULT), (USER, user)),
@@ -82,7 +92,7 @@ class Quotas:
         ):
             found = self._value_of(entity, name)
             if found is not None:
-                return found
+                return found, tuple((type_, own[type_]) for type_, _ in entity)
         return None
 
     def connection_rate(self, address: str) -> float | None:

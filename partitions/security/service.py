@@ -15,6 +15,7 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.security.acls import Acls
 from raftlog.partitions.security.authenticator import Authenticator
 from raftlog.partitions.security.authorizer import Authorizer
+from raftlog.partitions.security.client_rates import ClientRates
 from raftlog.partitions.security.quotas import Quotas
 from raftlog.partitions.security.users import Users
 from raftlog.security.credentials import PASSWORD_BYTES_MAX, check_user_name
@@ -42,15 +43,21 @@ class Security:
         authorizer: Authorizer | None = None,
     ) -> None:
         self.users, self.acls, self.quotas = Users(metadata), Acls(metadata), Quotas(metadata)
+        self.rates = ClientRates(self.quotas)
+        """Rates of clients against their quotas."""
         self.authenticator = Authenticator(self.users, wall_ms, check_ready)
         self.authorizer = authorizer or Authorizer()
         self._metadata = metadata
         self._applied: tuple[bytes, bytes] | None = None
+        self._applied_quotas: bytes | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def state_changed(self) -> None:
         """Make the decisions follow the controller's state, now or soon."""
         state = self._metadata.state
+        if self._applied_quotas != state.client_quotas.digest:
+            self._applied_quotas = state.client_quotas.digest
+            self.rates.refresh()
         if self._applied == (state.users.digest, state.acls.digest) or self._timer is not None:
             return
         if len(state.acls) < MANY_ACLS:

@@ -8,7 +8,7 @@ ends for any reason, appended records stay, and the answer has their number and 
 ended. Called by `stream`."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
@@ -21,7 +21,7 @@ from raftlog.api.http.server.held_memory import HeldMemory
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.streamed_body import StreamedBody
 from raftlog.errors import RaftlogError, Unavailable
-from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.produce.shares import Share
 from raftlog.partitions.produce.streams import ProduceStream
 from raftlog.runtime.memory_budget import MemoryBudget
@@ -36,7 +36,8 @@ _LINGER_S = 0.02
 class NdjsonIngest:
     """Ingest of one body. `memory` is the budget of all bodies; `stopping` is done when the server stops.
 
-    `authorize` raises `NotAuthorized` once the sender may not append any more; called before each block."""
+    `admit` is called before each block with its bytes: it raises `NotAuthorized` once the sender may not append any
+    more, and waits while the sender exceeds its quota."""
 
     def __init__(
         self,
@@ -45,10 +46,10 @@ class NdjsonIngest:
         answer: StreamAnswer,
         memory: MemoryBudget,
         stopping: "asyncio.Future[None]",
-        authorize: Callable[[], None],
+        admit: Callable[[int], Awaitable[None]],
     ) -> None:
         self._stream, self._into, self._answer, self._memory = stream, into, answer, memory
-        self._stopping, self._authorize = stopping, authorize
+        self._stopping, self._admit = stopping, admit
         self._block_bytes_max = min(BLOCK_BYTES_MAX, stream.bounds.block_bytes_max)
         self._splitter = LineSplitter(stream.bounds.record_bytes_max)
         self._loop = asyncio.get_running_loop()
@@ -147,11 +148,11 @@ class NdjsonIngest:
         block, self._block = self._block, Block(self._block_bytes_max)
         self._held_in_flight, self._held = self._held, HeldMemory(self._memory)
         self._in_flight = block
-        deadline = deadline_in(self._into.timeout_ms)
-        self._appending = self._loop.create_task(self._append(block, deadline))
+        self._appending = self._loop.create_task(self._append(block))
 
-    async def _append(self, block: Block, deadline: Deadline) -> list[Share]:
-        self._authorize()
+    async def _append(self, block: Block) -> list[Share]:
+        await self._admit(block.size_bytes)
+        deadline = deadline_in(self._into.timeout_ms)
         return await self._stream.append(block.records, block.named, self._into.acks, deadline)
 
     async def _wait_for_append(self) -> None:

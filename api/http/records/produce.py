@@ -24,10 +24,13 @@ from raftlog.api.http.server.held_memory import RECORD_MEMORY_BYTES, HeldMemory
 from raftlog.api.http.server.media import Format, content_format
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import header
+from raftlog.api.http.server.request_quotas import mark_stream, pace
 from raftlog.api.http.server.routing import Target, partition_number
 from raftlog.api.http.server.streamed_body import StreamedBody
+from raftlog.partitions.caller import Caller
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import ALL, Acks
+from raftlog.partitions.security.client_rates import PRODUCED
 from raftlog.security.permissions import AclOperation
 from raftlog.values.records import ProducedBatches, ProducedRecord
 from raftlog.values.value import UNSET
@@ -97,9 +100,15 @@ class ProduceHandlers(Handlers):
             StreamAnswer(request),
             self._bodies.memory,
             self._ends.stopping,
-            partial(self._authorizer.authorize_topics, caller_of(request), AclOperation.WRITE, (options.topic,)),
+            partial(self._admit, caller_of(request), options.topic),
         )
+        mark_stream(request)
         return await ingest.run(body)
+
+    async def _admit(self, caller: Caller, topic: str, size: int) -> None:
+        """Admit a block of a stream: see `NdjsonIngest`."""
+        self._authorizer.authorize_topics(caller, AclOperation.WRITE, (topic,))
+        await pace(self._broker.security.rates, caller, PRODUCED, size)
 
     def _leader_header(self, options: ProduceOptions) -> dict[str, str]:
         if options.partition is None:

@@ -25,12 +25,14 @@ from raftlog.api.http.server.connections import ConnectionEnds
 from raftlog.api.http.server.media import Format
 from raftlog.api.http.server.paced_answer import copy_in_parts
 from raftlog.api.http.server.problems import INTERNAL_ERROR_BODY, HttpProblem, error_body
+from raftlog.api.http.server.request_quotas import mark_stream, pace
 from raftlog.api.http.server.routing import Target, flag, query_int, whole_number
 from raftlog.errors import Overloaded, RaftlogError, Unavailable
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import Fetched
+from raftlog.partitions.security.client_rates import FETCHED
 from raftlog.records import read_header
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.security.permissions import AclOperation
@@ -105,6 +107,7 @@ class Tails:
         if self._count >= TAILS_MAX:
             raise Overloaded(f"{TAILS_MAX} tails are open on this broker; use another broker, or retry later")
         self._count += 1
+        mark_stream(request)
         try:
             with AnswerMemory(self._answers) as memory:
                 return await _Tail(self._broker, self._ends, wanted, memory, caller_of(request)).serve(request, headers)
@@ -256,7 +259,9 @@ class _Tail:
             deadline=deadline_in(wait_ms),
         )
         self._broker.security.authorizer.authorize_topics(self._caller, AclOperation.READ, (wanted.topic,))
-        self._memory.add(sum(map(len, fetched.batches)))
+        size = sum(map(len, fetched.batches))
+        self._memory.add(size)
+        await pace(self._broker.security.rates, self._caller, FETCHED, size)
         return fetched
 
 

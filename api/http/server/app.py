@@ -30,6 +30,7 @@ from raftlog.api.http.server.logins import HttpLogins, is_readiness, strip_answe
 from raftlog.api.http.server.origins import OriginPolicy
 from raftlog.api.http.server.permissions import authorize_route
 from raftlog.api.http.server.problems import INTERNAL_ERROR_BODY, HttpProblem, error_body, retry_headers
+from raftlog.api.http.server.request_quotas import answer_within_quotas
 from raftlog.api.http.server.routing import HttpRouter
 from raftlog.api.http.status import StatusHandlers
 from raftlog.api.http.topics import TopicHandlers
@@ -82,7 +83,7 @@ class HttpApp:
         self.origins = OriginPolicy()
         """Allowed origins and hosts; the server replaces it by the policy of its address."""
         self._ends, self._bodies, self._authorizer = ends, bodies, broker.security.authorizer
-        self._logins = logins
+        self._logins, self._rates = logins, broker.security.rates
         self.answers = MemoryBudget(MemoryShares.divide(broker.settings.memory_budget_bytes).answers)
         frames = broker.receive_budget
         self.request_metrics = RequestMetrics({"frames": frames, "requests": bodies.memory, "answers": self.answers})
@@ -109,7 +110,11 @@ class HttpApp:
                 authorize_route(self._authorizer, caller_of(request), permissions, target.args)
             if not takes_body and request.body_exists:
                 await self._bodies.refuse(request, parameters or ())
-            response = await handler(request, target)
+            if self._rates.is_on:
+                work = handler(request, target)
+                response = await answer_within_quotas(self._rates, request, kind, work)
+            else:
+                response = await handler(request, target)
             if is_bare:
                 response = strip_answer(response)
         except (RaftlogError, HttpProblem) as error:

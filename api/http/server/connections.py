@@ -15,6 +15,7 @@ from aiohttp import web
 from raftlog.api.http.server.connection import HttpConnection
 from raftlog.partitions.caller import ANONYMOUS, Caller
 from raftlog.partitions.security.authenticator import Authenticator
+from raftlog.partitions.security.client_rates import UNLIMITED, ClientRates
 from raftlog.security.principals import certificate_principal
 
 
@@ -50,23 +51,29 @@ class ConnectionEnds:
             self.stopping.set_result(None)
 
 
-_TOO_MANY_BODY: Final = orjson.dumps(
-    {
-        "error_code": 50302,
-        "message": "this broker has reached its maximum of connections (--http-connections-max); use another one",
-        "outcome": "failed",
-    }
-)
-_TOO_MANY: Final = (
-    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
-    b"Content-Length: %d\r\n\r\n%b" % (len(_TOO_MANY_BODY), _TOO_MANY_BODY)
-)
-
-
 LOGIN_CHECK_S: Final = 2.0
 """Interval at which connections of changed users and expired tokens are looked for."""
 _CHECKED_AT_ONCE: Final = 500
 """Connections of one turn of the loop."""
+
+
+def _refusal(status: bytes, code: int, message: str) -> bytes:
+    """Return the whole answer to a connection that is refused."""
+    body = orjson.dumps({"error_code": code, "message": message, "outcome": "failed"})
+    return (
+        b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
+        b"Content-Length: %d\r\n\r\n%b" % (status, len(body), body)
+    )
+
+
+_TOO_MANY: Final = _refusal(
+    b"503 Service Unavailable",
+    50302,
+    "this broker has reached its maximum of connections (--http-connections-max); use another one",
+)
+_OVER_RATE: Final = _refusal(
+    b"429 Too Many Requests", 42901, "this address opens more connections than its quota (connection_creation_rate)"
+)
 
 
 class Connections(web.Server):
@@ -83,13 +90,14 @@ class Connections(web.Server):
         listener: str,
         *,
         has_certificates: bool = False,
+        rates: ClientRates = UNLIMITED,
         **settings: Any,
     ) -> None:
         new_request = partial(web.BaseRequest, loop=asyncio.get_running_loop())
         super().__init__(handler, request_factory=new_request, **settings)
         self._ends, self._listener, self._settings = ends, listener, settings
         self._has_certificates = has_certificates
-        self._connections_max = connections_max
+        self._connections_max, self._rates = connections_max, rates
         self.refused = 0
         """Number of connections refused because of the bound."""
         self._open: dict[HttpConnection, asyncio.Transport] = {}
@@ -106,9 +114,10 @@ class Connections(web.Server):
         certificate = transport.get_extra_info("ssl_object") if self._has_certificates else None
         principal = certificate_principal(certificate) or ANONYMOUS
         handler.identify(Caller(principal, "", peer[0] if peer else "", self._listener))
-        if len(self._open) > self._connections_max:
+        is_over_rate = self._rates.is_on and not self._rates.admits(handler.caller.address)
+        if is_over_rate or len(self._open) > self._connections_max:
             self.refused += 1
-            transport.write(_TOO_MANY)
+            transport.write(_OVER_RATE if is_over_rate else _TOO_MANY)
             transport.close()
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:

@@ -3,7 +3,7 @@
 It replaces aiohttp's router because most requests name one of a few paths: one dictionary lookup finds handler,
 arguments and parsed query at once. A pattern's segment in braces matches any one segment."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
@@ -15,7 +15,7 @@ from raftlog.api.http.server.permissions import RoutePermission, route_permissio
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.partitions.deadline import Deadline, deadline_in
 
-Handler: TypeAlias = Callable[["web.BaseRequest", "Target"], Awaitable[web.StreamResponse]]
+Handler: TypeAlias = Callable[["web.BaseRequest", "Target"], Coroutine[Any, Any, web.StreamResponse]]
 
 TIMEOUT_MS_DEFAULT = 10_000
 TIMEOUT_MS_MAX = 600_000

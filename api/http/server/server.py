@@ -95,6 +95,7 @@ class HttpServer:
             self.connections_max,
             self._name,
             has_certificates=self._tls is not None and self._tls.asks_for_certificates,
+            rates=self._broker.security.rates,
             access_log=None,
             keepalive_timeout=self._keepalive_timeout_s,
             lingering_time=_LINGER_S,

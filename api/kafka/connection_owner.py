@@ -1,0 +1,37 @@
+"""Interface of the shared state of a listener's connections."""
+
+import asyncio
+from typing import Protocol, TypeVar
+
+from raftlog.api.kafka.dispatcher import Dispatcher
+from raftlog.api.kafka.login import KafkaLogin
+from raftlog.api.kafka.settings import KafkaSettings
+from raftlog.partitions.caller import Caller
+from raftlog.runtime.memory_budget import MemoryBudget
+
+Connection = TypeVar("Connection", contravariant=True)
+
+
+class ConnectionOwner(Protocol[Connection]):
+    """Interface of the shared state of a listener's connections."""
+
+    name: str
+    settings: KafkaSettings
+    dispatcher: Dispatcher
+    requests: MemoryBudget
+    answers: MemoryBudget
+    scratch: memoryview
+    """Memory into which bytes are read; nothing of it is kept after a callback."""
+    is_stopping: bool
+
+    def register(self, connection: Connection) -> bool:
+        """Register a connection; return false if it has to be closed because there are too many."""
+
+    def identify(self, transport: asyncio.BaseTransport) -> tuple[Caller, KafkaLogin | None]:
+        """Return the caller of a new connection, and the state of its login; None where none is required."""
+
+    def remove(self, connection: Connection) -> None:
+        """Remove a connection."""
+
+    def report(self, connection: Connection, why: str) -> None:
+        """Count a connection that is closed because of the client's fault, and write its event."""
