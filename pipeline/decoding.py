@@ -37,7 +37,7 @@ Header = tuple[str, bytes | None]
 _NO_HEADERS: Final[list[Header]] = []
 
 
-def rows_of(
+def decode_rows(
     topic: str,
     partition: int,
     batches: Iterable[tuple[BatchHeader, Buffer]],
@@ -52,20 +52,21 @@ def rows_of(
     `UndecodableBatch` after the rows before it, or with `skips_undecodable` warns and continues with the next batch.
     Raises `InvalidBatch`, which names the partition, also for one that the source of the batches raises."""
     try:
-        yield from _gather_batches(TopicPartition(topic, partition), batches, start, end, skips_undecodable)
+        yield from _decode_batches(TopicPartition(topic, partition), batches, start, end, skips_undecodable)
     except UndecodableBatch:
         raise
     except InvalidBatch as error:
         raise InvalidBatch(f"{topic}/{partition}: {error}") from error
 
 
-def _gather_batches(
+def _decode_batches(
     place: TopicPartition,
     batches: Iterable[tuple[BatchHeader, Buffer]],
     start: int,
     end: int,
     skips_undecodable: bool,
 ) -> Iterator[pa.RecordBatch]:
+    """Yield the records of the batches in record batches of bounded size; see `decode_rows`."""
     gathered = _Columns()
     for header, batch in batches:
         base_offset, next_offset = header.base_offset, header.next_offset
@@ -76,7 +77,7 @@ def _gather_batches(
         try:
             for piece in _decode_pieces(header, batch):
                 if not gathered.has_room(piece):
-                    yield gathered.record_batch(place)
+                    yield gathered.to_record_batch(place)
                     gathered = _Columns()
                 for few in piece.records:
                     gathered.add(few if is_inside else [each for each in few if start <= each.offset < end], kind)
@@ -87,11 +88,11 @@ def _gather_batches(
             located = error.located_at(place)
             if not skips_undecodable:
                 if gathered.rows:
-                    yield gathered.record_batch(place)
+                    yield gathered.to_record_batch(place)
                 raise located from None
             warnings.warn(f"records were left out: {located}", stacklevel=2)
     if gathered.rows:
-        yield gathered.record_batch(place)
+        yield gathered.to_record_batch(place)
 
 
 class _ArrowPiece(NamedTuple):
@@ -105,6 +106,7 @@ class _ArrowPiece(NamedTuple):
 
 
 def _decode_pieces(header: BatchHeader, batch: Buffer) -> Iterable[_ArrowPiece]:
+    """Return the records of a batch in pieces; an uncompressed batch within the limits is one piece."""
     records, rows, size = read_records(batch), header.record_count, header.size
     if header.compression or size > BYTES_MAX or rows > ROWS_MAX:
         return (piece for few in _in_short_sequences(records) for piece in _split_by_size(few))
@@ -138,6 +140,7 @@ def _split_by_size(records: Sequence[Record]) -> Iterator[_ArrowPiece]:
 
 
 def _size(record: Record) -> int:
+    """Return the bytes of a record's key, value and headers."""
     size = len(record.key or b"") + len(record.value or b"")
     if record.headers:
         size += sum(len(key) + len(value or b"") for key, value in record.headers)
@@ -167,14 +170,15 @@ class _Columns:
         return not self.rows or (self.rows + piece.rows <= ROWS_MAX and self.size + piece.size <= BYTES_MAX)
 
     def add(self, records: Sequence[Record], kind: int) -> None:
+        """Add records of one batch; `kind` is the type of their timestamps."""
         if kind != self._kind or len(self._open) + len(records) > OPENED_MAX:
-            self._gather()
+            self._append_open()
             self._kind = kind
         self._open += records
         self.rows += len(records)
 
-    def _gather(self) -> None:
-        """Append the waiting records to the columns, one column after another."""
+    def _append_open(self) -> None:
+        """Append the open records to the columns, one column after another."""
         if not self._open:
             return
         records, self._open = self._open, []
@@ -186,8 +190,9 @@ class _Columns:
         headers = [record.headers for record in records]
         self._headers += headers if any(headers) else [_NO_HEADERS] * len(headers)
 
-    def record_batch(self, place: TopicPartition) -> pa.RecordBatch:
-        self._gather()
+    def to_record_batch(self, place: TopicPartition) -> pa.RecordBatch:
+        """Return the columns as one record batch."""
+        self._append_open()
         count = len(self._offsets)
         columns = [
             pa.repeat(pa.scalar(place.topic, pa.string()), count),
@@ -213,6 +218,7 @@ def _timestamps(milliseconds: Sequence[int]) -> pa.Array:
 
 
 def _encode_runs(runs: Sequence[tuple[int, int]]) -> pa.Array:
+    """Return the column of timestamp types from pairs of type and count."""
     if len({kind for kind, _ in runs}) == 1:
         return pa.repeat(pa.scalar(runs[0][0], pa.int32()), sum(count for _, count in runs))
     return pa.concat_arrays([pa.repeat(pa.scalar(kind, pa.int32()), count) for kind, count in runs])

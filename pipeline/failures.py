@@ -31,10 +31,10 @@ def convert_spark_errors(what: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise PipelineFailed(f"{what}: {reason_of(str(error))}") from error
+        raise PipelineFailed(f"{what}: {extract_reason(str(error))}") from error
 
 
-def reason_of(report: str) -> str:
+def extract_reason(report: str) -> str:
     """Return the last Python exception in Spark's report, else Spark's first message.
 
     An error of raftlog is the message alone; any other is preceded by its class name."""

@@ -77,6 +77,8 @@ OptionTable = Mapping[str, SourceOption]
 
 
 def number(least: int, greatest: int) -> OptionKind[int]:
+    """Return the kind of whole numbers from `least` to `greatest`."""
+
     def read(text: str) -> int | None:
         value = int(text) if _NUMBER.fullmatch(text) else least - 1
         return value if least <= value <= greatest else None
@@ -101,6 +103,7 @@ def choice(values: Mapping[str, T]) -> OptionKind[T]:
 
 
 def _parse_names(text: str) -> tuple[str, ...] | None:
+    """Return the names in a list with commas; None if one is empty or occurs twice."""
     found = tuple(part.strip() for part in text.split(","))
     return found if all(found) and len(set(found)) == len(found) else None
 
@@ -130,12 +133,14 @@ class Options:
                 raise InvalidArgument(self._unknown_error(name))
 
     def _unknown_error(self, name: str) -> str:
+        """Return the error text for an unknown option, with the most similar known name."""
         meant = _KAFKA_NAMES.get(name, "").lower()
         near = [meant] if meant in self._names else difflib.get_close_matches(name, self._names, n=1)
         known = f"did you mean {self._names[near[0]]}?" if near else f"it has {', '.join(sorted(self._names.values()))}"
         return f"the data source {self._source} has no option {name}; {known}"
 
     def has(self, name: str) -> bool:
+        """Return whether the option is given, in any case."""
         return name.lower() in self._values
 
     def find_one_of(self, *names: str) -> str | None:
@@ -199,7 +204,7 @@ class TopicChoice(NamedTuple):
     pattern: str | None = None
 
     @classmethod
-    def of(cls, topics: Sequence[str] | None, pattern: str | None = None) -> "TopicChoice":
+    def from_arguments(cls, topics: Sequence[str] | None, pattern: str | None = None) -> "TopicChoice":
         """Return the choice from the arguments of a job; raises `InvalidArgument`."""
         if topics is not None and pattern is not None:
             raise InvalidArgument("name topics or give a pattern, not both")
@@ -207,16 +212,16 @@ class TopicChoice(NamedTuple):
             raise InvalidArgument("no topics are named; leave topics out for all of them")
         return cls(None if topics is None else as_names(topics), pattern)
 
-    def select(self, there: Collection[str]) -> list[str]:
+    def select(self, existing: Collection[str]) -> list[str]:
         """Return the chosen topics among the existing ones, sorted.
 
         Names that do not exist are left out; the caller reports them. Raises `InvalidArgument`."""
         if self.names is not None:
-            return sorted(set(self.names) & set(there))
+            return sorted(set(self.names) & set(existing))
         if self.pattern is None:
-            return sorted(there)
+            return sorted(existing)
         matches = compile_pattern(self.pattern)
-        return sorted(name for name in there if matches.fullmatch(name))
+        return sorted(name for name in existing if matches.fullmatch(name))
 
     def __str__(self) -> str:
         if self.names is not None:

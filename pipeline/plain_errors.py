@@ -29,6 +29,7 @@ def hide_stack_traces(spark_class: C) -> C:
 
 @contextmanager
 def _without_stack() -> Iterator[None]:
+    """Make Spark hide the stack trace of a raftlog error in a worker."""
     try:
         yield
     except RaftlogError:
@@ -39,6 +40,8 @@ def _without_stack() -> Iterator[None]:
 
 
 def _wrap(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that raises raftlog errors without their stack traces, also while its generator runs."""
+
     @functools.wraps(method)
     def call_plainly(*args: Any, **named: Any) -> Any:
         with _without_stack():

@@ -61,6 +61,7 @@ class OffsetPositions:
     option: str = "default"
 
     def position_of(self, topic: str, partition: int) -> OffsetPosition:
+        """Return the position of a partition, or the one for all partitions that are not named."""
         return self.named.get(topic, {}).get(partition, self.unnamed)
 
     def check(self, partitions: Mapping[str, int]) -> None:
@@ -88,10 +89,12 @@ def ending_positions(options: Options, default: OffsetPosition = LATEST) -> Offs
 
 
 def option_names(side: Side) -> tuple[str, str, str]:
+    """Return the options' names: of offsets, of one timestamp, and of timestamps by partition."""
     return f"{side}Offsets", f"{side}Timestamp", f"{side}OffsetsByTimestamp"
 
 
 def _parse_positions(options: Options, side: Side, default: OffsetPosition, unnamed: OffsetPosition) -> OffsetPositions:
+    """Parse the given one of the three options; `unnamed` is for partitions that the option does not name."""
     offsets, timestamp, by_timestamp = option_names(side)
     which = options.find_one_of(offsets, timestamp, by_timestamp)
     if which is None:
@@ -129,6 +132,7 @@ def _parse_by_partition(
 
 
 def _to_position(value: int) -> OffsetPosition:
+    """Return the position of an offset; -2 is the earliest, and -1 the latest."""
     if value == EARLIEST_NUMBER:
         return EARLIEST
     return LATEST if value == LATEST_NUMBER else OffsetPosition(PositionKind.OFFSET, value)

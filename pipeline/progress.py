@@ -49,7 +49,7 @@ def report_jobs(
     if on_progress is not None:
         on_progress(Progress(what, 0, total or 0))
         arguments = (context, group, what, total, on_progress, is_over)
-        reporter = threading.Thread(target=_report, args=arguments, name=f"progress of {what}", daemon=True)
+        reporter = threading.Thread(target=_report_until_over, args=arguments, name=f"progress of {what}", daemon=True)
         reporter.start()
     try:
         with convert_spark_errors(what):
@@ -61,12 +61,12 @@ def report_jobs(
         context.setLocalProperty(_GROUP, before[0])  # type: ignore[arg-type]  # None takes it away
         context.setLocalProperty(_DESCRIPTION, before[1])  # type: ignore[arg-type]
     if on_progress is not None:
-        _, known = tasks_of(context, group)
+        _, known = count_tasks(context, group)
         every = total if total is not None else known
         on_progress(Progress(what, every, every))
 
 
-def tasks_of(context: SparkContext, group: str) -> tuple[int, int]:
+def count_tasks(context: SparkContext, group: str) -> tuple[int, int]:
     """Return the numbers of completed and of all tasks of a job group that Spark reports."""
     tracker = context.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
@@ -75,13 +75,14 @@ def tasks_of(context: SparkContext, group: str) -> tuple[int, int]:
     return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
 
 
-def _report(
+def _report_until_over(
     context: SparkContext, group: str, what: str, total: int | None, on_progress: OnProgress, is_over: threading.Event
 ) -> None:
+    """Call `on_progress` whenever the numbers of tasks have changed, until `is_over` is set."""
     reported = (0, total or 0)
     while not is_over.wait(REPORT_INTERVAL_S):
         try:
-            done, known = tasks_of(context, group)
+            done, known = count_tasks(context, group)
         except Py4JError:  # the session was stopped, which the job's thread reports
             return
         every = max(known, total or 0)

@@ -54,7 +54,7 @@ def local_session(app: str = "raftlog", master: str = "local[*]", config: Mappin
         conf.set(name, value)
     with convert_spark_errors(f"Spark did not start with master {master}"):
         if SparkContext._active_spark_context is None:
-            SparkContext(conf=conf, gateway=_gateway(conf))
+            SparkContext(conf=conf, gateway=_find_or_start_gateway(conf))
         spark = SparkSession.builder.config(conf=conf).getOrCreate()
     _activate(spark)
     register_sources(spark)
@@ -102,19 +102,19 @@ def _activate(spark: SparkSession) -> None:
     SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 
 
-def _gateway(conf: SparkConf) -> JavaGateway:
+def _find_or_start_gateway(conf: SparkConf) -> JavaGateway:
     """Return the gateway to this process's JVM; start it if necessary, with filtered stderr."""
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return SparkContext._gateway or launch_gateway(conf)  # type: ignore[no-untyped-call]
     reading, writing = os.pipe()
     try:
-        threading.Thread(target=_relay, args=(reading,), name="stderr of Spark", daemon=True).start()
+        threading.Thread(target=_relay_stderr, args=(reading,), name="stderr of Spark", daemon=True).start()
         return launch_gateway(conf, {"stderr": writing})  # type: ignore[no-untyped-call]
     finally:
         os.close(writing)
 
 
-def _relay(reading: int) -> None:
+def _relay_stderr(reading: int) -> None:
     """Copy the stderr of the JVM and its workers, without start-up warnings, until all of them have ended."""
     with open(reading, "rb") as lines:
         for line in lines:

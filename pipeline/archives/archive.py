@@ -54,6 +54,7 @@ class ArchiveReport:
         return sum(partition.rows for partition in self.partitions)
 
     def as_json(self) -> dict[str, object]:
+        """Return the report as a JSON object, with `lost` and `behind` as sentences."""
         problems = [f"{row.topic}/{row.partition}: offsets {row.start} to {row.end - 1} were lost" for row in self.lost]
         problems += [f"{place}: the source ends before the archive does" for place in self.behind]
         return {

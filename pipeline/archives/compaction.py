@@ -36,6 +36,7 @@ class CompactionReport:
     bytes_after: int
 
     def as_json(self) -> dict[str, object]:
+        """Return the report as a JSON object."""
         return asdict(self)
 
 
@@ -67,7 +68,7 @@ def plan_merges(files: Sequence[ArchivedFile], target_bytes: int) -> list[list[A
 
     Files of at least half the target size are not merged, so that rows are not rewritten repeatedly."""
     merges: list[list[ArchivedFile]] = []
-    for _, of_day in groupby(sorted(files), key=_day):
+    for _, of_day in groupby(sorted(files), key=_day_key):
         merge: list[ArchivedFile] = []
         for file in of_day:
             if merge and (file.size * 2 >= target_bytes or sum(each.size for each in merge) + file.size > target_bytes):
@@ -79,7 +80,8 @@ def plan_merges(files: Sequence[ArchivedFile], target_bytes: int) -> list[list[A
     return [merge for merge in merges if len(merge) > 1]
 
 
-def _day(file: ArchivedFile) -> tuple[str, int, str]:
+def _day_key(file: ArchivedFile) -> tuple[str, int, str]:
+    """Return topic, partition and day, by which files are grouped."""
     return file.topic, file.partition, file.day
 
 

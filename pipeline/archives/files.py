@@ -35,6 +35,7 @@ class Files:
         """URI for Spark to read, without a `/` at the end."""
 
     def _path_of(self, name: str) -> str:
+        """Return the path in the file system of a name relative to the archive."""
         return f"{self._root}/{_check_relative(name)}" if name else self._root
 
     def lock(self, name: str) -> DirectoryLock:
@@ -78,6 +79,7 @@ class Files:
             raise FileExistsError(self._path_of(name))
 
     def make_directory(self, name: str) -> None:
+        """Create a directory and those above it, if they do not exist."""
         self._system.create_dir(self._path_of(name), recursive=True)
 
     def move(self, old: str, new: str) -> None:
@@ -219,6 +221,7 @@ def _write(path: str, content: bytes) -> None:
 
 
 def _sync(path: str) -> None:
+    """Sync a file or directory of the operating system."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -42,7 +42,7 @@ def archive(
     records that were trimmed before they were archived, unless `fail_on_data_loss` is false; `PipelineFailed` when
     reading fails for good."""
     _require_known_codec(compression)
-    choice = TopicChoice.of(topics, topics_pattern)
+    choice = TopicChoice.from_arguments(topics, topics_pattern)
     waves = _make_waves(spark, on_progress)
     return archive_in_waves(
         waves, source, files_at(path), choice, compression=compression, fail_on_data_loss=fail_on_data_loss
@@ -74,6 +74,7 @@ def compact_archive(
 
 
 def _require_known_codec(compression: str) -> None:
+    """Raise `InvalidArgument` for a compression that is not one of `COMPRESSIONS`."""
     if compression not in COMPRESSIONS:
         raise InvalidArgument(f"compression {compression} is not one of {', '.join(COMPRESSIONS)}")
 

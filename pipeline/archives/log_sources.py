@@ -43,6 +43,7 @@ class Brokers:
         self._skip_undecodable = skip_undecodable
 
     def logs(self, choice: TopicChoice, *, fail_on_data_loss: bool) -> list[SourceLog]:
+        """Return the present partitions of the topics, as brokers report them; see `ArchiveSource.logs`."""
         there = list_partitions(self._bootstrap, choice, request_timeout_ms=self._request_timeout_ms)
         logs = []
         for log in there.logs:
@@ -54,10 +55,11 @@ class Brokers:
                 skips_undecodable=self._skip_undecodable,
             )
             group_id = uuid5(UUID(log.topic_id), str(log.partition))
-            logs.append(SourceLog(log.place, str(group_id), log.start, log.end, partial(self._splits_of, whole)))
+            logs.append(SourceLog(log.place, str(group_id), log.start, log.end, partial(self._cut_log, whole)))
         return logs
 
-    def _splits_of(self, whole: BrokerSplit, start: int, end: int) -> Sequence[ArchiveSplit]:
+    def _cut_log(self, whole: BrokerSplit, start: int, end: int) -> Sequence[ArchiveSplit]:
+        """Return splits of at most `split_rows` offsets."""
         splits = []
         for first in range(start, end, self._split_rows):
             split = replace(whole, start=first, end=min(end, first + self._split_rows))
@@ -79,15 +81,17 @@ class Segments:
         self._split_bytes, self._skip_undecodable = split_bytes, skip_undecodable
 
     def logs(self, choice: TopicChoice, *, fail_on_data_loss: bool) -> list[SourceLog]:
+        """Return the partitions that the directories contain; see `ArchiveSource.logs`."""
         logs = []
         for log in logs_in(self._paths, topics=choice):
             place = TopicPartition(log.topic, log.partition)
             logs.append(
-                SourceLog(place, str(log.replica.group_id), log.start, log.end, partial(self._splits_of, place, log))
+                SourceLog(place, str(log.replica.group_id), log.start, log.end, partial(self._cut_log, place, log))
             )
         return logs
 
-    def _splits_of(self, place: TopicPartition, log: LogExtent, start: int, end: int) -> Sequence[ArchiveSplit]:
+    def _cut_log(self, place: TopicPartition, log: LogExtent, start: int, end: int) -> Sequence[ArchiveSplit]:
+        """Return splits by bytes; one split without rows if compaction removed all of them."""
         splits = splits_of(log, start, end, split_bytes=self._split_bytes, skips_undecodable=self._skip_undecodable)
         if not splits:  # all of it was compacted away
             return [ArchiveSplit(place, start, end, partial(iter, ()))]

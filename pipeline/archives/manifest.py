@@ -144,6 +144,7 @@ def day_of(days: int | None) -> str:
 
 
 def path_of_number(directory: str, number: int) -> str:
+    """Return the path of the commit or snapshot with this number."""
     return f"{directory}/{number:020d}{_SUFFIX}"
 
 
@@ -154,6 +155,7 @@ def numbers_in(names: list[str]) -> list[int]:
 
 
 def encode_commit(commit: Commit) -> bytes:
+    """Return a commit as sealed JSON."""
     added = [[staged, *file] for staged, file in commit.added]
     return seal({**commit._asdict(), "covered": encode_coverage(commit.covered), "added": added})
 
@@ -205,6 +207,7 @@ def decode_file(row: Any) -> ArchivedFile:
 
 
 def _require_range(lost: LostRange) -> LostRange:
+    """Return a lost range that is checked. Raises `ValueError`."""
     check_topic_name(lost.topic)
     if lost.end < lost.start:
         raise ValueError(f"{lost} ends before it starts")
@@ -232,4 +235,5 @@ def unseal(name: str, content: bytes) -> dict[str, Any]:
 
 
 def _encode_canonical(fields: dict[str, Any]) -> bytes:
+    """Return the one encoding of a JSON object over which checksums are computed."""
     return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()

@@ -59,6 +59,7 @@ class DayFiles:
             self._write(rows)
 
     def _write(self, rows: pa.RecordBatch) -> None:
+        """Add rows to the files of their days; finish large files, and write row groups above `WAITING_BYTES_MAX`."""
         for day, part in _split_by_day(rows.select(FILE_SCHEMA.names)):
             file = self._open.pop(day, None) or _DayFile(
                 self._files, self._staging, self._place, day, self._compression
@@ -91,6 +92,7 @@ class DayFiles:
             ) from error
 
     def _finish(self, day: str) -> None:
+        """Close the file of a day and keep it for the result."""
         self._done.append(self._open.pop(day).finish())
 
 
@@ -119,6 +121,7 @@ class _DayFile:
         self._rows = 0
 
     def add_rows(self, rows: pa.RecordBatch) -> None:
+        """Add rows with offsets above all earlier ones; write a row group when enough rows are waiting."""
         offsets = rows.column("offset")
         first, last = offsets[0].as_py(), offsets[len(offsets) - 1].as_py()
         assert self._last < first <= last, f"{self._place}: offsets {first} to {last} come after {self._last}"
@@ -133,11 +136,13 @@ class _DayFile:
             self.write_row_group()
 
     def write_row_group(self) -> None:
+        """Write the waiting rows as one row group."""
         if self._waiting:
             self._writer.write_table(pa.Table.from_batches(self._waiting, FILE_SCHEMA), self._waiting_rows)
         self._waiting, self._waiting_rows, self.waiting_bytes = [], 0, 0
 
     def finish(self) -> StagedFile:
+        """Close the file durably, and return its description."""
         self.write_row_group()
         self._writer.close()
         size = self._sink.tell()
@@ -212,6 +217,7 @@ class RowsByOffset:
         return taken
 
     def _advance(self) -> None:
+        """Read the next batch, or set `is_over`."""
         rows = next(self._batches, None)
         if rows is None:
             self.is_over = True
@@ -220,6 +226,7 @@ class RowsByOffset:
 
 
 def _merge(parts: Sequence[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Return the rows of several batches, sorted by offset."""
     if len(parts) < 2:
         return parts
     merged: list[pa.RecordBatch] = pa.Table.from_batches(parts).sort_by("offset").combine_chunks().to_batches()
@@ -248,6 +255,7 @@ class _WrongContent(Exception):
 
 
 def _check_content(file: pq.ParquetFile, archived: ArchivedFile) -> None:
+    """Raise `_WrongContent` if columns or number of rows are not those that were archived."""
     if not file.schema_arrow.equals(FILE_SCHEMA):
         raise _WrongContent(f"its columns are {', '.join(file.schema_arrow.names)}, or of other types")
     if file.metadata.num_rows != archived.rows:
@@ -255,6 +263,7 @@ def _check_content(file: pq.ParquetFile, archived: ArchivedFile) -> None:
 
 
 def _may_contain(file: pq.ParquetFile, group: int, start: int, end: int) -> bool:
+    """Return whether a row group may have rows with `start ≤ offset < end`, by its statistics."""
     offsets = file.metadata.row_group(group).column(0).statistics
     return offsets is None or bool(offsets.min < end and offsets.max >= start)
 

@@ -25,7 +25,7 @@ def read_archive(spark: SparkSession, path: str, topics: Sequence[str] | None = 
     All topics are read when none are named. The files are chosen now: rows that are archived later are not seen. Raises
     `NotAnArchive`, `ArchiveDamaged` (also where a file is missing or has another size), and `UnknownTopic`."""
     files = files_at(path)
-    chosen = files_of(files, read_settled(files), TopicChoice.of(topics).names)
+    chosen = files_of(files, read_settled(files), TopicChoice.from_arguments(topics).names)
     if not chosen:
         return spark.createDataFrame([], SCHEMA)
     paths = [f"{files.uri}/{file.path}" for file in chosen]

@@ -78,6 +78,7 @@ class ArchiveState(NamedTuple):
 
 
 def _require_growth(commit: Commit, place: TopicPartition, before: Coverage | None, now: Coverage) -> None:
+    """Raise `ArchiveDamaged` if a commit changes a partition's coverage otherwise than at its end."""
     fits = now.start <= now.end
     if before is not None:
         fits = (now.log_id, now.start) == (before.log_id, before.start) and now.end >= before.end
@@ -99,6 +100,7 @@ class ReadArchive(NamedTuple):
 
 
 def is_archive(files: Files) -> bool:
+    """Return whether the directory has at least one commit."""
     return bool(numbers_in(files.names(COMMITS)))
 
 
@@ -135,7 +137,7 @@ def read_settled(files: Files) -> ArchiveState:
     return before
 
 
-def read_at(files: Files, number: int) -> ArchiveState:
+def read_state_at(files: Files, number: int) -> ArchiveState:
     """Return the state after commit `number`, which exists; raises `ArchiveDamaged`."""
     state = _read_base_state(files, number)
     return state.with_commits([_read_commit(files, each) for each in range(state.number + 1, number + 1)])
@@ -148,6 +150,7 @@ def list_unmoved(files: Files, added: Sequence[StagedFile]) -> list[StagedFile]:
 
 
 def missing_file_error(files: Files, file: ArchivedFile) -> ArchiveDamaged:
+    """Return the error for a file that is missing or has another size."""
     return ArchiveDamaged(
         f"{files.uri}/{file.path}: missing, or not of the {file.size} bytes that were archived; restore "
         "the file from a copy of the archive, or archive again to an empty directory"
@@ -155,6 +158,7 @@ def missing_file_error(files: Files, file: ArchivedFile) -> ArchiveDamaged:
 
 
 def _read_commit(files: Files, number: int) -> Commit:
+    """Return a commit. Raises `ArchiveDamaged` where it is missing or damaged."""
     name = path_of_number(COMMITS, number)
     try:
         return decode_commit(f"{files.uri}/{name}", files.read(name))
@@ -198,7 +202,7 @@ class _StoredSnapshot(msgspec.Struct):
     dropped: dict[str, Count]
 
 
-def _decode_snapshot(name: str, at: int, fields: dict[str, Any]) -> ArchiveState:
+def _decode_snapshot(name: str, number: int, fields: dict[str, Any]) -> ArchiveState:
     """Decode a snapshot. Raises `ArchiveDamaged` for content that raftlog does not write."""
     try:
         stored = msgspec.convert(fields, _StoredSnapshot)
@@ -206,8 +210,8 @@ def _decode_snapshot(name: str, at: int, fields: dict[str, Any]) -> ArchiveState
         dropped = {check_rows_path(path): since for path, since in stored.dropped.items()}
         if both := files.keys() & dropped.keys():
             raise ValueError(f"{min(both)} is in use, and replaced")
-        if stored.number != at:
+        if stored.number != number:
             raise ValueError(f"number is {stored.number}")
-        return ArchiveState(stored.archive_id, at, decode_coverage(stored.covered), files, dropped)
+        return ArchiveState(stored.archive_id, number, decode_coverage(stored.covered), files, dropped)
     except ValueError as error:
         raise invalid_content_error(name, "a snapshot", error) from error

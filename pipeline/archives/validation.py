@@ -72,5 +72,6 @@ def check_staged_path(value: Any, staging: str) -> str:
 
 
 def _shorten(value: Any) -> str:
+    """Return the representation of a value, cut for an error text."""
     shown = repr(value)
     return shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}…"

@@ -59,15 +59,16 @@ def open_writer(files: Files, *, grace_seconds: float = 0, may_create: bool = Fa
         try:
             yield writer
         except Exception as error:
-            writer.end()
+            writer.delete_staging()
             writer.check_claim(error)
             raise
-        writer.end()
+        writer.delete_staging()
     finally:
         lock.release()
 
 
 def _require_begun_or_empty(files: Files, *, may_create: bool) -> None:
+    """Raise `NotAnArchive` for a directory with other files, or, without `may_create`, for any."""
     others = [name for name in files.names("") if name != INTERNALS]
     if others or not may_create:
         lies = f"other files lie there, such as {others[0]}" if others else "nothing was archived there yet"
@@ -94,7 +95,7 @@ class ArchiveWriter:
         for other in files.names(STAGING):
             files.delete_directory(f"{STAGING}/{other}")
         files.make_directory(self.staging)
-        self._maybe_write_snapshot()
+        self._write_snapshot_if_due()
 
     @property
     def staging(self) -> str:
@@ -122,7 +123,7 @@ class ArchiveWriter:
             )
         )
         self._move_all(added)
-        self._maybe_write_snapshot()
+        self._write_snapshot_if_due()
 
     def delete_dropped(self, grace_seconds: float) -> tuple[str, ...]:
         """Delete files that were replaced more than `grace_seconds` ago; return their paths."""
@@ -137,10 +138,12 @@ class ArchiveWriter:
         if self._files.sizes([self._next_commit("claimed").name]) != [None]:
             raise self._taken_error() from error
 
-    def end(self) -> None:
+    def delete_staging(self) -> None:
+        """Delete the staged files of this run."""
         self._files.delete_directory(self.staging)
 
     def _require_staged(self, added: Sequence[StagedFile]) -> None:
+        """Raise `ArchiveTaken` if a staged file is missing, and `NotAnArchive` if the final path of one is taken."""
         sizes = self._files.sizes([staged.staged for staged in added])
         for staged, size in zip(added, sizes, strict=True):
             if size != staged.file.size:
@@ -155,26 +158,30 @@ class ArchiveWriter:
                 raise NotAnArchive(f"{name} is not of this archive, and has the name of a new file: move it away")
 
     def _next_commit(self, kind: Kind) -> Commit:
+        """Return a commit of this run that changes nothing yet, with the next number."""
         return Commit(self.state.number + 1, kind, self.run, _now_ms(), self.state.archive_id)
 
     def _commit(self, commit: Commit) -> None:
+        """Create the commit, and advance the state."""
         state = self.state.with_commits([commit])
         self._create(commit)
         self.state = state
 
-    def _maybe_write_snapshot(self) -> None:
+    def _write_snapshot_if_due(self) -> None:
         """Write a snapshot if it is due and all files are at their final paths."""
         if self.state.number - self._snapshot >= SNAPSHOT_EVERY:
             write_snapshot(self._files, self.state)
             self._snapshot = self.state.number
 
     def _create(self, commit: Commit) -> None:
+        """Create a commit's file. Raises `ArchiveTaken` if another run has created one with its number."""
         try:
             self._files.create(commit.name, encode_commit(commit))
         except FileExistsError:
             raise self._taken_error() from None
 
     def _taken_error(self) -> ArchiveTaken:
+        """Return the error for an archive that another run has claimed."""
         return ArchiveTaken(
             f"{self._files.uri}: another run has claimed this archive; restart this one when it has ended"
         )
@@ -188,6 +195,7 @@ class ArchiveWriter:
         self._files.sync_directories({_directory(staged.file.path) for staged in added})
 
     def _move(self, staged: StagedFile) -> None:
+        """Move a file to its final path, unless another run already has."""
         try:
             self._files.move(staged.staged, staged.file.path)
         except FileNotFoundError:

@@ -54,6 +54,7 @@ def parse_addresses(bootstrap: str | BrokerAddresses) -> Sequence[str]:
 
 
 async def _end_tasks_and_close(client: BrokerClient) -> None:
+    """Cancel the other tasks of the loop, wait for them, and close the client."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()

@@ -20,7 +20,7 @@ from raftlog.errors import OffsetOutOfRange, Unavailable, UnknownPartition, Unkn
 from raftlog.pipeline.brokers.connection import PAUSE_S_MAX, BrokerConnection, refresh_addresses
 from raftlog.pipeline.brokers.data_loss import report_loss
 from raftlog.pipeline.brokers.split import BrokerSplit
-from raftlog.pipeline.decoding import rows_of
+from raftlog.pipeline.decoding import decode_rows
 from raftlog.records import BatchHeader
 from raftlog.types import TopicPartition
 
@@ -45,7 +45,7 @@ def read_split(split: BrokerSplit) -> Iterator[pa.RecordBatch]:
 
     Raises `DataLost`, `UndecodableBatch` unless the split skips it, `InvalidBatch` for damage, and `Unavailable`
     when there was no progress within the split's timeout."""
-    return rows_of(
+    return decode_rows(
         split.topic,
         split.partition,
         _read_batches(split),
@@ -55,12 +55,13 @@ def read_split(split: BrokerSplit) -> Iterator[pa.RecordBatch]:
     )
 
 
-def rows_in(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def read_rows(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a Spark partition; none if Spark created it because there was no split."""
     return read_split(partition) if isinstance(partition, BrokerSplit) else iter(())
 
 
 def _read_batches(split: BrokerSplit) -> Iterator[Batch]:
+    """Yield all batches of the split; the next chunk is fetched while one is used."""
     if split.start >= split.end:
         return
     with BrokerConnection(split.bootstrap) as brokers:
@@ -78,9 +79,10 @@ class _Fetcher:
     def __init__(self, split: BrokerSplit) -> None:
         self._split = split
         self.offset = split.start
-        self._bytes_wanted = self._bytes_for(_RECORD_BYTES_GUESSED)
+        self._bytes_wanted = self._choose_fetch_bytes(_RECORD_BYTES_GUESSED)
 
     async def fetch_first(self, client: BrokerClient) -> Chunk:
+        """Return the first chunk, from the leader that the split names, if it names one."""
         split = self._split
         if split.leader is not None:
             client.learn_leader(TopicPartition(split.topic, split.partition), split.leader)
@@ -96,7 +98,7 @@ class _Fetcher:
                     await outage.pause(Unavailable(f"{self._split.name}: {error}"))
                     await refresh_addresses(client)
                 else:
-                    self._bytes_wanted = self._bytes_for(chunk.size / (chunk.next_offset - self.offset))
+                    self._bytes_wanted = self._choose_fetch_bytes(chunk.size / (chunk.next_offset - self.offset))
                     self.offset = chunk.next_offset
                     return chunk
 
@@ -123,6 +125,7 @@ class _Fetcher:
         )
 
     async def _handle_out_of_range(self, client: BrokerClient, error: OffsetOutOfRange) -> Chunk:
+        """Report the loss of the records at `offset`, and return an empty chunk. Raises `DataLost`."""
         split = self._split
         topic = (await client.cluster_view()).topics.get(split.topic)
         if topic is not None and topic.topic_id != split.topic_id:
@@ -132,6 +135,7 @@ class _Fetcher:
         return self._report_lost(f"the log ends at offset {error.end}, which is below what was seen", split.end)
 
     def _report_replaced(self) -> Chunk:
+        """Report the loss of all remaining records of the split, whose topic was replaced. Raises `DataLost`."""
         return self._report_lost("the topic was deleted and created anew", self._split.end)
 
     def _report_lost(self, why: str, until: int) -> Chunk:
@@ -140,7 +144,7 @@ class _Fetcher:
         report_loss(lost, self._split.fail_on_data_loss)
         return Chunk([], until, 0)
 
-    def _bytes_for(self, record_bytes: float) -> int:
+    def _choose_fetch_bytes(self, record_bytes: float) -> int:
         """Return the bytes to request: enough for the rest of the split, at this size of a record."""
         left = int((self._split.end - self.offset) * record_bytes * 1.1)
         return min(self._split.fetch_max_bytes, max(left, _FETCH_BYTES_MIN))

@@ -18,7 +18,7 @@ UNLIMITED = (1 << 63) - 1
 Targets = Mapping[TopicPartition, PartitionLog]
 
 
-def advance(
+def choose_batch_end(
     start: StreamOffset,
     logs: Sequence[PartitionLog],
     rows_max: int,
@@ -37,10 +37,10 @@ def advance(
     waiting: dict[TopicPartition, int] = {}
     for log in logs:
         known = start.offsets.get(log.place) if start.ids.get(log.topic) == log.topic_id else None
-        end = _end(log, known, targets)
+        end = _end_of_partition(log, known, targets)
         if end is None:
             continue
-        offsets[log.place] = log.start if known is None else _begin(log, known, fail_on_data_loss)
+        offsets[log.place] = log.start if known is None else _start_of_partition(log, known, fail_on_data_loss)
         if known is not None and end > offsets[log.place]:
             waiting[log.place] = end - offsets[log.place]
     for place, count in limit_offsets(waiting, rows_max).items():
@@ -71,6 +71,7 @@ def check_subscribed(start: StreamOffset, choice: TopicChoice) -> None:
 
 
 def _report_lost_topics(start: StreamOffset, ids: Mapping[str, str], fail_on_data_loss: bool) -> None:
+    """Raise `DataLost`, or warn, for topics of the stream that were deleted or created anew."""
     for topic, topic_id in start.ids.items():
         if topic not in ids:
             report_loss(f"the topic {topic}, which the stream has read, was deleted", fail_on_data_loss)
@@ -82,7 +83,7 @@ def _report_lost_topics(start: StreamOffset, ids: Mapping[str, str], fail_on_dat
             )
 
 
-def _end(log: PartitionLog, known: int | None, targets: Targets | None) -> int | None:
+def _end_of_partition(log: PartitionLog, known: int | None, targets: Targets | None) -> int | None:
     """Return the offset up to which records are taken; None for a partition that is left out."""
     if targets is None:
         return log.end
@@ -92,7 +93,7 @@ def _end(log: PartitionLog, known: int | None, targets: Targets | None) -> int |
     return min(log.end, target.end)
 
 
-def _begin(log: PartitionLog, known: int, fail_on_data_loss: bool) -> int:
+def _start_of_partition(log: PartitionLog, known: int, fail_on_data_loss: bool) -> int:
     """Return the offset at which the stream continues; raises `DataLost`."""
     if known > log.end:
         lost = f"{log.place}: the stream has read up to offset {known}, and the log ends at {log.end}: records are lost"

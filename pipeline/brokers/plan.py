@@ -127,7 +127,7 @@ async def plan_splits(client: BrokerClient, settings: ReadSettings, there: Clust
     """Return one split per partition, including empty ones. Raises `InvalidArgument` and `DataLost`."""
     _check_named(settings, there.logs)
     bounded = await _ask_at_once(_select_range, [(client, settings, log) for log in there.logs])
-    return [split_of(settings, there.addresses, log) for log in bounded]
+    return [make_split(settings, there.addresses, log) for log in bounded]
 
 
 async def starting_offsets(
@@ -147,6 +147,7 @@ def _check_named(settings: ReadSettings, logs: Sequence[PartitionLog]) -> None:
 
 
 async def _starting_offset(client: BrokerClient, settings: ReadSettings, log: PartitionLog) -> int:
+    """Return the offset at which reading a partition begins. Raises `InvalidArgument` and `DataLost`."""
     offset = await _resolve_position(client, settings, settings.starting, log)
     if offset < log.start:
         lost = f"{log.place}: records from offset {offset} to {log.start} (exclusive) were deleted"
@@ -173,6 +174,7 @@ async def _select_range(client: BrokerClient, settings: ReadSettings, log: Parti
 async def _resolve_position(
     client: BrokerClient, settings: ReadSettings, positions: OffsetPositions, log: PartitionLog
 ) -> int:
+    """Return the offset of a position: a timestamp's is asked of the broker. Raises `InvalidArgument`."""
     position = positions.position_of(*log.place)
     if position.kind is PositionKind.EARLIEST:
         return log.start
@@ -189,7 +191,7 @@ async def _resolve_position(
     return position.value
 
 
-def split_of(settings: ReadSettings, addresses: Sequence[str], log: PartitionLog) -> BrokerSplit:
+def make_split(settings: ReadSettings, addresses: Sequence[str], log: PartitionLog) -> BrokerSplit:
     """Return the split of a log, with the settings for reading."""
     return BrokerSplit(
         addresses,
@@ -227,6 +229,7 @@ async def _view_topics(
 
 
 async def _exists(client: BrokerClient, name: str, patience_s: float, is_needed: bool) -> bool:
+    """Return whether a topic exists; raise `UnknownTopic` instead of returning False if it is needed."""
     try:
         await with_retries(lambda: client.describe_topic(name), patience_s)
     except UnknownTopic:
@@ -237,4 +240,5 @@ async def _exists(client: BrokerClient, name: str, patience_s: float, is_needed:
 
 
 def _is_in_view(view: ClusterView, name: str, topic_id: str) -> bool:
+    """Return whether the view has the topic, with this id unless it is empty."""
     return name in view.topics and topic_id in ("", view.topics[name].topic_id)

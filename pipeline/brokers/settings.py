@@ -92,6 +92,7 @@ def stream_settings(given: Mapping[str, str]) -> ReadSettings:
 
 
 def _parse_settings(options: Options, starting: OffsetPositions, ending: OffsetPositions) -> ReadSettings:
+    """Return the settings of these options. Raises `InvalidArgument`."""
     if ending.unnamed == EARLIEST and not ending.named:
         raise InvalidArgument("endingOffsets is latest, or offsets by partition: nothing lies before the earliest")
     bootstrap, topics = read_bootstrap(options), topic_choice(options)

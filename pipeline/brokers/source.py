@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from raftlog.client import BrokerClient
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.brokers.connection import BrokerConnection
-from raftlog.pipeline.brokers.fetcher import rows_in
+from raftlog.pipeline.brokers.fetcher import read_rows
 from raftlog.pipeline.brokers.plan import plan_splits, read_layout
 from raftlog.pipeline.brokers.settings import ReadSettings, batch_settings, stream_settings
 from raftlog.pipeline.brokers.split import BrokerSplit, divide
@@ -75,4 +75,4 @@ class BatchReader(DataSourceReader):
         return await plan_splits(client, settings, there)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return rows_in(partition)
+        return read_rows(partition)

@@ -47,6 +47,7 @@ def divide(splits: Sequence[BrokerSplit], at_least: int | None) -> list[BrokerSp
 
 
 def _cut(split: BrokerSplit, count: int) -> Iterator[BrokerSplit]:
+    """Yield `count` parts of a split, of nearly equal length; fewer if it has fewer offsets."""
     count = min(count, len(split))
     borders = [split.start + len(split) * number // count for number in range(count + 1)]
     for start, end in pairwise(borders):

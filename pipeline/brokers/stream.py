@@ -16,19 +16,19 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from raftlog.client import BrokerClient
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.brokers.connection import BrokerConnection
-from raftlog.pipeline.brokers.fetcher import rows_in
-from raftlog.pipeline.brokers.micro_batch import UNLIMITED, Targets, advance, check_subscribed
+from raftlog.pipeline.brokers.fetcher import read_rows
+from raftlog.pipeline.brokers.micro_batch import UNLIMITED, Targets, check_subscribed, choose_batch_end
 from raftlog.pipeline.brokers.plan import (
     ClusterLayout,
     EarlierOffsets,
     PartitionLog,
+    make_split,
     read_layout,
-    split_of,
     starting_offsets,
 )
 from raftlog.pipeline.brokers.settings import ReadSettings
 from raftlog.pipeline.brokers.split import BrokerSplit, divide
-from raftlog.pipeline.brokers.stream_offsets import StreamOffset, ranges
+from raftlog.pipeline.brokers.stream_offsets import StreamOffset, ranges_between
 from raftlog.pipeline.plain_errors import hide_stack_traces
 
 IDLE_PAUSE_S: Final = 0.1
@@ -66,8 +66,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises `CheckpointMismatch`, `DataLost`, and `Unavailable` when brokers do not answer in time."""
         begin = StreamOffset.from_json(start)
         check_subscribed(begin, self._settings.topics)
-        self._pause()
-        end = advance(
+        self._pause_if_idle()
+        end = choose_batch_end(
             begin,
             self._refresh_layout(begin, linearizable=False).logs,
             _parse_limit(limit),
@@ -80,6 +80,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the present ends of all partitions as the end of the query."""
         self._targets = {log.place: log for log in self._refresh_layout(StreamOffset(), linearizable=True).logs}
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
@@ -92,12 +93,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # rows
 
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
+        """Return the splits of a micro-batch. Raises `CheckpointMismatch`."""
         begin, until = StreamOffset.from_json(start), StreamOffset.from_json(end)
         check_subscribed(until, self._settings.topics)
         return list(divide(list(self._make_splits(begin, until)), self._settings.min_partitions))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return rows_in(partition)
+        return read_rows(partition)
 
     def stop(self) -> None:
         if self._brokers is not None:
@@ -107,11 +109,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # requests
 
     def _connection(self) -> BrokerConnection:
+        """Return the connection to the brokers; open it at the first use."""
         if self._brokers is None:
             self._brokers = BrokerConnection(self._settings.bootstrap)
         return self._brokers
 
     def _refresh_layout(self, known: StreamOffset, *, linearizable: bool) -> ClusterLayout:
+        """Ask the brokers for the layout; `known` is the stream's position."""
         settings, seen = self._settings, EarlierOffsets(known.ids, known.offsets)
         self._there = self._connection().ask(
             lambda client: read_layout(
@@ -125,27 +129,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         return self._there
 
-    def _pause(self) -> None:
+    def _pause_if_idle(self) -> None:
         """Limit an idle stream to ten requests a second; Spark would make a hundred."""
         time.sleep(max(0.0, self._idle_until - time.monotonic()))
 
     async def _find_start(self, client: BrokerClient) -> StreamOffset:
+        """Return the position at which a new query begins, by the options."""
         settings = self._settings
         there = self._there = await read_layout(client, settings.bootstrap, settings.topics, settings.patience_s)
         offsets = await starting_offsets(client, settings, there.logs)
         return StreamOffset({log.topic: log.topic_id for log in there.logs}, offsets, is_initial=True)
 
     def _make_splits(self, begin: StreamOffset, until: StreamOffset) -> Iterator[BrokerSplit]:
+        """Yield a split for each partition with offsets between two positions."""
         there = self._there or ClusterLayout([], self._settings.bootstrap)
         known = {log.place: log for log in there.logs}
-        for place, first, end in ranges(begin, until):
+        for place, first, end in ranges_between(begin, until):
             log = known.get(place)
             leader = None if log is None else log.leader
             wanted = PartitionLog(place.topic, until.ids[place.topic], place.partition, first, end, leader)
-            yield split_of(self._settings, there.addresses, wanted)
+            yield make_split(self._settings, there.addresses, wanted)
 
 
 def _parse_limit(limit: ReadLimit) -> int:
+    """Return the maximum number of rows. Raises `InvalidArgument` for another kind of limit."""
     if isinstance(limit, ReadMaxRows):
         return limit.max_rows
     if isinstance(limit, ReadAllAvailable):

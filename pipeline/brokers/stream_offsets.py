@@ -29,6 +29,7 @@ class StreamOffset:
     begins: Offsets | None = None
 
     def as_json(self) -> dict[str, Any]:
+        """Return the position as a JSON object for Spark's checkpoint."""
         fields: dict[str, Any] = {"version": VERSION, "topics": self._encode_topics(self.offsets)}
         if self.is_initial:
             fields["initial"] = True
@@ -37,6 +38,7 @@ class StreamOffset:
         return fields
 
     def _encode_topics(self, offsets: Offsets) -> dict[str, Any]:
+        """Return offsets by topic and partition, with the ids of the topics."""
         topics: dict[str, Any] = {
             name: {"id": topic_id, "partitions": {}} for name, topic_id in sorted(self.ids.items())
         }
@@ -63,6 +65,7 @@ class StreamOffset:
 
 
 def _decode_offsets(topics: Mapping[str, Any]) -> Iterator[tuple[TopicPartition, int]]:
+    """Yield the offset of each partition. Raises `ValueError`."""
     for name, topic in topics.items():
         for partition, offset in topic["partitions"].items():
             if type(offset) is not int or offset < 0:
@@ -70,7 +73,7 @@ def _decode_offsets(topics: Mapping[str, Any]) -> Iterator[tuple[TopicPartition,
             yield TopicPartition(str(name), int(partition)), offset
 
 
-def ranges(start: StreamOffset, end: StreamOffset) -> list[tuple[TopicPartition, int, int]]:
+def ranges_between(start: StreamOffset, end: StreamOffset) -> list[tuple[TopicPartition, int, int]]:
     """Return the ranges between two positions by partition, for topics that have the same id in both."""
     is_first = start.is_initial and end.begins is not None
     begins, first_ids = (end.begins or {}, end.ids) if is_first else (start.offsets, start.ids)

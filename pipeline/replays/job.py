@@ -21,7 +21,7 @@ from raftlog.errors import InvalidArgument, UnknownTopic
 from raftlog.pipeline.archives.files import Files, files_at
 from raftlog.pipeline.archives.jobs import shift_progress
 from raftlog.pipeline.archives.reader import files_of
-from raftlog.pipeline.archives.state import ArchiveState, read_at, read_settled
+from raftlog.pipeline.archives.state import ArchiveState, read_settled, read_state_at
 from raftlog.pipeline.brokers.connection import BrokerConnection, parse_addresses, refresh_addresses, with_retries
 from raftlog.pipeline.brokers.plan import list_partitions
 from raftlog.pipeline.brokers.source import RaftlogDataSource
@@ -34,10 +34,10 @@ from raftlog.pipeline.replays.rounds import (
     ReplayRecord,
     Round,
     current_round,
-    ranges_of,
-    steps_of,
+    divide_into_steps,
+    newly_covered_ranges,
 )
-from raftlog.pipeline.replays.steps import step_rows
+from raftlog.pipeline.replays.steps import read_step
 from raftlog.pipeline.sink.writers import recorded_epoch
 
 PATIENCE_S: Final = 60.0
@@ -72,6 +72,7 @@ class ReplayReport:
         return sum(topic.rows for topic in self.topics)
 
     def as_json(self) -> dict[str, object]:
+        """Return the report as a JSON object."""
         topics = [topic._asdict() for topic in self.topics]
         return {"path": self.path, "name": self.name, "rows": self.rows, "topics": topics}
 
@@ -108,7 +109,7 @@ def replay(
         raise InvalidArgument("a name continues an earlier replay; leave it out to write everything again")
     if name is not None and (not 0 < len(name) <= NAME_CHARS_MAX or not name.isprintable() or "/" in name):
         raise InvalidArgument(f"a name has 1 to {NAME_CHARS_MAX} printable characters, and no slash")
-    topics = TopicChoice.of(topics).names
+    topics = TopicChoice.from_arguments(topics).names
     files = files_at(path)
     state = read_settled(files)
     files_of(files, state, topics)
@@ -126,7 +127,7 @@ def replay(
         )
         replayed = []
         for topic, target in targets.items():
-            write_id = context.write_id(name, [state.archive_id, topic, ids[topic]])
+            write_id = context.make_write_id(name, [state.archive_id, topic, ids[topic]])
             replayed.append(_TopicReplay(context, topic, target, write_id).run(state))
     return ReplayReport(files.uri, name, tuple(replayed))
 
@@ -149,7 +150,7 @@ def _read_target_ids(
     Raises `UnknownTopic`, and `InvalidArgument` where partitions are missing."""
     ids = {}
     for topic, target in targets.items():
-        wanted = _partitions_of(state, topic)
+        wanted = _count_partitions(state, topic)
         try:
             there = list_partitions(addresses, TopicChoice(names=(target,))).logs
         except UnknownTopic as error:
@@ -165,7 +166,8 @@ def _read_target_ids(
     return ids
 
 
-def _partitions_of(state: ArchiveState, topic: str) -> int:
+def _count_partitions(state: ArchiveState, topic: str) -> int:
+    """Return the number of partitions of a topic: one more than its highest archived partition."""
     return 1 + max(place.partition for place in state.covered if place.topic == topic)
 
 
@@ -187,8 +189,8 @@ class _ReplayContext:
         """Digest of the options that must not change when a replay continues."""
         return _digest([self.where, self.keep_partitions])
 
-    def write_id(self, name: str | None, what: Sequence[str]) -> str:
-        """Return the write id. A named replay checks its options by the record; otherwise they are part of the id."""
+    def make_write_id(self, name: str | None, what: Sequence[str]) -> str:
+        """Return the write id. Options are part of it, except in a named replay, whose record has them."""
         return f"{name}-{_digest(what)}" if name is not None else f"replay-{_digest([*what, self.options_digest])}"
 
 
@@ -204,7 +206,7 @@ class _TopicReplay:
         recorded = recorded_epoch(self._context.addresses, self._write_id)
         done = NO_STEP if recorded is None else recorded
         now = current_round(state, self._ask(self._record.read), done, STEP_OFFSETS)
-        tasks = _partitions_of(state, self._topic)
+        tasks = _count_partitions(state, self._topic)
         steps, rows = 0, 0
         while True:
             of_round = self._plan_steps(now)
@@ -218,9 +220,12 @@ class _TopicReplay:
             now = now.next(state.number, len(of_round))
 
     def _plan_steps(self, now: Round) -> list[list[Range]]:
+        """Return the ranges of each step of a round."""
         files = self._context.files
-        before = None if now.is_first else read_at(files, now.after).covered
-        return steps_of(ranges_of(self._topic, read_at(files, now.upto).covered, before), now.step_offsets)
+        before = None if now.is_first else read_state_at(files, now.after).covered
+        return divide_into_steps(
+            newly_covered_ranges(self._topic, read_state_at(files, now.upto).covered, before), now.step_offsets
+        )
 
     def _write_step(
         self, now: Round, epoch: int, ranges: Sequence[Range], tasks: int, shifted_progress: OnProgress | None
@@ -244,7 +249,8 @@ class _TopicReplay:
         return int(written.get["rows"])
 
     def _read_rows(self, ranges: Sequence[Range], tasks: int) -> DataFrame:
-        rows = step_rows(self._context.spark, self._context.files.uri, self._topic, ranges, tasks)
+        """Return the rows of these ranges that meet the condition. Raises `InvalidArgument` for a wrong condition."""
+        rows = read_step(self._context.spark, self._context.files.uri, self._topic, ranges, tasks)
         if self._context.where is not None:
             try:
                 rows = rows.where(self._context.where)
@@ -253,8 +259,10 @@ class _TopicReplay:
         return rows.drop("topic") if self._context.keep_partitions else rows.drop("topic", "partition")
 
     def _ask(self, question: Callable[[BrokerClient], Coroutine[Any, Any, T]]) -> T:
+        """Return the result of a request, repeated for `PATIENCE_S` while brokers do not answer."""
         return self._context.brokers.ask(lambda client: with_retries(lambda: question(client), PATIENCE_S))
 
 
 def _digest(values: Sequence[object]) -> str:
+    """Return the first 24 hex digits of the SHA-256 of the values as JSON."""
     return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:24]

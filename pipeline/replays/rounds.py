@@ -17,7 +17,7 @@ from raftlog.errors import InvalidArgument, VersionConflict
 from raftlog.pipeline.archives.manifest import Coverage
 from raftlog.pipeline.archives.state import ArchiveState
 from raftlog.pipeline.errors import ArchiveDamaged, WriteForgotten
-from raftlog.pipeline.sink.marks import record_of, recorded_fields
+from raftlog.pipeline.sink.marks import make_commit, recorded_fields
 from raftlog.types import TopicPartition
 
 STEP_OFFSETS: Final = 1_000_000
@@ -43,6 +43,7 @@ class Round(NamedTuple):
         return self.after == _NOTHING
 
     def next(self, upto: int, steps: int) -> "Round":
+        """Return the next round, up to commit `upto`, after the `steps` of this one."""
         return Round(self.archive_id, upto, self.step_offsets, self.upto, self.epoch + steps)
 
 
@@ -54,7 +55,7 @@ class Range(NamedTuple):
     end: int
 
 
-def ranges_of(
+def newly_covered_ranges(
     topic: str, covered: Mapping[TopicPartition, Coverage], before: Mapping[TopicPartition, Coverage] | None
 ) -> list[Range]:
     """Return, by partition, the offsets that are covered now and were not covered before."""
@@ -69,7 +70,7 @@ def ranges_of(
     return ranges
 
 
-def steps_of(ranges: list[Range], size: int) -> list[list[Range]]:
+def divide_into_steps(ranges: list[Range], size: int) -> list[list[Range]]:
     """Divide the ranges into steps of at most `size` offsets of each partition."""
     count = max((-(-(each.end - each.start) // size) for each in ranges), default=0)
     steps: list[list[Range]] = [[] for _ in range(count)]
@@ -131,7 +132,7 @@ class ReplayRecord:
 
         Of several concurrent replays the first record stands. Raises `VersionConflict` for one that differs, because
         rows of both would be written."""
-        record = record_of(_BASE + epoch, {"what": self._what, "round": now})
+        record = make_commit(_BASE + epoch, {"what": self._what, "round": now})
         await client.groups.commit(self._group, {self._place: record})
         recorded = await self.read(client)
         if recorded is not None and recorded.round.epoch <= epoch and recorded.round != now:
@@ -141,6 +142,7 @@ class ReplayRecord:
             )
 
     def _fields(self, found: CommittedOffset) -> dict[str, Any]:
+        """Return the fields of a recorded step. Raises `WriteForgotten` if another client wrote the commit."""
         fields = recorded_fields(found)
         if fields.keys() != {"what", "round"} or found.offset < _BASE:
             raise WriteForgotten(

@@ -23,7 +23,7 @@ from raftlog.pipeline.rows import ARROW_SCHEMA, SCHEMA
 NAME: Final = "raftlog-archive-step"
 
 
-def step_rows(spark: SparkSession, uri: str, topic: str, ranges: Sequence[Range], partitions: int) -> DataFrame:
+def read_step(spark: SparkSession, uri: str, topic: str, ranges: Sequence[Range], partitions: int) -> DataFrame:
     """Return the rows of these ranges of a topic as a data frame, with the columns of the data sources."""
     spark.dataSource.register(ArchiveStepSource)
     options = {"uri": uri, "topic": topic, "ranges": json.dumps(ranges), "partitions": str(partitions)}
@@ -81,5 +81,6 @@ class StepReader(DataSourceReader):
 
 
 def _make_part(wanted: Range, archived: Sequence[ArchivedFile]) -> _StepPart:
+    """Return a range with the files that contain some of it."""
     inside = (file for file in archived if file.partition == wanted.partition)
     return _StepPart(wanted, tuple(file for file in inside if file.first < wanted.end and file.last >= wanted.start))

@@ -63,14 +63,15 @@ class CarriedBudget:
     def __init__(self, left: int = CARRIED_ALTOGETHER_MAX) -> None:
         self._left = left
 
-    def take(self, size: int) -> bool:
+    def try_take(self, size: int) -> bool:
+        """Take `size` bytes; return False if fewer are left."""
         if size > self._left:
             return False
         self._left -= size
         return True
 
 
-def extent_of(disk: Disk, replica: FoundReplica, room: CarriedBudget | None = None) -> LogExtent:
+def find_extent(disk: Disk, replica: FoundReplica, room: CarriedBudget | None = None) -> LogExtent:
     """Return the offsets that a replica's directory contains, and the pieces with their batches.
 
     Raises `OSError`, and `JournalDamaged` and `FormatError` from its journal."""
@@ -81,6 +82,7 @@ def extent_of(disk: Disk, replica: FoundReplica, room: CarriedBudget | None = No
 
 
 def file_name(path: str, base: int) -> str:
+    """Return the path of the log file with this base offset."""
     return f"{path}/{segment_stem(base)}{LOG_SUFFIX}"
 
 
@@ -106,7 +108,7 @@ class _Chain:
             try:
                 segment = self._open(base)
             except FileNotFoundError:
-                self.note_problem(base, BatchBoundary(0, 0, base), "the file was removed meanwhile, as a trim does")
+                self.add_problem(base, BatchBoundary(0, 0, base), "the file was removed meanwhile, as a trim does")
                 return
             with closing(segment):
                 if stop_index is not None and segment.base_index > stop_index:
@@ -122,7 +124,8 @@ class _Chain:
         self.problems.clear()
         self.base = -1
 
-    def note_problem(self, base: int, place: BatchBoundary, why: str) -> None:
+    def add_problem(self, base: int, place: BatchBoundary, why: str) -> None:
+        """Add a problem at a boundary of the file with base offset `base`."""
         file = file_name(self._path, base)
         self.problems.append(CorruptBatch(file, Position(place.position), Offset(place.offset), why))
 
@@ -132,6 +135,7 @@ class _Chain:
             return segment.base_index
 
     def _open(self, base: int) -> Segment:
+        """Open a segment file with its base index and compaction mark, as far as they are known."""
         segment = open_for_reading(self.disk, self._path, base)
         try:
             roll, rows = read_roll(segment), IndexRows(segment.files.index)
@@ -155,7 +159,7 @@ class _Chain:
         follows = self.base >= 0 and base == self.place.offset
         if follows and segment.base_index != self.place.index and segment.files.log.size():
             why = f"it begins at index {segment.base_index} where {self.place.index} follows"
-            self.note_problem(base, BatchBoundary(0, 0, base), why)
+            self.add_problem(base, BatchBoundary(0, 0, base), why)
         self.base, self.place = base, BatchBoundary(0, segment.base_index, base)
         piece = indexed_piece(segment, stop_index)
         if piece is not None:
@@ -170,6 +174,7 @@ class _Chain:
         )
 
     def _add(self, piece: SegmentPiece) -> None:
+        """Add a piece, unless it is empty, and continue after it."""
         if piece.size:
             self.pieces.append(piece)
         self.place = piece.last
@@ -183,6 +188,7 @@ class _Chain:
         )
 
     def _end_reason(self, segment: Segment, why: str | None, *, has_rows_behind: bool) -> str | None:
+        """Return the reason if the file ends where it should not; a torn tail of the last file is none."""
         is_last = segment.base_offset == self.bases[-1]
         if why is None:
             return "the file ends before a batch that was synced" if has_rows_behind and self._is_lone else None
@@ -193,16 +199,17 @@ class _Chain:
         return why
 
     def _next_base(self, why: str | None) -> int | None:
+        """Return the base offset of the file to continue with, or None; report missing offsets."""
         if why is None and self.place.offset in self.bases and self.place.offset != self.base:
             return self.place.offset
         following = next((base for base in self.bases if base > max(self.base, self.place.offset)), None)
         if why is not None:
-            self.note_problem(self.base, self.place, why)
+            self.add_problem(self.base, self.place, why)
         elif following is not None and self._is_lone:
             why = f"offsets {self.place.offset} to {following} are missing"
-            self.note_problem(following, BatchBoundary(0, 0, following), why)
+            self.add_problem(following, BatchBoundary(0, 0, following), why)
         elif following is not None:
-            self.note_problem(self.place.offset, BatchBoundary(0, 0, self.place.offset), "the file is missing")
+            self.add_problem(self.place.offset, BatchBoundary(0, 0, self.place.offset), "the file is missing")
         return following
 
 
@@ -210,6 +217,7 @@ class _Chain:
 
 
 def _lone_extent(disk: Disk, replica: FoundReplica, chain: _Chain) -> LogExtent:
+    """Return the extent of a log without a journal: up to its last sound batch."""
     checkpoint = read_checkpoint(disk, replica.path)
     first = chain.bases[0] if chain.bases else None
     if checkpoint is not None:
@@ -218,12 +226,12 @@ def _lone_extent(disk: Disk, replica: FoundReplica, chain: _Chain) -> LogExtent:
     start = max(checkpoint.log_start_offset if checkpoint else chain.roll_start, 0)
     if first is not None and first > start:
         if checkpoint is not None:
-            chain.note_problem(first, BatchBoundary(0, 0, first), f"offsets {start} to {first} are missing")
+            chain.add_problem(first, BatchBoundary(0, 0, first), f"offsets {start} to {first} are missing")
         start = first
     end = max(chain.place.offset, start)
     if checkpoint is not None and checkpoint.next_offset > end and not chain.problems:
         why = f"the log ends here, and its checkpoint at offset {checkpoint.next_offset}"
-        chain.note_problem(checkpoint.segment, chain.place, why)
+        chain.add_problem(checkpoint.segment, chain.place, why)
     return LogExtent(replica, start, end, chain.place.index - 1, tuple(chain.pieces), tuple(chain.problems))
 
 
@@ -233,15 +241,16 @@ def _lone_extent(disk: Disk, replica: FoundReplica, chain: _Chain) -> LogExtent:
 def _journaled_extent(
     replica: FoundReplica, chain: _Chain, folded: FoldedGroup, fold: Fold, room: CarriedBudget
 ) -> LogExtent:
+    """Return the extent of a replica up to its commit index, from segments and then from the journal."""
     start, commit = int(folded.log_start_offset), int(min(folded.commit_hint, folded.last_index))
     in_files = min(commit, int(folded.keep_to))
     if in_files:
         first = _first_base(chain, start, int(folded.keep_to))
         if first is None:
             why = "the file with the log start is missing, or its first entry cannot be read"
-            chain.note_problem(start, BatchBoundary(0, 0, start), why)
+            chain.add_problem(start, BatchBoundary(0, 0, start), why)
         chain.follow(first, in_files)
-        _note_missing_entries(chain, in_files)
+        _report_missing_entries(chain, in_files)
     if commit > folded.keep_to:
         entries = journal_entries(folded, fold, folded.keep_to + 1)
         is_held = bool(chain.pieces) and not chain.problems
@@ -264,9 +273,10 @@ def _first_base(chain: _Chain, start: int, keep_to: int) -> int | None:
     return None
 
 
-def _note_missing_entries(chain: _Chain, index: int) -> None:
+def _report_missing_entries(chain: _Chain, index: int) -> None:
+    """Add a problem if the chain ends before entry `index`, without another problem."""
     if chain.base >= 0 and chain.place.index <= index and not chain.problems:
-        chain.note_problem(chain.base, chain.place, f"entry {chain.place.index} is missing, and {index} is committed")
+        chain.add_problem(chain.base, chain.place, f"entry {chain.place.index} is missing, and {index} is committed")
 
 
 class _JournalTail:
@@ -295,7 +305,7 @@ class _JournalTail:
                 self._end_run()
                 if not chain.problems:
                     why = f"the journal continues with entry {entry.index} at offset {entry.offset}"
-                    chain.note_problem(max(chain.base, 0), chain.place, why)
+                    chain.add_problem(max(chain.base, 0), chain.place, why)
                 chain.place = BatchBoundary(chain.place.position, entry.index, entry.offset)
             if entry.batch is not None:
                 self._take_batch(entry.batch)
@@ -304,6 +314,7 @@ class _JournalTail:
         self._end_run()
 
     def _take_batch(self, batch: memoryview) -> None:
+        """Append a batch of the journal; it is carried unless the file has the same bytes."""
         place = self._chain.place
         is_in_file = self._read(place.position, len(batch)) == batch
         self._begin_run(is_journaled=not is_in_file)
@@ -313,6 +324,7 @@ class _JournalTail:
         self._advance(len(batch), read_header(batch))
 
     def _take_row(self, packed: bytes) -> None:
+        """Append a batch of which the journal has only the index row, if the file has it."""
         row = unpack_row(packed)
         if row.position != self._chain.place.position:
             self._end_run()
@@ -322,7 +334,7 @@ class _JournalTail:
         header = sound or (restore_header(packed, head) if len(head) == HEADER_SIZE else None)
         if header is None:
             self._end_run()
-            self._chain.note_problem(
+            self._chain.add_problem(
                 self._chain.base, self._chain.place, "the batch that the journal names is not there"
             )
             self._chain.place = BatchBoundary(row.end, row.index + 1, row.offset)
@@ -331,20 +343,23 @@ class _JournalTail:
         self._advance(row.length, read_header(header))
 
     def _advance(self, size: int, header: BatchHeader) -> None:
+        """Move the end of the chain past one batch."""
         position, index, _ = self._chain.place
         self._chain.place = BatchBoundary(position + size, index + 1, header.next_offset)
 
     def _begin_run(self, *, is_journaled: bool) -> None:
+        """Begin a run, unless one of this kind is open and has room for more bytes."""
         if self._run is not None and (self._run[1] != is_journaled or self._carried >= CARRIED_BYTES_MAX):
             self._end_run()
         if self._run is None:
             self._run = (self._chain.place, is_journaled)
 
     def _end_run(self) -> None:
+        """Append the open run as one piece."""
         if self._run is None:
             return
         (first, is_journaled), chain = self._run, self._chain
-        carried = b"".join(self._bytes) if is_journaled and self._room.take(self._carried) else None
+        carried = b"".join(self._bytes) if is_journaled and self._room.try_take(self._carried) else None
         chain.pieces.append(SegmentPiece(chain.base, first, chain.place, is_journaled=is_journaled, batches=carried))
         self._run, self._carried = None, 0
         self._bytes.clear()

@@ -93,6 +93,7 @@ class IndexRows:
         return packed if len(packed) == ROW_SIZE else b""
 
     def row(self, number: int) -> Row:
+        """Return row `number`, which exists."""
         return unpack_row(self.packed(number))
 
     def find_first(self, low: int, high: int, field: str, least: int) -> int:
@@ -174,6 +175,7 @@ def indexed_piece(segment: Segment, stop_index: int | None) -> SegmentPiece | No
 
 
 def _index_after(segment: Segment, row: Row, header: BatchHeader) -> int:
+    """Return the index of the entry after the batch of a row."""
     if segment.is_compacted and header.is_control:
         batch = segment.files.log.read(row.position, row.length)
         return last_index_of(batch, header, row.index) + 1 if crc_matches(batch, header) else row.index + 1
@@ -224,6 +226,7 @@ def _steps(segment: Segment, start: BatchBoundary, checks_crc: bool) -> Iterator
 
 
 def _mismatch_reason(head: memoryview, place: BatchBoundary, size: int) -> str | None:
+    """Return the reason why no sound header follows at this boundary; None if one does."""
     if len(head) < HEADER_SIZE:
         return "the file ends inside a batch header"
     header = read_header(head)
@@ -255,22 +258,24 @@ class _RowBoundaries:
 
     def __init__(self, piece: SegmentPiece, segment: Segment) -> None:
         self.rows, self._piece, self._log = IndexRows(segment.files.index), piece, segment.files.log
-        self.behind = piece.row + piece.rows
+        self.rows_end = piece.row + piece.rows
 
     def boundary(self, number: int) -> BatchBoundary | None:
         """Return the boundary before row `number`; None if the row is damaged."""
         if number <= self._piece.row:
             return self._piece.first
-        if number >= self.behind:
+        if number >= self.rows_end:
             return self._piece.last
         return self.rows.boundary(number, self._log)
 
     def boundary_at_or_before(self, number: int) -> tuple[int, BatchBoundary]:
+        """Return the last row up to `number` with a known boundary, and that boundary."""
         while (place := self.boundary(number)) is None:
             number -= 1
         return number, place
 
     def boundary_at_or_after(self, number: int) -> tuple[int, BatchBoundary]:
+        """Return the first row from `number` on with a known boundary, and that boundary."""
         while (place := self.boundary(number)) is None:
             number += 1
         return number, place
@@ -279,7 +284,8 @@ class _RowBoundaries:
 def _divide_by_rows(
     piece: SegmentPiece, places: _RowBoundaries, start: int, end: int, piece_bytes: int
 ) -> Iterator[SegmentPiece]:
-    rows, behind = places.rows, places.behind
+    """Divide a piece at boundaries that its index rows have; see `divide_piece`."""
+    rows, behind = places.rows, places.rows_end
     number, place = places.boundary_at_or_before(
         max(piece.row, rows.find_first(piece.row, behind, "offset", start + 1) - 1)
     )
@@ -302,6 +308,7 @@ def _divide_by_rows(
 def _divide_by_headers(
     piece: SegmentPiece, segment: Segment, start: int, end: int, piece_bytes: int
 ) -> Iterator[SegmentPiece]:
+    """Divide a piece by walking from header to header; see `divide_piece`."""
     first = before = piece.first
     for place, why in _steps(segment, piece.first, False):
         if why is not None or place.position > piece.last.position:

@@ -17,10 +17,10 @@ from uuid import UUID
 from raftlog.errors import FormatError, InvalidArgument, UnknownTopic
 from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.positions import EARLIEST, LATEST, OffsetPosition, OffsetPositions, PositionKind
-from raftlog.pipeline.segments.extent import CarriedBudget, LogExtent, extent_of
+from raftlog.pipeline.segments.extent import CarriedBudget, LogExtent, find_extent
 from raftlog.pipeline.segments.pieces import SegmentPiece, SegmentSplit, divide_piece
-from raftlog.pipeline.segments.reader import first_at
-from raftlog.pipeline.segments.replicas import FoundReplica, real_disk, replicas_in
+from raftlog.pipeline.segments.reader import find_offset_at
+from raftlog.pipeline.segments.replicas import FoundReplica, find_replicas, real_disk
 from raftlog.storage.disk import Disk
 from raftlog.storage.segment import open_for_reading
 
@@ -83,7 +83,7 @@ def logs_in(paths: Sequence[str], *, topics: TopicChoice = _ALL, skips_damage: b
     """Return the log of each chosen partition, sorted by topic and partition: its start, end and files.
 
     Internal topics are chosen by name only. Raises as `plan_segments`."""
-    found = replicas_in(paths)
+    found = find_replicas(paths)
     by_name: dict[tuple[str, int], list[FoundReplica]] = {}
     for replica in found:
         by_name.setdefault((replica.topic, replica.partition), []).append(replica)
@@ -108,6 +108,7 @@ def logs_in(paths: Sequence[str], *, topics: TopicChoice = _ALL, skips_damage: b
 
 
 def _chosen_topics(topics: TopicChoice, found: Iterable[FoundReplica], paths: Sequence[str]) -> set[str]:
+    """Return the topics to read. Raises `UnknownTopic` for a named one without a log."""
     if topics.names is None:
         return set(topics.select({replica.topic for replica in found if not replica.is_internal}))
     there = {replica.topic for replica in found}
@@ -141,7 +142,7 @@ def _choose_log(replicas: Sequence[FoundReplica], room: CarriedBudget) -> LogExt
         candidates = list(replicas)
     best: LogExtent | None = None
     for replica in candidates:
-        extent = extent_of(real_disk(), replica, room)
+        extent = find_extent(real_disk(), replica, room)
         if best is None or _preference(extent) > _preference(best):
             best = extent
         if journaled and not best.problems:
@@ -151,16 +152,19 @@ def _choose_log(replicas: Sequence[FoundReplica], room: CarriedBudget) -> LogExt
 
 
 def _commit_index(replica: FoundReplica) -> int:
+    """Return the last entry of a replica that its journal shows as committed."""
     folded = replica.folded
     assert folded is not None, f"{replica} has no journal"
     return min(folded.commit_hint, folded.last_index)
 
 
 def _preference(extent: LogExtent) -> tuple[bool, int]:
+    """Return the sort key of an extent: without problems before others, then by last index."""
     return not extent.problems, extent.last_index
 
 
 def _report_problems(extent: LogExtent, skips_damage: bool) -> None:
+    """Raise the first problem of an extent, or warn of all of them if damage is skipped."""
     for problem in extent.problems:
         if not skips_damage:
             raise problem
@@ -187,6 +191,7 @@ def _warn_of_missing_partitions(extents: Iterable[LogExtent]) -> None:
 
 
 def _select_range(extent: LogExtent, starting: OffsetPositions, ending: OffsetPositions) -> tuple[int, int]:
+    """Return the start and end offset to read. Raises `InvalidArgument`."""
     start = _resolve_position(extent, starting.position_of(extent.topic, extent.partition), starting.option)
     end = _resolve_position(extent, ending.position_of(extent.topic, extent.partition), ending.option)
     if start > end:
@@ -198,12 +203,13 @@ def _select_range(extent: LogExtent, starting: OffsetPositions, ending: OffsetPo
 
 
 def _resolve_position(extent: LogExtent, position: OffsetPosition, option: str) -> int:
+    """Return the offset of a position. Raises `InvalidArgument` for an offset outside of the extent."""
     if position.kind is PositionKind.EARLIEST:
         return extent.start
     if position.kind is PositionKind.LATEST:
         return extent.end
     if position.kind is PositionKind.TIMESTAMP:
-        return first_at(extent, position.value)
+        return find_offset_at(extent, position.value)
     if not extent.start <= position.value <= extent.end:
         raise InvalidArgument(
             f"{option}: offset {position.value} of {extent.topic}/{extent.partition} is not there: "
@@ -253,6 +259,7 @@ def splits_of(
 
 
 def _select_pieces(disk: Disk, extent: LogExtent, start: int, end: int, split_bytes: int) -> Iterator[SegmentPiece]:
+    """Yield the pieces with offsets in `[start, end)`, divided to at most `split_bytes`."""
     for piece in extent.pieces:
         if piece.last.offset <= start or piece.first.offset >= end or piece.first.offset == piece.last.offset:
             continue
@@ -266,6 +273,7 @@ def _select_pieces(disk: Disk, extent: LogExtent, start: int, end: int, split_by
 
 
 def _group_pieces(pieces: Iterable[SegmentPiece], split_bytes: int) -> Iterator[list[SegmentPiece]]:
+    """Yield lists of consecutive pieces of at most `split_bytes` together, or of one piece."""
     group: list[SegmentPiece] = []
     size = 0
     for piece in pieces:

@@ -3,7 +3,7 @@
 Checked for each batch: its header follows the one before, the CRC, the index row if there is one. A damaged row
 beside a sound batch does not affect records. The files are read in large chunks and never mapped: a file that is
 truncated meanwhile must not crash the process. Memory: one chunk of `CHUNK_BYTES`, or one batch, and the rows that
-are built. Called by tasks (`read_segment_split`, `batches_of`), and by `plan` for times (`first_at`)."""
+are built. Called by tasks (`read_segment_split`, `checked_batches`), and by `plan` for times (`find_offset_at`)."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from raftlog.errors import CorruptBatch, InvalidBatch, StorageError, UndecodableBatch
-from raftlog.pipeline.decoding import rows_of
+from raftlog.pipeline.decoding import decode_rows
 from raftlog.pipeline.errors import SegmentGone
 from raftlog.pipeline.segments.extent import LogExtent, file_name, journaled_batches
 from raftlog.pipeline.segments.pieces import BatchBoundary, IndexRows, SegmentPiece, SegmentSplit
@@ -62,10 +62,10 @@ def read_segment_split(
     `CorruptBatch`, `UndecodableBatch` unless the split skips it, `SegmentGone` for a file that was removed or compacted
     since the plan was made, `StorageError` and `OSError`."""
     try:
-        yield from rows_of(
+        yield from decode_rows(
             split.topic,
             split.partition,
-            batches_of(split, on_damage, disk),
+            checked_batches(split, on_damage, disk),
             split.start,
             split.end,
             skips_undecodable=split.skips_undecodable,
@@ -76,7 +76,7 @@ def read_segment_split(
         raise StorageError(f"{split.path}: {error}") from error
 
 
-def batches_of(
+def checked_batches(
     split: SegmentSplit, on_damage: OnDamage | None = None, disk: Disk | None = None
 ) -> Iterator[CheckedBatch]:
     """Yield the checked batches of a split, including control batches and those partly outside of its offsets."""
@@ -86,7 +86,7 @@ def batches_of(
         yield from _PieceReader(disk, split, piece, journal, on_damage or _warn).batches()
 
 
-def first_at(extent: LogExtent, timestamp: int) -> int:
+def find_offset_at(extent: LogExtent, timestamp: int) -> int:
     """Return the offset of the first record at or after a timestamp in ms; the end if there is none (KIP-79)."""
     group_id = extent.replica.group_id
     assert group_id is not None, f"{extent.replica} was chosen"
@@ -104,7 +104,7 @@ def first_at(extent: LogExtent, timestamp: int) -> int:
             extent.end,
             extent.replica.owner,
         )
-        for header, batch in batches_of(split):
+        for header, batch in checked_batches(split):
             if header.is_control or header.max_timestamp < timestamp or header.next_offset <= extent.start:
                 continue
             try:
@@ -130,6 +130,7 @@ def _skip_older(path: str, piece: SegmentPiece, timestamp: int) -> SegmentPiece:
 
 
 def _warn(problem: CorruptBatch) -> None:
+    """Warn of damage that is left out."""
     warnings.warn(f"left out: {problem}", stacklevel=2)
 
 
@@ -141,6 +142,7 @@ class _Journal:
         self._fold: Fold | None = None
 
     def batches(self, piece: SegmentPiece) -> Iterator[tuple[BatchBoundary, memoryview]]:
+        """Return the batches of a journaled piece with their boundaries. Raises `SegmentGone`."""
         owner, group_id = self._split.owner, self._split.group_id
         assert owner is not None, f"{self._split} has journaled pieces"
         directory = internal_path(owner.data_dir, JOURNAL, str(owner.disk_uuid))
@@ -167,12 +169,14 @@ class _PieceReader:
         """Damage of the current batch."""
 
     def batches(self) -> Iterator[CheckedBatch]:
+        """Return the sound batches of the piece; damage is raised or reported."""
         piece = self._piece
         if piece.batches is not None:
             return self._check_batches(_CarriedBytes(piece.first.position, piece.batches), None)
-        return self._from_journal() if piece.is_journaled else self._from_files()
+        return self._read_journal() if piece.is_journaled else self._read_file()
 
-    def _from_files(self) -> Iterator[CheckedBatch]:
+    def _read_file(self) -> Iterator[CheckedBatch]:
+        """Yield the batches of a segment file. Raises `SegmentGone`."""
         try:
             segment = open_for_reading(self._disk, self._split.path, self._piece.base)
         except FileNotFoundError:
@@ -180,7 +184,8 @@ class _PieceReader:
         with closing(segment):
             yield from self._check_batches(segment.files.log, segment.files.index if self._piece.rows else None)
 
-    def _from_journal(self) -> Iterator[CheckedBatch]:
+    def _read_journal(self) -> Iterator[CheckedBatch]:
+        """Yield the batches that the journal has; damage is raised or reported."""
         for place, batch in self._journal.batches(self._piece):
             self._place = place
             yield from self._read_until_damage(_CarriedBytes(place.position, batch), None, place.position + len(batch))
@@ -220,6 +225,7 @@ class _PieceReader:
     def _damage_reason(
         self, header: BatchHeader, batch: memoryview, entry: int, number: int, rows: "_RowReader | None"
     ) -> str | None:
+        """Return the reason why a batch is damaged; None if it is sound."""
         if crc32c(batch[CRC_START:]) != header.crc:
             return "the CRC does not match"
         if rows is not None and rows.contradicts(number, batch):
@@ -263,6 +269,7 @@ class _PieceReader:
         return True
 
     def _next_by_row(self, log: File, index: File) -> tuple[int, BatchBoundary] | None:
+        """Return the number and the boundary of the next undamaged row; None if there is none."""
         rows = IndexRows(index)
         for number in range(self._row + 1, self._piece.row + self._piece.rows):
             place = rows.boundary(number, log)
@@ -340,4 +347,5 @@ class _RowReader:
 
 
 def _describe_change(name: str, what: str) -> str:
+    """Return the error text for a file that was changed since the plan."""
     return f"{name} was {what} since the reading was planned, as a running broker does: read again"

@@ -67,7 +67,7 @@ def real_disk() -> Disk:
     return RealDisk(lambda job: job(), lambda job: job())
 
 
-def replicas_in(paths: Sequence[str]) -> list[FoundReplica]:
+def find_replicas(paths: Sequence[str]) -> list[FoundReplica]:
     """Return all logs in and below these paths or globs, including the controller and internal topics.
 
     Raises `InvalidArgument` for a path without a log, `JournalDamaged`, `FormatError` and `OSError`."""
@@ -85,6 +85,7 @@ def replicas_in(paths: Sequence[str]) -> list[FoundReplica]:
 
 
 def _expand(disk: Disk, paths: Sequence[str]) -> list[str]:
+    """Return the directories that paths and globs name. Raises `InvalidArgument` for one without any."""
     found = []
     for path in paths:
         absolute = os.path.abspath(path)
@@ -97,35 +98,38 @@ def _expand(disk: Disk, paths: Sequence[str]) -> list[str]:
 
 
 def _no_replicas_text(path: str) -> str:
+    """Return the error text for a path that names no directory."""
     if "://" in path or path.startswith("file:"):
         return f"{path} is a URI: segment files are read where the operating system has them, so name a plain path"
     return f"nothing matches {path}" if glob.has_magic(path) else f"{path} is no directory"
 
 
 def _replicas_at(disk: Disk, path: str) -> Iterator[FoundReplica]:
+    """Yield the logs in and below a directory, with the journal of the data directory around it."""
     for above in (path, *list_ancestors(path)):
         identity = read_identity(disk, above)
         if identity is not None:
-            known = [each for each in _in_data_dir(disk, above, identity) if _is_below(each.path, path)]
+            known = [each for each in _replicas_in_data_dir(disk, above, identity) if _is_below(each.path, path)]
             yield from known or _lone_logs_below(disk, path, _DEPTH_MAX)
             return
     yield from _lone_logs_below(disk, path, _DEPTH_MAX)
 
 
 def _is_below(path: str, directory: str) -> bool:
+    """Return whether a path is the directory or below it."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 # a broker's data directory
 
 
-def _in_data_dir(disk: Disk, data_dir: str, identity: NodeIdentity) -> Iterator[FoundReplica]:
+def _replicas_in_data_dir(disk: Disk, data_dir: str, identity: NodeIdentity) -> Iterator[FoundReplica]:
     """Yield the replicas of a data directory, and those of the other workers of the same broker."""
     journal = internal_path(data_dir, JOURNAL, str(identity.disk_uuid))
     if disk.exists(journal):
         owner = DataDirectory(data_dir, identity.disk_uuid)
         for replica in _read_replicas(disk, owner):
-            name = name_of(replica.path)
+            name = parse_log_path(replica.path)
             yield FoundReplica(*name, replica.path, replica.group_id, owner, replica.folded, replica.fold)
     else:
         warnings.warn(
@@ -138,10 +142,11 @@ def _in_data_dir(disk: Disk, data_dir: str, identity: NodeIdentity) -> Iterator[
     for worker in disk.list_directory(workers) if disk.exists(workers) else ():
         other = read_identity(disk, f"{workers}/{worker}")
         if other is not None:
-            yield from _in_data_dir(disk, f"{workers}/{worker}", other)
+            yield from _replicas_in_data_dir(disk, f"{workers}/{worker}", other)
 
 
 def _read_replicas(disk: Disk, owner: DataDirectory) -> list[OfflineReplica]:
+    """Return the replicas in a journal, which is read again if damaged. Raises `StorageError`."""
     for tries_left in reversed(range(_TRIES)):
         try:
             return list_offline_replicas(disk, owner.data_dir, owner.disk_uuid)
@@ -152,6 +157,7 @@ def _read_replicas(disk: Disk, owner: DataDirectory) -> list[OfflineReplica]:
 
 
 def _repair_advice(data_dir: str, error: JournalDamaged) -> str:
+    """Return the error text for a damaged journal."""
     return (
         f"{error.file}: the journal is damaged at position {error.position}: {error.why}. The committed ends of the "
         f"logs in {data_dir} are unknown. Read the directories of the other brokers instead; if this is a copy of a "
@@ -166,7 +172,7 @@ def _repair_advice(data_dir: str, error: JournalDamaged) -> str:
 def _lone_logs_below(disk: Disk, path: str, depth: int, *, is_data_dir: bool = False) -> Iterator[FoundReplica]:
     """Yield the logs in and below a directory that is no data directory, including data directories below it."""
     if not is_data_dir and (identity := read_identity(disk, path)) is not None:
-        yield from _in_data_dir(disk, path, identity)
+        yield from _replicas_in_data_dir(disk, path, identity)
         return
     if _is_log(disk, path):
         yield _lone_log(disk, path)
@@ -179,15 +185,17 @@ def _lone_logs_below(disk: Disk, path: str, depth: int, *, is_data_dir: bool = F
 
 
 def _is_log(disk: Disk, path: str) -> bool:
+    """Return whether a directory has segments or a checkpoint of a log."""
     return bool(segment_bases(disk, path)) or disk.exists(internal_path(path, CHECKPOINT))
 
 
 def _lone_log(disk: Disk, path: str) -> FoundReplica:
-    return FoundReplica(*name_of(path), path, read_group_from_rolls(disk, path))
+    """Return the log in a directory without a journal."""
+    return FoundReplica(*parse_log_path(path), path, read_group_from_rolls(disk, path))
 
 
-def name_of(path: str) -> tuple[str, int]:
-    """Return topic and partition from directory names; a lone log is partition 0 of a topic with its name."""
+def parse_log_path(path: str) -> tuple[str, int]:
+    """Return topic and partition by a log's directory names; a lone log is partition 0 of a topic of its name."""
     if path.endswith(f"/{CONTROLLER}"):
         return CONTROLLER_TOPIC, 0
     above, _, name = path.rpartition("/")

@@ -93,6 +93,7 @@ class _Writer:
 
     @classmethod
     async def open(cls, settings: SinkSettings, identity: WriteIdentity, run: str) -> Self:
+        """Connect, and read the record of the write. Raises `WriteForgotten` and `InvalidArgument`."""
         client = BrokerClient(settings.bootstrap)
         try:
             outage = settings.outage("beginning to write")
@@ -113,6 +114,7 @@ class _Writer:
             raise
 
     async def close(self) -> None:
+        """Cancel all senders and close the client."""
         tasks = [sending.task for sending in self._sendings.values() if sending.task is not None]
         for task in tasks:
             task.cancel()
@@ -137,18 +139,21 @@ class _Writer:
             self._has_ended.clear()
             self._flush_largest(held - BUFFER_BYTES_MAX // 2)
             await self._has_ended.wait()
-        self._check()
+        self._raise_failure()
 
     def _held_bytes(self) -> int:
+        """Return the bytes of rows that are not known to be stored."""
         return sum(sending.lane.waiting_bytes for sending in self._sendings.values())
 
     def _flush_all(self) -> None:
+        """Send all waiting rows, also in batches that are not full."""
         self._flush_at_s = time.monotonic() + _FLUSH_S
         for sending in self._sendings.values():
             sending.flush = True
             self._start_sender(sending)
 
     def _flush_largest(self, wanted_bytes: int) -> None:
+        """Flush the lanes with most waiting bytes, until these are `wanted_bytes` together."""
         for sending in sorted(self._sendings.values(), key=lambda each: -each.lane.waiting_bytes):
             if wanted_bytes <= 0:
                 return
@@ -157,11 +162,13 @@ class _Writer:
             self._start_sender(sending)
 
     def _start_sender(self, sending: LaneSender) -> None:
+        """Start the sender of a lane, unless it runs or has nothing to do."""
         if sending.task is None and sending.lane.next(flush=sending.flush) is not None:
             sending.task = asyncio.get_running_loop().create_task(sending.run())
             sending.task.add_done_callback(partial(self._on_sender_end, sending))
 
     def _on_sender_end(self, sending: LaneSender, task: asyncio.Task[None]) -> None:
+        """Keep the error of a sender that ended; start it again if rows came meanwhile."""
         sending.task = None
         self._has_ended.set()
         if task.cancelled():
@@ -170,7 +177,8 @@ class _Writer:
         if self._failure is None:
             self._start_sender(sending)  # rows may have come since it had nothing to do
 
-    def _check(self) -> None:
+    def _raise_failure(self) -> None:
+        """Raise the error that ended a sender, if there is one."""
         if self._failure is not None:
             raise self._failure
 
@@ -180,7 +188,7 @@ class _Writer:
         while self._failure is None and any(sending.task is not None for sending in self._sendings.values()):
             self._has_ended.clear()
             await self._has_ended.wait()
-        self._check()
+        self._raise_failure()
         for sending in self._sendings.values():
             await sending.check_no_surplus()
         lanes = [sending.lane for sending in self._sendings.values()]
@@ -216,6 +224,7 @@ class _Writer:
         return topic
 
     async def _open_lane(self, place: TopicPartition, topic: "_Topic") -> LaneSender:
+        """Return the sender of a partition. Raises `InvalidArgument` if the partition does not exist."""
         if place.partition >= max(topic.partitions, topic.beginning.partitions):
             raise InvalidArgument(
                 f"a row names the partition {place}, and the topic has {topic.partitions} partitions; without the "
@@ -263,6 +272,7 @@ class _Pace:
         self._began_s, self._count = time.monotonic(), 0
 
     def parts(self, some: Slice) -> Iterator[Slice]:
+        """Yield rows in portions, each when the rate permits it; blocks in between."""
         if self._rate is None:
             yield some
             return

@@ -24,6 +24,7 @@ class Slice(NamedTuple):
     partitions: list[int | None] | None = None
 
     def slice(self, first: int, end: int) -> "Slice":
+        """Return the rows with numbers `[first, end)`."""
         return Slice(
             self.rows.slice(first, end),
             None if self.topics is None else self.topics[first:end],
@@ -55,6 +56,7 @@ class Columns:
             yield self._slice(batch.slice(start, count))
 
     def _slice(self, batch: pa.RecordBatch) -> Slice:
+        """Return the rows of a part of an Arrow batch. Raises `InvalidArgument`."""
         count = batch.num_rows
         rows = Rows(
             [NO_TIME] * count if self.timestamp is None else _read_milliseconds(batch.column(self.timestamp)),
@@ -70,6 +72,7 @@ class Columns:
 
 
 def _read_bytes(column: pa.Array) -> list[bytes | None]:
+    """Return the values of a column of strings or binaries; strings in UTF-8."""
     if pa.types.is_string(column.type):
         column = column.cast(pa.binary())
     elif pa.types.is_large_string(column.type):
@@ -79,6 +82,7 @@ def _read_bytes(column: pa.Array) -> list[bytes | None]:
 
 
 def _read_milliseconds(column: pa.Array) -> list[int]:
+    """Return timestamps in milliseconds, `NO_TIME` for null. Raises `InvalidArgument` below 0."""
     if pa.types.is_timestamp(column.type):
         # Towards the past, so that a moment before 1970 is not taken for one after.
         floor = pc.floor_temporal(column, 1, unit="millisecond")
@@ -91,6 +95,7 @@ def _read_milliseconds(column: pa.Array) -> list[int]:
 
 
 def _read_headers(column: pa.Array) -> list[Headers]:
+    """Return the headers of each row; none for null. Raises `InvalidArgument` for a header without a key."""
     if column.null_count == len(column):
         return [[]] * len(column)
     rows: list[list[dict[str, Any]] | None] = column.to_pylist()

@@ -55,6 +55,7 @@ class FoundBatch(NamedTuple):
     digests: bytes
 
     def each_digest(self) -> list[bytes]:
+        """Return the digests one by one."""
         return [self.digests[at : at + DIGEST_SIZE] for at in range(0, len(self.digests), DIGEST_SIZE)]
 
 
@@ -115,10 +116,12 @@ class SinkLane:
                 self._close_batch()
 
     def _close_batch(self) -> None:
+        """Make the open rows a full batch."""
         self._full.append((self._open, self._open_bytes))
         self._open, self._open_bytes = Rows([], [], [], []), 0
 
     def _drop_stored(self, rows: Rows) -> Rows:
+        """Return the rows without those that are stored; count these as done."""
         left: list[int] = []
         contents = list(rows.contents())
         for number, content in enumerate(contents):
@@ -134,6 +137,7 @@ class SinkLane:
 
     @property
     def sequence(self) -> int:
+        """The sequence number of the next row in the present generation."""
         return self._sequences[self._generation]
 
     def next(self, *, flush: bool) -> SendBatch | Scan | None:
@@ -199,6 +203,7 @@ class SinkLane:
         return anything
 
     def _add_stored(self, batch: FoundBatch) -> None:
+        """Account for a stored batch. Raises `WriteForgotten` for a repetition and for hidden records."""
         if batch.generation > self._generation:
             self._begin_generation(batch.generation)
         expected = self._sequences[batch.generation]
@@ -224,6 +229,7 @@ class SinkLane:
             )
 
     def _begin_generation(self, generation: int) -> None:
+        """Continue under the producer id of this generation. Raises `WriteForgotten` at the limit."""
         if generation >= GENERATIONS_MAX:
             raise WriteForgotten(
                 f"{self.place} has expired this write {GENERATIONS_MAX} times (producer.id.expiration.ms): begin "
@@ -233,6 +239,7 @@ class SinkLane:
         self._generation = generation
 
     def _drop_stored_again(self) -> None:
+        """Add all waiting rows again, without those that the scan has found."""
         waiting = [rows for rows, _ in self._full] + [self._open]
         self._full.clear()
         self._open, self._open_bytes, self.waiting_bytes = Rows([], [], [], []), 0, 0

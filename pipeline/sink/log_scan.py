@@ -44,6 +44,7 @@ async def scan(
 async def _batches(
     client: BrokerClient, place: TopicPartition, start: Offset, outage: Outage
 ) -> AsyncIterator[tuple[BatchHeader, Buffer]]:
+    """Yield the batches from `start` to the high watermark, without offsets that were trimmed."""
     at = start
     while True:
         try:
@@ -61,6 +62,7 @@ async def _batches(
 
 
 def _describe_batch(generation: int, header: BatchHeader, batch: Buffer) -> FoundBatch:
+    """Return a stored batch with the digests of its records."""
     digests = [
         digest((record.timestamp, record.key, record.value, list(record.headers))) for record in read_records(batch)
     ]

@@ -39,7 +39,7 @@ class Marks:
     """Committed offsets of the group; raises `WriteForgotten` for one that this module did not write."""
 
     def __init__(self, committed: Mapping[TopicPartition, CommittedOffset]) -> None:
-        self._fields = {place: _fields(place, found) for place, found in committed.items()}
+        self._fields = {place: _check_fields(place, found) for place, found in committed.items()}
         self._marks = {place: found.offset - _BASE for place, found in committed.items()}
 
     def __bool__(self) -> bool:
@@ -86,8 +86,8 @@ class Recorder:
             # Without a record of earlier epochs, earlier attempts may have written anywhere.
             is_first = epoch == 0 or bool(before)
             starts = {place: (await self._client.offsets(*place)).end if is_first else Offset(0) for place in places}
-        rows = {place: _row(_begun_mark(epoch), {"from": start}) for place, start in starts.items()}
-        rows[begun] = _row(_begun_mark(epoch), {"from": starts[begun], **mine._asdict()})
+        rows = {place: _make_mark(_begun_mark(epoch), {"from": start}) for place, start in starts.items()}
+        rows[begun] = _make_mark(_begun_mark(epoch), {"from": starts[begun], **mine._asdict()})
         await self._client.groups.commit(self.group, rows)
         return await self.read()
 
@@ -102,7 +102,7 @@ class Recorder:
             if place not in starts:
                 known = marks.complete_below(place)
                 starts[place] = (await self._client.offsets(*place)).end if known is None else known
-        rows = {place: _row(2 * epoch + 2, {"from": start}) for place, start in starts.items()}
+        rows = {place: _make_mark(2 * epoch + 2, {"from": start}) for place, start in starts.items()}
         await self._client.groups.commit(self.group, rows)
 
     def check_topic(self, marks: Marks, topic: str) -> None:
@@ -126,11 +126,13 @@ class Recorder:
 
 
 def _begun_mark(epoch: int) -> int:
+    """Return the mark of an epoch that has begun."""
     return 2 * epoch + 1
 
 
-def _row(mark: int, fields: Mapping[str, Any]) -> CommittedOffset:
-    return record_of(_BASE + mark, fields)
+def _make_mark(mark: int, fields: Mapping[str, Any]) -> CommittedOffset:
+    """Return the commit of a mark with these fields."""
+    return make_commit(_BASE + mark, fields)
 
 
 def recorded_fields(found: CommittedOffset) -> dict[str, Any]:
@@ -142,12 +144,13 @@ def recorded_fields(found: CommittedOffset) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
-def record_of(offset: int, fields: Mapping[str, Any]) -> CommittedOffset:
+def make_commit(offset: int, fields: Mapping[str, Any]) -> CommittedOffset:
     """Return a commit of an offset with a JSON object as metadata."""
     return CommittedOffset(Offset(offset), json.dumps(fields, separators=(",", ":")))
 
 
-def _fields(place: TopicPartition, found: CommittedOffset) -> dict[str, Any]:
+def _check_fields(place: TopicPartition, found: CommittedOffset) -> dict[str, Any]:
+    """Return the fields of a mark. Raises `WriteForgotten` if another client wrote the commit."""
     fields = recorded_fields(found)
     if found.offset <= _BASE or not isinstance(fields.get("from"), int):
         raise WriteForgotten(

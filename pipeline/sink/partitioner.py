@@ -49,6 +49,7 @@ class RowPartitioner:
         return {TopicPartition(topic, partition): some.rows.select(chosen) for partition, chosen in numbers.items()}
 
     def _choose_partitions(self, topic: str, some: Slice, count: int) -> list[int]:
+        """Return the partition of each row: its own, or by hash. Raises `InvalidArgument` below 0."""
         if some.partitions is None:
             return self._hash_rows(some.rows, count)
         named = [partition for partition in some.partitions if partition is not None]
@@ -60,6 +61,7 @@ class RowPartitioner:
         return named
 
     def _hash_rows(self, rows: Rows, count: int) -> list[int]:
+        """Return the partition of each row by its key, or by value and timestamp without a key."""
         hash_key = self._hash
         return [
             (hash_key(key) if key is not None else zlib.crc32(value or b"", timestamp & _LOW_BITS)) % count

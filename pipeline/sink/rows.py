@@ -36,7 +36,8 @@ class Rows:
     headers: list[Headers]
 
     @classmethod
-    def of(cls, contents: Iterable[Content]) -> "Rows":
+    def from_contents(cls, contents: Iterable[Content]) -> "Rows":
+        """Return rows of these contents."""
         columns: list[list[Any]] = [list(column) for column in zip(*contents, strict=True)]
         return cls(*columns) if columns else cls([], [], [], [])
 
@@ -44,6 +45,7 @@ class Rows:
         return len(self.timestamps)
 
     def contents(self) -> Iterator[Content]:
+        """Iterate over the content of each row."""
         return zip(self.timestamps, self.keys, self.values, self.headers, strict=True)
 
     def select(self, numbers: Sequence[int]) -> "Rows":
@@ -57,6 +59,7 @@ class Rows:
         return Rows(*(list(pick(column)) for column in self._columns()))
 
     def slice(self, first: int, end: int) -> "Rows":
+        """Return the rows with numbers `[first, end)`."""
         return Rows(*(column[first:end] for column in self._columns()))
 
     def _columns(self) -> tuple[list[Any], ...]:
@@ -70,6 +73,7 @@ class Rows:
         return Rows(times, self.keys, self.values, self.headers)
 
     def extend(self, more: "Rows") -> None:
+        """Append the rows of `more`."""
         for column, others in zip(self._columns(), more._columns(), strict=True):
             column.extend(others)
 
@@ -85,6 +89,7 @@ class Rows:
 
 
 def _headers_size(headers: Headers) -> int:
+    """Return an upper bound of the stored size of headers in bytes."""
     return sum(4 * len(name) + len(value or b"") + _HEADER_OVERHEAD for name, value in headers)
 
 
@@ -101,4 +106,5 @@ def digest(content: Content) -> bytes:
 
 
 def _length(value: bytes | None) -> int:
+    """Return the length of a value, -1 for null."""
     return _NONE if value is None else len(value)

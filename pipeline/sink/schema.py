@@ -34,7 +34,7 @@ _COLLATION: Final = re.compile(r" collate \w+")
 """Suffix for the comparison of strings, which does not change their bytes."""
 
 
-def columns_of(schema: StructType, topic: str | None) -> Columns:
+def find_columns(schema: StructType, topic: str | None) -> Columns:
     """Return the columns of a schema; `topic` is the option of that name.
 
     Raises `InvalidArgument` for a column that no record has, or of another type."""

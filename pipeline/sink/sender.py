@@ -52,6 +52,7 @@ class LaneSender:
         self.flush = False
 
     async def _scan(self, do: Scan) -> None:
+        """Scan the log and pass the result to the lane."""
         began_s = time.monotonic()
         found, end, is_cut = await self._scan_log(do.start)
         if self.lane.on_scanned([batch for _, batch in found], end, is_cut=is_cut):
@@ -59,12 +60,14 @@ class LaneSender:
         self._looked_s = began_s
 
     async def _scan_log(self, start: Offset) -> ScanResult:
+        """Return the stored batches of this write from an offset on; retries as long as the settings permit."""
         place = self.lane.place
         # Reading well is no progress in writing: its outages are its own.
         outage = self._settings.outage(f"reading what {place} has of this write")
         return await scan(self._client, place, self.lane.identity, start, outage)
 
     async def _send(self, do: SendBatch) -> None:
+        """Send a batch and pass the outcome to the lane; pause after errors that may pass. Raises `ProducerFenced`."""
         try:
             async with self._slots:
                 produced = await self._produce(do)
@@ -86,6 +89,7 @@ class LaneSender:
                 self._outage.end()
 
     async def _produce(self, do: SendBatch) -> Produced:
+        """Send one request with a batch, and return its answer."""
         rows = do.rows
         body = build_columns(
             rows.values,

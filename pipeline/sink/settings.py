@@ -32,6 +32,7 @@ _EPOCH_MAX: Final = (1 << 53) - 1
 
 
 def _parse_rate(text: str) -> float | None:
+    """Return records per second; None for a text outside of the limits."""
     try:
         rate = float(text)
     except ValueError:
@@ -40,6 +41,7 @@ def _parse_rate(text: str) -> float | None:
 
 
 def _parse_write_id(name: str) -> str | None:
+    """Return the name; None if it is too long or has a character that is not allowed."""
     return name if len(name) <= WRITE_ID_CHARS_MAX and "/" not in name and name.isprintable() else None
 
 

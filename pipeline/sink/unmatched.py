@@ -53,6 +53,7 @@ class UnmatchedRecords:
         return count > 0
 
     def _fill_table(self) -> None:
+        """Move all digests to the table, which finds them in any order."""
         digests = bytes(self._in_order)
         self._in_order, start, self._at = bytearray(), self._at, 0
         self._table.update(digests[at : at + DIGEST_SIZE] for at in range(start, len(digests), DIGEST_SIZE))

@@ -23,7 +23,7 @@ from raftlog.pipeline.sink.attempt import write_rows
 from raftlog.pipeline.sink.columns import Columns
 from raftlog.pipeline.sink.identity import WriteIdentity
 from raftlog.pipeline.sink.marks import Recorder
-from raftlog.pipeline.sink.schema import columns_of
+from raftlog.pipeline.sink.schema import find_columns
 from raftlog.pipeline.sink.settings import SinkSettings, sink_settings
 from raftlog.types import TopicPartition
 
@@ -51,7 +51,8 @@ class _Write:
     columns: Columns
     run: str
 
-    def task(self, batches: Iterator[pa.RecordBatch], identity: WriteIdentity) -> WrittenTask:
+    def run_task(self, batches: Iterator[pa.RecordBatch], identity: WriteIdentity) -> WrittenTask:
+        """Write the rows of a task; return its result for the driver."""
         outcome = write_rows(batches, self.columns, self.settings, identity, self.run)
         return WrittenTask(identity.write_id, identity.epoch, outcome.rows, outcome.ends)
 
@@ -60,6 +61,7 @@ class _Write:
         asyncio.run(self._record(messages[0].write_id, messages[0].epoch, messages, keep))
 
     async def _record(self, write_id: str, epoch: int, messages: Sequence[WrittenTask], keep: bool) -> None:
+        """Record or delete the progress of a write, on the brokers."""
         ends: dict[TopicPartition, int] = {}
         for message in messages:
             for place, end in message.ends.items():
@@ -84,10 +86,12 @@ class BatchWriter(DataSourceArrowWriter):
         self._write, self._write_id = write, write_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenTask:
+        """Write the rows of a task; called in a worker."""
         identity = WriteIdentity(self._write_id, _task_context().partitionId(), self._write.settings.write_epoch)
-        return self._write.task(iterator, identity)
+        return self._write.run_task(iterator, identity)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Record the write as complete; called on the driver."""
         done = _completed_tasks(messages)
         if done:
             self._warn_if_repeated(done)
@@ -108,6 +112,7 @@ class BatchWriter(DataSourceArrowWriter):
             )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Warn that the write failed, and how to repeat it."""
         name = self._write.settings.write_id
         again = (
             "write again with the same writeId and the same rows: only what is missing will be added"
@@ -125,6 +130,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._write = write
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenTask:
+        """Write the rows of a task of a micro-batch; called in a worker. Raises `InvalidArgument`."""
         context = _task_context()
         query, epoch = context.getLocalProperty(_QUERY), context.getLocalProperty(_EPOCH)
         if not query or epoch is None:
@@ -132,15 +138,17 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 f"Spark does not name the micro-batch ({_QUERY}, {_EPOCH}); the sink raftlog runs in "
                 "micro-batches, not in continuous mode"
             )
-        return self._write.task(iterator, WriteIdentity(query, context.partitionId(), int(epoch)))
+        return self._write.run_task(iterator, WriteIdentity(query, context.partitionId(), int(epoch)))
 
     def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+        """Record the micro-batch as complete; called on the driver."""
         done = _completed_tasks(messages)
         if done:
             assert all(message.epoch == batch_id for message in done), f"tasks of another micro-batch than {batch_id}"
             self._write.record(done, keep=True)
 
     def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+        """Warn that the micro-batch failed."""
         _log.warning(
             "micro-batch %d failed, and written records stay: %s; restarted from its checkpoint, the query adds the "
             "missing ones",
@@ -176,26 +184,30 @@ def recorded_epoch(bootstrap: Sequence[str], write_id: str, timeout_ms: int = 12
 
 
 def _plan_write(options: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool) -> _Write:
+    """Check options and schema, and return the context of the tasks. Raises `InvalidArgument`."""
     settings = sink_settings(options, is_stream=is_stream)
     if overwrite:
         raise InvalidArgument(
             'a log is appended to, and nothing in it is replaced: write with mode("append"), or in a stream with '
             'outputMode("append") or "update"'
         )
-    return _Write(settings, columns_of(schema, settings.topic), uuid.uuid4().hex)
+    return _Write(settings, find_columns(schema, settings.topic), uuid.uuid4().hex)
 
 
 def _task_context() -> Any:
+    """Return Spark's context of the running task."""
     context = TaskContext.get()
     assert context is not None, "rows are written in tasks"
     return context
 
 
 def _completed_tasks(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenTask]:
+    """Return the results of the tasks that ended."""
     return [message for message in messages if isinstance(message, WrittenTask)]
 
 
 def _summary(messages: Sequence[WriterCommitMessage | None]) -> str:
+    """Return the numbers of records and tasks in words, for a warning."""
     done = _completed_tasks(messages)
     places = sorted({str(place) for message in done for place in message.ends})
     named = f" in {', '.join(places[:10])}{', …' if len(places) > 10 else ''}" if places else ""

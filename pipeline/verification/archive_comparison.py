@@ -5,8 +5,8 @@ the other: nothing is shuffled, and memory is that of the current batches. Where
 one by one. Records that compaction removed from the log may still be in the archive; all others have to be in both,
 once.
 
-Planned on the driver (`ranges_of`), read in tasks (`check_range`), joined on the driver (`archive_verdicts`); called by
-`job`."""
+Planned on the driver (`find_ranges`), read in tasks (`check_range`), joined on the driver (`archive_verdicts`);
+called by `job`."""
 
 import warnings
 from collections import Counter
@@ -59,7 +59,7 @@ class ComparedRange(NamedTuple):
 # on the driver
 
 
-def ranges_of(
+def find_ranges(
     paths: Sequence[str],
     archive: str,
     topics: Collection[str],
@@ -113,6 +113,7 @@ def ranges_of(
 
 
 def _read_state(archive: str, problems: Problems) -> ArchiveState:
+    """Return the state of the archive; its newest one, with a problem, if files of the last commit are missing."""
     files = files_at(archive)
     try:
         return read_settled(files)
@@ -125,6 +126,7 @@ def _read_state(archive: str, problems: Problems) -> ArchiveState:
 def _make_ranges(
     archive: str, state: ArchiveState, extent: LogExtent, coverage: Coverage, split_bytes: int
 ) -> Iterator[ArchiveRange]:
+    """Yield the ranges that log and archive both cover, with the files of the archive in each."""
     start, end = max(coverage.start, extent.start), min(coverage.end, extent.end)
     if start >= end:
         return
@@ -174,6 +176,7 @@ class _Comparison:
         self._compacted_to = max((piece.compacted_to for piece in compare.split.pieces), default=-1)
 
     def run(self) -> None:
+        """Read both sides and compare them. Raises `RaftlogError` where one cannot be read."""
         split = self._compare.split
         files = files_at(self._compare.path)
         archived = RowsByOffset(read_in_order(files, self._compare.files, split.start, split.end))
@@ -184,12 +187,14 @@ class _Comparison:
         self._compare_rows(_NO_ROWS, _concatenate(archived.take_up_to(split.end)))
 
     def result(self) -> ComparedRange:
+        """Return the counts and the sentences so far."""
         split = self._compare.split
         counts = self._counts
         sums = (counts[name] for name in ("records", "different", "missing", "unknown", "doubled"))
         return ComparedRange(ArchiveVerdict(*self.place, split.start, split.end, *sums), tuple(self.sentences))
 
     def _compare_rows(self, logged: pa.RecordBatch, archived: pa.RecordBatch) -> None:
+        """Compare the rows of both sides up to the same offset."""
         self._counts["records"] += logged.num_rows
         if logged.equals(archived):
             return
@@ -220,6 +225,7 @@ class _Comparison:
         self._report("different", different, "are not the same in log and archive")
 
     def _report(self, kind: str, offsets: Sequence[int], what: str) -> None:
+        """Count these offsets as `kind`, and add a sentence."""
         if not offsets:
             return
         self._counts[kind] += len(offsets)
@@ -228,5 +234,6 @@ class _Comparison:
 
 
 def _concatenate(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the rows of several batches as one."""
     table = pa.Table.from_batches(batches, FILE_SCHEMA).combine_chunks()
     return next(iter(table.to_batches()), _NO_ROWS)

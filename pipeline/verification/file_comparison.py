@@ -101,9 +101,11 @@ def _end_in(file: SegmentFile, span: SegmentSpan) -> int:
 
 
 def _walk(file: OpenFile, span: SegmentSpan, followers: Iterable["_Follower"] = ()) -> SegmentWalk:
+    """Check the range of a file; `followers` are compared with everything that is read."""
+
     def on_chunk(position: int, chunk: bytes) -> None:
         for follower in followers:
-            follower.follow(position, chunk)
+            follower.compare_chunk(position, chunk)
 
     span = _span_in(file, span)
     return walk_range(file, span, rows_of(file, span), on_chunk)
@@ -121,7 +123,8 @@ class _Follower:
         self._file = file
         self.differs_at: int | None = None
 
-    def follow(self, position: int, chunk: bytes) -> None:
+    def compare_chunk(self, position: int, chunk: bytes) -> None:
+        """Compare a chunk of the other file at this position, unless a difference was found before."""
         if self.differs_at is None:
             mine = self._file.read(position, len(chunk))
             if mine != chunk:
@@ -150,11 +153,11 @@ def _compare_others(
             own = walked if is_same else _walk(file, unit.span)
         difference = None
         if at is not None:
-            difference = _difference(unit, (sound, number), files, walked, own, at)
+            difference = _describe_difference(unit, (sound, number), files, walked, own, at)
         yield CheckedRange(file.file, unit.span.start, own, True, difference)
 
 
-def _difference(
+def _describe_difference(
     unit: ComparedFiles,
     pair: tuple[int, int],
     files: Sequence[OpenFile],

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from raftlog.errors import FormatError, InvalidArgument
 from raftlog.pipeline.options import TopicChoice
-from raftlog.pipeline.segments.replicas import INTERNAL_PREFIX, DataDirectory, name_of
+from raftlog.pipeline.segments.replicas import INTERNAL_PREFIX, DataDirectory, parse_log_path
 from raftlog.runtime.log.replica_directory import read_group_from_rolls
 from raftlog.runtime.node_identity import JOURNAL, read_identity
 from raftlog.storage.directory import internal_path, list_ancestors
@@ -53,12 +53,13 @@ def logs_in(disk: Disk, paths: Sequence[str], topics: TopicChoice | None) -> Fou
                 (mine for above in list_ancestors(each) if (mine := _find_owner(disk, above, owners, found))), None
             )
             found.logs[each] = FoundLog(
-                each, *name_of(each), owner, read_group_from_rolls(disk, each) if owner is None else None
+                each, *parse_log_path(each), owner, read_group_from_rolls(disk, each) if owner is None else None
             )
     return found if topics is None else _select_topics(found, topics, paths)
 
 
 def _select_topics(found: FoundLogs, topics: TopicChoice, paths: Sequence[str]) -> FoundLogs:
+    """Return the logs of these topics; a pattern does not select internal ones. Raises `InvalidArgument`."""
     names = topics.select({log.topic for log in found.logs.values()})
     if topics.pattern is not None:
         names = [name for name in names if not name.startswith(INTERNAL_PREFIX)]

@@ -81,6 +81,7 @@ def compare_groups(groups: Sequence[WholeGroup]) -> Iterator[ComparedGroup]:
 def _compare_group(
     disk: Disk, group: WholeGroup, known: dict[DataDirectory, dict[str, OfflineReplica]]
 ) -> ComparedGroup:
+    """Return the result of comparing the copies of a group. Raises `RaftlogError`."""
     if group.newest_below is not None:
         found = [_read_newest(disk, group, copy, group.newest_below) for copy in group.copies]
         difference = find_difference(
@@ -101,6 +102,7 @@ def _compare_group(
 
 
 def _read_newest(disk: Disk, group: WholeGroup, copy: Copy, below: int) -> NewestRecords:
+    """Return the newest records of a copy below entry `below`."""
     newest = NewestRecords(Index(below), Offset(copy.log_start))
     entries = _read_entries(disk, group, copy)
     newest.take(next(entries, None), entries)
@@ -108,4 +110,5 @@ def _read_newest(disk: Disk, group: WholeGroup, copy: Copy, below: int) -> Newes
 
 
 def _read_entries(disk: Disk, group: WholeGroup, copy: Copy) -> Iterator[OfflineEntry]:
+    """Yield all entries of a copy's files."""
     return OfflineReplica(copy.path, group.group_id, None, None).entries(disk)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from raftlog.pipeline.segments.replicas import name_of
+from raftlog.pipeline.segments.replicas import parse_log_path
 from raftlog.pipeline.verification.found_logs import FoundLog, FoundLogs
 from raftlog.pipeline.verification.journals import JournaledReplica, JournalRead
 from raftlog.pipeline.verification.ranges import Copies, ListedLog
@@ -68,7 +68,7 @@ class PartitionCopies(NamedTuple):
         return False
 
 
-def groups_of(
+def group_copies(
     found: FoundLogs, journals: Iterable[JournalRead], seen: Mapping[str, ListedLog]
 ) -> list[PartitionCopies]:
     """Return all logs, each in one group, sorted by topic and partition."""
@@ -89,6 +89,7 @@ def groups_of(
 def _make_group(
     group_id: UUID, logs: Sequence[FoundLog], journaled: Mapping[str, JournaledReplica], seen: Mapping[str, ListedLog]
 ) -> PartitionCopies:
+    """Return the copies of one Raft group, with the entries in which they must agree."""
     replicas = tuple(journaled.get(log.path) for log in logs)
     stop = min((replica.commit for replica in replicas if replica is not None), default=None)
     kept_to = tuple(None if replica is None else replica.kept_to for replica in replicas)
@@ -96,7 +97,7 @@ def _make_group(
     return PartitionCopies(group_id, tuple(logs), replicas, copies)
 
 
-def notes_of(groups: Iterable[PartitionCopies]) -> Iterator[str]:
+def list_notes(groups: Iterable[PartitionCopies]) -> Iterator[str]:
     """Yield notes on missing copies, which may be elsewhere, and on entries that only the journal has."""
     for group in groups:
         if group.group_id is not None and len(group.logs) < group.voters:
@@ -118,6 +119,6 @@ def journal_problems(found: FoundLogs, journals: Iterable[JournalRead], topics: 
                 f"{journal.owner.data_dir}: {journal.why}; its replicas were checked each by itself, and not compared"
             )
         for replica in journal.replicas:
-            is_chosen = chosen is None or name_of(replica.path)[0] in chosen
+            is_chosen = chosen is None or parse_log_path(replica.path)[0] in chosen
             if is_chosen and replica.kept_to and replica.path not in found.logs:
                 yield f"{replica.path}: its journal has {replica.kept_to} entries of it, and no segment file is left"

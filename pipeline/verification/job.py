@@ -16,7 +16,7 @@ from raftlog.pipeline.jobs import run_splits
 from raftlog.pipeline.options import TopicChoice, as_names
 from raftlog.pipeline.progress import OnProgress
 from raftlog.pipeline.segments.replicas import real_disk
-from raftlog.pipeline.verification.archive_comparison import archive_verdicts, check_range, ranges_of
+from raftlog.pipeline.verification.archive_comparison import archive_verdicts, check_range, find_ranges
 from raftlog.pipeline.verification.file_comparison import check_units
 from raftlog.pipeline.verification.found_logs import FoundLogs, logs_in
 from raftlog.pipeline.verification.full_checks import (
@@ -26,16 +26,21 @@ from raftlog.pipeline.verification.full_checks import (
     compare_groups,
     whole_group,
 )
-from raftlog.pipeline.verification.groups import PartitionCopies, groups_of, journal_problems, notes_of
-from raftlog.pipeline.verification.journals import JournalRead, read_owner
-from raftlog.pipeline.verification.ranges import list_segments, split_bytes_for, tasks_of, units_of
+from raftlog.pipeline.verification.groups import (
+    PartitionCopies,
+    group_copies,
+    journal_problems,
+    list_notes,
+)
+from raftlog.pipeline.verification.journals import JournalRead, read_data_directory
+from raftlog.pipeline.verification.ranges import choose_range_bytes, combine_units, list_segments, list_units
 from raftlog.pipeline.verification.report import NOTES_MAX, Problems, VerifyReport
 from raftlog.pipeline.verification.verdicts import (
     Verdicts,
     group_by_file,
     list_doubtful,
     needs_entry_comparison,
-    totals_of,
+    sum_counts,
 )
 
 SPLIT_BYTES: Final = 64 << 20
@@ -91,14 +96,14 @@ def verify_by(
     if split_bytes < SPLIT_BYTES_MIN:
         raise InvalidArgument(f"split_bytes is {split_bytes}; it must be at least {SPLIT_BYTES_MIN}")
     disk, paths = real_disk(), as_names(paths)
-    choice = None if topics is None and topics_pattern is None else TopicChoice.of(topics, topics_pattern)
+    choice = None if topics is None and topics_pattern is None else TopicChoice.from_arguments(topics, topics_pattern)
     found = logs_in(disk, paths, choice)
-    journals = run("reading journals", found.owners, read_owner)
+    journals = run("reading journals", found.owners, read_data_directory)
     seen = {path: list_segments(disk, path) for path in found.logs}
-    groups = groups_of(found, journals, seen)
-    size = split_bytes_for(seen.values(), split_bytes)
-    units = (unit for group in groups for unit in units_of(disk, group.copies, size))
-    ranges = group_by_file(run("checking replicas", list(tasks_of(units, size)), check_units))
+    groups = group_copies(found, journals, seen)
+    size = choose_range_bytes(seen.values(), split_bytes)
+    units = (unit for group in groups for unit in list_units(disk, group.copies, size))
+    ranges = group_by_file(run("checking replicas", list(combine_units(units, size)), check_units))
     wholes = [WholeSegment(*each) for each in list_doubtful(seen.values(), ranges)]
     segments = run("checking doubtful segments", wholes, check_segment)
     again = [whole_group(group, is_newest=False) for group in groups if needs_entry_comparison(group, ranges)]
@@ -115,7 +120,7 @@ def verify_by(
         return report
     there = {log.topic for log in found.logs.values()}
     behind = Problems(NOTES_MAX)
-    of_archive = ranges_of(paths, archive, there, split_bytes, problems, behind)
+    of_archive = find_ranges(paths, archive, there, split_bytes, problems, behind)
     verdicts = archive_verdicts(run("comparing the archive", of_archive, check_range), problems)
     return replace(
         report,
@@ -127,6 +132,7 @@ def verify_by(
 
 
 def _make_tasks(groups: Sequence[WholeGroup]) -> Iterator[tuple[WholeGroup, ...]]:
+    """Yield groups of `_GROUPS_OF_A_TASK` for each task."""
     for first in range(0, len(groups), _GROUPS_OF_A_TASK):
         yield tuple(groups[first : first + _GROUPS_OF_A_TASK])
 
@@ -140,16 +146,17 @@ def _make_report(
     *,
     is_all: bool,
 ) -> VerifyReport:
+    """Return the report of a verification; adds to `problems`."""
     problems.add(found.problems)
     chosen = None if is_all else {log.topic for log in found.logs.values()}
     problems.add(journal_problems(found, journals, chosen))
     verdicts = [results.verdict(group, problems) for group in groups]
     reports = [report for _, of_logs in verdicts for report in of_logs]
     notes = Problems(NOTES_MAX)
-    notes.add(notes_of(groups))
+    notes.add(list_notes(groups))
     return VerifyReport(
         len(reports),
-        *totals_of(reports),
+        *sum_counts(reports),
         sum(each.tail_bytes for each in reports),
         tuple(partition for partition, _ in verdicts),
         problems.count,

@@ -53,7 +53,7 @@ class JournalRead(NamedTuple):
     why: str | None
 
 
-def read_owner(owner: DataDirectory) -> list[JournalRead]:
+def read_data_directory(owner: DataDirectory) -> list[JournalRead]:
     """Read the journal of a data directory; return the result in a list of one. Raises `OSError`."""
     disk, why = real_disk(), ""
     for _ in range(_TRIES):
@@ -66,6 +66,7 @@ def read_owner(owner: DataDirectory) -> list[JournalRead]:
 
 
 def _describe_replica(disk: Disk, replica: OfflineReplica) -> JournaledReplica:
+    """Return the state of a replica in its journal, compared with its segment files."""
     folded, fold = replica.folded, replica.fold
     assert folded is not None, f"{replica.path} was found by its journal"
     assert fold is not None, f"{replica.path} was found by its journal"
@@ -135,6 +136,7 @@ class _JournalWalk:
             self._position = unpack_row(packed).end
 
     def _compare_entry(self, entry: JournalEntry) -> None:
+        """Compare one entry with the segment file, and advance."""
         if entry.is_roll:
             if self.journaled_from is None:
                 self.journaled_from = entry.offset
@@ -152,6 +154,7 @@ class _JournalWalk:
             self.held_to = entry.index
 
     def _open(self, base: int) -> None:
+        """Open the file with this base offset at its start, if it exists."""
         self._close()
         name = file_name(self._path, base)
         self._position = 0

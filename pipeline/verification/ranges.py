@@ -89,12 +89,13 @@ def list_segments(disk: Disk, path: str) -> ListedLog:
 
 
 def _describe_segment(file: SegmentFile, roll: Roll | None) -> ListedSegment:
+    """Return a segment with the fields of its roll."""
     if roll is None:
         return ListedSegment(file, False, 0, -1, 0)
     return ListedSegment(file, True, roll.base_index, roll.compacted_to, len(roll.voters))
 
 
-def units_of(disk: Disk, copies: Copies, split_bytes: int) -> Iterator[ComparedFiles]:
+def list_units(disk: Disk, copies: Copies, split_bytes: int) -> Iterator[ComparedFiles]:
     """Yield the ranges of all files of these logs that have a roll; raises `OSError`."""
     whole = copies.uncompacted_from
     together: dict[tuple[int, int], list[tuple[ListedSegment, int | None]]] = {}
@@ -114,6 +115,7 @@ def units_of(disk: Disk, copies: Copies, split_bytes: int) -> Iterator[ComparedF
 def _divide(
     disk: Disk, files: Sequence[tuple[ListedSegment, int | None]], stop: int | None, split_bytes: int
 ) -> Iterator[ComparedFiles]:
+    """Yield the ranges of files that begin at the same entry, at most about `split_bytes` of each file."""
     first = files[0][0]
     start = BatchPosition(0, 0, first.base_index, first.file.base)
     for end in (*_find_borders(disk, first, split_bytes), None):
@@ -141,12 +143,12 @@ def _find_borders(disk: Disk, seen: ListedSegment, split_bytes: int) -> Iterator
             number, position = border.row, border.position + split_bytes
 
 
-def split_bytes_for(logs: Iterable[ListedLog], wanted: int) -> int:
+def choose_range_bytes(logs: Iterable[ListedLog], wanted: int) -> int:
     """Return the size of ranges: `wanted`, or more if there would be too many ranges."""
     return max(wanted, sum(log.size for log in logs) // UNITS_MAX)
 
 
-def tasks_of(units: Iterable[ComparedFiles], split_bytes: int) -> Iterator[tuple[ComparedFiles, ...]]:
+def combine_units(units: Iterable[ComparedFiles], split_bytes: int) -> Iterator[tuple[ComparedFiles, ...]]:
     """Combine small ranges into tasks; each range is at most about `split_bytes` of each file."""
     waiting: list[ComparedFiles] = []
     size = 0

@@ -189,6 +189,7 @@ class _Walk:
         return length if HEADER_SIZE <= length <= _CHUNK_BYTES_MAX else wanted
 
     def _row_position(self, number: int) -> int:
+        """Return the byte position of a batch by its row."""
         return int(_ROW.unpack_from(self._rows, number * ROW_SIZE)[3])
 
     def take(self, chunk: bytes) -> int:

@@ -57,7 +57,7 @@ def group_by_file(checked: Iterable[CheckedRange]) -> dict[FileKey, list[Checked
     return found
 
 
-def totals_of(reports: Sequence[LogCheck]) -> tuple[int, int, int, int]:
+def sum_counts(reports: Sequence[LogCheck]) -> tuple[int, int, int, int]:
     """Return the total numbers of segments, batches, records and bytes."""
     return (
         sum(each.segments for each in reports),
@@ -67,7 +67,7 @@ def totals_of(reports: Sequence[LogCheck]) -> tuple[int, int, int, int]:
     )
 
 
-def report_of(segment: ListedSegment, ranges: Sequence[CheckedRange]) -> SegmentReport | None:
+def report_sound_segment(segment: ListedSegment, ranges: Sequence[CheckedRange]) -> SegmentReport | None:
     """Return the report of a sound file; None if the file has to be checked as a whole."""
     if not ranges or any(each.walked.why is not None for each in ranges):
         return None
@@ -97,7 +97,7 @@ def list_doubtful(
     found: list[tuple[SegmentFile, int | None]] = []
     for log in seen:
         for number, segment in enumerate(log.segments):
-            if report_of(segment, ranges.get((log.path, segment.file.base), ())) is None:
+            if report_sound_segment(segment, ranges.get((log.path, segment.file.base), ())) is None:
                 newer = log.segments[number + 1].file.base if number + 1 < len(log.segments) else None
                 found.append((segment.file, newer))
     return found
@@ -144,7 +144,7 @@ class Verdicts:
             *group.name,
             "" if group.group_id is None else str(group.group_id),
             len(group.logs),
-            *totals_of(reports),
+            *sum_counts(reports),
             first,
             last,
             end_offset,
@@ -155,6 +155,7 @@ class Verdicts:
     # one log
 
     def _ranges_in(self, log: ListedLog) -> Iterator[CheckedRange]:
+        """Yield the checked ranges of a log, in order."""
         for segment in log.segments:
             yield from self._ranges.get((log.path, segment.file.base), ())
 
@@ -163,11 +164,12 @@ class Verdicts:
         key = segment.file.directory, segment.file.base
         if key in self._segments:
             return self._segments[key].report
-        report = report_of(segment, self._ranges.get(key, ()))
+        report = report_sound_segment(segment, self._ranges.get(key, ()))
         assert report is not None, f"{segment.file.log} was not checked"
         return report
 
     def _check_log(self, log: ListedLog, problems: Problems) -> LogCheck:
+        """Return the report on one log; add its problems."""
         there = [each for each in map(self._report, log.segments) if each is not None]
         report = join_segments(log.path, log.checkpoint, there)
         checked = (self._segments.get((log.path, segment.file.base)) for segment in log.segments)
@@ -179,6 +181,7 @@ class Verdicts:
         return report
 
     def _next_index(self, log: ListedLog) -> int:
+        """Return the index after the last sound entry of a log; 0 without segments."""
         last = self._report(log.segments[-1]) if log.segments else None
         return 0 if last is None else last.next_index
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftlog.pipeline.brokers.micro_batch import UNLIMITED, advance, check_subscribed
+from raftlog.pipeline.brokers.micro_batch import UNLIMITED, check_subscribed, choose_batch_end
 from raftlog.pipeline.brokers.plan import PartitionLog
 from raftlog.pipeline.brokers.split import BrokerSplit, divide
-from raftlog.pipeline.brokers.stream_offsets import StreamOffset, limit_offsets, ranges
+from raftlog.pipeline.brokers.stream_offsets import StreamOffset, limit_offsets, ranges_between
 from raftlog.pipeline.errors import CheckpointMismatch, DataLost
 from raftlog.pipeline.options import TopicChoice
 from raftlog.types import TopicPartition
@@ -27,7 +27,7 @@ def make_offset(offsets: dict[TopicPartition, int], **more: object) -> StreamOff
 
 def next_offset(start: StreamOffset, *logs: PartitionLog, rows_max: int = UNLIMITED, **more: object) -> StreamOffset:
     more = {"fail_on_data_loss": True} | more
-    return advance(start, logs, rows_max, **more)
+    return choose_batch_end(start, logs, rows_max, **more)
 
 
 def make_split(start: int, end: int, partition: int = 0) -> BrokerSplit:
@@ -119,19 +119,19 @@ def test_the_first_micro_batch_remembers_where_it_begins() -> None:
     end = next_offset(start, make_log(T0, 0, 9), make_log(U0, 0, 1))
     assert end == make_offset({T0: 9, U0: 1}, begins={T0: 5, U0: 1})
     later = make_offset({T0: 7, U0: 1}, is_initial=True)  # Spark asks again after a crash, and the log has grown
-    assert ranges(later, end) == ranges(start, end) == [(T0, 5, 9)]
+    assert ranges_between(later, end) == ranges_between(start, end) == [(T0, 5, 9)]
     then = next_offset(end, make_log(T0, 0, 11), make_log(U0, 0, 1))
     assert then == make_offset({T0: 11, U0: 1})
-    assert ranges(end, then) == [(T0, 9, 11)]
+    assert ranges_between(end, then) == [(T0, 9, 11)]
 
 
 def test_new_partitions_are_added_at_their_beginning_and_then_read() -> None:
     start = make_offset({T0: 5})
     end = next_offset(start, make_log(T0, 0, 6), make_log(T1, 3, 8), make_log(U0, 0, 2))
     assert end == make_offset({T0: 6, T1: 3, U0: 0})
-    assert ranges(start, end) == [(T0, 5, 6)]
+    assert ranges_between(start, end) == [(T0, 5, 6)]
     then = next_offset(end, make_log(T0, 0, 6), make_log(T1, 3, 8), make_log(U0, 0, 2))
-    assert ranges(end, then) == [(T1, 3, 8), (U0, 0, 2)]
+    assert ranges_between(end, then) == [(T1, 3, 8), (U0, 0, 2)]
 
 
 def test_a_stale_view_without_added_partitions_does_not_remove_them() -> None:
@@ -139,7 +139,7 @@ def test_a_stale_view_without_added_partitions_does_not_remove_them() -> None:
     assert next_offset(start, make_log(T0, 0, 5)) is start
     end = next_offset(start, make_log(T0, 0, 6))
     assert end == make_offset({T0: 6, T1: 8})
-    assert ranges(end, next_offset(end, make_log(T0, 0, 6), make_log(T1, 3, 9))) == [(T1, 8, 9)], (
+    assert ranges_between(end, next_offset(end, make_log(T0, 0, 6), make_log(T1, 3, 9))) == [(T1, 8, 9)], (
         "nothing is read twice"
     )
 
@@ -177,7 +177,7 @@ def test_deleted_records_are_lost_data(logs, words, left, caplog) -> None:
     assert end.offsets == left
     assert "reading continues" in caplog.text
     if end.ids.get("t") == "another":
-        assert ranges(start, end) == []
+        assert ranges_between(start, end) == []
 
 
 def test_a_checkpoint_of_topics_no_longer_read_is_refused() -> None:

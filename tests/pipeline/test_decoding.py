@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from raftlog.errors import InvalidBatch
 from raftlog.pipeline import decoding
-from raftlog.pipeline.decoding import rows_of
+from raftlog.pipeline.decoding import decode_rows
 from raftlog.pipeline.rows import ARROW_SCHEMA
 from raftlog.records import (
     BatchHeader,
@@ -83,7 +83,7 @@ def test_rows_are_the_records_between_the_bounds(groups, compression, bounds, ro
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(decoding, "ROWS_MAX", rows_max)
         patched.setattr(decoding, "BYTES_MAX", bytes_max)
-        found = list(rows_of("t", 3, chain_batches(groups, compression), start, end))
+        found = list(decode_rows("t", 3, chain_batches(groups, compression), start, end))
     for batch in found:
         assert batch.schema.equals(ARROW_SCHEMA)
         batch.validate(full=True)
@@ -95,7 +95,7 @@ def test_rows_are_the_records_between_the_bounds(groups, compression, bounds, ro
 
 
 def test_small_batches_are_joined() -> None:
-    found = list(rows_of("t", 0, chain_batches([[NewRecord(b"v", timestamp=0)]] * 500), 0, 500))
+    found = list(decode_rows("t", 0, chain_batches([[NewRecord(b"v", timestamp=0)]] * 500), 0, 500))
     assert [batch.num_rows for batch in found] == [500]
 
 
@@ -103,7 +103,7 @@ def test_small_batches_are_joined() -> None:
 def test_a_large_batch_is_divided(compression: Compression) -> None:
     half = decoding.BYTES_MAX // 2
     records = [NewRecord(bytes(half), timestamp=0)] * 3 + [NewRecord(bytes(3 * half), timestamp=0)]
-    found = list(rows_of("t", 0, [make_stored_batch(records, 0, compression)], 0, 4))
+    found = list(decode_rows("t", 0, [make_stored_batch(records, 0, compression)], 0, 4))
     assert [batch.num_rows for batch in found] == [2, 1, 1]
     assert [len(value) for batch in found for value in batch.column("value").to_pylist()] == [half] * 3 + [3 * half]
 
@@ -111,7 +111,7 @@ def test_a_large_batch_is_divided(compression: Compression) -> None:
 def test_many_records_of_one_batch_are_divided() -> None:
     count = decoding.ROWS_MAX + 1
     batch = build_columns([b""] * count, [None] * count, [0] * count, [[]] * count)
-    found = list(rows_of("t", 0, [(read_header(batch), bytes(batch))], 0, count))
+    found = list(decode_rows("t", 0, [(read_header(batch), bytes(batch))], 0, count))
     assert max(batch.num_rows for batch in found) <= decoding.ROWS_MAX
     assert len(found) == 2
     assert [offset for batch in found for offset in batch.column("offset").to_pylist()] == list(range(count))
@@ -126,14 +126,14 @@ def test_control_batches_and_gaps_yield_no_rows() -> None:
         make_stored_batch([NewRecord(b"b", timestamp=0)], 7),
     ]
     assert header.next_offset == 7
-    [found] = rows_of("t", 0, batches, 0, 8)
+    [found] = decode_rows("t", 0, batches, 0, 8)
     assert found.column("offset").to_pylist() == [0, 1, 7]
 
 
 def test_a_missing_or_out_of_range_timestamp_is_null() -> None:
     greatest = decoding.TIMESTAMP_MS_MAX
     batch = build_columns([b""] * 4, [None] * 4, [5, -1, greatest, greatest + 1], [[]] * 4)
-    [found] = rows_of("t", 0, [(read_header(batch), bytes(batch))], 0, 4)
+    [found] = decode_rows("t", 0, [(read_header(batch), bytes(batch))], 0, 4)
     microseconds = found.column("timestamp").cast("int64").to_pylist()
     assert microseconds == [5_000, None, greatest * 1000, None]
 
@@ -145,7 +145,7 @@ def test_the_log_append_time_is_that_of_the_batch() -> None:
         (header, batch),
         (appended._replace(base_offset=2), header_bytes(appended._replace(base_offset=2)) + batch[61:]),
     ]
-    [found] = rows_of("t", 0, batches, 0, 4)
+    [found] = decode_rows("t", 0, batches, 0, 4)
     assert found.column("timestampType").to_pylist() == [0, 0, 1, 1]
     assert found.column("timestamp").cast("int64").to_pylist() == [3000, 9000, 9000, 9000]
 
@@ -155,7 +155,7 @@ def test_inconsistent_record_lengths_are_an_error() -> None:
     broken = bytearray(batch)
     broken[61] += 2  # the record's length
     with pytest.raises(InvalidBatch, match=r"t/0: .* offset 0"):
-        list(rows_of("t", 0, [(header, bytes(broken))], 0, 1))
+        list(decode_rows("t", 0, [(header, bytes(broken))], 0, 1))
 
 
 @pytest.mark.parametrize("sent", SMALL, ids=[each.name for each in SMALL])
@@ -168,14 +168,14 @@ def test_an_undecodable_batch_is_an_error_unless_it_is_skipped(sent: Undecodable
         (read_header(batch), bytes(batch)),
         make_stored_batch([NewRecord(b"b", timestamp=0)], behind),
     ]
-    found, error = read_until_error(rows_of("t", 4, batches, 0, behind + 1))
+    found, error = read_until_error(decode_rows("t", 4, batches, 0, behind + 1))
     before = [offset for rows in found for offset in rows.column("offset").to_pylist()]
     assert before == list(range(error.offset))
     assert (error.place, error.base_offset, error.next_offset) == (("t", 4), 3, behind)
     with pytest.warns(UserWarning, match="records were left out: t/4: the records from offset") as told:
-        found = list(rows_of("t", 4, batches, 0, behind + 1, skips_undecodable=True))
+        found = list(decode_rows("t", 4, batches, 0, behind + 1, skips_undecodable=True))
     assert len(told) == 1
     assert [offset for rows in found for offset in rows.column("offset").to_pylist()] == [*before, behind]
-    assert list(rows_of("t", 4, batches, 0, error.offset)), "what lies behind the bounds is no error"
-    found, _ = read_until_error(rows_of("t", 4, batches, behind - 1, behind + 1))
+    assert list(decode_rows("t", 4, batches, 0, error.offset)), "what lies behind the bounds is no error"
+    found, _ = read_until_error(decode_rows("t", 4, batches, behind - 1, behind + 1))
     assert found == []

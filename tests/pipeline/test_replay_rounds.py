@@ -18,8 +18,8 @@ from raftlog.pipeline.replays.rounds import (
     ReplayRecord,
     Round,
     current_round,
-    ranges_of,
-    steps_of,
+    divide_into_steps,
+    newly_covered_ranges,
 )
 from raftlog.types import TopicPartition
 from tests.pipeline.brokers_here import run_brokers
@@ -36,7 +36,7 @@ def test_each_offset_is_in_one_step_of_one_round(growths: list[list[int]], size:
             place = TopicPartition("t", partition)
             known = covered.get(place, Coverage("id", 5, 5))
             covered[place] = known._replace(end=known.end + more)
-        for step in steps_of(ranges_of("t", covered, before), size):
+        for step in divide_into_steps(newly_covered_ranges("t", covered, before), size):
             assert step
             for partition, start, end in step:
                 assert 0 < end - start <= size
@@ -56,7 +56,7 @@ def test_steps_are_counted_over_all_rounds() -> None:
 
 
 def test_short_partitions_have_fewer_steps() -> None:
-    steps = steps_of([Range(0, 0, 25), Range(4, 100, 105)], 10)
+    steps = divide_into_steps([Range(0, 0, 25), Range(4, 100, 105)], 10)
     assert steps == [[Range(0, 0, 10), Range(4, 100, 105)], [Range(0, 10, 20)], [Range(0, 20, 25)]]
 
 

@@ -22,7 +22,7 @@ from raftlog.pipeline.rows import ARROW_SCHEMA
 from raftlog.pipeline.segments.pieces import SegmentSplit
 from raftlog.pipeline.segments.plan import logs_in, plan_segments
 from raftlog.pipeline.segments.reader import read_segment_split
-from raftlog.pipeline.segments.replicas import real_disk, replicas_in
+from raftlog.pipeline.segments.replicas import find_replicas, real_disk
 from raftlog.records import Compression, NewRecord
 from raftlog.runtime.log.sealed_file import write_sealed
 from raftlog.runtime.node_identity import IDENTITY
@@ -348,7 +348,7 @@ def test_a_file_removed_after_planning_is_reported(path: Path) -> None:
 def test_logs_are_found_and_named_after_their_directories(tmp_path: Path) -> None:
     for name in ("a/orders", "b/clicks/0", "b/clicks/1", "b/__offsets/0"):
         write(tmp_path / name, 2)
-    there = {(each.topic, each.partition, each.path) for each in replicas_in([str(tmp_path)])}
+    there = {(each.topic, each.partition, each.path) for each in find_replicas([str(tmp_path)])}
     assert there == {
         ("orders", 0, f"{tmp_path}/a/orders"),
         ("clicks", 0, f"{tmp_path}/b/clicks/0"),
@@ -380,7 +380,7 @@ def test_all_workers_of_a_broker_are_read(path: Path, tmp_path: Path) -> None:
         fields = {"cluster_id": None, "node_id": 1, "disk_uuid": str(UUID(int=number)), "boot_epoch": 1}
         write_sealed(disk, str(directory / ".raftlog" / IDENTITY), IDENTITY, fields | {"has_journal": False})
     with pytest.warns(UserWarning, match="has no journal") as told:
-        found = replicas_in([str(data_dir)])
+        found = find_replicas([str(data_dir)])
     assert [(each.topic, each.partition) for each in found] == [("orders", 0), ("orders", 1)]
     assert len(told) == 2
 
@@ -421,7 +421,7 @@ def test_a_log_without_a_readable_roll_is_refused(path: Path) -> None:
         flip(file, 70)
     with pytest.raises(FormatError, match="none of its segments begins with a readable roll entry"):
         plan_segments([str(path)])
-    assert replicas_in([str(path)])[0].group_id is None
+    assert find_replicas([str(path)])[0].group_id is None
     assert issubclass(FormatError, RaftlogError)
 
 

@@ -12,7 +12,7 @@ from raftlog.errors import StorageError
 from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.segments.plan import logs_in, plan_segments
 from raftlog.pipeline.segments.reader import read_segment_split
-from raftlog.pipeline.segments.replicas import replicas_in
+from raftlog.pipeline.segments.replicas import find_replicas
 from raftlog.runtime.journal.blocks import BLOCK_SIZE
 from raftlog.testing import Cluster
 from raftlog.testing.http import ask
@@ -93,14 +93,14 @@ def test_a_killed_broker_alone_is_read_up_to_its_commit_index(directories: list[
 
 
 def test_every_replica_is_found(directories: list[Path]) -> None:
-    found = replicas_in(list(map(str, directories)))
+    found = find_replicas(list(map(str, directories)))
     names = [("__controller", 0), *(("orders", partition) for partition in range(PARTITIONS))]
     assert sorted((each.topic, each.partition) for each in found if each.topic != "__consumer_offsets") == sorted(
         3 * names
     )
     for name in names:
         assert len({each.group_id for each in found if (each.topic, each.partition) == name}) == 1
-    [only] = replicas_in([f"{directories[1]}/orders/2"])
+    [only] = find_replicas([f"{directories[1]}/orders/2"])
     assert (only.topic, only.partition, only.owner is not None) == ("orders", 2, True)
     [controller] = logs_in([str(directories[1])], topics=TopicChoice(names=("__controller",)))
     assert controller.problems == ()

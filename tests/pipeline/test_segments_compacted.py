@@ -7,10 +7,10 @@ import pytest
 
 from raftlog.errors import CorruptBatch
 from raftlog.pipeline.errors import SegmentGone
-from raftlog.pipeline.segments.extent import LogExtent, extent_of
+from raftlog.pipeline.segments.extent import LogExtent, find_extent
 from raftlog.pipeline.segments.pieces import SegmentSplit, indexed_piece
 from raftlog.pipeline.segments.plan import splits_of
-from raftlog.pipeline.segments.reader import batches_of
+from raftlog.pipeline.segments.reader import checked_batches
 from raftlog.pipeline.segments.replicas import FoundReplica
 from raftlog.records import Compression, read_header, read_records
 from raftlog.runtime.log.offline import list_offline_replicas
@@ -44,14 +44,14 @@ def compacted_log(seed: int, segment_bytes: int) -> KeyedLog:
 
 
 def extent_of_log(keyed: KeyedLog) -> LogExtent:
-    return extent_of(keyed.disk, FoundReplica("t", 0, PATH, GROUP))
+    return find_extent(keyed.disk, FoundReplica("t", 0, PATH, GROUP))
 
 
 def read_records_of(disk: Disk, splits: Sequence[SegmentSplit]) -> list[Kept]:
     return [
         (each.offset, each.key, each.value, each.timestamp)
         for split in splits
-        for header, batch in batches_of(split, disk=disk)
+        for header, batch in checked_batches(split, disk=disk)
         if not header.is_control
         for each in read_records(batch)
         if split.start <= each.offset < split.end
@@ -170,7 +170,7 @@ def test_a_compacted_replica_is_read_with_its_journal(power: bool) -> None:
         world.crash(leader, power=power)
         disk = world.disks[leader - 1]
         [replica] = list_offline_replicas(disk, "/data", world.ids[leader - 1].disk_uuid)
-        there = extent_of(disk, FoundReplica("t", 0, replica.path, GROUP, None, replica.folded, replica.fold))
+        there = find_extent(disk, FoundReplica("t", 0, replica.path, GROUP, None, replica.folded, replica.fold))
         assert there.problems == ()
         kept = read_records_of(disk, splits_of(there, there.start, there.end, split_bytes=900, disk=disk))
         assert [(offset, key, value) for offset, key, value, _ in kept] == [

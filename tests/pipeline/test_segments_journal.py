@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from raftlog.errors import CorruptBatch
-from raftlog.pipeline.segments.extent import CarriedBudget, LogExtent, extent_of
+from raftlog.pipeline.segments.extent import CarriedBudget, LogExtent, find_extent
 from raftlog.pipeline.segments.plan import splits_of
-from raftlog.pipeline.segments.reader import OnDamage, batches_of
+from raftlog.pipeline.segments.reader import OnDamage, checked_batches
 from raftlog.pipeline.segments.replicas import DataDirectory, FoundReplica
 from raftlog.records import ControlKind, build_control_batch, read_header, read_records
 from raftlog.runtime.log.offline import OfflineReplica, list_offline_replicas
@@ -73,7 +73,7 @@ def read_extent(
     assert not splits or (splits[0].start, splits[-1].end) == (start, extent.end)
     kept = []
     for split in splits:
-        for header, batch in batches_of(split, on_damage, disk):
+        for header, batch in checked_batches(split, on_damage, disk):
             if not header.is_control:
                 kept += [
                     (record.offset, record.value)
@@ -105,12 +105,12 @@ def test_a_replica_is_read_up_to_the_commit_index_of_its_journal(seed: int, powe
             number = random.randrange(1, 4)
             world.crash(number, power=power)
             disk, replica = world.disks[number - 1], find_replica(world, number)
-            extent = extent_of(disk, replica)
+            extent = find_extent(disk, replica)
             assert extent.problems == ()
             kept = read_extent(disk, extent)
             assert kept == committed_records(disk, offline_replica(world, number))
             assert all(committed.get(offset, value) == value for offset, value in kept)
-            assert kept == read_extent(disk, extent_of(disk, replica, CarriedBudget(0)))
+            assert kept == read_extent(disk, find_extent(disk, replica, CarriedBudget(0)))
             if extent.start < extent.end:
                 middle = random.randrange(extent.start, extent.end)
                 assert read_extent(disk, extent, 1, middle) == [each for each in kept if each[0] >= middle]
@@ -133,7 +133,7 @@ def crash_node(world: World, *, power: bool = False) -> int:
 
 def read_or_damage(world: World, number: int) -> list[Kept] | CorruptBatch:
     disk = world.disks[number - 1]
-    extent = extent_of(disk, find_replica(world, number))
+    extent = find_extent(disk, find_replica(world, number))
     try:
         if extent.problems:
             raise extent.problems[0]
@@ -184,7 +184,7 @@ def test_missing_committed_entries_are_detected() -> None:
                 kept = read_or_damage(world, number)
                 outcomes.append(isinstance(kept, CorruptBatch))
                 assert isinstance(kept, CorruptBatch) or kept == expected, f"{name} cut to {size}"
-                extent = extent_of(disk, find_replica(world, number))
+                extent = find_extent(disk, find_replica(world, number))
                 left_out = list(extent.problems)
                 left = read_extent(disk, extent, on_damage=left_out.append)
                 assert left == [each for each in expected if each in left]
@@ -203,10 +203,10 @@ def test_a_last_file_cut_between_two_batches_is_detected() -> None:
         world.fill(leader, 30, size=400)
         world.run(5)
         world.crash(leader)
-        disk, extent = world.disks[leader - 1], extent_of(world.disks[leader - 1], find_replica(world, leader))
+        disk, extent = world.disks[leader - 1], find_extent(world.disks[leader - 1], find_replica(world, leader))
         last = extent.pieces[-1]
         assert not last.is_journaled
-        *_, (_, batch) = batches_of(splits_of(extent, extent.end - 1, extent.end, disk=disk)[0], disk=disk)
+        *_, (_, batch) = checked_batches(splits_of(extent, extent.end - 1, extent.end, disk=disk)[0], disk=disk)
         file = disk.open(f"{extent.replica.path}/{last.base:020d}.log")
         file.truncate(last.last.position - len(batch))
         kept = read_or_damage(world, leader)

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.logger import PySparkLogger
 
 from raftlog.pipeline.errors import PipelineFailed
-from raftlog.pipeline.failures import CHARACTERS_MAX, convert_spark_errors, reason_of
+from raftlog.pipeline.failures import CHARACTERS_MAX, convert_spark_errors, extract_reason
 from raftlog.pipeline.session import choose_interpreter, local_session, settings, silence_query_loggers
 
 WORKER = """An exception was thrown from the Python worker:
@@ -73,13 +73,13 @@ def test_a_failed_start_of_spark_is_reported_in_one_line(monkeypatch: pytest.Mon
     ],
 )
 def test_the_reason_is_the_error_raised_by_the_worker(raised: str, reason: str) -> None:
-    assert reason_of(WORKER.format(raised=raised)) == reason
+    assert extract_reason(WORKER.format(raised=raised)) == reason
 
 
 def test_the_last_of_several_exceptions_is_the_reason() -> None:
     first = "Traceback (most recent call last):\n  File \"a.py\", line 1\nKeyError: 'a'\n\n"
     then = "During handling of the above exception, another exception occurred:\n\n"
-    assert reason_of(first + then + WORKER.format(raised="raftlog.errors.UnknownTopic: no x")) == "no x"
+    assert extract_reason(first + then + WORKER.format(raised="raftlog.errors.UnknownTopic: no x")) == "no x"
 
 
 @pytest.mark.parametrize(
@@ -91,17 +91,17 @@ def test_the_last_of_several_exceptions_is_the_reason() -> None:
     ],
 )
 def test_the_reason_is_a_raftlog_error_without_its_stack(told: str) -> None:
-    assert reason_of(told.format("raftlog.errors.UnknownTopic: there is no topic 'x'; create it\n")) == (
+    assert extract_reason(told.format("raftlog.errors.UnknownTopic: there is no topic 'x'; create it\n")) == (
         "there is no topic 'x'; create it"
     )
 
 
 def test_java_errors_are_reported_without_the_stack_and_bounded() -> None:
-    assert reason_of("[TABLE_NOT_FOUND] no `t`. SQLSTATE: 42P01\n\tat org.apache.spark.X\n\tat y") == (
+    assert extract_reason("[TABLE_NOT_FOUND] no `t`. SQLSTATE: 42P01\n\tat org.apache.spark.X\n\tat y") == (
         "[TABLE_NOT_FOUND] no `t`. SQLSTATE: 42P01"
     )
-    assert len(reason_of("x" * 10_000)) == CHARACTERS_MAX
-    assert len(reason_of(WORKER.format(raised="raftlog.errors.UnknownTopic: " + "x" * 10_000))) == CHARACTERS_MAX
+    assert len(extract_reason("x" * 10_000)) == CHARACTERS_MAX
+    assert len(extract_reason(WORKER.format(raised="raftlog.errors.UnknownTopic: " + "x" * 10_000))) == CHARACTERS_MAX
 
 
 def test_raised_errors_are_not_logged_too(capsys: pytest.CaptureFixture[str]) -> None:

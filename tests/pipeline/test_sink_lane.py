@@ -82,7 +82,7 @@ class Attempt:
     def step(self, rng: random.Random, partition: Partition, late: list[SendBatch]) -> None:
         if self._at < len(self._rows) and rng.random() < 0.5:
             count = rng.randint(1, 9)
-            self.lane.add(Rows.of(self._rows[self._at : self._at + count]))
+            self.lane.add(Rows.from_contents(self._rows[self._at : self._at + count]))
             self._at += count
             return
         is_last = self._at >= len(self._rows)
@@ -168,7 +168,7 @@ def test_every_row_is_stored_once_in_every_schedule() -> None:
 
 
 def make_rows(*values: bytes) -> Rows:
-    return Rows.of((1, None, value, []) for value in values)
+    return Rows.from_contents((1, None, value, []) for value in values)
 
 
 def make_found_batch(sequence: int, *values: bytes, generation: int = 0, span: int | None = None) -> FoundBatch:

@@ -21,7 +21,7 @@ from raftlog.pipeline.rows import HEADERS_TYPE
 from raftlog.pipeline.sink.columns import SLICE_ROWS_MAX, Columns, Slice
 from raftlog.pipeline.sink.partitioner import RowPartitioner, group_by_topic
 from raftlog.pipeline.sink.rows import NO_TIME, Rows
-from raftlog.pipeline.sink.schema import columns_of
+from raftlog.pipeline.sink.schema import find_columns
 from raftlog.pipeline.sink.settings import SinkSettings, sink_settings
 from raftlog.pipeline.sink.writers import batch_writer, stream_writer
 from raftlog.records import Compression
@@ -44,9 +44,9 @@ PLACE = {"bootstrap": "127.0.0.1:8082", "topic": "orders"}
 
 
 def test_rows_of_a_source_or_an_archive_can_be_written_unchanged() -> None:
-    assert columns_of(SOURCE, "copy") == Columns(value=6, key=5, headers=7, timestamp=3, topic=None, partition=1)
-    assert columns_of(SOURCE, None).topic == 0
-    assert columns_of(StructType().add("VALUE", StringType()).add("timestamp", LongType()), "t").timestamp == 1
+    assert find_columns(SOURCE, "copy") == Columns(value=6, key=5, headers=7, timestamp=3, topic=None, partition=1)
+    assert find_columns(SOURCE, None).topic == 0
+    assert find_columns(StructType().add("VALUE", StringType()).add("timestamp", LongType()), "t").timestamp == 1
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,12 @@ def test_rows_of_a_source_or_an_archive_can_be_written_unchanged() -> None:
 )
 def test_other_columns_are_refused(schema: StructType, said: str) -> None:
     with pytest.raises(InvalidArgument, match=said):
-        columns_of(schema, "orders")
+        find_columns(schema, "orders")
 
 
 def test_rows_need_a_topic() -> None:
     with pytest.raises(InvalidArgument, match="the option topic, or a column topic"):
-        columns_of(StructType().add("value", StringType()), None)
+        find_columns(StructType().add("value", StringType()), None)
 
 
 def test_options_become_settings() -> None:
@@ -140,8 +140,8 @@ def test_absent_values_differ_from_empty_ones() -> None:
 def test_the_partition_of_a_row_does_not_depend_on_earlier_rows() -> None:
     keys = [b"key-%d" % number for number in range(50)]
     contents = [(number, key if number % 2 else None, b"v", []) for number, key in enumerate(keys)]
-    forward = partitions_of(Rows.of(contents))
-    assert forward == partitions_of(Rows.of(reversed(contents)))
+    forward = partitions_of(Rows.from_contents(contents))
+    assert forward == partitions_of(Rows.from_contents(reversed(contents)))
     kafka = Partitioner(PARTITIONERS["murmur2"], 5)
     assert all(forward[content[0]] == kafka.choose(content[1]) for content in contents if content[1] is not None)
     without_key = [forward[content[0]] for content in contents if content[1] is None]
@@ -154,7 +154,7 @@ def partitions_of(rows: Rows) -> dict[int, int]:
 
 
 def test_columns_can_name_topic_and_partition() -> None:
-    rows = Rows.of((number, b"k", b"", []) for number in range(4))
+    rows = Rows.from_contents((number, b"k", b"", []) for number in range(4))
     some = Slice(rows, ["a", "b", "a", "b"], [2, None, 0, 7])
     by_name = group_by_topic(some, None)
     assert {name: (part.rows.timestamps, part.partitions) for name, part in by_name.items()} == {

@@ -11,7 +11,7 @@ from pyspark.sql import functions as sql
 
 from raftlog.client import BrokerClient
 from raftlog.pipeline.rows import check_schema
-from raftlog.pipeline.segments.replicas import replicas_in
+from raftlog.pipeline.segments.replicas import find_replicas
 from raftlog.records import Compression, build_columns
 from raftlog.testing import Cluster
 from raftlog.testing.http import ask
@@ -77,7 +77,7 @@ def test_three_data_directories_are_one_table(spark: SparkSession, data_dirs: li
 
 
 def test_problems_are_reported_with_their_file(spark: SparkSession, data_dirs: list[str], tmp_path: Path) -> None:
-    [replica] = [each for each in replicas_in(data_dirs[:1]) if (each.topic, each.partition) == ("orders", 1)]
+    [replica] = [each for each in find_replicas(data_dirs[:1]) if (each.topic, each.partition) == ("orders", 1)]
     copy = Path(shutil.copytree(replica.path, tmp_path / "orders" / "1"))
     file = sorted(copy.glob("*.log"))[0]
     data = bytearray(file.read_bytes())
