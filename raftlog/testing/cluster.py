@@ -54,11 +54,12 @@ class Cluster(NetworkFaults, ClosedAtExit):
         """Prepare a cluster; `start` or the `with` block starts it.
 
         `data_dir` is kept; without one a temporary directory is used. `serve_flags` go to every `raftlog serve`.
-        `with_cuts=False` runs without the proxy, for measurements. A cluster of one is a single broker without any
-        cluster flag: it has no RPC address, and no broker can join it. `python` is the interpreter that runs the
-        brokers, with the raftlog installed there, and `program` its arguments before `serve`. `with_gossip=False`
-        switches gossip off. `environment(node_id)` is called at each start of a node and returns variables to add to
-        its environment. `client_cuts=True` gives the nodes public addresses, so that clients can be cut off as well."""
+        `with_cuts=False` connects the nodes without the proxy, for measurements. A cluster of one is a single broker
+        without any cluster flag: it has no RPC address, and no broker can join it. `python` is the interpreter that
+        runs the brokers, with the raftlog installed there, and `program` its arguments before `serve`.
+        `with_gossip=False` switches gossip off. `environment(node_id)` is called at each start of a node and returns
+        variables to add to its environment. `client_cuts=True` gives the nodes public addresses, so that clients can
+        be cut off as well. The brokers are killed when this program ends, also by a signal."""
         super().__init__(with_cuts and nodes > 1, client_cuts)
         assert nodes >= 1, f"a cluster of {nodes} nodes"
         self.nodes: dict[int, ClusterNode] = {}
@@ -70,6 +71,8 @@ class Cluster(NetworkFaults, ClosedAtExit):
         self._with_gossip = with_gossip
         self._environment = environment
         self._program = tuple(program)
+        self._guard: Network | None = None
+        """Proxy, which kills the brokers if this program ends without `close`; without cuts it forwards nothing."""
         self._seeds: list[str] = []
         self.directory: Path
         """Directory of the cluster, set by `start`; the data of node *n* is in `n/`, its log in `n.log`."""
@@ -96,7 +99,8 @@ class Cluster(NetworkFaults, ClosedAtExit):
         assert not self.nodes, "the cluster has been started before"
         self.directory = self._given_dir or Path(tempfile.mkdtemp(prefix="raftlog-cluster-"))
         self.directory.mkdir(parents=True, exist_ok=True)
-        self._network = Network() if self._with_cuts or self._client_cuts else None
+        self._guard = Network()
+        self._network = self._guard if self._with_cuts or self._client_cuts else None
         for number in range(1, self._count + 1):
             self.nodes[number] = self._new_node(number)
         if self._count > 1:
@@ -109,11 +113,12 @@ class Cluster(NetworkFaults, ClosedAtExit):
         """Kill all processes, and remove the directory unless `data_dir` was given."""
         for node in self.nodes.values():
             node.close()
-        if self._network is not None:
+        self._network = None
+        if self._guard is not None:
             with contextlib.suppress(BrokerFailed):  # the proxy has ended already
-                self._network.guard([])
-            self._network.close()
-            self._network = None
+                self._guard.guard([])
+            self._guard.close()
+            self._guard = None
         if self._given_dir is None and self.nodes:
             shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -155,8 +160,8 @@ class Cluster(NetworkFaults, ClosedAtExit):
         )
 
     def _update_guard(self) -> None:
-        if self._network is not None:
-            self._network.guard(node.pid for node in self.nodes.values() if node.is_running)
+        if self._guard is not None:
+            self._guard.guard(node.pid for node in self.nodes.values() if node.is_running)
 
     # addresses and state
 

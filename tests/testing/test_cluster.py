@@ -1,6 +1,8 @@
 """Clusters of one broker: processes, ports, logs, errors; for faults see tests/integration."""
 
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
@@ -29,6 +31,27 @@ def test_a_cluster_of_one_broker_serves_clients(tmp_path: Path) -> None:
     assert not node.is_running
     assert (tmp_path / "1" / ".raftlog").is_dir()
     assert (tmp_path / "1.log").is_file()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_brokers_end_with_their_program(tmp_path: Path, number: signal.Signals) -> None:
+    code = (
+        "import time\n"
+        "from raftlog.testing import Cluster\n"
+        f"with Cluster(2, data_dir={str(tmp_path)!r}, with_cuts=False) as cluster:\n"
+        "    print(*(node.pid for node in cluster.nodes.values()), flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        brokers = [os.pidfd_open(int(pid)) for pid in program.stdout.readline().split()]
+        program.send_signal(number)
+        assert program.wait(30) == -number
+    assert len(brokers) == 2
+    for broker in brokers:
+        ended, _, _ = select.select([broker], [], [], 10)
+        os.close(broker)
+        assert ended, "a broker lives on"
 
 
 def test_the_temporary_directory_is_deleted_with_the_cluster() -> None:
