@@ -88,7 +88,7 @@ class NodeClock:
         self._set(seconds, self._factor)
 
     def drift(self, factor: float) -> None:
-        """Let `factor` seconds pass on the clock in a real one, starting at its present time. Raises `ValueError`."""
+        """Let the clock run `factor` (above 0) times as fast as real time from now on. Raises `ValueError`."""
         if factor <= 0:
             raise ValueError(f"a clock that runs {factor} times as fast stands still or goes back")
         self._set(self.offset_s, factor)

@@ -40,7 +40,7 @@ class _Pass:
 
 
 class Compaction(Checker):
-    """See the module."""
+    """Checker of the readers of compacted partitions."""
 
     completions: ClassVar[frozenset[Kind]] = frozenset((ASSIGN, SUBSCRIBE, POLL))
 
@@ -103,12 +103,13 @@ class Compaction(Checker):
     def _check_missed(
         self, book: PartitionBook, history: dict[str, list[Offset]], offset: Offset, step: _Step, *, is_at_rest: bool
     ) -> None:
+        """Report a skipped record unless it was deleted, or a newer record of its key was or may be in the log."""
         value = book.values[offset]
         if offset < book.start or value in book.tombstones or value not in book.keys:
             return
         same = history[book.keys[value]]
         newer = same[bisect_left(same, offset) + 1 :]
-        if any(_was_sent(book, book.values[each], step.op) for each in newer):
+        if any(_was_send_invoked(book, book.values[each], step.op) for each in newer):
             return
         if _may_be_replaced(book, value, step.op, by_any=not is_at_rest):
             return
@@ -117,6 +118,7 @@ class Compaction(Checker):
         self.findings.report("lost-key", text, (book.witnesses[offset], step.op))
 
     def _check_tombstones(self, book: PartitionBook, history: dict[str, list[Offset]], last: _Pass) -> None:
+        """Report keys whose newest record, a tombstone, was skipped while an older record was read."""
         missed = _skipped_offsets(history, last)
         for key, offsets in history.items():
             newest = offsets[-1]
@@ -152,10 +154,8 @@ def _skipped_offsets(history: dict[str, list[Offset]], reading: _Pass) -> dict[O
     }
 
 
-def _was_sent(book: PartitionBook, value: Value, by: Op) -> bool:
-    """Return whether the value's send was invoked before this entry.
-
-    `sent` holds the end of the send, if it has ended."""
+def _was_send_invoked(book: PartitionBook, value: Value, by: Op) -> bool:
+    """Return whether the value's send was invoked before this entry."""
     return book.began[value] < by.sequence
 
 
@@ -169,6 +169,6 @@ def _may_be_replaced(book: PartitionBook, value: Value, by: Op, *, by_any: bool)
         book.keys[each] == key
         and each not in book.offsets
         and book.sent[each].type != FAIL
-        and _was_sent(book, each, by)
+        and _was_send_invoked(book, each, by)
         for each in (book.keys if by_any else book.tombstones)
     )

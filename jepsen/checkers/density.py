@@ -18,7 +18,7 @@ SHOWN_MAX = 5
 
 
 class Density(Checker):
-    """See the module."""
+    """Checker of missing offsets between the first and the last known one."""
 
     def __init__(self, book: RecordBook, findings: Findings | None = None) -> None:
         super().__init__(findings)

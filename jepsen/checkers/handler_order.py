@@ -23,7 +23,7 @@ class _Handled(NamedTuple):
 
 
 class HandlerOrder(Checker):
-    """See the module."""
+    """Checker of the order and completeness of handled records."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((HANDLE,))
     completions: ClassVar[frozenset[Kind]] = frozenset((HANDLE, SEND, COMMITTED))

@@ -276,6 +276,7 @@ class Recorder:
         return self._record(process, INFO, CRASH, None, "")
 
     def nemesis(self, what: str) -> Op:
+        """Record the begin or end of a fault."""
         return self._record(-1, INFO, NEMESIS, Nemesis(what), "")
 
     def _record(self, process: int, type_: OpType, kind: Kind, payload: Payload, error: str) -> Op:
@@ -290,14 +291,19 @@ def describe(payload: Payload) -> str:
     if isinstance(payload, Send):
         return _describe_send(payload)
     if isinstance(payload, Poll):
-        return ", ".join(f"{f.partition} offsets {_run(f.offsets)} values {_run(f.values)}" for f in payload.fetched)
+        return ", ".join(
+            f"{f.partition} offsets {_describe_run(f.offsets)} values {_describe_run(f.values)}"
+            for f in payload.fetched
+        )
     if isinstance(payload, Assign):
-        return ", ".join(f"{partition} from {_offset(offset)}" for partition, offset in payload.positions)
+        return ", ".join(f"{partition} from {_describe_offset(offset)}" for partition, offset in payload.positions)
     if isinstance(payload, Subscribe):
         return ", ".join(payload.topics)
     if isinstance(payload, GroupOffsets):
         by = f" of {payload.member} in generation {payload.generation}" if payload.member else ""
-        return f"{payload.group}{by}: " + ", ".join(f"{p} at {_offset(offset)}" for p, offset in payload.offsets)
+        return f"{payload.group}{by}: " + ", ".join(
+            f"{p} at {_describe_offset(offset)}" for p, offset in payload.offsets
+        )
     if isinstance(payload, Handle):
         at = f"{payload.partition} offset {payload.offset}"
         return f"{payload.group}: {at} value {payload.value} of key {payload.key}"
@@ -318,20 +324,20 @@ def describe(payload: Payload) -> str:
 
 
 def _describe_send(send: Send) -> str:
-    at = f" at offsets {_run(send.offsets)}" if send.offsets else ""
-    keys = f" of keys {_run(send.keys)}" if send.keys else ""
-    text = f"{send.partition} values {_run(send.values)}{keys}{at}"
+    at = f" at offsets {_describe_run(send.offsets)}" if send.offsets else ""
+    keys = f" of keys {_describe_run(send.keys)}" if send.keys else ""
+    text = f"{send.partition} values {_describe_run(send.values)}{keys}{at}"
     if send.sequenced is None:
         return text
     producer, epoch, sequence = send.sequenced
     return f"{text} from sequence {sequence} of producer {producer}/{epoch}"
 
 
-def _offset(offset: Offset | None) -> str:
+def _describe_offset(offset: Offset | None) -> str:
     return "none" if offset is None else str(offset)
 
 
-def _run(items: tuple[Value, ...] | tuple[Offset, ...]) -> str:
+def _describe_run(items: tuple[Value, ...] | tuple[Offset, ...]) -> str:
     """Return a few items in full, more as first … last and their number."""
     if len(items) <= 6:
         return ", ".join(map(str, items))

@@ -144,20 +144,22 @@ class _Decoder:
     def __init__(self) -> None:
         self._partitions: dict[str, TopicPartition] = {}
         self._decoders: dict[str, Callable[[Any], Payload]] = {
-            SEND: self._send,
-            POLL: self._poll,
-            ASSIGN: lambda value: Assign(tuple((self._partition(p), _maybe_offset(offset)) for p, offset in value)),
+            SEND: self._decode_send,
+            POLL: self._decode_poll,
+            ASSIGN: lambda value: Assign(
+                tuple((self._decode_partition(p), _decode_offset(offset)) for p, offset in value)
+            ),
             SUBSCRIBE: lambda value: Subscribe(tuple(value)),
-            JOIN: self._membership,
-            COMMIT: self._group,
-            COMMITTED: self._group,
-            HANDLE: self._handle,
-            LIST: self._list,
-            TRIM: lambda value: Trim(self._partition(value[0]), Offset(value[1])),
+            JOIN: self._decode_membership,
+            COMMIT: self._decode_group,
+            COMMITTED: self._decode_group,
+            HANDLE: self._decode_handle,
+            LIST: self._decode_list,
+            TRIM: lambda value: Trim(self._decode_partition(value[0]), Offset(value[1])),
             TOPIC: lambda value: Topic(value["action"], value["name"], value["topic_id"]),
-            WRITE: _register,
-            READ: _register,
-            CAS: _register,
+            WRITE: _decode_register,
+            READ: _decode_register,
+            CAS: _decode_register,
             NEMESIS: Nemesis,
         }
 
@@ -169,17 +171,17 @@ class _Decoder:
             sequence, entry["time"], entry["process"], _TYPES[entry["type"]], kind, payload, entry.get("error", "")
         )
 
-    def _partition(self, text: str) -> TopicPartition:
+    def _decode_partition(self, text: str) -> TopicPartition:
         known = self._partitions.get(text)
         if known is None:
             topic, number = text.rsplit("/", 1)
             known = self._partitions[text] = TopicPartition(topic, int(number))
         return known
 
-    def _send(self, value: Any) -> Send:
+    def _decode_send(self, value: Any) -> Send:
         sequenced = value.get("sequenced")
         return Send(
-            self._partition(value["partition"]),
+            self._decode_partition(value["partition"]),
             tuple(value["values"]),
             tuple(value["offsets"]),
             tuple(value.get("keys", ())),
@@ -187,31 +189,40 @@ class _Decoder:
             None if sequenced is None else Sequenced(*sequenced),
         )
 
-    def _poll(self, value: Any) -> Poll:
+    def _decode_poll(self, value: Any) -> Poll:
         return Poll(
-            tuple([Fetched(self._partition(f["partition"]), tuple(f["offsets"]), tuple(f["values"])) for f in value])
+            tuple(
+                [
+                    Fetched(self._decode_partition(f["partition"]), tuple(f["offsets"]), tuple(f["values"]))
+                    for f in value
+                ]
+            )
         )
 
-    def _group(self, value: Any) -> GroupOffsets:
-        offsets = tuple((self._partition(partition), _maybe_offset(offset)) for partition, offset in value["offsets"])
+    def _decode_group(self, value: Any) -> GroupOffsets:
+        offsets = tuple(
+            (self._decode_partition(partition), _decode_offset(offset)) for partition, offset in value["offsets"]
+        )
         return GroupOffsets(value["group"], offsets, value.get("member", ""), value.get("generation", -1))
 
-    def _handle(self, value: Any) -> Handle:
-        place = self._partition(value["partition"])
+    def _decode_handle(self, value: Any) -> Handle:
+        place = self._decode_partition(value["partition"])
         return Handle(value["group"], place, value["key"], Offset(value["offset"]), value["value"])
 
-    def _membership(self, value: Any) -> Membership:
-        partitions = tuple(map(self._partition, value["partitions"]))
+    def _decode_membership(self, value: Any) -> Membership:
+        partitions = tuple(map(self._decode_partition, value["partitions"]))
         return Membership(value["group"], value["member"], value["generation"], partitions, value["instance"])
 
-    def _list(self, value: Any) -> ListOffsets:
-        ranges = tuple(OffsetRange(self._partition(p), Offset(start), Offset(end)) for p, start, end in value["ranges"])
+    def _decode_list(self, value: Any) -> ListOffsets:
+        ranges = tuple(
+            OffsetRange(self._decode_partition(p), Offset(start), Offset(end)) for p, start, end in value["ranges"]
+        )
         return ListOffsets(ranges, bool(value["linearizable"]))
 
 
-def _register(value: Any) -> Register:
+def _decode_register(value: Any) -> Register:
     return Register(value["register"], value["value"], value.get("expected"))
 
 
-def _maybe_offset(offset: int | None) -> Offset | None:
+def _decode_offset(offset: int | None) -> Offset | None:
     return None if offset is None else Offset(offset)

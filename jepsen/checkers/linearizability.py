@@ -12,21 +12,21 @@ from typing import ClassVar
 
 from jepsen.checkers.checker import Checker, Findings
 from jepsen.checkers.history import CAS, FAIL, OK, READ, WRITE, Kind, Op, Register
-from jepsen.checkers.order_search import LOOKS_MAX, search
+from jepsen.checkers.order_search import STEPS_MAX, search
 from jepsen.checkers.registers import Contradiction, Operation, RegisterOperations
-from jepsen.checkers.zones import contradiction_in
+from jepsen.checkers.zones import find_contradiction
 
 
 class Linearizability(Checker):
-    """Checker; `looks_max` bounds the search steps for all registers together, which begin with the small registers."""
+    """Checker; `steps_max` bounds the search steps for all registers together, which begin with the small registers."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((WRITE, CAS))
     completions: ClassVar[frozenset[Kind]] = frozenset((WRITE, READ, CAS))
 
-    def __init__(self, findings: Findings | None = None, *, looks_max: int = LOOKS_MAX) -> None:
+    def __init__(self, findings: Findings | None = None, *, steps_max: int = STEPS_MAX) -> None:
         super().__init__(findings)
         self.undecided: list[str] = []
-        self._looks_max = looks_max
+        self._steps_max = steps_max
         self._registers: dict[str, RegisterOperations] = {}
         self._open: dict[int, Operation] = {}
 
@@ -60,14 +60,14 @@ class Linearizability(Checker):
         return gathered
 
     def finish(self) -> None:
-        looks_left = self._looks_max
+        steps_left = self._steps_max
         by_size = sorted(self._registers.items(), key=lambda item: len(item[1].operations))
         for number, (register, gathered) in enumerate(by_size):
             if gathered.is_plain:
-                self._report(register, contradiction_in(gathered))
+                self._report(register, find_contradiction(gathered))
                 continue
-            searched = search(gathered, looks_left // (len(by_size) - number))
-            looks_left = max(0, looks_left - searched.looks)
+            searched = search(gathered, steps_left // (len(by_size) - number))
+            steps_left = max(0, steps_left - searched.steps_taken)
             if searched.is_decided:
                 self._report(register, searched.contradiction)
             else:

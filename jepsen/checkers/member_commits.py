@@ -31,7 +31,7 @@ class _Commit:
 
 
 class MemberCommits(Checker):
-    """See the module."""
+    """Checker that reads of committed offsets return the last commit."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((COMMIT, COMMITTED))
     completions: ClassVar[frozenset[Kind]] = frozenset((COMMIT, COMMITTED))
@@ -92,6 +92,7 @@ class MemberCommits(Checker):
         self._commits[key] = [each for each in self._commits[key] if each.replaced_at > oldest_read]
 
     def _check_shown(self, key: GroupPartition, offset: Offset | None, read: Op, op: Op) -> None:
+        """Report a read that shows an offset which a newer commit had certainly replaced before the request."""
         if offset is None:
             first = self._firsts.get(key)
             if first is not None and first.sequence < read.sequence:

@@ -125,6 +125,7 @@ class LogStarts(Checker):
                 self._raise_floor(partition, start, op)
 
     def _check_answer(self, invocation: Op, op: Op, answered: Trim) -> None:
+        """Report an answer to a trim whose log start is below the requested one."""
         asked = invocation.payload
         if isinstance(asked, Trim) and answered.start < asked.start:
             text = f"{asked.partition} was to begin at {asked.start}, and begins at {answered.start}"

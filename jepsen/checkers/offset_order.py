@@ -34,7 +34,7 @@ class OpenSend(NamedTuple):
 
 
 class OffsetOrder(Checker):
-    """See the module."""
+    """Checker that the offset of a send is above all offsets that were known before the send."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((SEND, LIST))
     completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, LIST))
@@ -84,7 +84,7 @@ class OffsetOrder(Checker):
             return
         offsets = payload.offsets
         if len(offsets) > 1:
-            self._check_inside(op, payload)
+            self._check_within_send(op, payload)
         if send is not None and send.floor is not None and min(offsets) <= send.floor.offset:
             self._report(payload.partition, min(offsets), send, op)
         self._raise_floor(payload.partition, max(offsets), op)
@@ -92,7 +92,7 @@ class OffsetOrder(Checker):
         if own is None or max(offsets) > own.offset:
             self._own_floors[op.process, payload.partition] = Floor(max(offsets), op)
 
-    def _check_inside(self, op: Op, payload: Send) -> None:
+    def _check_within_send(self, op: Op, payload: Send) -> None:
         for last, first in zip(payload.offsets, payload.offsets[1:], strict=False):
             if first <= last:
                 text = f"one send to {payload.partition} got offset {first} for a value behind that of offset {last}"

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from jepsen.checkers.history import CAS, READ, WRITE
 from jepsen.checkers.registers import NEVER, Contradiction, Operation, RegisterOperations, State
 
-LOOKS_MAX: Final = 10_000_000
+STEPS_MAX: Final = 10_000_000
 """Steps of one search: about a million a second."""
 BYTES_MAX: Final = 512 << 20
 _CONFIGURATION_BYTES: Final = 1000
@@ -41,7 +41,7 @@ class SearchResult(NamedTuple):
 
     is_decided: bool
     contradiction: Contradiction | None
-    looks: int = 0
+    steps_taken: int = 0
 
 
 class _Step:
@@ -83,8 +83,8 @@ class _Configuration(NamedTuple):
     held: _Held
 
 
-def search(gathered: RegisterOperations, looks_max: int = LOOKS_MAX) -> SearchResult:
-    """Search for an order within `looks_max` steps and `BYTES_MAX` of memory."""
+def search(gathered: RegisterOperations, steps_max: int = STEPS_MAX) -> SearchResult:
+    """Search for an order within `steps_max` steps and `BYTES_MAX` of memory."""
     steps = [_Step(operation) for operation in gathered.operations.values()]
     observed = _collect_observations(steps)
     for step in steps:
@@ -98,7 +98,7 @@ def search(gathered: RegisterOperations, looks_max: int = LOOKS_MAX) -> SearchRe
             step.writes = _UNOBSERVED
     required = sorted((step for step in steps if step.completed < NEVER), key=lambda step: step.invoked)
     optional = [step for step in steps if step.completed == NEVER and step.writes is not _UNOBSERVED]
-    return _Search(required, optional, looks_max).run(None if None in observed.asked else _UNOBSERVED)
+    return _Search(required, optional, steps_max).run(None if None in observed.asked else _UNOBSERVED)
 
 
 class _Observations(NamedTuple):
@@ -144,10 +144,10 @@ def _narrow(steps: list[_Step], observed: _Observations) -> Contradiction | None
 class _Search:
     """Depth-first search over configurations, with limits."""
 
-    def __init__(self, required: list[_Step], optional: list[_Step], looks_max: int) -> None:
-        self._required, self._optional, self._looks_max = required, optional, looks_max
+    def __init__(self, required: list[_Step], optional: list[_Step], steps_max: int) -> None:
+        self._required, self._optional, self._steps_max = required, optional, steps_max
         self._entered: set[_Configuration] = set()
-        self._looks = self._bytes = 0
+        self._steps_taken = self._bytes = 0
         self._farthest = -1
         self._stuck: tuple[_Step | None, _Step] | None = None
         """Last step of the longest order, and the step that does not fit after it."""
@@ -155,7 +155,7 @@ class _Search:
     def run(self, held: _Held) -> SearchResult:
         begin = self._settle(0, 0, 0, held)
         if begin is None:
-            return SearchResult(True, None, self._looks)
+            return SearchResult(True, None, self._steps_taken)
         stack = [self._enter(begin, None)]
         while stack:
             following = next(stack[-1], None)
@@ -164,20 +164,20 @@ class _Search:
                 continue
             configuration, step = following
             if configuration is None:
-                return SearchResult(True, None, self._looks)
+                return SearchResult(True, None, self._steps_taken)
             if configuration in self._entered:
                 continue
-            if self._looks >= self._looks_max or self._bytes >= BYTES_MAX:
-                return SearchResult(False, None, self._looks)
+            if self._steps_taken >= self._steps_max or self._bytes >= BYTES_MAX:
+                return SearchResult(False, None, self._steps_taken)
             stack.append(self._enter(configuration, step))
-        return SearchResult(True, self._contradiction(), self._looks)
+        return SearchResult(True, self._build_contradiction(), self._steps_taken)
 
     def _enter(
         self, configuration: _Configuration, by: _Step | None
     ) -> Iterator[tuple[_Configuration | None, _Step | None]]:
         self._entered.add(configuration)
         self._bytes += _CONFIGURATION_BYTES + (configuration.window.bit_length() + configuration.used.bit_length()) // 8
-        self._note_progress(configuration, by)
+        self._record_progress(configuration, by)
         return self._next_steps(configuration)
 
     def _next_steps(self, here: _Configuration) -> Iterator[tuple[_Configuration | None, _Step]]:
@@ -196,14 +196,14 @@ class _Search:
             if (
                 step.effect not in tried
                 and step.is_possible_after(here.held)
-                and self._is_free(number, here.used, until)
+                and self._may_use_optional(number, here.used, until)
             ):
                 tried.add(step.effect)
                 used = here.used | 1 << number
                 if self._is_observable(here.base, here.window, used, step.writes):
                     yield self._settle(here.base, here.window, used, step.writes), step
 
-    def _is_free(self, number: int, used: int, until: int) -> bool:
+    def _may_use_optional(self, number: int, used: int, until: int) -> bool:
         return not used >> number & 1 and self._optional[number].invoked <= until
 
     def _find_open_places(self, base: int, window: int) -> tuple[list[int], int]:
@@ -216,7 +216,7 @@ class _Search:
             if not window >> (place - base) & 1:
                 places.append(place)
                 until = min(until, step.completed)
-        self._looks += place - base + 1 if self._required else 0
+        self._steps_taken += place - base + 1 if self._required else 0
         return places, until
 
     def _add_unobserved(self, base: int, window: int) -> int:
@@ -251,18 +251,18 @@ class _Search:
         if any(self._required[place].is_observer and self._required[place].expects == held for place in places):
             return True
         return any(
-            step.is_observer and step.expects == held and self._is_free(number, used, until)
+            step.is_observer and step.expects == held and self._may_use_optional(number, used, until)
             for number, step in enumerate(self._optional)
         )
 
-    def _note_progress(self, configuration: _Configuration, by: _Step | None) -> None:
+    def _record_progress(self, configuration: _Configuration, by: _Step | None) -> None:
         reached = configuration.base + configuration.window.bit_count()
         if reached > self._farthest:
             self._farthest = reached
             places, _ = self._find_open_places(configuration.base, configuration.window)
             self._stuck = by, min((self._required[place] for place in places), key=lambda step: step.completed)
 
-    def _contradiction(self) -> Contradiction:
+    def _build_contradiction(self) -> Contradiction:
         assert self._stuck is not None, "a search enters one configuration at least"
         by, following = self._stuck
         after = "at the beginning" if by is None else f"after the {by.operation}"

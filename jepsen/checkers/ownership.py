@@ -23,7 +23,7 @@ class _KnownGeneration(NamedTuple):
 
 
 class Ownership(Checker):
-    """See the module."""
+    """Checker of the generations of consumer groups, and of the owners of partitions in each."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((JOIN, COMMIT))
     completions: ClassVar[frozenset[Kind]] = frozenset((JOIN, COMMIT))

@@ -96,7 +96,7 @@ class Polls(Checker):
         partition, offsets, _ = fetched
         first, count = offsets[0], len(offsets)
         if count > 1 and offsets != tuple(range(first, first + count)):
-            self._check_inside(op, fetched)
+            self._check_within_poll(op, fetched)
         if consumer.subscribed:
             return
         previous = consumer.last.get(partition)
@@ -116,7 +116,7 @@ class Polls(Checker):
         elif partition not in consumer.maybe_ahead:
             self._report_skip(Step("poll-skip", partition, last, first, (before, op)))
 
-    def _check_inside(self, op: Op, fetched: Fetched) -> None:
+    def _check_within_poll(self, op: Op, fetched: Fetched) -> None:
         for last, first in zip(fetched.offsets, fetched.offsets[1:], strict=False):
             if first <= last:
                 text = f"one poll of {fetched.partition} returned offset {first} after {last}"

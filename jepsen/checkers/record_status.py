@@ -237,7 +237,7 @@ class RecordStatuses(Checker):
         for name, place in self._partitions.items():
             place.may_be_deleted = self._may_be_deleted is not None and self._may_be_deleted(name)
             place.start_max = max(place.start, self._unknown_trims.start_max(name))
-            newest = _newest(place, offset, self._outcome)
+            newest = _newest_offsets(place, offset, self._outcome)
             for value, row in place.rows.items():
                 status[row] = _CODES[self._status_of(place, value, row, newest)]
         return StatusColumns(tuple(self._partitions), self._invoked_ns, self._partition, offset, status)
@@ -261,7 +261,7 @@ class RecordStatuses(Checker):
         return "lost" if offset < place.polled_end else "unseen"
 
 
-def _newest(place: _Partition, offsets: "array[int]", outcomes: "array[int]") -> dict[str, int]:
+def _newest_offsets(place: _Partition, offsets: "array[int]", outcomes: "array[int]") -> dict[str, int]:
     """Return the greatest known offset of each key of a compacted partition.
 
     `BEHIND_ALL` if it may have been replaced."""

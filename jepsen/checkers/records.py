@@ -196,17 +196,18 @@ class RecordBook(Checker):
             raise InvalidArgument(f"a poll has {len(fetched.offsets)} offsets and {len(fetched.values)} values: {op}")
         for offset, value in zip(fetched.offsets, fetched.values, strict=True):
             if book.values.get(offset) != value:
-                self._check_origin(book, value, op)
+                self._check_was_sent_before(book, value, op)
                 self._record_offset(book, offset, value, op)
             if book.values[offset] == value:
                 book.polled.add(offset)
             if book.values[offset] != value or book.offsets[value] != offset:
                 book.polled_elsewhere.add(value)
 
-    def _check_origin(self, book: PartitionBook, value: Value, op: Op) -> None:
+    def _check_was_sent_before(self, book: PartitionBook, value: Value, op: Op) -> None:
+        """Report a value that was read before its send was invoked, or after the send failed."""
         sender = book.sent.get(value)
         if sender is None:
-            if self._is_new("phantom", book, None, value):
+            if self._is_first_report("phantom", book, None, value):
                 self.findings.report("phantom", f"{book.name} showed {value!r} before it was sent", (op,))
         elif sender.type == FAIL:
             self._report_aborted(book, value, sender, op)
@@ -215,20 +216,21 @@ class RecordBook(Checker):
         """Record that the entry shows the value at the offset; report a contradiction to earlier entries."""
         known = book.values.setdefault(offset, value)
         witness = book.witnesses.setdefault(offset, op)
-        if known != value and self._is_new("inconsistent-offset", book, offset, value):
+        if known != value and self._is_first_report("inconsistent-offset", book, offset, value):
             text = f"{book.name} offset {offset} held {known!r} and {value!r}"
             self.findings.report("inconsistent-offset", text, (witness, op))
         first = book.offsets.setdefault(value, offset)
-        if first != offset and self._is_new("duplicate", book, offset, value):
+        if first != offset and self._is_first_report("duplicate", book, offset, value):
             text = f"{book.name} value {value!r} stands at offsets {first} and {offset}"
             self.findings.report("duplicate", text, (book.witnesses[first], op))
 
     def _report_aborted(self, book: PartitionBook, value: Value, failed: Op, seen: Op) -> None:
-        if self._is_new("aborted-read", book, None, value):
+        if self._is_first_report("aborted-read", book, None, value):
             text = f"{book.name} value {value!r} definitely failed, and yet it was seen"
             self.findings.report("aborted-read", text, (failed, seen))
 
-    def _is_new(self, kind: AnomalyKind, book: PartitionBook, offset: Offset | None, value: Value) -> bool:
+    def _is_first_report(self, kind: AnomalyKind, book: PartitionBook, offset: Offset | None, value: Value) -> bool:
+        """Return whether this anomaly has not been reported before, and record it as reported."""
         key = (kind, book.name, offset, value)
         if key in self._reported:
             return False

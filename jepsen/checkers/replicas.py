@@ -57,6 +57,7 @@ def _drop_ended(heads: Mapping[str, Item | None]) -> dict[str, Item]:
 
 
 def _skip_to(start: int, head: Item | None, iterator: Iterator[Item]) -> Item | None:
+    """Return the first item numbered `start` or higher, beginning with `head`; None at the end."""
     while head is not None and head[0] < start:
         head = next(iterator, None)
     return head

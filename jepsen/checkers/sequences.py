@@ -29,7 +29,7 @@ class _EpochKey(NamedTuple):
 
 
 class Sequences(Checker):
-    """See the module."""
+    """Checker of the offsets of idempotent producers' values."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((SEND,))
     completions: ClassVar[frozenset[Kind]] = frozenset((SEND,))
@@ -37,36 +37,37 @@ class Sequences(Checker):
     def __init__(self, book: RecordBook, findings: Findings | None = None) -> None:
         super().__init__(findings)
         self._book = book
-        self._lines: dict[_EpochKey, dict[int, Value]] = {}
-        self._of_answered: dict[_EpochKey, dict[int, Value]] = {}
+        self._epochs: dict[_EpochKey, dict[int, Value]] = {}
+        self._answered_epochs: dict[_EpochKey, dict[int, Value]] = {}
 
     def on_invocation(self, op: Op) -> None:
         assert isinstance(op.payload, Send), op
-        _add_send(op.payload, self._lines)
+        _add_send(op.payload, self._epochs)
 
     def on_completion(self, invocation: Op, op: Op) -> None:
         assert isinstance(op.payload, Send), op
         assert isinstance(invocation.payload, Send), invocation
         if op.type == OK and invocation.payload.sequenced is None:
-            _add_send(op.payload, self._of_answered)
+            _add_send(op.payload, self._answered_epochs)
 
     def finish(self) -> None:
-        for line, values in self._lines.items():
-            self._finish_line(line, values, self._book.book(line.partition))
-        for line, values in self._of_answered.items():
-            self._finish_line(line, values, self._book.book(line.partition), is_whole=False)
+        for key, values in self._epochs.items():
+            self._check_epoch(key, values, self._book.book(key.partition))
+        for key, values in self._answered_epochs.items():
+            self._check_epoch(key, values, self._book.book(key.partition), is_complete=False)
 
-    def _finish_line(
-        self, line: _EpochKey, values: dict[int, Value], book: PartitionBook, *, is_whole: bool = True
+    def _check_epoch(
+        self, key: _EpochKey, values: dict[int, Value], book: PartitionBook, *, is_complete: bool = True
     ) -> None:
+        """Report values out of order and, if all values of the epoch are known (`is_complete`), missing ones."""
         known = [(number, book.offsets[value]) for number, value in sorted(values.items()) if value in book.offsets]
         for (number, offset), (later, after) in pairwise(known):
             ops = (book.witnesses[offset], book.witnesses[after])
-            of = f"{line.partition} of producer {line.producer}/{line.epoch}"
+            of = f"{key.partition} of producer {key.producer}/{key.epoch}"
             if after <= offset:
                 text = f"{of}: number {later} stands at offset {after}, and {number} at {offset}"
                 self.findings.report("sequence-order", text, ops)
-            elif is_whole and later > number + 1 and self._was_read(book, offset, after):
+            elif is_complete and later > number + 1 and self._was_read(book, offset, after):
                 text = f"{of}: number {later} follows {number} at offsets {offset} and {after}; {number + 1} is missing"
                 self.findings.report("sequence-gap", text, ops)
 
@@ -75,7 +76,7 @@ class Sequences(Checker):
         return not book.is_compacted and offset >= book.start and after < book.polled_end
 
 
-def _add_send(send: Send, lines: dict[_EpochKey, dict[int, Value]]) -> None:
+def _add_send(send: Send, epochs: dict[_EpochKey, dict[int, Value]]) -> None:
     if send.sequenced is not None:
         producer, epoch, first = send.sequenced
-        lines.setdefault(_EpochKey(send.partition, producer, epoch), {}).update(enumerate(send.values, first))
+        epochs.setdefault(_EpochKey(send.partition, producer, epoch), {}).update(enumerate(send.values, first))

@@ -69,14 +69,16 @@ class TopicName:
         self.acknowledged: set[str] = set()
 
     def certain_state(self) -> CertainState:
+        """Return the present state of the name; without a topic id while a change is open or of unknown outcome."""
         return CertainState(None if self.open or self.given_up else self.topic_id, self.since, self.changes)
 
     def is_certain_of(self, topic_id: str) -> bool:
+        """Return whether the topic with this id certainly exists now under the name."""
         return self.certain_state().topic_id == topic_id
 
 
 class Topics(Checker):
-    """See the module."""
+    """Checker of deleted and recreated topics."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((TOPIC, SEND))
     completions: ClassVar[frozenset[Kind]] = frozenset((TOPIC, SEND, POLL))
@@ -121,7 +123,7 @@ class Topics(Checker):
                 if (named := name_and_id(fetched.partition)) is not None:
                     self._record_shown(*named, op)
                     for value in fetched.values:
-                        self._check_home(value, fetched.partition, op)
+                        self._check_incarnation(value, fetched.partition, op)
 
     def _name(self, name: str) -> TopicName:
         known = self._names.get(name)
@@ -205,7 +207,8 @@ class Topics(Checker):
             left.add(shown[0])
         self._shown[key] = topic_id, op
 
-    def _check_home(self, value: Value, partition: TopicPartition, op: Op) -> None:
+    def _check_incarnation(self, value: Value, partition: TopicPartition, op: Op) -> None:
+        """Report a value that was sent to another incarnation of the topic."""
         home = self._sent.get(value)
         if home is not None and home != partition:
             text = f"{partition} shows {value!r}, which belongs to {home}"

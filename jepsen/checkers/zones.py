@@ -36,7 +36,7 @@ class Cluster:
             self.start, self.start_op = read.invoked, read.invocation
 
 
-def contradiction_in(gathered: RegisterOperations) -> Contradiction | None:
+def find_contradiction(gathered: RegisterOperations) -> Contradiction | None:
     """Return the first contradiction found, or None when the register is linearizable.
 
     `gathered.is_plain` must hold."""

@@ -51,9 +51,9 @@ class WorstDisk(NodeDisk):
         self._journal = data_dir / journal.NAME
 
     def lose_power(self, random: Random, torn: bool = True) -> str:
-        before, syncs = journal.entries_in(self._journal), self.read_counters().syncs
+        before, syncs = journal.count_entries(self._journal), self.read_counters().syncs
         lost = super().lose_power(_WorstCaseRandom(), torn=False)
-        after = journal.entries_in(self._journal)
+        after = journal.count_entries(self._journal)
         return f"it had synced {syncs} times, {lost}: {before} entries in its journal before, {after} after"
 
 

@@ -12,7 +12,7 @@ _FIRST_RECORD_AT: Final = 40
 _FRAME_BYTES: Final = 8
 
 
-def entries_in(journal: Path) -> int:
+def count_entries(journal: Path) -> int:
     """Return the number of entries; 0 when there is no such file."""
     try:
         content = journal.read_bytes()

@@ -47,18 +47,18 @@ class Stream:
             if end > len(self._rest):
                 break
             message = pickle.loads(zlib.decompress(self._rest[at + _LENGTH.size : end]))
-            self._note(message, self._fed - len(self._rest) + end)
+            self._record_message(message, self._fed - len(self._rest) + end)
             at = end
         self._rest = self._rest[at:]
 
-    def _note(self, message: Any, end: int) -> None:
+    def _record_message(self, message: Any, end: int) -> None:
         kind = message.get("type") if isinstance(message, dict) else None
         if kind == "append_entries" and "entries" in message:
             self._logs.append((end, message["prevLogIdx"] + len(message["entries"])))
         elif kind == "next_node_idx" and message["success"]:
             self._answers.append((end, message["next_node_idx"] - 1))
 
-    def note_passed(self, count: int) -> None:
+    def record_delivered(self, count: int) -> None:
         """Record that `count` more bytes have been delivered."""
         self._passed += count
         while self._logs and self._logs[0][0] <= self._passed:
@@ -66,7 +66,7 @@ class Stream:
         while self._answers and self._answers[0][0] <= self._passed:
             self.acknowledged = max(self.acknowledged, self._answers.popleft()[1])
 
-    def worst(self) -> Part | None:
+    def find_shortest_log_part(self) -> Part | None:
         """Return the part under way that leaves the receiver's log shortest.
 
         None when no message under way sets that log."""

@@ -51,7 +51,7 @@ class Node:
         """Wait until this node has applied all entries that were agreed on before the call."""
         while not self._is_ready:
             try:
-                await self._peer.agreed_end(0, _READY_ATTEMPT_S)
+                await self._peer.linearizable_end(0, _READY_ATTEMPT_S)
             except (Refused, TimeoutError):
                 continue
             self._is_ready = True
@@ -139,7 +139,7 @@ class Node:
     async def _offsets(self, request: web.Request) -> web.Response:
         partition = _partition(request)
         if request.query.get("linearizable") == "true":
-            end = await self._peer.agreed_end(partition, _timeout_s(request))
+            end = await self._peer.linearizable_end(partition, _timeout_s(request))
         else:
             end = self._peer.end(partition)
         return web.json_response({"beginning_offset": 0, "end_offset": end})

@@ -64,7 +64,7 @@ class RelayedNode(TCPNode):  # type: ignore[misc]  # the library has no annotati
 
 
 class Commits(SyncObjConsumer):  # type: ignore[misc]  # the library has no annotations
-    """Offsets of groups, which move forward only."""
+    """Committed offsets of consumer groups, which only rise."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class Peer:
         """Return the end of this node's copy, which may lag behind."""
         return len(self._lists[partition])
 
-    async def agreed_end(self, partition: int, timeout_s: float) -> int:
+    async def linearizable_end(self, partition: int, timeout_s: float) -> int:
         """Return the end once everything that was acknowledged before the call is applied here.
 
         Appends an empty list and waits until that is applied."""
@@ -161,14 +161,14 @@ class Peer:
             """Pass the result to the event loop. Called in the library's thread, before it applies anything else."""
             end = len(target) if target is not None else 0
             assert threading.current_thread() is not threading.main_thread() or why != FAIL_REASON.SUCCESS
-            self._loop.call_soon_threadsafe(_settle, done, why, end)
+            self._loop.call_soon_threadsafe(_complete, done, why, end)
 
         ask(on_applied)
         async with asyncio.timeout(timeout_s):
             return await done
 
 
-def _settle(done: "asyncio.Future[int]", why: int, end: int) -> None:
+def _complete(done: "asyncio.Future[int]", why: int, end: int) -> None:
     if done.done():
         return  # the caller no longer waits
     if why == FAIL_REASON.SUCCESS:

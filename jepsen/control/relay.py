@@ -47,7 +47,7 @@ class _Lane:
 
     def send(self, data: bytes) -> None:
         if self.link in self._relay.cut_links or self._is_dead:
-            self._note_lost(len(data))
+            self._record_lost(len(data))
             return
         self.stream.feed(data)
         due = asyncio.get_running_loop().time() + self._relay.delay_s
@@ -55,20 +55,20 @@ class _Lane:
         self.held_bytes += len(data)
         if self.held_bytes > _HELD_BYTES_MAX and self.source is not None:
             self.source.pause_reading()
-        self.pass_on()
+        self.deliver_due()
 
     def end(self) -> None:
         """Close the lane at the source's end; the target receives the close after the bytes under way."""
         if not self._is_dead:
             self._is_over = True
-            self.pass_on()
+            self.deliver_due()
 
-    def lose(self) -> int:
+    def drop(self) -> int:
         """Drop the bytes under way and return their number."""
         lost = self.held_bytes
         self._held.clear()
         self.held_bytes = 0
-        self._note_lost(lost)
+        self._record_lost(lost)
         return lost
 
     def crash(self) -> tuple[int, int]:
@@ -76,27 +76,27 @@ class _Lane:
 
         Returns the number of bytes in flight that still arrived, and of all bytes in flight."""
         data = b"".join(data for _, data in self._held)
-        worst = self.stream.worst()
+        worst = self.stream.find_shortest_log_part()
         arriving = worst.size if worst is not None and self.target is not None else 0
-        self.lose()
+        self.drop()
         if self.target is not None:
             self.target.write(data[:arriving])
         self._is_dead = True
         return arriving, len(data)
 
-    def _note_lost(self, count: int) -> None:
+    def _record_lost(self, count: int) -> None:
         self.has_lost = self.has_lost or count > 0
-        self._relay.note_lost(self.link, count)
+        self._relay.record_lost(self.link, count)
 
-    def pass_on(self) -> None:
-        """Pass on the bytes that are due; the rest later."""
+    def deliver_due(self) -> None:
+        """Deliver the bytes that are due, and schedule the delivery of later ones."""
         if self._timer is not None or self.target is None:
             return
         loop = asyncio.get_running_loop()
         while self._held and self._held[0][0] <= loop.time():
             _, data = self._held.popleft()
             self.held_bytes -= len(data)
-            self.stream.note_passed(len(data))
+            self.stream.record_delivered(len(data))
             self.target.write(data)
         if self.source is not None and self.held_bytes <= _HELD_BYTES_MAX:
             self.source.resume_reading()  # nothing when it reads already
@@ -107,7 +107,7 @@ class _Lane:
 
     def _on_timer(self) -> None:
         self._timer = None
-        self.pass_on()
+        self.deliver_due()
 
 
 class _End(asyncio.Protocol):
@@ -120,7 +120,7 @@ class _End(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport), "a stream"
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._out.source = self._into.target = transport
-        self._into.pass_on()
+        self._into.deliver_due()
 
     def data_received(self, data: bytes) -> None:
         self._out.send(data)
@@ -157,10 +157,10 @@ class _Connection:
         if self._forth.source is None and self._back.source is None:
             self.reset()
 
-    def lose(self, links: Iterable[Link]) -> None:
+    def drop(self, links: Iterable[Link]) -> None:
         for lane in self.lanes:
             if lane.link in links:
-                lane.lose()
+                lane.drop()
 
     def crash(self, node: int) -> Iterator[str]:
         """Simulate a crash of the machine at one end, and yield descriptions of the observed effect."""
@@ -170,7 +170,7 @@ class _Connection:
                 yield f"of {sent:,} bytes under way to node {lane.link[1]} {arrived:,} arrived"
         asyncio.get_running_loop().call_later(_SILENCE_S, self.reset)
 
-    def holds(self, link: Link) -> int:
+    def held_bytes_on(self, link: Link) -> int:
         return sum(lane.held_bytes for lane in self.lanes if lane.link == link)
 
     @property
@@ -182,7 +182,7 @@ class _Connection:
         for lane in self.lanes:
             if lane.source is not None:
                 lane.source.abort()
-        self._relay.forget(self)
+        self._relay.remove_connection(self)
 
 
 class Relay:
@@ -192,7 +192,7 @@ class Relay:
         self._nodes = nodes
         self._connections: dict[_Connection, None] = {}
         self.delay_s = 0.0
-        self._note_lost: dict[Link, int] = {}
+        self._lost_bytes: dict[Link, int] = {}
         self.cut_links: frozenset[Link] = frozenset()
         self.ports: dict[Link, int] = {}
         """Port at which the link's first node calls the second."""
@@ -225,7 +225,7 @@ class Relay:
         async def change() -> None:
             self.cut_links = wanted
             for connection in list(self._connections):
-                connection.lose(wanted)
+                connection.drop(wanted)
                 if connection.has_lost and not wanted.intersection(connection.links):
                     connection.reset()
 
@@ -257,18 +257,22 @@ class Relay:
             while len(acknowledgements) > 1 and acknowledgements[1][0] <= now - _ANSWERED_S:
                 acknowledgements.popleft()
             since, acknowledged = acknowledgements[0]
-            worst = [lane.stream.worst() for lane in lanes if lane.link[0] == node and lane.target is not None]
+            worst = [
+                lane.stream.find_shortest_log_part()
+                for lane in lanes
+                if lane.link[0] == node and lane.target is not None
+            ]
             ends = [part.last_index for part in worst if part is not None]
             is_known = since <= now - _ANSWERED_S and bool(ends) and len(ends) == len(worst)
             if is_known and acknowledged - max(ends) >= max(1, _LOST_ENTRIES_MIN * left_s / patience_s):
                 return
             await asyncio.sleep(_LOOK_S)
 
-    def under_way(self, link: Link) -> int:
-        """Return the bytes that this link holds."""
+    def bytes_under_way(self, link: Link) -> int:
+        """Return the bytes that this link held_bytes_on."""
 
         async def count() -> int:
-            return sum(connection.holds(link) for connection in self._connections)
+            return sum(connection.held_bytes_on(link) for connection in self._connections)
 
         return self._call(count)
 
@@ -276,18 +280,18 @@ class Relay:
         """Return the bytes that links have lost since the last call."""
 
         async def take() -> dict[Link, int]:
-            lost, self._note_lost = self._note_lost, {}
+            lost, self._lost_bytes = self._lost_bytes, {}
             return lost
 
         return self._call(take)
 
     # in the thread of the wires
 
-    def note_lost(self, link: Link, lost: int) -> None:
+    def record_lost(self, link: Link, lost: int) -> None:
         if lost:
-            self._note_lost[link] = self._note_lost.get(link, 0) + lost
+            self._lost_bytes[link] = self._lost_bytes.get(link, 0) + lost
 
-    def forget(self, connection: _Connection) -> None:
+    def remove_connection(self, connection: _Connection) -> None:
         self._connections.pop(connection, None)
 
     async def _listen(self) -> None:
@@ -315,4 +319,5 @@ class Relay:
             connection.reset()
 
     def _call(self, ask: Callable[[], Coroutine[Any, Any, _Result]]) -> _Result:
+        """Run a coroutine in the relay's event loop, from another thread, and return its result."""
         return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(_ANSWER_S_MAX)

@@ -56,9 +56,9 @@ def find_files(data_dir: Path, only: Sequence[str] = ()) -> list[DamageableFile]
         raise ValueError(f"no kind of file: {', '.join(sorted(unknown))}")
     names = {path: path.relative_to(data_dir) for path in sorted(data_dir.rglob("*")) if path.is_file()}
     kinds = {path: kind for path, name in names.items() if (kind := kind_of(name)) in wanted and kind is not None}
-    blocks = _blocks([path for path, kind in kinds.items() if kind == "journal"])
+    blocks = _find_needed_blocks([path for path, kind in kinds.items() if kind == "journal"])
     files = [
-        DamageableFile(path, str(names[path]), kind, blocks[path] if kind == "journal" else tuple(_content(path)))
+        DamageableFile(path, str(names[path]), kind, blocks[path] if kind == "journal" else tuple(_find_data(path)))
         for path, kind in kinds.items()
     ]
     return [file for file in files if file.parts]
@@ -88,7 +88,7 @@ def _kind_in_log(parts: tuple[str, ...]) -> FileKind | None:
     return _BY_NAME.get(parts[1]) if parts[0] == INTERNAL and len(parts) == 2 else None
 
 
-def _content(path: Path) -> Iterator[Part]:
+def _find_data(path: Path) -> Iterator[Part]:
     """Yield the part before the zeros at the file's end."""
     with open(path, "rb", buffering=0) as opened:
         end = opened.seek(0, os.SEEK_END)
@@ -101,9 +101,9 @@ def _content(path: Path) -> Iterator[Part]:
                 return
 
 
-def _blocks(files: Sequence[Path]) -> dict[Path, tuple[Part, ...]]:
+def _find_needed_blocks(files: Sequence[Path]) -> dict[Path, tuple[Part, ...]]:
     """Return the journal blocks that recovery needs: those from the start position in the newest block on."""
-    headers = [(path, at, header) for path in files for at, header in _headers(path)]
+    headers = [(path, at, header) for path in files for at, header in _read_block_headers(path)]
     begin = max((header.start for _, _, header in headers), default=0)
     parts: dict[Path, tuple[Part, ...]] = dict.fromkeys(files, ())
     for path, at, header in headers:
@@ -112,7 +112,7 @@ def _blocks(files: Sequence[Path]) -> dict[Path, tuple[Part, ...]]:
     return parts
 
 
-def _headers(path: Path) -> Iterator[tuple[int, BlockHeader]]:
+def _read_block_headers(path: Path) -> Iterator[tuple[int, BlockHeader]]:
     with open(path, "rb") as opened:
         for at in range(0, os.fstat(opened.fileno()).st_size - BLOCK_HEADER_SIZE + 1, BLOCK_SIZE):
             opened.seek(at)

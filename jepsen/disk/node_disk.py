@@ -55,20 +55,20 @@ class NodeDisk:
 
     def lose_unsynced(self, random: Random, torn: bool = True) -> LossCounts:
         """Simulate a power loss and return its effect in numbers."""
-        self._claim_memory()
+        self._assert_memory_unused()
         bypass = self._control.describe_bypass()
         assert bypass is None, f"the durable part of {self._data} is unknown: {bypass}"
         lost = revert_unsynced(self._data, self._graves, read_volatile(self._memory), random, torn)
-        self.forget()
+        self.mark_durable()
         return lost
 
-    def forget(self) -> None:
+    def mark_durable(self) -> None:
         """Treat the present content as durable, after a change of the directory from outside."""
         self._memory.unlink(missing_ok=True)
         shutil.rmtree(self._graves)
         self._graves.mkdir()
 
-    def _claim_memory(self) -> None:
+    def _assert_memory_unused(self) -> None:
         """Assert that no process holds the shared memory; the kernel releases it when its owner's last thread ends."""
         if not self._memory.exists():
             return
@@ -93,6 +93,7 @@ class NodeDisk:
         self._control.set("is_full", 2 if secretly else 1)
 
     def free(self) -> None:
+        """End the fault of `fill`."""
         self._control.set("is_full", 0)
 
     def stall_loop(self, seconds: float) -> None:

@@ -69,10 +69,10 @@ def read_volatile(path: Path) -> Volatile:
         if magic == bytes(8):
             return Volatile({}, [])  # the process ended before its first record
         assert magic == _MAGIC, f"{path} is of another version: {magic!r}"
-        return Volatile(_files(memory, slots_at, slots_used, images_at), _operations(memory, ops_at, ops))
+        return Volatile(_read_files(memory, slots_at, slots_used, images_at), _read_operations(memory, ops_at, ops))
 
 
-def _files(memory: mmap.mmap, at: int, count: int, images_at: int) -> dict[int, File]:
+def _read_files(memory: mmap.mmap, at: int, count: int, images_at: int) -> dict[int, File]:
     """Return the pages of each file that are not durable.
 
     Of several contents of a page the oldest is the durable one, and the newest decides whether a sync may save it."""
@@ -93,17 +93,17 @@ def _files(memory: mmap.mmap, at: int, count: int, images_at: int) -> dict[int, 
     return {inode: File(sizes.get(inode), pages[inode]) for inode in sorted({*sizes, *pages})}
 
 
-def _operations(memory: mmap.mmap, at: int, count: int) -> list[Operation]:
+def _read_operations(memory: mmap.mmap, at: int, count: int) -> list[Operation]:
     operations = []
     for start in range(at, at + count * (bytes_each := _OP.size + 2 * _CHANGE.size), bytes_each):
         sequence, changes, _, _ = _OP.unpack_from(memory, start)
         if sequence:
             places = (start + _OP.size + number * _CHANGE.size for number in range(changes))
-            found = tuple(_change(memory, place) for place in places)
+            found = tuple(_read_change(memory, place) for place in places)
             operations.append(Operation(sequence, found))
     return sorted(operations)
 
 
-def _change(memory: mmap.mmap, at: int) -> Change:
+def _read_change(memory: mmap.mmap, at: int) -> Change:
     directory, before, name = _CHANGE.unpack_from(memory, at)
     return Change(directory, before, name.split(b"\0", 1)[0].decode(errors="surrogateescape"))

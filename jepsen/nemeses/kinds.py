@@ -266,7 +266,7 @@ def _make_durable(victims: Victims, node: int) -> None:
 
     The files were changed beneath a simulated disk, which still holds older durable content."""
     if node in victims.disks:
-        victims.disks[node].forget()
+        victims.disks[node].mark_durable()
 
 
 def _draw_amount(fault: Fault, random: Random, drawn_from: Sequence[float]) -> float:

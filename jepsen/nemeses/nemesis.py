@@ -165,7 +165,7 @@ class Nemesis:
         """Begin the fault now, regardless of its time. Returns None for rolls and membership changes."""
         if fault.kind == "roll":
             self._rolling.append(RollingRestart(fault, self._now_s(), fault.end_s, self._victims))
-            self._note_phase("begins", fault, "")
+            self._record_phase("begins", fault, "")
             return None
         if fault.kind == "members":
             self._change_cluster(fault)
@@ -175,7 +175,7 @@ class Nemesis:
         if fault.kind in self._kinds:
             proof = self._kinds[fault.kind].begin(self._victims, fault, hit) if hit else ""
             down = [node for node in hit if not self._victims.is_up(node)]
-            self._forget(down)
+            self._remove_killed(down)
         else:
             proof = ""
         running = Running(fault, began_s, max(fault.end_s, began_s + FAULT_S_MIN), hit, proof)
@@ -183,13 +183,14 @@ class Nemesis:
         if fault.kind not in self._kinds:
             self._victims.link_effects(fault.links)  # from here on
             self._set_links(fault)
-        self._note_phase("begins", fault, proof or ("" if hit or fault.links else "nothing, all of them were down"))
+        self._record_phase("begins", fault, proof or ("" if hit or fault.links else "nothing, all of them were down"))
         return running
 
-    def _forget(self, killed: Sequence[int]) -> None:
+    def _remove_killed(self, killed: Sequence[int]) -> None:
+        """Stop waiting for nodes that another fault has killed again."""
         self._starting = [starting.without(killed) for starting in self._starting]
         for rolling in self._rolling:
-            rolling.forget(killed)
+            rolling.remove_killed(killed)
 
     def _end_if_possible(self, running: Running, now_s: float) -> None:
         kind = self._kinds.get(running.fault.kind)
@@ -213,7 +214,7 @@ class Nemesis:
             if not any(mark in seen for mark in FACTS[fault.kind].marks):
                 seen = ""  # effect of another fault on the same links
             self._set_links(fault)
-        self._note_phase("ends", fault, seen)
+        self._record_phase("ends", fault, seen)
         proof = "; ".join(filter(None, (running.proof, seen)))
         happened = InjectedFault(fault.kind, str(fault), running.begin_s, now_s, proof, now_s)
         if starts and running.hit:
@@ -268,7 +269,7 @@ class Nemesis:
                 proof = "; ".join(rolling.proofs)
                 end_s = min(now_s, self._load_until_s)
                 self.happened.append(InjectedFault("roll", str(rolling.fault), rolling.begin_s, end_s, proof, now_s))
-            self._note_phase("ends", rolling.fault, "; ".join(rolling.proofs) or "nothing, no node could be spared")
+            self._record_phase("ends", rolling.fault, "; ".join(rolling.proofs) or "nothing, no node could be spared")
             self._repeat_if_missing(rolling.fault)
 
     def _change_cluster(self, fault: Fault) -> None:
@@ -280,10 +281,10 @@ class Nemesis:
             end_s = self._now_s()
             leaves = fault.nodes if fault.shape == "leave" else ()
             self.happened.append(InjectedFault("members", str(fault), begin_s, end_s, proof, end_s, leaves))
-        self._note_phase("is given", fault, proof or "nothing to be done")
+        self._record_phase("is given", fault, proof or "nothing to be done")
         self._repeat_if_missing(fault)
 
-    def _note_phase(self, phase: str, fault: Fault, proof: str) -> None:
+    def _record_phase(self, phase: str, fault: Fault, proof: str) -> None:
         more: dict[str, Any] = {"fault": fault.kind, "phase": phase, "nodes": fault.nodes}
         if fault.links:
             more["ways"] = fault.links

@@ -33,7 +33,7 @@ class RollingRestart:
         """Restart no further nodes."""
         self._left.clear()
 
-    def forget(self, nodes: Sequence[int]) -> None:
+    def remove_killed(self, nodes: Sequence[int]) -> None:
         """Record nodes that another fault has killed; that fault starts them again."""
         if self._node in nodes:
             self._node = None

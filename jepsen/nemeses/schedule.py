@@ -79,7 +79,7 @@ class _Drawing:
                 yield Fault(kind, since, end, tuple(free))
                 free.clear()
             elif free:
-                nodes = tuple(free[: FACTS[kind].victims_max or self._draw_victims()])
+                nodes = tuple(free[: FACTS[kind].victims_max or self._draw_victim_count()])
                 del free[: len(nodes)]
                 yield Fault(
                     kind,
@@ -87,7 +87,7 @@ class _Drawing:
                     until,
                     nodes,
                     self._draw_shape(kind),
-                    of_leader=self._draw_leader(),
+                    of_leader=self._draw_led_partition(),
                     seed=self._draw_seed(),
                 )
             else:
@@ -106,15 +106,16 @@ class _Drawing:
             taken.append(kind)
         return taken
 
-    def _draw_victims(self) -> int:
-        """Draw nodes: mostly a minority, sometimes a majority or all."""
+    def _draw_victim_count(self) -> int:
+        """Draw the number of victims: mostly a minority, sometimes a majority or all."""
         minority = max(1, (len(self._nodes) - 1) // 2)
         drawn = self._random.random()
         if drawn < 0.65:
             return self._random.randint(1, minority)
         return min(len(self._nodes), minority + 1) if drawn < 0.9 else len(self._nodes)
 
-    def _draw_leader(self) -> int | None:
+    def _draw_led_partition(self) -> int | None:
+        """Draw the number of the partition whose leader is the victim; None for any node."""
         return self._random.randrange(self._partitions) if self._random.random() < LEADER_SHARE else None
 
     def _draw_shape(self, kind: FaultKind) -> str:
@@ -131,7 +132,7 @@ class _Drawing:
         """Draw a packet fault on all links, or on those of one node."""
         nodes = self._random.sample(self._nodes, len(self._nodes))
         links = all_links(nodes) if self._random.random() < 0.5 else SHAPES["isolated"](nodes)
-        return Fault("packet", since, until, (nodes[0],), self._draw_shape("packet"), links, self._draw_leader())
+        return Fault("packet", since, until, (nodes[0],), self._draw_shape("packet"), links, self._draw_led_partition())
 
     def _membership_changes(self, since: float, until: float) -> Iterator[Fault]:
         """Yield a few changes of the cluster by operators, which may overlap."""
@@ -144,7 +145,7 @@ class _Drawing:
         """Yield one cut, or several short ones of the same node."""
         shape = self._random.choice([shape for shape, least in SHAPES_NODES_MIN.items() if len(self._nodes) >= least])
         nodes = self._random.sample(self._nodes, len(self._nodes))
-        aim = self._draw_leader()
+        aim = self._draw_led_partition()
         fault = Fault("cut", since, until, (nodes[0],), shape, SHAPES[shape](nodes), aim, self._draw_plane())
         if shape != "isolated" or self._random.random() < 0.7:
             yield fault

@@ -13,7 +13,14 @@ import orjson
 from jepsen import damage
 from jepsen.nemeses.network_faults import SHAPES
 from jepsen.runner.stage import Stage
-from jepsen.scenarios.broker_requests import OwnTopic, bounds_of, end_of, figures, path_of, read_through
+from jepsen.scenarios.broker_requests import (
+    OwnTopic,
+    partition_path,
+    read_bounds,
+    read_metrics,
+    read_records_through,
+    wait_for_end,
+)
 from jepsen.scenarios.network import SUSPICION_S
 from raftlog.testing import BrokerFailed, Cluster, ClusterNode
 from raftlog.testing.http import ask
@@ -67,7 +74,7 @@ class _Numbered:
     def send(self, node: int, sequence: int, value: str, timeout_ms: int = 1500) -> tuple[int, Any]:
         """Send a numbered record; the same arguments send the same record again."""
         body = {**self.producer, "sequence": sequence, "records": [{"value": value}]}
-        return self._stage.ask(node, f"{path_of(self.own.place)}?timeout={timeout_ms}", "POST", body)
+        return self._stage.ask(node, f"{partition_path(self.own.place)}?timeout={timeout_ms}", "POST", body)
 
 
 def retry_late(stage: Stage) -> None:
@@ -110,7 +117,7 @@ def retry_at_isolated_leader(stage: Stage) -> None:
         stage.wait_until(lambda: numbered.own.write(other)[0] == 200, "the others take another one", WRITTEN_S_MAX)
         stage.wait(1)
     stage.wait_healthy(HEALED_S_MAX)
-    status, records = stage.ask(other, f"{path_of(place)}/records?offset=0&timeout=0")
+    status, records = stage.ask(other, f"{partition_path(place)}/records?offset=0&timeout=0")
     is_there = status == 200 and any(record["value"] == LONE for record in records)
     stage.expect(200 not in answers or is_there, "what was acknowledged is there")
 
@@ -183,15 +190,15 @@ def compact_to_newest_values(stage: Stage) -> None:
 
     for begin in range(0, KEYS, KEYS_AT_ONCE):
         write(keys[begin : begin + KEYS_AT_ONCE])
-    end = end_of(stage, stage.nodes[0], own.place)
+    end = wait_for_end(stage, stage.nodes[0], own.place)
 
     def is_compacted() -> bool:
         write(keys[-1:] * KEYS_AT_ONCE)
         return all(_compacted_to(stage, node, own.place) > end for node in stage.nodes)
 
     stage.wait_until(is_compacted, f"everything below {end} is compacted on all nodes", COMPACTED_S_MAX)
-    last = end_of(stage, stage.nodes[0], own.place)
-    found = {record["key"] for record in read_through(stage, stage.nodes[0], own.place, last)}
+    last = wait_for_end(stage, stage.nodes[0], own.place)
+    found = {record["key"] for record in read_records_through(stage, stage.nodes[0], own.place, last)}
     missing = [key for key in keys if key not in found]
     stage.expect(not missing, f"every key has its newest value: {len(missing)} have none")
 
@@ -214,7 +221,9 @@ def check_broadcasts_end(stage: Stage) -> None:
 
     def are_sent() -> bool:
         with contextlib.suppress(OSError):
-            return all(figures(stage.system.addresses[node])["raftlog_gossip_broadcasts"] == 0 for node in stage.nodes)
+            return all(
+                read_metrics(stage.system.addresses[node])["raftlog_gossip_broadcasts"] == 0 for node in stage.nodes
+            )
         return False
 
     stage.wait_until(are_sent, "no broker has broadcasts left", NEWS_S_MAX)
@@ -268,7 +277,7 @@ def damage_old_records(stage: Stage) -> None:
                 "large records are taken",
                 WRITTEN_S_MAX,
             )
-        end = end_of(stage, leader, own.place)
+        end = wait_for_end(stage, leader, own.place)
         off = stage.begin("damage", victim, shape="flip", files=("segment",))
         random = Random(stage.options.seed + FLIPS)  # noqa: S311 - repeatable, not secret
         stage.note(damage.flip_bits(stage.system.data_dirs()[victim], random, FLIPS, only=("segment",)))
@@ -288,6 +297,6 @@ def damage_old_records(stage: Stage) -> None:
         return False
 
     stage.wait_until(leads, f"node {victim} leads", HEALED_S_MAX)
-    bounds = bounds_of(stage, victim, own.place)
+    bounds = read_bounds(stage, victim, own.place)
     stage.expect(bounds is not None and bounds[1] >= end, f"what was acknowledged up to {end} is there: {bounds}")
-    read_through(stage, victim, own.place, end)
+    read_records_through(stage, victim, own.place, end)

@@ -101,7 +101,7 @@ def resurrect_deleted_topic() -> None:
     replace_method(Assignments, "_is_deleted", is_nameless)
 
 
-def found_without_all() -> None:
+def found_without_all_seeds() -> None:
     """Found a cluster with the reachable seeds, without waiting for the others."""
     can_create_record = FirstStart._can_create_record
 

@@ -46,7 +46,7 @@ def lose_data_of_one(
         elections = Elections(stage)
         stage.end(killed_follower)
         stage.end(off)
-        if elections.first([victim, away], ELECTED_S_MAX) is not None:
+        if elections.wait_for_first([victim, away], ELECTED_S_MAX) is not None:
             stage.wait(1.5)
         stage.end(silent)
         stage.wait_healthy(HEALED_S_MAX)
@@ -76,7 +76,7 @@ class Elections:
         lines = self._stage.brokers.nodes[node].log_text().splitlines()
         return sum('"leader_elected"' in line and group in line for line in lines)
 
-    def first(self, nodes: Sequence[int], seconds: float) -> int | None:
+    def wait_for_first(self, nodes: Sequence[int], seconds: float) -> int | None:
         """Return the first of these nodes that was elected; None when none is elected in time."""
         until_s = self._stage.now_s() + seconds
         while self._stage.now_s() < until_s:
@@ -97,7 +97,7 @@ def isolate_new_leader(stage: Stage) -> None:
         delay = stage.begin("packet", *stage.nodes, shape="delay", links=all_links(stage.nodes))
         elections = Elections(stage)
         dead = stage.begin("kill", old)
-        new = elections.first(stage.others(old), 2 * SOON_S) or stage.others(old)[0]
+        new = elections.wait_for_first(stage.others(old), 2 * SOON_S) or stage.others(old)[0]
         cut = stage.begin("cut", new, shape="isolated", links=SHAPES["isolated"]([new, *stage.others(new)]))
         stage.end(delay)
         stage.wait(1.2)

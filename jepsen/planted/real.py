@@ -28,55 +28,63 @@ class RealCase(NamedTuple):
     """Kinds of findings: any of them."""
 
 
-def _own(name: str, title: str, play: Script, faults: tuple[FaultKind, ...], workload: str = "plain") -> Scenario:
+def _make_scenario(
+    name: str, title: str, play: Script, faults: tuple[FaultKind, ...], workload: str = "plain"
+) -> Scenario:
     return Scenario(name, title, play, faults, workload, seconds=SECONDS, rate=RATE, clients=CLIENTS)
 
 
-_FOLLOWER_FORGETS = _own(
+_FOLLOWER_FORGETS = _make_scenario(
     "follower-forgets",
     "the power of a follower goes amid slow syncs",
     fault_scripts.lose_data_of_one("power", slow_syncs=True),
     ("kill", "power", "pause", "sync"),
 )
-_RESTART = _own(
+_RESTART = _make_scenario(
     "restart",
     "a follower starts again, and is in the next quorum",
     fault_scripts.lose_data_of_one("kill"),
     ("kill", "pause"),
 )
-_STALE = _own(
+_STALE = _make_scenario(
     "stale",
     "a disk is an old copy, and its node is needed",
     fault_scripts.lose_data_of_one("damage", shape="stale"),
     ("kill", "damage", "pause"),
 )
-_RECORDS = _own(
+_RECORDS = _make_scenario(
     "records",
     "old records are damaged, and their node is needed",
     broker_scripts.damage_old_records,
     ("kill", "damage", "pause"),
 )
-_NEW_LEADER = _own(
+_NEW_LEADER = _make_scenario(
     "new-leader-alone",
     "a new leader is cut off before it has committed",
     fault_scripts.isolate_new_leader,
     ("packet", "kill", "cut"),
 )
-_COMES_BACK = _own(
+_COMES_BACK = _make_scenario(
     "comes-back", "a follower comes back amid appends", fault_scripts.restart_follower_amid_writes, ("kill",)
 )
-_NEWEST = _own("newest", "all that is newest is compacted", broker_scripts.compact_to_newest_values, ())._replace(
-    serve_flags=("--retention-interval-s", "0.5")
+_NEWEST = _make_scenario(
+    "newest", "all that is newest is compacted", broker_scripts.compact_to_newest_values, ()
+)._replace(serve_flags=("--retention-interval-s", "0.5"))
+_QUIESCED = _make_scenario(
+    "quiesced", "the leader of an idle partition dies", broker_scripts.kill_quiesced_leader, ("kill",)
 )
-_QUIESCED = _own("quiesced", "the leader of an idle partition dies", broker_scripts.kill_quiesced_leader, ("kill",))
-_RETRY = _own("retry", "a retry comes late", broker_scripts.retry_late, ("kill",))
-_RETRY_ALONE = _own(
+_RETRY = _make_scenario("retry", "a retry comes late", broker_scripts.retry_late, ("kill",))
+_RETRY_ALONE = _make_scenario(
     "retry-alone", "a retry meets a leader that is alone", broker_scripts.retry_at_isolated_leader, ("cut",)
 )
-_ISOLATED_BRIEFLY = _own("isolated", "a member is isolated for a moment", broker_scripts.isolate_member_briefly, ())
-_BROADCASTS = _own("broadcasts", "broadcasts of a restart end", broker_scripts.check_broadcasts_end, ("kill",))
-_FOUNDING = _own("founding", "seeds come one after another", broker_scripts.start_seeds_one_by_one, ())
-_RESUMES_ALONE = _own(
+_ISOLATED_BRIEFLY = _make_scenario(
+    "isolated", "a member is isolated for a moment", broker_scripts.isolate_member_briefly, ()
+)
+_BROADCASTS = _make_scenario(
+    "broadcasts", "broadcasts of a restart end", broker_scripts.check_broadcasts_end, ("kill",)
+)
+_FOUNDING = _make_scenario("founding", "seeds come one after another", broker_scripts.start_seeds_one_by_one, ())
+_RESUMES_ALONE = _make_scenario(
     "resumes-alone",
     "a leader is paused, and resumes isolated",
     fault_scripts.resume_leader_in_isolation,

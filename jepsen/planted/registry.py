@@ -172,7 +172,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "wiped-disk-keeps-name",
             "a wiped disk comes back as the voter that it was, with an empty log",
-            repair_bugs.keep_name_of_wiped_disk,
+            repair_bugs.keep_identity_of_wiped_disk,
             ("replica-gone", "durable-lost", "term-back", "voted-twice", "lost-write"),
             found_within=1,
             level="broker",
@@ -212,7 +212,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "found-without-all",
             "seeds that do not see each other each found a cluster from the same list",
-            cluster_bugs.found_without_all,
+            cluster_bugs.found_without_all_seeds,
             ("two-clusters",),
             found_within=1,
             level="founding",

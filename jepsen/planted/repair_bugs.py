@@ -17,7 +17,7 @@ from raftlog.storage.disk import Disk
 from raftlog.types import NodeId
 
 
-def keep_name_of_wiped_disk() -> None:
+def keep_identity_of_wiped_disk() -> None:
     """Keep the old identity of a process whose disk was wiped, so that it votes at once with an empty log."""
     save, identify = NodeDirectory._save, identity._identify
     known: dict[tuple[Disk, NodeId], NodeIdentity] = {}

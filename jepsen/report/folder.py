@@ -45,10 +45,10 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.results: dict[str, Any] = _object(path / "results.json")
+        self.results: dict[str, Any] = _read_json_object(path / "results.json")
         if "verdict" not in self.results:
             raise InvalidArgument(f"{path / 'results.json'} holds no verdict of a run")
-        timeline = _object(path / "timeline.json") if (path / "timeline.json").exists() else {}
+        timeline = _read_json_object(path / "timeline.json") if (path / "timeline.json").exists() else {}
         faults = (*timeline.get("happened", ()), *timeline.get("unseen", ()))
         self.bands = tuple(Band.of(happened) for happened in faults)
 
@@ -61,7 +61,7 @@ class Folder:
         """Duration of the load in seconds; the planned one if it was not recorded."""
         return float(self.results.get("load_s") or self.results.get("options", {}).get("seconds", 0))
 
-    def found(self) -> list[KindFindings]:
+    def findings_by_kind(self) -> list[KindFindings]:
         """Return the findings, worst first, as ordered in the results."""
         by_kind: dict[str, list[tuple[str, tuple[Evidence, ...]]]] = {}
         for finding in self.results.get("findings", ()):
@@ -74,11 +74,11 @@ class Folder:
             for kind in kinds
         ]
 
-    def wanted_lines(self) -> frozenset[int]:
+    def evidence_lines(self) -> frozenset[int]:
         """Return the numbers of the history's lines that are shown as evidence beside the findings."""
         return frozenset(
             evidence.number
-            for found in self.found()
+            for found in self.findings_by_kind()
             for _, shown in found.shown
             for evidence in shown
             if evidence.number is not None
@@ -104,7 +104,7 @@ class Folder:
         return [(path.stem, f"logs/{quote(path.name)}", size) for path in paths if (size := path.stat().st_size)]
 
 
-def _object(path: Path) -> dict[str, Any]:
+def _read_json_object(path: Path) -> dict[str, Any]:
     try:
         read = orjson.loads(path.read_bytes())
     except FileNotFoundError:

@@ -53,7 +53,7 @@ def page_of(path: Path) -> str:
         results={**_ABSENT, **folder.results},
         why=_verdict_reasons(folder),
         explanation=_paragraphs(folder.results.get("explanation")),
-        found=folder.found(),
+        found=folder.findings_by_kind(),
         lines=series.lines if series is not None else {},
         plots=_plots(folder.frame(series), series) if series is not None else [],
         records=series.records.counts if series is not None else {},
@@ -71,7 +71,7 @@ def _series(folder: Folder) -> Series | None:
     if not folder.history.exists():
         return None
     begin_s: float | None = folder.results.get("load_begin_s")
-    series = read_series(folder.history, begin_s, folder.first_fault_s(), folder.wanted_lines())
+    series = read_series(folder.history, begin_s, folder.first_fault_s(), folder.evidence_lines())
     return series if len(series.offered_s) else None
 
 
@@ -91,8 +91,8 @@ def _verdict_reasons(folder: Folder) -> list[str]:
     """Return the verdict's reasons, a sentence each."""
     results = folder.results
     reasons = []
-    if folder.found():
-        reasons.append(f"Found: {', '.join(f'{found.number:,} {found.kind}' for found in folder.found())}.")
+    if folder.findings_by_kind():
+        reasons.append(f"Found: {', '.join(f'{found.number:,} {found.kind}' for found in folder.findings_by_kind())}.")
     reasons += [f"Doubt: {doubt}." for doubt in results.get("doubts", ())]
     if not reasons:
         faults = len(results.get("faults", ()))
@@ -113,7 +113,7 @@ def _paragraphs(explanation: Any) -> list[str]:
 def latency_rows(operations: Operations) -> list[LatencyRow]:
     """Return a row for each kind and outcome that occurs, the most frequent kinds first."""
     rows = []
-    for code in operations.by_frequency():
+    for code in operations.kinds_by_frequency():
         for outcome, word in enumerate(OUTCOMES):
             _, took_s = operations.timings(code, outcome)
             if len(took_s):

@@ -111,7 +111,7 @@ def _rate_per_second(times_s: Floats, edges: Floats) -> Floats:
 
 def latency(frame: Frame, operations: Operations) -> Plot:
     """Return the plot of latencies: a panel for each frequent kind of operation, and one for the others."""
-    codes = operations.by_frequency()
+    codes = operations.kinds_by_frequency()
     groups = [[code] for code in codes[: _PANELS_MAX - 1]]
     if codes[_PANELS_MAX - 1 :]:
         groups.append(codes[_PANELS_MAX - 1 :])

@@ -69,11 +69,11 @@ def offsets(frame: Frame, records: Records) -> Plot:
     """Return the plot of statuses by offset, with a panel for each partition."""
     bad = np.isin(records.status, [STATUSES.index(status) for status in BAD])
     count = len(records.partitions)
-    fault_budget = np.bincount(records.partition[bad], minlength=count)
-    order = sorted(range(count), key=lambda number: (-fault_budget[number], records.partitions[number]))
+    bad_counts = np.bincount(records.partition[bad], minlength=count)
+    order = sorted(range(count), key=lambda number: (-bad_counts[number], records.partitions[number]))
     with plot_style():
         drawn = order[:PARTITIONS_MAX]
-        canvas = Canvas("offsets", frame, [1.25 if fault_budget.any() else 0.9] * max(1, len(drawn)))
+        canvas = Canvas("offsets", frame, [1.25 if bad_counts.any() else 0.9] * max(1, len(drawn)))
         canvas.draw_faults()
         for panel, number in zip(canvas.panels, drawn, strict=False):
             _draw_offsets(panel, records, number)

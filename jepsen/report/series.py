@@ -39,7 +39,7 @@ class Operations(NamedTuple):
     kind: Codes
     outcome: Codes
 
-    def by_frequency(self) -> list[int]:
+    def kinds_by_frequency(self) -> list[int]:
         """Return the kinds that occur and that send requests, the most frequent first."""
         counts = np.bincount(self.kind, minlength=len(KINDS))
         codes = [int(code) for code in np.argsort(-counts, kind="stable")]
@@ -112,7 +112,7 @@ class _LagColumns:
     def __init__(self) -> None:
         self.at_ns, self.process, self.lag_ns = array("q"), array("q"), array("q")
 
-    def note(self, at_ns: int, process: int, lag_ns: int) -> None:
+    def record(self, at_ns: int, process: int, lag_ns: int) -> None:
         self.at_ns.append(at_ns)
         self.process.append(process)
         self.lag_ns.append(lag_ns)
@@ -127,7 +127,7 @@ def read_series(
     send. Raises `InvalidArgument` when the file is no history."""
     columns, topics, lagging = _Columns(), Topics(RecordBook()), _LagColumns()
     statuses = RecordStatuses(may_be_deleted=topics.may_be_deleted)
-    pairing = Pairing((columns, topics, statuses, RealtimeLag(observe=lagging.note)))
+    pairing = Pairing((columns, topics, statuses, RealtimeLag(observe=lagging.record)))
     lines: dict[int, str] = {}
     first_send_ns = first_nemesis_ns = None
     last_ns = 0

@@ -29,13 +29,13 @@ class FaultFigures(NamedTuple):
 
 
 class Availability:
-    """Times of sends with `acks=all`, added with `note`. Nanoseconds count from the beginning of the test."""
+    """Times of sends with `acks=all`, added with `record`. Nanoseconds count from the beginning of the test."""
 
     def __init__(self) -> None:
         self._done: dict[str, list[int]] = {"ok": [], "fail": [], "info": []}
         self._by_partition: dict[TopicPartition, list[int]] = {}
 
-    def note(self, completed_ns: int, outcome: str, place: TopicPartition) -> None:
+    def record(self, completed_ns: int, outcome: str, place: TopicPartition) -> None:
         """Add a completion; completions arrive in the order of time."""
         self._done[outcome].append(completed_ns)
         if outcome == "ok":

@@ -213,7 +213,7 @@ class RealCluster:
     def link_effects(self, links: Sequence[Link]) -> str:
         now = self._cluster.counters()
         effects = [
-            f"{_name(link)}: {text}"
+            f"{_format_link(link)}: {text}"
             for link in links
             if link in now and (text := self._describe_effects(link, now[link]))
         ]
@@ -307,7 +307,7 @@ class RealCluster:
         return self._cluster.logs()
 
 
-def _name(link: Link) -> str:
+def _format_link(link: Link) -> str:
     return "→".join("clients" if node == CLIENTS else str(node) for node in link)
 
 

@@ -18,13 +18,13 @@ from jepsen.runner.options import RunOptions
 from jepsen.runner.progress import Bar, interrupt_on_sigterm
 from jepsen.runner.run import COULD_NOT_RUN, INTERRUPTED, exit_code, run
 from jepsen.runner.store import Store
+from jepsen.workloads.adapters.port import CLIENT_NAMES, ClientName
 from jepsen.workloads.catalogue import KAFKA_WORKLOADS, WORKLOADS
-from jepsen.workloads.faces.port import CLIENT_NAMES, ClientName
 
 NODES_MAX: Final = 9
 
 
-def _fault_kinds(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[FaultKind, ...]:
+def _parse_fault_kinds(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[FaultKind, ...]:
     """Parse `kill,pause`, `all` or `none`."""
     if text == "all":
         return KINDS
@@ -44,7 +44,10 @@ def _fault_kinds(_context: click.Context, _parameter: click.Parameter, text: str
     help="Library of the clients; those of Kafka's protocol know log, idempotent and groups.",
 )
 @click.option(
-    "--faults", callback=_fault_kinds, default="kill,pause,cut", help="Kinds of faults, with commas; all, or none."
+    "--faults",
+    callback=_parse_fault_kinds,
+    default="kill,pause,cut",
+    help="Kinds of faults, with commas; all, or none.",
 )
 @click.option("--time", "seconds", type=Finite(1, SECONDS_MAX), default=60.0, help="Seconds of load and faults.")
 @click.option("--nodes", type=click.IntRange(1, NODES_MAX), default=3, help="Brokers.")

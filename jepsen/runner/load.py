@@ -35,7 +35,7 @@ class _Client:
 
     def __init__(self, config: ClientConfiguration, store: Store) -> None:
         self.number = config.number
-        path = store.part(f"client-{config.number}").with_suffix(".json")
+        path = store.part_path(f"client-{config.number}").with_suffix(".json")
         config.write(path)
         self.figures: dict[str, int] = {}
         self.is_ready = False
@@ -119,7 +119,7 @@ class Load:
             partitions=options.plan.places(),
             rate=options.rate / options.clients,
             seed=options.seed,
-            history=self._store.part(f"client-{number}"),
+            history=self._store.part_path(f"client-{number}"),
             epoch_ns=self._epoch_ns,
             clients=options.clients,
             client=options.client,

@@ -86,6 +86,7 @@ class Members:
         return [f"what was ordered of members is not done: {why}"]
 
     def _pending_reason(self) -> str | None:
+        """Return the reason why the requested changes are not complete yet; None if they are."""
         rows, health = self._get_json("/v1/brokers"), self._get_json("/v1/cluster/health_overview")
         if not isinstance(rows, list) or health is None or not health.get("is_healthy", False):
             return f"the cluster is not healthy: {(health or {}).get('unhealthy_reasons')}"

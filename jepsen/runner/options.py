@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 from jepsen.nemeses.fault import KINDS, Fault, FaultKind
 from jepsen.nemeses.schedule import draw_schedule
 from jepsen.runner.finding import Finding
+from jepsen.workloads.adapters.port import ClientName
 from jepsen.workloads.catalogue import WORKLOADS
-from jepsen.workloads.faces.port import ClientName
 from jepsen.workloads.plan import Plan
 
 REPLICATION_MAX: Final = 3

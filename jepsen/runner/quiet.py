@@ -164,6 +164,7 @@ class Requests:
         )
 
     def offered_figures(self, faults: Sequence[InjectedFault], begin_ns: int, length_s: float) -> OfferedFigures:
+        """Return the rates of begun operations: in the whole load, and while faults were under way."""
         calm = quiet_spans([(fault.begin_s, fault.end_s) for fault in faults], length_s)
         faults_s = length_s - sum(until - since for since, until in calm)
         total = self._count_between(begin_ns, (0.0, length_s))

@@ -32,7 +32,7 @@ def check_replicas(
     data_dirs: Mapping[int, Path], ends: Mapping[TopicPartition, int], *, are_compacted: bool = False
 ) -> list[Finding]:
     """Return the findings in the replicas of these partitions and in all other logs. `ends` is exclusive."""
-    return compare_replicas(data_dirs, ends, are_compacted=are_compacted) + _verify(list(data_dirs.values()))
+    return compare_replicas(data_dirs, ends, are_compacted=are_compacted) + _verify_logs(list(data_dirs.values()))
 
 
 def compare_replicas(
@@ -48,7 +48,7 @@ def compare_replicas(
             findings.append(Finding("missing-replica", f"{place} is on nodes {sorted(present)} alone"))
         compare = _compare_newest if are_compacted else _compare
         findings += compare(place, present, end)
-        findings += _count_copies(place, present, end)
+        findings += _check_copies(place, present, end)
     return findings
 
 
@@ -112,8 +112,8 @@ def _batches(path: Path, end: int) -> Iterator[tuple[int, memoryview]]:
         position += len(batch)
 
 
-def _count_copies(place: TopicPartition, directories: Mapping[int, Path], end: int) -> list[Finding]:
-    """Yield a finding unless a majority of the replicas has all acknowledged records."""
+def _check_copies(place: TopicPartition, directories: Mapping[int, Path], end: int) -> list[Finding]:
+    """Return a finding unless a majority of the replicas has all acknowledged records."""
     reached = {node: _next_offset(directory) for node, directory in directories.items()}
     if 2 * sum(offset >= end for offset in reached.values()) > len(directories):
         return []
@@ -133,7 +133,7 @@ def _next_offset(directory: Path) -> int:
     return reached
 
 
-def _verify(data_dirs: Sequence[Path]) -> list[Finding]:
+def _verify_logs(data_dirs: Sequence[Path]) -> list[Finding]:
     command = [sys.executable, "-m", "raftlog.cli", "log", "verify", "--compare", "--json", *map(str, data_dirs)]
     done = subprocess.run(command, capture_output=True, timeout=_VERIFY_S_MAX, check=False)  # noqa: S603 - our own
     if done.returncode == 0:

@@ -44,7 +44,7 @@ def results_of(options: RunOptions, outcome: Outcome, checked: CheckResult, logs
         "findings": [finding.as_json() for finding in checked.findings.worst_first()],
         "options": options._asdict(),
         "command": options.command,
-        "commit": _commit(),
+        "commit": _git_revision(),
         "load_s": round(outcome.load_s, 3),
         "load_begin_s": outcome.begin_ns / 1e9,
         "operations": checked.operations,
@@ -64,7 +64,7 @@ def results_of(options: RunOptions, outcome: Outcome, checked: CheckResult, logs
     }
 
 
-def _commit() -> str:
+def _git_revision() -> str:
     try:
         done = subprocess.run(
             ["git", "describe", "--always", "--dirty"],  # noqa: S607 - whichever git there is

@@ -253,7 +253,7 @@ class Stage:
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def wait_served(self, *nodes: int, timeout_s: float = 60.0) -> None:
-        """Wait until these nodes (all by default) serve, for `recovery_s` of the test by default."""
+        """Wait until these nodes (all by default) serve, at most for `recovery_s` of the test."""
         wanted = nodes or tuple(self.nodes)
         timeout_s = min(timeout_s, self.options.recovery_s)
         self.wait_until(lambda: all(map(self.system.is_serving, wanted)), f"nodes {wanted} serve", timeout_s)
@@ -264,6 +264,7 @@ class Stage:
         self.wait_until(self.system.is_healthy, "the cluster is healthy", timeout_s)
 
     def expect(self, holds: bool, text: str) -> None:
+        """Record whether an expectation holds; a finding if it does not."""
         if not holds:
             self.findings.append(Finding("expectation", f"does not hold: {text}"))
         self.note(f"{text}: {'yes' if holds else 'NO'}")

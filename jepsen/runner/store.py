@@ -41,7 +41,7 @@ class Store:
     def history(self) -> Path:
         return self.path / "history.jsonl"
 
-    def part(self, name: str) -> Path:
+    def part_path(self, name: str) -> Path:
         """Return the path of one process's history."""
         return self.parts / f"{name}.jsonl"
 
@@ -51,9 +51,11 @@ class Store:
         With `has_incarnations`, sends are assigned to the incarnations of topics that were deleted and created."""
         parts = sorted(self.parts.glob("*.jsonl"))
         with open(self.history, "wb") as history:
-            merged = merge(map(_lines, parts))
+            merged = merge(map(_complete_lines, parts))
             history.writelines(
-                resolve_incarnations(chain.from_iterable(map(_lines, parts)), merged) if has_incarnations else merged
+                resolve_incarnations(chain.from_iterable(map(_complete_lines, parts)), merged)
+                if has_incarnations
+                else merged
             )
         shutil.rmtree(self.parts)
 
@@ -81,7 +83,7 @@ def new_directory(parent: Path, name: str) -> Path:
             return path
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def _complete_lines(path: Path) -> Iterator[bytes]:
     """Yield complete lines, without an unfinished last one."""
     with open(path, "rb") as file:
         for line in file:

@@ -61,7 +61,7 @@ class StrictChecker:
         if error is not None and entry["kind"] != "handle":  # a handler may raise any error
             self._check_error(line, error, entry)
         if entry["kind"] == "trim" or entry["kind"] == "crash":
-            self._note_deletion(line, entry)
+            self._record_deletion(line, entry)
         if entry["type"] != "ok":
             return
         if entry["kind"] == "send" and entry.get("leader_epoch") is not None:
@@ -99,7 +99,7 @@ class StrictChecker:
         deletions = self._deletions.get(partition)
         return 0 if deletions is None else deletions.start_max()
 
-    def _note_deletion(self, line: bytes, entry: dict[str, Any]) -> None:
+    def _record_deletion(self, line: bytes, entry: dict[str, Any]) -> None:
         process = entry["process"]
         if entry["type"] == "invoke":
             partition, start = entry["value"]

@@ -30,7 +30,7 @@ from jepsen.scenarios.scenario import Scenario
 _WIDTH: Final = 140
 
 
-def _numbers(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[str, ...]:
+def _parse_numbers(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[str, ...]:
     """Parse `F1,F20`; all scenarios without a value."""
     if text is None:
         return tuple(SCENARIOS)
@@ -42,7 +42,7 @@ def _numbers(_context: click.Context, _parameter: click.Parameter, text: str | N
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
-@click.option("--only", callback=_numbers, help="Numbers of scenarios, with commas. [default: all]")
+@click.option("--only", callback=_parse_numbers, help="Numbers of scenarios, with commas. [default: all]")
 @click.option("--seed", type=click.IntRange(min=0), help="Draws what clients do. [default: any]")
 @sync_method_option()
 @store_option("Where runs are kept; a suite has a folder of its own there.")

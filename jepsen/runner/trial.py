@@ -69,7 +69,7 @@ class Trial:
         self._load_s = 0.0
         self._recovered_s: float | None = None
         self._drained: Drained | None = None
-        self._history = HistoryWriter(store.part("nemesis"), clock_since(self._epoch_ns))
+        self._history = HistoryWriter(store.part_path("nemesis"), clock_since(self._epoch_ns))
 
     def run(self) -> Outcome:
         """Run the trial without raising for failures of the system; `KeyboardInterrupt` counts as the end."""
@@ -109,7 +109,7 @@ class Trial:
         try:
             self._report_progress("starting the clients", 0)
             load.wait_ready()
-            self._under_load(load)
+            self._run_load(load)
         finally:
             load.close()
         if self._options.is_enough(self._findings):
@@ -117,7 +117,7 @@ class Trial:
         self._recover()
         self._report_progress("reading everything back", 0)
         self._drained = asyncio.run(self._drain())
-        self._note_drained(self._drained)
+        self._record_drain_findings(self._drained)
         self._compare_replicas(self._drained)
 
     async def _create_topics(self) -> None:
@@ -127,7 +127,7 @@ class Trial:
                 copies = min(options.nodes, REPLICATION_MAX)
                 await _create_topic(client, topic, partitions, copies, options.plan.configs.get(topic, {}))
 
-    def _under_load(self, load: Load) -> None:
+    def _run_load(self, load: Load) -> None:
         options = self._options
         begin_ns = MERGED_CLOCK() + round(BEGIN_IN_S * 1e9)
         self._begin_ns = begin_ns - self._epoch_ns
@@ -180,7 +180,7 @@ class Trial:
             )
             return await drain.run()
 
-    def _note_drained(self, drained: Drained) -> None:
+    def _record_drain_findings(self, drained: Drained) -> None:
         bound = f"within {self._options.recovery_s:g} s after everything was healed"
         for place in drained.unsettled:
             self._findings.append(Finding("not-writable", f"{place} took no write {bound}"))

@@ -107,20 +107,20 @@ class _HistoryPass:
         if op.kind == POLL and op.type == OK:
             self._polled += sum(len(fetched["offsets"]) for fetched in entry["value"])
         if not op.error or not is_explained_by_recreation(line, op.error):
-            self._note_answer(invocation, op, entry)
+            self._record_answer(invocation, op, entry)
 
     def _count(self, kind: str, outcome: str) -> None:
         by_outcome = self._counts.setdefault(kind, {})
         by_outcome[outcome] = by_outcome.get(outcome, 0) + 1
 
-    def _note_answer(self, invocation: Op, op: Op, entry: dict[str, Any]) -> None:
+    def _record_answer(self, invocation: Op, op: Op, entry: dict[str, Any]) -> None:
         send = op.payload
         if not isinstance(send, Send):
             self._requests.add_completion(invocation, op)
         elif entry.get("acks") == "all" and not entry.get("hasty"):
             self._asked_all += 1
             self._requests.add_completion(invocation, op)
-            self._availability.note(op.time_ns, op.type, send.partition)
+            self._availability.record(op.time_ns, op.type, send.partition)
         if isinstance(send, Send) and op.type == OK:
             self._acknowledged[send.partition] = self._acknowledged.get(send.partition, 0) + len(send.values)
 

@@ -15,11 +15,11 @@ TOPIC: Final = "aside"
 NO_ROOM: Final = 507
 
 
-def path_of(place: TopicPartition) -> str:
+def partition_path(place: TopicPartition) -> str:
     return f"/topics/{place.topic}/partitions/{place.partition}"
 
 
-def figures(address: str) -> dict[str, float]:
+def read_metrics(address: str) -> dict[str, float]:
     """Return a broker's metrics that have no labels, by name. Raises `OSError` when it does not answer."""
     host, _, port = address.rpartition(":")
     with closing(HTTPConnection(host, int(port), timeout=ASK_S_MAX)) as connection:
@@ -29,20 +29,20 @@ def figures(address: str) -> dict[str, float]:
         return {sample.name: sample.value for family in families for sample in family.samples if not sample.labels}
 
 
-def bounds_of(stage: Stage, node: int, place: TopicPartition) -> tuple[int, int] | None:
+def read_bounds(stage: Stage, node: int, place: TopicPartition) -> tuple[int, int] | None:
     """Return first offset and high watermark by a linearizable request; None unless it is answered with 200."""
-    status, answer = stage.ask(node, f"{path_of(place)}/offsets?linearizable=true&timeout=1000")
+    status, answer = stage.ask(node, f"{partition_path(place)}/offsets?linearizable=true&timeout=1000")
     return (int(answer["beginning_offset"]), int(answer["end_offset"])) if status == 200 else None
 
 
-def end_of(stage: Stage, node: int, place: TopicPartition) -> int:
+def wait_for_end(stage: Stage, node: int, place: TopicPartition) -> int:
     """Return the node's high watermark, below which all records are acknowledged.
 
     Without an answer in time a finding is added, and 0 is returned."""
     found: list[int] = []
 
     def is_reported() -> bool:
-        bounds = bounds_of(stage, node, place)
+        bounds = read_bounds(stage, node, place)
         if bounds is not None:
             found.append(bounds[1])
         return bounds is not None
@@ -51,7 +51,7 @@ def end_of(stage: Stage, node: int, place: TopicPartition) -> int:
     return found[-1] if found else 0
 
 
-def read_through(stage: Stage, node: int, place: TopicPartition, end: int) -> list[Any]:
+def read_records_through(stage: Stage, node: int, place: TopicPartition, end: int) -> list[Any]:
     """Read the records from the first offset to `end` through one node.
 
     Expects that no answer of the node is empty, and that no end it reports is below `end`."""
@@ -60,9 +60,11 @@ def read_through(stage: Stage, node: int, place: TopicPartition, end: int) -> li
 
     def is_read() -> bool:
         nonlocal position, empty, short
-        bounds = bounds_of(stage, node, place)
+        bounds = read_bounds(stage, node, place)
         short += bounds is not None and bounds[1] < end
-        status, records = stage.ask(node, f"{path_of(place)}/records?offset={position}&timeout=0&max_bytes=16777216")
+        status, records = stage.ask(
+            node, f"{partition_path(place)}/records?offset={position}&timeout=0&max_bytes=16777216"
+        )
         if status == 200:
             empty += not records
             read.extend(records)
@@ -100,17 +102,17 @@ class OwnTopic:
         body = {
             "records": [{**record, "key": key} for record, key in zip(records, keys, strict=True)] if keys else records
         }
-        return self._stage.ask(node, f"{path_of(self.place)}?timeout=1500&acks={acks}", "POST", body)
+        return self._stage.ask(node, f"{partition_path(self.place)}?timeout=1500&acks={acks}", "POST", body)
 
     def values(self, node: int) -> list[Any] | None:
         """Return the values of the records in one answer of the node; None without an answer."""
-        status, records = self._stage.ask(node, f"{path_of(self.place)}/records?offset=0&timeout=0")
+        status, records = self._stage.ask(node, f"{partition_path(self.place)}/records?offset=0&timeout=0")
         return [record["value"] for record in records] if status == 200 else None
 
     def trim(self, node: int, before: int) -> tuple[int, Any]:
-        return self._stage.ask(node, f"{path_of(self.place)}/records?before={before}", "DELETE")
+        return self._stage.ask(node, f"{partition_path(self.place)}/records?before={before}", "DELETE")
 
-    def alter(self, node: int, retention_ms: int) -> tuple[int, Any]:
+    def set_retention(self, node: int, retention_ms: int) -> tuple[int, Any]:
         body = {"data": [{"name": "retention.ms", "value": str(retention_ms)}]}
         return self._stage.ask(node, f"/v3/clusters/-/topics/{TOPIC}/configs:alter", "POST", body)
 

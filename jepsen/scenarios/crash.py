@@ -4,8 +4,8 @@ from random import Random
 from typing import Final
 
 from jepsen.runner.stage import Stage
-from jepsen.scenarios.broker_requests import OwnTopic, end_of, read_through
-from jepsen.scenarios.programs import SteadyProducer, group_of, members
+from jepsen.scenarios.broker_requests import OwnTopic, read_records_through, wait_for_end
+from jepsen.scenarios.programs import SteadyProducer, find_group, members
 from jepsen.scenarios.scenario import Scenario
 
 MEMORY_GROWTH_BYTES_MAX: Final = 64 << 20
@@ -24,6 +24,7 @@ def kill_leader_amid_writes(stage: Stage) -> None:
 
 
 def kill_all_and_restart_in_any_order(stage: Stage) -> None:
+    """Kill all nodes and start them one by one in random order."""
     random = Random(stage.options.seed)  # noqa: S311 - repeatable, not secret
     for _ in range(2):
         stage.wait(2)
@@ -39,12 +40,12 @@ def read_from_restarted_majority(stage: Stage) -> None:
     for place in stage.places[:2]:
         stage.wait(2)
         leader = stage.leader(place)
-        end = end_of(stage, leader, place)
+        end = wait_for_end(stage, leader, place)
         killed = {node: stage.begin("kill", node) for node in stage.nodes}
         for node in stage.others(leader):
             stage.end(killed[node])
         for node in stage.others(leader):
-            read_through(stage, node, place, end)
+            read_records_through(stage, node, place, end)
         stage.end(killed[leader])
         stage.wait_served()
 
@@ -87,7 +88,7 @@ def kill_nodes_amid_rolls_and_snapshots(stage: Stage) -> None:
     for number in range(7):
         stage.wait(random.uniform(0, 0.5))
         for order in range(_ORDERS):
-            own.alter(random.choice(stage.nodes), _RETENTION_MS + number * _ORDERS + order)
+            own.set_retention(random.choice(stage.nodes), _RETENTION_MS + number * _ORDERS + order)
         with stage.fault("kill", random.choice(stage.nodes)):
             stage.wait(0.3)
         stage.wait_served()
@@ -116,11 +117,11 @@ def restart_nodes_in_turn(stage: Stage) -> None:
     group = "calm"
     own = OwnTopic(stage, {})
     with members(stage, own.place.topic, group, 2), SteadyProducer(stage, own.place.topic) as producer:
-        before = group_of(stage, group)
+        before = find_group(stage, group)
         stage.roll(stage.nodes, 60)
         stage.wait_until(lambda: len(stage.nemesis.happened) == 1, "all were restarted in order", 60)
-        stage.wait_until(lambda: group_of(stage, group) is not None, f"{group} is stable")
-        after = group_of(stage, group)
+        stage.wait_until(lambda: find_group(stage, group) is not None, f"{group} is stable")
+        after = find_group(stage, group)
     count = sum(happened.proof.count("was ordered to end") for happened in stage.nemesis.happened)
     stage.expect(count == len(stage.nodes), f"each was ordered to end once: {count} times")
     stage.expect(

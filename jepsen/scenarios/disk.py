@@ -6,7 +6,7 @@ from typing import Final
 
 from jepsen import damage
 from jepsen.runner.stage import Stage
-from jepsen.scenarios.broker_requests import NO_ROOM, OwnTopic, bounds_of, path_of
+from jepsen.scenarios.broker_requests import NO_ROOM, OwnTopic, partition_path, read_bounds
 from jepsen.scenarios.expectations import WriteGapBound
 from jepsen.scenarios.scenario import Scenario
 
@@ -124,6 +124,7 @@ def damage_metadata(stage: Stage) -> None:
 
 
 def _lose_identity(stage: Stage, victim: int) -> None:
+    """Damage the node's identity, expect the end of its process, and start it with an empty directory."""
     stage.end(stage.begin("damage", victim, shape="flip", files=("identity",)))
     stage.system.expect_end(victim)
     if not stage.wait_until(lambda: not stage.system.is_up(victim), f"node {victim} ends"):
@@ -143,31 +144,33 @@ def damage_indexes(stage: Stage) -> None:
 
 
 def lose_disk(stage: Stage) -> None:
+    """Replace the disk of a leader and of a follower by an empty one: each becomes a new disk with all records."""
     stage.wait(2)
     for victim in (stage.leader(), stage.others(stage.leader())[0]):
         stage.wait_healthy(HEALED_S_MAX)
-        before = _disk_of(stage, victim)
+        before = _find_disk_uuid(stage, victim)
         _damage(stage, victim, "wipe")
         stage.wait_healthy(HEALED_S_MAX)
-        after = _disk_of(stage, victim)
+        after = _find_disk_uuid(stage, victim)
         stage.expect(before != after, f"node {victim} is back as another disk: {before}, now {after}")
 
 
 def restore_old_disk(stage: Stage) -> None:
+    """Restore an old copy of a follower's disk: the cluster refuses it, and it becomes a new disk."""
     stage.wait(1)
     victim = stage.others(stage.leader())[0]
     stage.wait_healthy(HEALED_S_MAX)
-    before = _disk_of(stage, victim)
+    before = _find_disk_uuid(stage, victim)
     with stage.fault("damage", victim, shape="stale"):
         stage.wait_healthy(HEALED_S_MAX)
         stage.wait(3)
     stage.wait_served()
     stage.wait_healthy(HEALED_S_MAX)
-    after = _disk_of(stage, victim)
+    after = _find_disk_uuid(stage, victim)
     stage.expect(before != after, f"node {victim} is back as another disk: {before}, now {after}")
 
 
-def _disk_of(stage: Stage, node: int) -> str | None:
+def _find_disk_uuid(stage: Stage, node: int) -> str | None:
     """Return the disk uuid of the node according to another node."""
     for other in stage.others(node):
         status, answer = stage.ask(other, f"/v1/brokers/{node}")
@@ -196,9 +199,9 @@ def fill_disks(stage: Stage) -> None:
         stage.wait(1)
         status, answer = own.write(most[0])
         stage.expect((status, answer.get("outcome")) == (NO_ROOM, "failed"), f"and definitely: {status} {answer}")
-        bounds = bounds_of(stage, most[0], own.place)
+        bounds = read_bounds(stage, most[0], own.place)
         stage.expect(bounds is not None and bounds[1] >= 10, f"where records end is known: {bounds}")
-        status, records = stage.ask(most[0], f"{path_of(own.place)}/records?offset=0&timeout=100")
+        status, records = stage.ask(most[0], f"{partition_path(own.place)}/records?offset=0&timeout=100")
         stage.expect(status == 200 and len(records) >= 10, f"records are read: {status}")
         status, answer = own.trim(most[0], 5)
         stage.expect(status == 200, f"records can be deleted: {status} {answer}")
@@ -207,7 +210,7 @@ def fill_disks(stage: Stage) -> None:
     free_s = stage.now_s()
     place = stage.places[0]
     stage.wait_until(
-        lambda: stage.ask(most[0], f"{path_of(place)}/offsets")[0] == 200 and stage.system.is_healthy(),
+        lambda: stage.ask(most[0], f"{partition_path(place)}/offsets")[0] == 200 and stage.system.is_healthy(),
         "all is well again",
         RESUMED_S_MAX,
     )

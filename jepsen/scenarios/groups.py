@@ -12,7 +12,7 @@ _FENCED: Final = (404, 409)
 """Statuses for a group member that was removed, or that belongs to an older generation."""
 
 
-def coordinator(stage: Stage, group: str) -> int:
+def find_coordinator(stage: Stage, group: str) -> int:
     """Return the coordinator of a consumer group, from the first node that answers; without one the first node."""
     for node in stage.nodes:
         status, answer = stage.ask(node, f"/v3/clusters/-/consumer-groups/{group}")
@@ -27,7 +27,7 @@ def kill_coordinators(stage: Stage) -> None:
     random = Random(stage.options.seed)  # noqa: S311 - repeatable, not secret
     stage.wait(2)
     for number in range(4):
-        with stage.fault("kill", coordinator(stage, GROUPS[number % len(GROUPS)])):
+        with stage.fault("kill", find_coordinator(stage, GROUPS[number % len(GROUPS)])):
             stage.wait(random.uniform(0.5, 1.5))
         stage.wait_served()
         stage.wait(1)
@@ -75,7 +75,7 @@ def pause_members_past_session(stage: Stage) -> None:
         stage.wait_until(silent_group.join, "a member has joined")
         status = silent_group.commit(1)
         stage.expect(status == 200, f"it commits: {status}")
-        with stage.fault("pause", coordinator(stage, group)):
+        with stage.fault("pause", find_coordinator(stage, group)):
             stage.wait(1.5 * SESSION_TIMEOUT_MS / 1000)
         stage.wait(2)
         stage.wait_until(lambda: silent_group.commit(2) in _FENCED, "after its session it is refused")  # noqa: B023

@@ -35,6 +35,7 @@ def isolate_leader(stage: Stage) -> None:
 
 
 def cut_links_to_leader(stage: Stage) -> None:
+    """Cut only the links to the leader: it is replaced."""
     leader = stage.leader()
     others = stage.others(leader)
     with stage.fault("cut", leader, shape="deaf", links=SHAPES["deaf"]([leader, *others])):
@@ -48,6 +49,7 @@ def cut_links_to_leader(stage: Stage) -> None:
 
 
 def flap_links_of_follower(stage: Stage) -> None:
+    """Cut and restore a follower's links repeatedly: the leader stays."""
     leader = stage.leader()
     follower = stage.others(leader)[0]
     before = describe_partition(stage).get("leader_epoch")
@@ -107,7 +109,7 @@ def lose_answers(stage: Stage) -> None:
 
 def cut_gossip_then_all_else(stage: Stage) -> None:
     """Cut gossip alone, then all but gossip, for longer than a suspicion: it causes no membership change."""
-    before = count_member_changes(stage)
+    before = count_configuration_changes(stage)
     victim = stage.leader()
     links = SHAPES["isolated"]([victim, *stage.others(victim)])
     with stage.fault("cut", victim, shape="isolated", links=links, plane="gossip"):
@@ -116,12 +118,12 @@ def cut_gossip_then_all_else(stage: Stage) -> None:
     with stage.fault("cut", victim, shape="isolated", links=links, plane="rpc"):
         stage.wait(4)
     stage.wait(1)
-    after = count_member_changes(stage)
+    after = count_configuration_changes(stage)
     stage.expect(after == before, f"no group has changed its members: {after - before} changes")
 
 
-def count_member_changes(stage: Stage) -> int:
-    """Return the number of membership changes of all consumer groups in the brokers' logs."""
+def count_configuration_changes(stage: Stage) -> int:
+    """Return the number of changes of Raft configurations in the brokers' logs."""
     return sum(node.log_text().count('"members_changed"') for node in stage.brokers.nodes.values())
 
 

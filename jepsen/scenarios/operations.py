@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from jepsen.runner.stage import Stage
-from jepsen.scenarios.broker_requests import figures
+from jepsen.scenarios.broker_requests import read_metrics
 from jepsen.scenarios.scenario import Scenario
 
 MANY: Final = 1_000
@@ -43,7 +43,7 @@ def count_elections(stage: Stage, nodes: list[int]) -> int:
     def are_reported() -> bool:
         for node in nodes:
             with suppress(OSError):
-                counts[node] = int(figures(stage.system.addresses[node])["raftlog_elections_started_total"])
+                counts[node] = int(read_metrics(stage.system.addresses[node])["raftlog_elections_started_total"])
         return len(counts) == len(nodes)
 
     stage.wait_until(are_reported, "brokers tell their figures", REPORTED_S_MAX)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from jepsen.runner.stage import Stage
-from jepsen.scenarios.broker_requests import OwnTopic, bounds_of
+from jepsen.scenarios.broker_requests import OwnTopic, read_bounds
 from jepsen.scenarios.expectations import WriteGapBound
 from jepsen.scenarios.scenario import Scenario
 
@@ -28,6 +28,7 @@ def pause_leader_until_replaced(stage: Stage) -> None:
 
 
 def pause_all_but_one(stage: Stage) -> None:
+    """Pause all nodes but the leader, and then all but a follower, one after another."""
     for awake in (stage.leader(), stage.others(stage.leader())[0]):
         stage.wait(1.5)
         asleep = []
@@ -61,7 +62,7 @@ def jump_clocks(stage: Stage) -> None:
     with stage.fault("clock", *stage.nodes, shape="drift", amount=1.5):
         stage.wait(3)
     for node in stage.nodes:
-        bounds = bounds_of(stage, node, fresh.place)
+        bounds = read_bounds(stage, node, fresh.place)
         stage.expect(
             bounds is not None and bounds[0] == 0 and bounds[1] >= 3 * _RECORDS,
             f"node {node} has all fresh records: {bounds}",

@@ -28,7 +28,7 @@ def members(stage: Stage, topic: str, group: str, count: int) -> Iterator[None]:
     each = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(count)]  # noqa: S603 - our own program
     try:
         stage.wait_until(
-            lambda: (found := group_of(stage, group)) is not None and found[1] == count, f"{count} are in {group}"
+            lambda: (found := find_group(stage, group)) is not None and found[1] == count, f"{count} are in {group}"
         )
         yield
         ended = [process.returncode for process in each if process.poll() is not None]
@@ -39,7 +39,7 @@ def members(stage: Stage, topic: str, group: str, count: int) -> Iterator[None]:
             process.wait()
 
 
-def group_of(stage: Stage, group: str) -> tuple[int, int] | None:
+def find_group(stage: Stage, group: str) -> tuple[int, int] | None:
     """Return a consumer group's generation and number of members; None without an answer, or while it is not stable."""
     for node in stage.nodes:
         status, answer = stage.ask(node, f"/v3/clusters/-/consumer-groups/{group}")

@@ -6,7 +6,7 @@ from jepsen.nemeses.fault import FaultKind
 from jepsen.runner.options import RunOptions
 from jepsen.runner.run import Expectation
 from jepsen.runner.stage import Script
-from jepsen.workloads.faces.port import ClientName
+from jepsen.workloads.adapters.port import ClientName
 
 RATE_UNANSWERED: Final = 1_000.0
 """Rate of the load where answers are lost: waiting clients send no others, and about half of it remains."""

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from jepsen.simulation.campaign import LEVELS, run_seeds
 from jepsen.simulation.kept_seeds import kept_seeds
 from jepsen.simulation.outcome import Outcome
-from jepsen.simulation.report import commit, failure_json, failure_text
+from jepsen.simulation.report import failure_json, failure_text, git_revision
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -133,7 +133,7 @@ def _progress(as_json: bool) -> Progress:
 
 def _report(outcomes: list[Outcome], seconds: float, as_json: bool) -> None:
     failures = [outcome for outcome in outcomes if outcome.failure is not None]
-    revision = commit() if failures else ""
+    revision = git_revision() if failures else ""
     count = len(outcomes)
     figures = {
         "seeds": count,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from jepsen.simulation.brokers.run import simulate_brokers, simulate_founding, simulate_keeping, simulate_sharing
+from jepsen.simulation.brokers.run import simulate_brokers, simulate_founding, simulate_groups, simulate_records
 from jepsen.simulation.gossip.run import simulate_gossip
 from jepsen.simulation.outcome import Outcome
 from jepsen.simulation.run import simulate
@@ -14,8 +14,8 @@ LEVELS: Final[Mapping[str, Callable[..., Outcome]]] = {
     "driver": simulate,
     "founding": simulate_founding,
     "broker": simulate_brokers,
-    "groups": simulate_sharing,
-    "records": simulate_keeping,
+    "groups": simulate_groups,
+    "records": simulate_records,
     "gossip": simulate_gossip,
 }
 """Levels of simulation, with the function that runs a seed.

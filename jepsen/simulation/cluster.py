@@ -79,7 +79,7 @@ class GroupPlan:
 
 
 class Cluster:
-    """See the module."""
+    """Simulated cluster of drivers, with its observers and the history of its clients."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -233,7 +233,7 @@ class Cluster:
         if role is not None:
             follows = f", follows n{role.leader.node_id}" if role.leader and role.leader != machine.me else ""
             machine.note(f"{plan.partition}: {role.role.value} of term {role.term}{follows}: {role.reason}")
-        self.loop.trace.number(core.committed_index)
+        self.loop.trace.record_number(core.committed_index)
         if ready.cut_to is not None:
             self.on_cut(machine)
         if self.ambush is not None and (moment := _moment(ready, now.leads)) is not None:

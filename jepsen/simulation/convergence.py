@@ -32,7 +32,7 @@ DRAIN_BYTES: Final = 1 << 16
 
 
 class Convergence:
-    """See the module."""
+    """Final phase of a run: recovery within a bound, then comparison of the replicas."""
 
     def __init__(self, cluster: Cluster, workload: Workload, nemesis: Nemesis) -> None:
         self.cluster, self.workload, self.nemesis = cluster, workload, nemesis

@@ -55,7 +55,7 @@ class Watcher(Protocol):
 
 
 class Machine:
-    """See the module."""
+    """Machine with at most one process, which runs a driver."""
 
     def __init__(
         self,

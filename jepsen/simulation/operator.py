@@ -1,4 +1,4 @@
-"""Operator of a Raft group: changes its members to the target, one small change at a time.
+"""Operator of a Raft group: changes its voters to the target, one small change at a time.
 
 It uses the leader's state, waits until the last change is finished, and requests the next: a learner first, which
 becomes a voter once it has caught up, often in exchange for a voter to remove. Members whose disk is lost are replaced
@@ -44,7 +44,7 @@ class Operator:
     def start(self) -> None:
         self.cluster.loop.call_at_ns(self.cluster.loop.now_ns + STEP_NS, self._step)
 
-    def retarget(self) -> None:
+    def change_target(self) -> None:
         """Request other voters: some added, some removed."""
         able = [node_id for node_id, machine in self.cluster.machines.items() if machine.me not in self.plan.retired]
         count = self.random.choice((len(self.target) - 1, len(self.target), len(self.target), len(self.target) + 1))
@@ -54,7 +54,7 @@ class Operator:
             self.cluster.loop.note("operator", f"{self.plan.partition} shall have nodes {_names(self.target)}")
 
     def is_done(self) -> bool:
-        """Return whether the Raft group has the target's members."""
+        """Return whether the Raft configuration has the target's nodes as voters, and nothing else."""
         found = self.cluster.leader(self.plan)
         if found is None:
             return False
@@ -105,14 +105,18 @@ class Operator:
         caught_up = [replica for replica in missing if self._is_caught_up(group, replica)]
         if caught_up:
             leaves = obsolete[:1] if self.random.random() < 0.6 else []
-            return self._exchange(held, caught_up[0], leaves) or self._exchange(held, caught_up[0], obsolete[:1])
+            return self._exchange_voter(held, caught_up[0], leaves) or self._exchange_voter(
+                held, caught_up[0], obsolete[:1]
+            )
         if obsolete and not missing:
             voters = tuple(voter for voter in held.voters if voter != obsolete[0])
             return self._allow_change(held, voters, held.learners)
         learners = tuple(learner for learner in held.learners if learner in wanted)
         return self._allow_change(held, held.voters, learners) if learners != held.learners else None
 
-    def _exchange(self, held: Configuration, enters: ReplicaId, leaves: list[ReplicaId]) -> ConfigurationChange | None:
+    def _exchange_voter(
+        self, held: Configuration, enters: ReplicaId, leaves: list[ReplicaId]
+    ) -> ConfigurationChange | None:
         same_node = [voter for voter in held.voters if voter.node_id == enters.node_id]
         voters = tuple(voter for voter in held.voters if voter not in leaves and voter not in same_node)
         learners = tuple(learner for learner in held.learners if learner != enters)
@@ -169,7 +173,7 @@ class Operator:
     # removed replicas
 
     def _leftover_machines(self, held: Configuration) -> list[Machine]:
-        """Return machines with a replica that no longer belongs to the group."""
+        """Return machines with a replica that no longer belongs to the Raft group."""
         return [
             machine
             for machine, _ in self.cluster.replicas(self.plan)

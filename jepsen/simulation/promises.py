@@ -63,7 +63,7 @@ class Promises:
         elif isinstance(message, InstallResponse) and message.is_reached and message.term == term:
             self._record_durable(sender, term, message.boundary.index, log)
 
-    def cut(self, replica: ReplicaId, cut_to: Index, term: Term, log: LogView) -> None:
+    def record_cut(self, replica: ReplicaId, cut_to: Index, term: Term, log: LogView) -> None:
         """Record that the replica, now in `term`, cut its log above the index, as a follower may for a later leader."""
         held = self._durable.get(replica)
         if held is None:
@@ -80,7 +80,7 @@ class Promises:
         if held.entry.index > cut_to:
             self._durable[replica] = held._replace(entry=EntryId(cut_to, log.term_at(cut_to)))
 
-    def count_on_leader(
+    def can_be_committed(
         self, leader: ReplicaId, term: Term, committed: Index, held: Configuration, log: LogView
     ) -> bool:
         """Return whether a quorum can hold a leader's commit durably.
@@ -104,7 +104,7 @@ class Promises:
         held = self._durable.get(replica)
         return held is not None and held.entry.index > 0
 
-    def begin_anew(self, replica: ReplicaId) -> None:
+    def record_readdition(self, replica: ReplicaId) -> None:
         """Record that a removed replica is added again: its log may be empty, but votes and terms still count."""
         held = self._durable.pop(replica, None)
         if held is not None:

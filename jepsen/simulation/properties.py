@@ -160,13 +160,13 @@ class GroupProperties:
         if ready.committed_index > life.committed:
             if now.leads:
                 self._check_own_term(replica, log, ready.committed_index, term)
-            if now.leads and not self.promises.count_on_leader(
+            if now.leads and not self.promises.can_be_committed(
                 replica.me, term, ready.committed_index, now.configuration, log
             ):
                 self._fail("commit-without-quorum", replica, term=term, committed=ready.committed_index)
             self._check_commit(replica, log, life, ready.committed_index, term)
         if ready.cut_to is not None or ready.entries:
-            self._follow_members(replica, life, ready, now, log.boundary.index)
+            self._check_configurations(replica, life, ready, now, log.boundary.index)
         elif life.configurations and now.configuration.index > life.configurations[-1].index:
             life.configurations.append(now.configuration)  # it was damaged, and can be read again
         if ready.apply is not None and ready.apply.last > self.committed_index:
@@ -174,7 +174,9 @@ class GroupProperties:
         if now.high_watermark != life.high_watermark:
             self._check_watermark(replica, life, now.high_watermark)
 
-    def _follow_members(self, replica: Replica, life: Life, ready: Ready, now: ReplicaState, boundary: Index) -> None:
+    def _check_configurations(
+        self, replica: Replica, life: Life, ready: Ready, now: ReplicaState, boundary: Index
+    ) -> None:
         """Check that leaders make one change at a time, and those of voters by a joint configuration (thesis 4.3)."""
         cut_to, known = ready.cut_to, life.configurations
         while cut_to is not None and known and known[-1].index > cut_to:
@@ -195,7 +197,7 @@ class GroupProperties:
         life = self._lives.get(replica)
         if life is not None and cut_to < life.committed:
             self._fail("committed-cut", replica, cut_to=cut_to, committed=life.committed)
-        self.promises.cut(replica.me, cut_to, term, log)
+        self.promises.record_cut(replica.me, cut_to, term, log)
 
     def _check_entries(self, replica: Replica, log: ReplicaLog, entries: Sequence[Entry]) -> None:
         previous = log.term_at(Index(entries[0].index - 1))

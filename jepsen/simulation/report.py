@@ -10,7 +10,7 @@ REPOSITORY = Path(__file__).parents[2]
 UNKNOWN = "unknown"
 
 
-def commit() -> str:
+def git_revision() -> str:
     """Return the present Git revision, marked if files differ from it."""
     revision = _git("rev-parse", "HEAD")
     return f"{revision} with changes" if revision != UNKNOWN and _git("status", "--porcelain") else revision

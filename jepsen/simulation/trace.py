@@ -39,15 +39,15 @@ class Trace:
         self._hash = blake2b(digest_size=16)
         self._pending = bytearray()
 
-    def step(self, time_ns: int, node: int, label: int) -> None:
+    def record_step(self, time_ns: int, node: int, label: int) -> None:
         """Record that a callback runs; `label` is a checksum of its name."""
         self.steps += 1
         pending = self._pending
         pending += _STEP(time_ns, node, label)
         if len(pending) >= FOLD_BYTES:
-            self._fold()
+            self._hash_pending()
 
-    def number(self, number: int) -> None:
+    def record_number(self, number: int) -> None:
         """Record a fact within a step as a number: a size, a node, a term."""
         self._pending += _NUMBER(number)
 
@@ -58,7 +58,7 @@ class Trace:
 
     def digest(self) -> str:
         """Return the hexadecimal digest of the run so far."""
-        self._fold()
+        self._hash_pending()
         return self._hash.hexdigest()
 
     def timeline(self, last: int | None = None) -> str:
@@ -66,6 +66,6 @@ class Trace:
         events = list(self.events)
         return "\n".join(map(str, events if last is None else events[max(0, len(events) - last) :]))
 
-    def _fold(self) -> None:
+    def _hash_pending(self) -> None:
         self._hash.update(self._pending)
         self._pending.clear()

@@ -22,4 +22,5 @@ PLAN: Final = Plan(
 
 
 def begin(client: Client) -> None:
+    """Add the roles of this workload to the client."""
     idempotent.begin(client, is_keyed=True)

@@ -17,11 +17,11 @@ from jepsen.checkers.history import OK, Send
 from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.numbering import PER_CLIENT
 from jepsen.workloads.client.recording import HistoryWriter
-from jepsen.workloads.client.values import payload_of, values_of
+from jepsen.workloads.client.values import make_payload, values_of
 from jepsen.workloads.incarnations import incarnation_partition, without_topic_id
 from jepsen.workloads.roles.group_member import GROUPS as MEMBERS_GROUPS
 from jepsen.workloads.roles.handlers import GROUP as HANDLERS_GROUP
-from jepsen.workloads.roles.offset_queries import GROUPS, Committer, list_offsets, range_in
+from jepsen.workloads.roles.offset_queries import GROUPS, Committer, list_offsets, listed_range
 from jepsen.workloads.roles.plain_producer import send_batch
 from jepsen.workloads.roles.reader import Reader
 from jepsen.workloads.roles.topic_follower import NO_TOPIC, NamedTopic, find_topic
@@ -69,7 +69,7 @@ class Drain:
         names: Sequence[str] = (),
     ) -> None:
         """Create a drain; `names` are topics that may exist."""
-        self._access, self._history, self._partitions, self._name_failures = access, history, list(partitions), names
+        self._access, self._history, self._partitions, self._names = access, history, list(partitions), names
         self._deleted: list[str] = []
         self._values: Iterator[int] = iter(values_of(client))
         self._processes = iter(range(client * PER_CLIENT, (client + 1) * PER_CLIENT))
@@ -88,7 +88,7 @@ class Drain:
         self._until_s = began + self._bound_s
         disputed = await self._find_topics()
         places = [(node, place) for node in self._access.nodes for place in self._partitions]
-        settled = await asyncio.gather(*(self._settle(node, place) for node, place in places))
+        settled = await asyncio.gather(*(self._write_until_accepted(node, place) for node, place in places))
         settled_s = loop.time() - began
         self._until_s = loop.time() + self._bound_s
         answer = await asyncio.gather(*(self._find_end(node, place) for node, place in places))
@@ -110,7 +110,7 @@ class Drain:
         """Find the existing topics; omit topics on which the nodes disagree, and return descriptions of them."""
         finders = {node: next(self._processes) for node in self._access.nodes}
         disputed = []
-        for name in self._name_failures:
+        for name in self._names:
             answers: dict[int, NamedTopic | None] = {}
             while len(set(answers.values())) != 1 or None in answers.values():
                 if self._is_late():
@@ -128,12 +128,13 @@ class Drain:
                 ]
         return disputed
 
-    async def _settle(self, node: int, place: TopicPartition) -> bool:
+    async def _write_until_accepted(self, node: int, place: TopicPartition) -> bool:
+        """Write records through the node until one is accepted; return whether this succeeded in time."""
         process = next(self._processes)
         while not self._is_late():
             value = next(self._values)
             keys = (f"drain-{node}",) if self._is_keyed else ()
-            body = build_batch([NewRecord(payload_of(value, 1), key.encode() or None) for key in keys or ("",)])
+            body = build_batch([NewRecord(make_payload(value, 1), key.encode() or None) for key in keys or ("",)])
             send = Send(place, (value,), keys=keys)
             async with self._gate:
                 sent = await send_batch(self._access, self._history, process, node, send, body, "all", _TIMEOUT_MS)
@@ -143,13 +144,14 @@ class Drain:
         return False
 
     async def _find_end(self, node: int, place: TopicPartition) -> bool:
+        """Record a linearizable end offset from the node; return whether this succeeded in time."""
         process = next(self._processes)
         while not self._is_late():
             async with self._gate:
                 listed = await list_offsets(
                     self._access, self._history, process, node, place, linearizable=True, timeout_ms=_TIMEOUT_MS
                 )
-            found = range_in(listed)
+            found = listed_range(listed)
             if found is not None:
                 self._starts[place] = max(self._starts.get(place, 0), found.start)
                 self._ends[place] = max(self._ends.get(place, 0), found.end)
@@ -158,6 +160,7 @@ class Drain:
         return False
 
     async def _read(self, node: int, place: TopicPartition) -> bool:
+        """Read the partition through the node up to its end; return whether this succeeded in time."""
         begin = {place: self._starts.get(place, 0)}
         reader = Reader(self._access, self._history, next(self._processes), begin, self._random)
         while reader.positions[place] < self._ends.get(place, 0):

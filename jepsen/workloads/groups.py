@@ -15,15 +15,16 @@ _JOINS: Final = 210
 
 
 def begin(client: Client) -> None:
-    client.produce(client.face.new_sender())
-    client.read()
-    client.list_offsets()
+    """Add the roles of this workload to the client."""
+    client.add_producer(client.adapter.new_sender())
+    client.add_readers()
+    client.add_listers()
     topics: dict[str, int] = {}
     for place in client.partitions:
         topics[place.topic] = max(topics.get(place.topic, 0), place.partition + 1)
     for number in range(_MEMBERS):
         process = client.process(_FIRST + number)
-        member = client.face.new_member(process, client.process(_JOINS + number), topics, client.new_random())
+        member = client.adapter.new_member(process, client.process(_JOINS + number), topics, client.new_random())
         client.add_role(member.run)
     process = client.process(_FIRST + _MEMBERS)
-    client.add_role(GroupReader(client.face, client.history, process, sorted(topics), client.new_random()).run)
+    client.add_role(GroupReader(client.adapter, client.history, process, sorted(topics), client.new_random()).run)

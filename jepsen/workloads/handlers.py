@@ -13,10 +13,11 @@ _FIRST: Final = 200
 
 
 def begin(client: Client) -> None:
-    deliverer = Deliverer(client.face, client.share, is_keyed=True)
-    client.produce(deliverer)
+    """Add the roles of this workload to the client."""
+    deliverer = Deliverer(client.adapter, client.share, is_keyed=True)
+    client.add_producer(deliverer)
     client.close_at_end(deliverer.close)
-    client.list_offsets()
+    client.add_listers()
     processes = [client.process(_FIRST + number) for number in range(CONCURRENCY)]
     topics = sorted(PLAN.partitions)
     client.add_role(Handlers(client.addresses, client.history, processes, topics, client.new_random()).run)

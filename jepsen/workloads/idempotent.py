@@ -10,9 +10,10 @@ PLAN: Final = Plan({"narrow": 1, "wide": 3, "rolling": 2}, {"rolling": SMALL_SEG
 
 
 def begin(client: Client, *, is_keyed: bool = False) -> None:
-    deliverer = Deliverer(client.face, client.share, is_keyed=is_keyed)
-    client.produce(deliverer)
+    """Add the roles of this workload to the client."""
+    deliverer = Deliverer(client.adapter, client.share, is_keyed=is_keyed)
+    client.add_producer(deliverer)
     client.close_at_end(deliverer.close)
-    readers = client.read()
-    client.list_offsets()
-    client.commit(readers[0])
+    readers = client.add_readers()
+    client.add_listers()
+    client.add_committer(readers[0])

@@ -70,6 +70,7 @@ def _with_topic_id(partition: str, topic_id: str) -> str:
 
 
 def _resolve_line(line: bytes, homes: dict[Any, str]) -> bytes:
+    """Return the line with the incarnation in which its values were stored; `homes` has the topic ids by value."""
     if _SEND not in line:
         return line
     entry = orjson.loads(line)

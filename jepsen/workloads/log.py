@@ -1,6 +1,6 @@
 """Plain requests, each sent once, through any node: batches, JSON, polls, lists, commits of groups without members.
 
-Senders and readers are cancelled at times (`plain`). A few clients also subscribe, as members of one group.
+ProcessNumberPool and readers are cancelled at times (`plain`). A few clients also subscribe, as members of one group.
 """
 
 from typing import Final
@@ -19,9 +19,10 @@ _PAUSE_S: Final = 0.2
 
 
 def begin(client: Client) -> None:
+    """Add the roles of this workload to the client."""
     plain.begin(client)
     if client.number <= SUBSCRIBERS:
         process = client.process(_SUBSCRIBER)
         random = client.new_random()
         topics = sorted({place.topic for place in client.partitions})
-        client.add_role(GroupReader(client.face, client.history, process, topics, random, _PAUSE_S).run)
+        client.add_role(GroupReader(client.adapter, client.history, process, topics, random, _PAUSE_S).run)

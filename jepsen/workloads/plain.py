@@ -11,7 +11,8 @@ CRASHES: Final = 0.002
 
 
 def begin(client: Client) -> None:
-    client.produce(client.face.new_sender(), crashes=CRASHES)
-    readers = client.read()
-    client.list_offsets()
-    client.commit(readers[0])
+    """Add the roles of this workload to the client."""
+    client.add_producer(client.adapter.new_sender(), crashes=CRASHES)
+    readers = client.add_readers()
+    client.add_listers()
+    client.add_committer(readers[0])

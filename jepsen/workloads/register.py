@@ -11,7 +11,8 @@ WRITE_SHARE, READ_SHARE, POLL_SHARE = 0.4, 0.4, 0.2
 
 
 def begin(client: Client) -> None:
+    """Add the roles of this workload to the client."""
     shared = (client.access, client.history, client.partitions)
-    client.produce(Writer(*shared, client.values, client.senders, client.random), WRITE_SHARE)
-    client.produce(RegisterReader(*shared, client.senders, client.random), READ_SHARE)
-    client.read(POLL_SHARE)
+    client.add_producer(Writer(*shared, client.values, client.senders, client.random), WRITE_SHARE)
+    client.add_producer(RegisterReader(*shared, client.senders, client.random), READ_SHARE)
+    client.add_readers(POLL_SHARE)

@@ -6,7 +6,7 @@ One topic stays all the time, for the operations of the other workloads.
 from typing import Final
 
 from jepsen.workloads.client.client import Client
-from jepsen.workloads.client.numbering import Senders
+from jepsen.workloads.client.numbering import ProcessNumberPool
 from jepsen.workloads.plan import Plan
 from jepsen.workloads.roles.plain_producer import Producer
 from jepsen.workloads.roles.topic_follower import Follower, TopicProducer
@@ -26,12 +26,13 @@ _SENDERS: Final = 40
 
 
 def begin(client: Client) -> None:
+    """Add the roles of this workload to the client."""
     shared = (client.access, client.history)
-    client.produce(
+    client.add_producer(
         Producer(*shared, client.partitions, client.values, client.senders, client.random), STEADY_SEND_SHARE
     )
-    client.read(STEADY_POLL_SHARE)
-    client.list_offsets(STEADY_LIST_SHARE)
+    client.add_readers(STEADY_POLL_SHARE)
+    client.add_listers(STEADY_LIST_SHARE)
     names = PLAN.all_recreated_names(client.clients)
     for number, name in enumerate(PLAN.recreated_names_of(client.number)):
         client.add_role(Operator(*shared, client.process(_OPERATOR + number), name, client.new_random()).run)
@@ -40,7 +41,9 @@ def begin(client: Client) -> None:
         for node in client.access.nodes
     }
     for follower in followers.values():
-        client.repeat(follower.step, FOLLOW_SHARE / len(followers))
-    senders = {node: Senders(client.process(_SENDER + _SENDERS * node), _SENDERS) for node in client.access.nodes}
+        client.add_repeated_step(follower.step, FOLLOW_SHARE / len(followers))
+    senders = {
+        node: ProcessNumberPool(client.process(_SENDER + _SENDERS * node), _SENDERS) for node in client.access.nodes
+    }
     producer = TopicProducer(*shared, followers, client.values, senders, names, client.random)
-    client.produce(producer, SEND_SHARE)
+    client.add_producer(producer, SEND_SHARE)

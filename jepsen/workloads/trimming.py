@@ -18,7 +18,8 @@ _TRIMMER: Final = 98
 
 
 def begin(client: Client) -> None:
+    """Add the roles of this workload to the client."""
     plain.begin(client)
     shared = (client.access, client.history)
     trimmer = Trimmer(*shared, client.process(_TRIMMER), client.partitions, client.new_random())
-    client.repeat(trimmer.step, TRIM_SHARE)
+    client.add_repeated_step(trimmer.step, TRIM_SHARE)

@@ -42,6 +42,7 @@ def list_pairs(ops: History, *kinds: str) -> Iterator[tuple[int, int | None]]:
 
 
 def list_sends(ops: History) -> list[Sent]:
+    """Return each value that was sent, with the indexes of its operations and its offset if it is known."""
     found = []
     for invoked, completed in list_pairs(ops, "send"):
         op = ops[invoked if completed is None else completed]

@@ -123,6 +123,7 @@ class Clients:
         self.next_value = 100
 
     def step(self) -> None:
+        """Advance the time, and do one random action of the log, the group or a process."""
         self.now_ns += self.random.choice((0, 1, 5, 80)) * MILLISECOND
         draw = self.random.random()
         if draw < 0.03:
@@ -138,6 +139,7 @@ class Clients:
             self.step_of(self.random.choice(PRODUCERS + CONSUMERS + WATCHERS))
 
     def step_of(self, process: int) -> None:
+        """Begin an operation of a process, or let its pending one take effect, crash or complete."""
         pending = self.pending.get(process)
         if pending is None:
             self.begin(process)
@@ -170,6 +172,7 @@ class Clients:
         self.pending[process] = Pending(invocation, lambda: self.log.append(partition, values))
 
     def begin_list(self, process: int, *, linearizable: bool | None = None) -> None:
+        """Begin a list operation; one that is not linearizable may show an earlier state of the log."""
         current = self.random.random() < 0.5 if linearizable is None else linearizable
 
         def show() -> ListOffsets:
@@ -232,6 +235,7 @@ class Clients:
     # ending
 
     def complete(self, process: int, outcome: str) -> None:
+        """Record the outcome of the pending operation; one with outcome `ok` takes effect at the latest now."""
         pending = self.pending.pop(process)
         if outcome == "ok":
             pending.take_effect()

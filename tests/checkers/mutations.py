@@ -126,6 +126,7 @@ def _append_copy(ops: History, partition: TopicPartition, value: Any) -> History
 
 @registers_as("inconsistent-offset")
 def show_one_reader_another_value(ops: History, random: Random) -> History | None:
+    """Change the value of a record in one of several polls that returned it."""
     shown: dict[tuple[TopicPartition, Offset], list[int]] = {}
     for sent, offset in list_acknowledged(ops):
         shown.setdefault((sent.partition, offset), []).append(-1)
@@ -204,6 +205,8 @@ def leave_offsets_out(ops: History, random: Random) -> History | None:
 
 
 def _shift_offsets(op: Op, partition: TopicPartition, first: int, step: int) -> Op:
+    """Return the operation with `step` added to its offsets of the partition from `first` on."""
+
     def shift(offset: int) -> Offset:
         return Offset(offset + step if offset >= first else offset)
 
@@ -246,6 +249,7 @@ def skip_records_between_polls(ops: History, random: Random) -> History | None:
 
 @registers_as("int-nonmonotonic-poll")
 def move_a_poll_back(ops: History, random: Random) -> History | None:
+    """Swap two neighbouring records of a poll, so that its offsets decrease."""
     places = [(at, f.partition) for at, f in list_polls(ops) if len(f.offsets) > 1]
     if (place := choose(random, places)) is None:
         return None
@@ -366,6 +370,7 @@ def move_the_start_back(ops: History, random: Random) -> History | None:
 
 @registers_as("stale-end")
 def make_a_linearizable_list_stale(ops: History, random: Random) -> History | None:
+    """Lower an end offset in a linearizable list below one that was known before it began."""
     places = []
     for invoked, at, answer in list_answered_lists(ops):
         if answer.linearizable:

@@ -14,7 +14,7 @@ from jepsen.checkers.history_checker import check_with
 from jepsen.checkers.linearizability import Linearizability
 from jepsen.checkers.order_search import search
 from jepsen.checkers.registers import NEVER, Operation, RegisterOperations, State
-from jepsen.checkers.zones import contradiction_in
+from jepsen.checkers.zones import find_contradiction
 
 R = "r"
 
@@ -41,13 +41,14 @@ class RegisterHistory:
     def read(self, value: State) -> Op:
         return self.end(self.begin("read"), value)
 
-    def check(self, looks_max: int = 1_000_000) -> Linearizability:
-        checker = Linearizability(looks_max=looks_max)
+    def check(self, steps_max: int = 1_000_000) -> Linearizability:
+        checker = Linearizability(steps_max=steps_max)
         check_with(checker, self.ops)
         return checker
 
 
 def gather_operations(ops: list[Op]) -> RegisterOperations:
+    """Return the operations on the register as the checker collects them."""
     checker = Linearizability()
     pending: dict[int, Op] = {}
     for op in ops:
@@ -94,6 +95,7 @@ def draw_history(seed: int, *, unique: bool, has_cas: bool, mutations: int, leng
 
 
 def record_history(planned: list[tuple[str, State, State, str]], entries: list[tuple[float, str, int]]) -> list[Op]:
+    """Return the history of planned operations whose begins and ends are sorted by the entries' times."""
     ops: list[Op] = []
     recorder = Recorder(lambda: len(ops), ops.append)
     invocations: dict[int, Op] = {}
@@ -118,6 +120,7 @@ def has_valid_order(operations: list[Operation]) -> bool:
 
 
 def is_legal(order: tuple[Operation, ...]) -> bool:
+    """Return whether this order keeps real time and explains every value that was read or compared."""
     held: State = None
     latest = -1
     for operation in order:
@@ -141,7 +144,7 @@ def test_the_verdict_equals_a_search_through_all_orders(seed: int, unique: bool,
     assert searched.is_decided
     assert (searched.contradiction is None) == expected, searched
     if gathered.is_plain:
-        assert (contradiction_in(gathered) is None) == expected
+        assert (find_contradiction(gathered) is None) == expected
     assert expected or mutations, "a history generated in an order has one"
 
 
@@ -158,7 +161,7 @@ def test_a_long_history_with_a_valid_order_passes(seed: int, unique: bool, has_c
 @given(seed=st.integers(0, 2**32), mutations=st.integers(0, 2))
 def test_zones_and_search_agree_on_longer_histories(seed: int, mutations: int) -> None:
     gathered = gather_operations(draw_history(seed, unique=True, has_cas=False, mutations=mutations, length=60))
-    assert (search(gathered).contradiction is None) == (contradiction_in(gathered) is None)
+    assert (search(gathered).contradiction is None) == (find_contradiction(gathered) is None)
 
 
 # by hand
@@ -226,7 +229,7 @@ def test_registers_are_checked_separately_and_a_limit_leaves_one_undecided() -> 
     for value in range(4):
         history.recorder.ok(history.begin("read", register="hard"), Register("hard", value))
     history.recorder.ok(history.begin("read", register="easy"), Register("easy", 2))
-    checker = history.check(looks_max=1000)
+    checker = history.check(steps_max=1000)
     assert checker.undecided == ["hard"]
     assert checker.findings.counts == {"not-linearizable": 1}
     verdict = check_history(history.ops)

@@ -273,7 +273,7 @@ def test_a_committed_offset_never_goes_back_and_was_sent_by_a_client(history: Wr
     ]
 
 
-def test_a_failed_commit_counts_for_none_and_one_of_unknown_outcome_may_appear(history: WrittenHistory) -> None:
+def test_a_failed_commit_must_not_be_read_and_one_of_unknown_outcome_may_be(history: WrittenHistory) -> None:
     commit = GroupOffsets("g", ((T0, Offset(4)),))
     history.recorder.fail(history.recorder.invoke(1, "commit", commit))
     history.read_committed(2, 4)

@@ -20,9 +20,9 @@ def test_a_gap_lasts_from_the_write_before_to_the_write_after() -> None:
 def test_a_fault_accounts_for_the_gaps_that_overlap_it() -> None:
     figures = Availability()
     for second in (0, 1, 2, 8, 9):
-        figures.note(second * S, "ok", ONE)
-    figures.note(3 * S, "info", ONE)
-    figures.note(4 * S, "fail", OTHER)
+        figures.record(second * S, "ok", ONE)
+    figures.record(3 * S, "info", ONE)
+    figures.record(4 * S, "fail", OTHER)
     found = figures.figures_of(InjectedFault("kill", "kill node 1", 2.5, 5.0, "", 5.0), (ONE, OTHER), 0)
     assert (found.without_write_s, found.worst_partition, found.worst_partition_s) == (6.0, "t/0", 6.0)
     assert (found.acknowledged, found.refused, found.unknown) == (0, 1, 1)

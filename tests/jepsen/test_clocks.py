@@ -20,6 +20,7 @@ def require_faketime() -> None:
 
 
 def run_broker(clock: NodeClock) -> Iterator[ClusterNode]:
+    """Run a broker with the clock; check that none of its processes leaves files in shared memory."""
     with Cluster(1, environment=lambda _: clock.environment()) as cluster:
         node = cluster.nodes[1]
         pid = node.pid

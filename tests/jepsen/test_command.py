@@ -72,7 +72,7 @@ def test_three_brokers_survive_several_kinds_of_faults(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_scenario_runs(tmp_path: Path) -> None:
+def test_a_scenario_ends_valid_with_a_history_and_a_page(tmp_path: Path) -> None:
     arguments = (sys.executable, "-m", "jepsen", "suite", "--only", "f2", "--seed", "3", "--store", str(tmp_path))
     done = subprocess.run(arguments, cwd=ROOT, check=False, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr

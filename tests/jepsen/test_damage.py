@@ -70,7 +70,7 @@ def test_every_kind_of_file_is_found(data_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ALONE)
-def test_bits_flip_at_the_given_position(stopped: Path, data_dir: Path, kind: str) -> None:
+def test_bits_are_flipped_at_the_described_positions(stopped: Path, data_dir: Path, kind: str) -> None:
     words = flip_bits(data_dir, Random(7), 3, (kind,)).split("; ")
     said: dict[str, list[int]] = {}
     for flip in words:

@@ -13,7 +13,7 @@ from jepsen.runner.options import RunOptions
 from jepsen.runner.store import Store, merge
 from jepsen.runner.strict_checker import StrictChecker
 from jepsen.workloads.client.recording import HistoryWriter
-from jepsen.workloads.client.values import payload_of, value_of, values_of
+from jepsen.workloads.client.values import make_payload, parse_payload, values_of
 from raftlog.errors import DeadlineExceeded, Unavailable
 from raftlog.types import Offset, TopicPartition
 
@@ -44,13 +44,13 @@ def test_entries_at_the_same_time_are_merged_with_invocations_first() -> None:
 def test_written_histories_can_be_checked_and_an_unfinished_line_is_ignored(tmp_path: Path) -> None:
     store = Store(tmp_path, OPTIONS)
     times = iter(range(1, 100))
-    writers = [HistoryWriter(store.part(f"client-{number}"), lambda: next(times)) for number in (1, 2)]
+    writers = [HistoryWriter(store.part_path(f"client-{number}"), lambda: next(times)) for number in (1, 2)]
     sends = [writer.invoke(number, "send", Send(PLACE, (number,)), acks="all") for number, writer in enumerate(writers)]
     writers[0].ok(sends[0], Send(PLACE, (0,), (Offset(0),)), leader_epoch=7)
     writers[1].record_refusal(sends[1], DeadlineExceeded("no answer"))
     writers[1].record_refusal(writers[1].invoke(1, "send", Send(PLACE, (2,))), Unavailable("nobody leads"))
     writers[0].nemesis("kill node 1", nodes=[1])
-    with open(store.part("client-2"), "ab") as torn:
+    with open(store.part_path("client-2"), "ab") as torn:
         torn.write(b'{"time": 50, "proc')
     for writer in writers:
         writer.close()
@@ -73,13 +73,13 @@ def test_two_runs_in_one_second_get_two_folders(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 10, 1000])
 def test_a_payload_repeats_its_value_in_every_byte(size: int) -> None:
-    payload = payload_of(1234, size)
-    assert value_of(payload) == 1234
+    payload = make_payload(1234, size)
+    assert parse_payload(payload) == 1234
     for position in range(len(payload)):
         damaged = payload[:position] + bytes([payload[position] ^ 1]) + payload[position + 1 :]
-        assert value_of(damaged) != 1234
-    assert isinstance(value_of(None), str)
-    assert isinstance(value_of(b""), str)
+        assert parse_payload(damaged) != 1234
+    assert isinstance(parse_payload(None), str)
+    assert isinstance(parse_payload(b""), str)
 
 
 def test_two_clients_send_distinct_values() -> None:

@@ -25,6 +25,7 @@ class RecordedRequests:
     def add(
         self, kind: Any, began: float, ended: float | None, outcome: str = "ok", error: str = "", node: int = 0
     ) -> None:
+        """Add a request of a client with the times of its begin and end; None: it has not ended."""
         self._now = began
         invocation = self._told.invoke(1, kind)
         self.requests.add_invocation(invocation, node)

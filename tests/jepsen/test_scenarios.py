@@ -90,5 +90,5 @@ def empty_result(tmp_path: Path) -> CheckResult:
 @pytest.mark.parametrize(("resumed_s", "holds"), [(4.5, True), (5.5, False)])
 def test_the_time_without_writes_is_bounded(empty_result: CheckResult, resumed_s: float, holds: bool) -> None:
     for at_s in (1.0, 2.0, resumed_s, 9.0):
-        empty_result.availability.note(round(at_s * 1e9), "ok", PLACE)
+        empty_result.availability.record(round(at_s * 1e9), "ok", PLACE)
     assert (not list(WriteGapBound(3.0)(OPTIONS, OUTCOME, empty_result))) is holds

@@ -21,7 +21,7 @@ from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.configuration import Period
 from jepsen.workloads.client.numbering import PER_CLIENT
 from jepsen.workloads.client.recording import MERGED_CLOCK, HistoryWriter
-from jepsen.workloads.client.values import payload_of
+from jepsen.workloads.client.values import make_payload
 from jepsen.workloads.drain import Drain
 from jepsen.workloads.incarnations import resolve_incarnations
 from jepsen.workloads.plan import Plan
@@ -93,7 +93,7 @@ async def read_after_trim(log: FakeLog, history: HistoryWriter) -> dict[TopicPar
         await client.create_topic(PLACE.topic, 1)
     async with Access(log.addresses) as access:
         values = tuple(range(10))
-        body = build_batch([payload_of(value, 10) for value in values])
+        body = build_batch([make_payload(value, 10) for value in values])
         await send_batch(access, history, 1, 1, Send(PLACE, values), body, "all", 1000)
         trim = history.invoke(2, "trim", Trim(PLACE, Offset(7)))
         history.ok(trim, Trim(PLACE, Offset(await access.trim(1, PLACE, 7, 1000))))

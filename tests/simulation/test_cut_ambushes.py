@@ -55,7 +55,7 @@ def test_cuts_during_syncs_detect_large_appends_that_a_cut_does_not_shorten(monk
     assert any(simulate(seed, cut_ambushes=True).failure is not None for seed in FOUND_WITHIN)
 
 
-def test_no_seed_draws_the_option() -> None:
+def test_the_option_is_never_drawn_from_a_seed() -> None:
     assert not any(draw(seed).cut_ambushes for seed in range(100))
 
 

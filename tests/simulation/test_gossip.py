@@ -27,7 +27,7 @@ def require_no_violation(outcome: Outcome) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, 11))
-def test_a_hundred_members_at_five_percent_loss_for_ten_minutes(seed: int) -> None:
+def test_a_hundred_members_at_five_percent_loss_have_no_violation_for_ten_minutes(seed: int) -> None:
     outcome = simulate_gossip(seed, members=100, loss=0.05)
     require_no_violation(outcome)
     assert outcome.virtual_s > 600

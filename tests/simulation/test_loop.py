@@ -59,6 +59,7 @@ def test_a_sleep_until_a_time_ends_no_earlier(moment: float) -> None:
 
 def test_asyncio_primitives_work_on_the_virtual_loop(loop: VirtualLoop) -> None:
     async def everything() -> list[Any]:
+        """Use timeouts, queues, locks, task groups and cancellation; return what was seen."""
         seen: list[Any] = []
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(5):

@@ -61,6 +61,7 @@ class Member:
         self.properties.observe_restart(self.replica, log, found)
 
     def ready(self, *entries: Entry, cut_to: int | None = None, term: int = 1, **said: Any) -> None:
+        """Change the log, and let the properties observe the Ready of this change."""
         if cut_to is not None:
             self.log.cut_to(Index(cut_to))
         if entries:

@@ -65,7 +65,7 @@ def test_the_latencies_draw_nothing_from_the_generator_of_the_disk(loop: Virtual
     assert random.getstate() == alone.getstate()
 
 
-def test_no_seed_draws_the_option() -> None:
+def test_the_option_is_never_drawn_from_a_seed() -> None:
     for seed in range(100):
         assert not draw(seed).unordered_syncs
         assert not draw_brokers(seed).unordered_syncs

@@ -63,6 +63,7 @@ class Pair:
         self.loop.run_for(1)
 
     def ask(self, request: object) -> Any:
+        """Send a request from node 1 to node 2; return the answer or the error."""
         answers: list[Any] = []
 
         async def asking() -> None:

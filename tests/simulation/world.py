@@ -57,6 +57,7 @@ class World:
                 stream.send(await stream.receive())
 
     async def talk(self, node: Node, random: Random) -> None:
+        """Connect to random nodes, and check that each echoes what it received."""
         while True:
             with suppress(OSError, EOFError):
                 stream = await self.network.connect(node.running_process(), random.choice(self.loop.nodes), "echo")
@@ -70,6 +71,7 @@ class World:
             await asyncio.sleep(0.05)
 
     def fault(self) -> None:
+        """Inject one random fault, or repair everything."""
         node = self.random.choice(self.loop.nodes)
         numbers = range(5)
         match self.random.randrange(7):

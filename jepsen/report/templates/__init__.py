@@ -14,16 +14,16 @@ _PLACES: Final = Environment(
 )
 
 
-def _ms(value: float) -> str:
+def _format_ms(value: float) -> str:
     """Format milliseconds with three digits."""
     return f"{value / 1000:.3g} s" if value >= 1000 else f"{value:.3g} ms"
 
 
-def _thousands(value: float) -> str:
+def _format_thousands(value: float) -> str:
     return f"{value:,}"
 
 
-_PLACES.filters |= {"ms": _ms, "thousands": _thousands}
+_PLACES.filters |= {"ms": _format_ms, "thousands": _format_thousands}
 
 
 def render(template: str, **context: Any) -> str:

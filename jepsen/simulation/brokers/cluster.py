@@ -43,7 +43,7 @@ ANOMALIES_MAX: Final = 1_000_000
 
 
 class BrokerCluster(Site[Broker]):
-    """See the module."""
+    """Simulated cluster of brokers, with its observers and the history of its clients."""
 
     def __init__(self, options: BrokerOptions) -> None:
         self.options = options

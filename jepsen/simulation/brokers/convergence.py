@@ -38,7 +38,7 @@ GOSSIP_S: Final = 60.0
 
 
 class Convergence:
-    """See the module."""
+    """Final phase of a run of brokers: recovery within a bound, then all comparisons."""
 
     def __init__(self, cluster: BrokerCluster, workload: Workload, nemesis: Nemesis) -> None:
         self.cluster, self.workload, self.nemesis = cluster, workload, nemesis

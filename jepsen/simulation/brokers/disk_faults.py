@@ -59,7 +59,7 @@ class _OldCopy(NamedTuple):
 
 
 class DiskFaults(MachineFaults[Machine]):
-    """See the module."""
+    """Injector of disk faults of one run."""
 
     def __init__(self, cluster: BrokerCluster, random: Random) -> None:
         super().__init__(cluster.loop, cluster.network, cluster.machines, random)

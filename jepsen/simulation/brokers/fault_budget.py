@@ -50,7 +50,7 @@ class Damage(NamedTuple):
 
 
 class FaultBudget:
-    """See the module."""
+    """Record of the damages of a run, which limits further ones."""
 
     def __init__(self, cluster: BrokerCluster) -> None:
         self.cluster = cluster

@@ -112,7 +112,7 @@ class FoundingFaults(MachineFaults[Machine[Member]]):
 
 
 class Founding(Site[Member]):
-    """See the module."""
+    """Simulated founding of a cluster."""
 
     def __init__(self, options: FoundingOptions) -> None:
         super().__init__("founding", options)

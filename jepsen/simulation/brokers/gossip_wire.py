@@ -66,8 +66,8 @@ class Interference:
         self._random, self._share = random, share
         self._kept: list[bytes] = []
 
-    def pass_on(self, datagram: bytes, send: "Callable[[bytes], None]", later: "Callable[[int, bytes], None]") -> None:
-        """Pass on a datagram, and later perhaps an old or changed one too."""
+    def send(self, datagram: bytes, send: "Callable[[bytes], None]", later: "Callable[[int, bytes], None]") -> None:
+        """Send a datagram, and later perhaps an old or changed one too."""
         send(datagram)
         random = self._random
         if self._share == 0.0 or random.random() >= self._share:
@@ -130,7 +130,7 @@ class SimulatedWire:
         node = self._hosts.get(address[0])
         if node is None or self._is_closed:
             return
-        self._interference.pass_on(datagram, partial(self._send, node), partial(self._send_later, node))
+        self._interference.send(datagram, partial(self._send, node), partial(self._send_later, node))
 
     def _send(self, node: Node, datagram: bytes) -> None:
         self._network.send(self._process, node, SERVICE, datagram)

@@ -57,7 +57,7 @@ def _no_wire(process: Process) -> Wire:
 
 
 class Machine(Generic[S]):
-    """See the module. `seed` names the generators of its processes, one for each start."""
+    """Machine with at most one process. `seed` names the generators of its processes, one for each start."""
 
     def __init__(
         self,

@@ -67,9 +67,9 @@ class MembershipCheck:
             return
         self._digests[replica] = digests
         for key, name in _groups(state):
-            self._remember(replica, key, _wanted_members(state, name))
+            self._record_assignment(replica, key, _wanted_members(state, name))
 
-    def _remember(self, replica: Replica, key: GroupKey, orders: _WantedMembers) -> None:
+    def _record_assignment(self, replica: Replica, key: GroupKey, orders: _WantedMembers) -> None:
         known = self._known.setdefault((replica, key), deque(maxlen=REMEMBERED_MAX))
         if not known or known[-1] != orders:
             known.append(orders)

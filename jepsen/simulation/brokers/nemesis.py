@@ -22,7 +22,7 @@ BIRTH_FAULTS: Final = (Fault.CRASH, Fault.POWER, Fault.HALVES, Fault.ISOLATED, F
 
 
 class Nemesis:
-    """See the module."""
+    """Nemesis of one run of brokers."""
 
     def __init__(self, cluster: BrokerCluster, random: Random) -> None:
         self.cluster, self.random = cluster, random

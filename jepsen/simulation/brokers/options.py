@@ -289,14 +289,14 @@ def draw(seed: int) -> BrokerOptions:
     )
 
 
-def draw_sharing(seed: int) -> BrokerOptions:
+def draw_group_options(seed: int) -> BrokerOptions:
     """Return options with consumer groups, in a cluster of three with few other faults."""
     uses = draw_uses(generator(seed, "sharing"), members=True, records=False)
     return _focus_options(draw(seed), uses, generator(seed, "sharing faults"))
 
 
-def draw_keeping(seed: int) -> BrokerOptions:
-    """Draw options of a run with idempotent producers, compaction and deletion of records."""
+def draw_record_options(seed: int) -> BrokerOptions:
+    """Return options with idempotent producers, compaction and deletion of records."""
     uses = draw_uses(generator(seed, "keeping"), members=False, records=True)
     uses = draw_once(generator(seed, "keys written once"), uses)
     uses = with_small_tables(uses, generator(seed, "producer tables"))

@@ -10,7 +10,7 @@ from jepsen.simulation.brokers import founding
 from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.brokers.convergence import Convergence
 from jepsen.simulation.brokers.nemesis import Nemesis
-from jepsen.simulation.brokers.options import BrokerOptions, draw, draw_keeping, draw_sharing
+from jepsen.simulation.brokers.options import BrokerOptions, draw, draw_group_options, draw_record_options
 from jepsen.simulation.brokers.site import Site, SiteOptions
 from jepsen.simulation.brokers.workload.workload import Workload
 from jepsen.simulation.outcome import Failure, Outcome, failure_of, log_to_timeline, shape_of
@@ -57,14 +57,14 @@ def simulate_brokers(
     return _simulate(level, cluster, options, run, workload.acknowledged, shape)
 
 
-def simulate_sharing(seed: int, *, unordered_syncs: bool = False) -> Outcome:
+def simulate_groups(seed: int, *, unordered_syncs: bool = False) -> Outcome:
     """Simulate brokers with a focus on consumer groups."""
-    return simulate_brokers(seed, draw_sharing(seed), "groups", unordered_syncs=unordered_syncs)
+    return simulate_brokers(seed, draw_group_options(seed), "groups", unordered_syncs=unordered_syncs)
 
 
-def simulate_keeping(seed: int, *, unordered_syncs: bool = False) -> Outcome:
+def simulate_records(seed: int, *, unordered_syncs: bool = False) -> Outcome:
     """Simulate brokers with a focus on idempotent producers, compaction, and deletion of records."""
-    return simulate_brokers(seed, draw_keeping(seed), "records", unordered_syncs=unordered_syncs)
+    return simulate_brokers(seed, draw_record_options(seed), "records", unordered_syncs=unordered_syncs)
 
 
 def simulate_founding(

@@ -75,12 +75,13 @@ class Watch:
         """Begin to observe a process that has only recovered its disk so far."""
         life = Life(computer, driver)
         self.membership.on_open(life.me, metadata)
-        self._check_kept(life)
+        self._check_no_replica_lost(life)
         for group in list(driver.groups.values()):
             self._on_recovery(life, group)
-        self._follow(life)
+        self._observe_driver(life)
 
-    def _follow(self, life: Life) -> None:
+    def _observe_driver(self, life: Life) -> None:
+        """Wrap the driver's callbacks, to observe its Raft groups."""
         driver = life.driver
         add, remove, stepped, damaged = driver.add, driver.remove_group, driver.on_step, driver.on_damage
         removed = self._removed.setdefault(driver.me, {})
@@ -89,7 +90,7 @@ class Watch:
             group = add(group_id, path, log, restart)
             if group.key in removed:
                 del removed[group.key]
-                self.group(group.key).promises.begin_anew(driver.me)
+                self.group(group.key).promises.record_readdition(driver.me)
             self._on_recovery(life, group)
             return group
 
@@ -110,7 +111,8 @@ class Watch:
         driver.remove_group = remove_group  # type: ignore[method-assign]
         driver.on_step = on_step
 
-    def _check_kept(self, life: Life) -> None:
+    def _check_no_replica_lost(self, life: Life) -> None:
+        """Raise `PropertyBroken` if a process lacks a replica that its disk held and that was not removed."""
         removed = self._removed.get(life.driver.me, {})
         for key, properties in self._groups.items():
             if key in life.driver.groups or key in removed:
@@ -130,7 +132,7 @@ class Watch:
         name, after = self.group(key).name, entry.configuration
         assert after is not None, entry
         self.membership.on_change(key, name, replica, before, entry, self.loop.now_ns)
-        self.loop.note(f"n{replica.me.node_id}", f"{name}: {_members(after)}")
+        self.loop.note(f"n{replica.me.node_id}", f"{name}: {_describe_configuration(after)}")
         self.on_change(replica, before, after)
 
     def _on_recovery(self, life: Life, group: PartitionReplica) -> None:
@@ -171,7 +173,7 @@ class Watch:
             elif role.role is Role.FOLLOWER:
                 self.membership.record_follower(life.me, properties, group.key, role.term)
             self._note(life, f"{properties.name}: {role.role.value} of term {role.term}: {role.reason}")
-        self.loop.trace.number(core.committed_index)
+        self.loop.trace.record_number(core.committed_index)
 
     def on_send(self, driver: Driver | None, envelopes: Sequence[Envelope]) -> None:
         """Observe Raft messages that a process hands to its transport."""
@@ -244,7 +246,7 @@ class Watch:
         self.loop.note(life.computer.name, text)
 
 
-def _members(configuration: Configuration) -> str:
+def _describe_configuration(configuration: Configuration) -> str:
     """Return the members of a configuration as shown in the timeline."""
     parts = (("voters", configuration.voters), ("before", configuration.outgoing), ("learners", configuration.learners))
     return ", ".join(

@@ -132,7 +132,7 @@ class PendingSync:
 
 
 class SimulatedDisk(Disk):
-    """See the module. `capacity_bytes` bounds all file sizes together, holes included; it may be changed."""
+    """`Disk` in memory. `capacity_bytes` bounds all file sizes together, holes included; it may be changed."""
 
     def __init__(self, random: Random, *, capacity_bytes: int | None = None) -> None:
         self.random = random
@@ -337,7 +337,7 @@ class SimulatedDisk(Disk):
     def zero_page(self, path: str, page: int) -> None:
         self._page_of(path, page).damage_page(page, ZERO_PAGE)
 
-    def stale_sector(self, path: str, page: int) -> bool:
+    def restore_stale_page(self, path: str, page: int) -> bool:
         """Restore a page to its state before the last durable write; return False without such a write."""
         inode = self._page_of(path, page)
         if page not in inode.previous:
@@ -345,11 +345,11 @@ class SimulatedDisk(Disk):
         inode.damage_page(page, inode.previous[page])
         return True
 
-    def misdirect(self, path: str, page: int, other_path: str, other_page: int) -> bool:
+    def misdirect_write(self, path: str, page: int, other_path: str, other_page: int) -> bool:
         """Redirect the last durable write of the page to another page; return False without such a write."""
         content = self._page_of(path, page).page(page)
         other = self._page_of(other_path, other_page)
-        if not self.stale_sector(path, page):
+        if not self.restore_stale_page(path, page):
             return False
         other.damage_page(other_page, content)
         return True

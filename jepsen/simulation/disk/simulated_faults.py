@@ -108,10 +108,10 @@ class Inode:
             # A page cut off since the capture goes with the size: durable as captured if the larger size is.
             cut_off = len(self.content) <= page * PAGE_BYTES < self.durable_size
             if (captured and captured.generation == written) or (not cut_off and flip_coin(random)):
-                self._settle(page)
+                self._make_page_durable(page)
             elif captured and captured.generation > self.undo[page].generation:
                 self.undo[page] = captured
-        self._mask()
+        self._cut_undo_at_durable_size()
 
     def _persist_size(self, capture: Capture, random: Random) -> None:
         if self._size_generation <= capture.generation or flip_coin(random):
@@ -119,12 +119,12 @@ class Inode:
         elif capture.generation > self._durable_size_generation:
             self.durable_size, self._durable_size_generation = capture.size, capture.generation
 
-    def _settle(self, page: int) -> None:
+    def _make_page_durable(self, page: int) -> None:
         """Make the present page durable."""
         del self.dirty[page]
         self.previous[page] = self.undo.pop(page).content
 
-    def _mask(self) -> None:
+    def _cut_undo_at_durable_size(self) -> None:
         """Cut kept pages at the durable size, beyond which reads return zeros."""
         for page, (generation, content) in list(self.undo.items()):
             start = page * PAGE_BYTES
@@ -189,7 +189,7 @@ class Inode:
         self.content[start:end] = content[: end - start]
         if page in self.undo:
             self.undo[page] = PageCopy(self.undo[page].generation, content)
-            self._mask()
+            self._cut_undo_at_durable_size()
 
     def damage_bit(self, position: int, bit: int) -> None:
         """Flip a bit in the visible page and, where it has an older durable copy, in that too."""

@@ -44,7 +44,7 @@ class Nemesis:
         claims = [_own_claim(process) for process in processes]
         for process in processes:
             process.swim.converse(claims, process.sender, self._world.now)
-            self._world.carry_out(process)
+            self._world.perform_actions(process)
 
     def _begin(self, process: Process) -> None:
         world = self._world
@@ -152,7 +152,7 @@ class Nemesis:
         self._world.note(process, "leaves")
         process.swim.leave(self._world.now)
         process.has_left = True
-        self._world.carry_out(process)
+        self._world.perform_actions(process)
         life = process.life
         self._world.call_at(self._world.now + 1, lambda: process.end(self._world.now) if process.life == life else None)
 
@@ -211,7 +211,7 @@ class Nemesis:
     def _describe(self, process: Process) -> None:
         process.description = bytes([self._random.randrange(256)]) * self._options.description_bytes
         process.swim.set_description(process.description, self._world.now)
-        self._world.carry_out(process)
+        self._world.perform_actions(process)
 
     # the end
 

@@ -91,9 +91,9 @@ class World:
             return
         process.wake_at = inf
         process.swim.tick(self.now)
-        self.carry_out(process)
+        self.perform_actions(process)
 
-    def carry_out(self, process: Process) -> None:
+    def perform_actions(self, process: Process) -> None:
         """Perform the actions that the process's SWIM machine requests."""
         swim = process.swim
         for send in swim.take_sends():
@@ -116,7 +116,7 @@ class World:
         self.note(process, f"starts its life {process.life} on disk {process.disk}")
         process.swim.start(self.now)
         process.swim.join([seed.address for seed in seeds if seed is not process], self.now)
-        self.carry_out(process)
+        self.perform_actions(process)
 
     def pause(self, process: Process) -> None:
         self.note(process, "is stopped")
@@ -131,7 +131,7 @@ class World:
         process.resumed_at = self.now
         process.swim.tick(self.now)
         process.wake_at = inf
-        self.carry_out(process)
+        self.perform_actions(process)
         inbox, process.inbox = process.inbox, []
         for datagram in inbox:
             self._arrive(process, datagram)
@@ -180,7 +180,7 @@ class World:
                 process.inbox.append(datagram)
             return
         process.swim.receive(datagram.messages, datagram.sender, self.now)
-        self.carry_out(process)
+        self.perform_actions(process)
 
     # streams
 
@@ -208,7 +208,7 @@ class World:
             if not to.is_running or to.life != to_life or sender.life != sent_in or self.now > over_at:
                 return
             answer = to.swim.converse(messages, sender.sender, self.now)
-            self.carry_out(to)
+            self.perform_actions(to)
             if answer and sender.is_up:
                 self._send_frame(to, to_life, sender, sent_in, tuple(answer), over_at)
 

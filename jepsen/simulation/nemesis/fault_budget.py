@@ -1,4 +1,4 @@
-"""Damage of the members of each Raft group, to keep faults within the fault model.
+"""Damage of the replicas of each Raft group, to keep faults within the fault model.
 
 Lost disks and damaged files affect at most a minority of the voters of every configuration that a replica of the group
 still uses, until they are repaired or replaced; crashes, power losses and full disks may affect all of them. Learners
@@ -35,7 +35,7 @@ class Damage(NamedTuple):
 
 
 class FaultBudget:
-    """See the module."""
+    """Record of the damages of a run, which limits further ones."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

@@ -22,7 +22,7 @@ from raftlog.types import Offset
 
 
 class Faults(MachineFaults[Machine]):
-    """See the module."""
+    """Injector of faults of one run."""
 
     def __init__(self, cluster: Cluster, fault_budget: FaultBudget, operators: list[Operator], random: Random) -> None:
         super().__init__(cluster.loop, cluster.network, cluster.machines, random)
@@ -31,7 +31,7 @@ class Faults(MachineFaults[Machine]):
             Fault.DAMAGE: self._damage,
             Fault.JOURNAL: self._damage_journal,
             Fault.WIPE: self._wipe,
-            Fault.MEMBERS: lambda: self.random.choice(self.operators).retarget(),
+            Fault.MEMBERS: lambda: self.random.choice(self.operators).change_target(),
             Fault.TRANSFER: self._transfer,
             Fault.TRIM: self._trim,
             Fault.ROLLING: self._restart_in_turn,

@@ -19,7 +19,7 @@ PERIOD_S: Final = (1.5, 5.0)
 
 
 class Nemesis:
-    """See the module."""
+    """Nemesis of one run."""
 
     def __init__(self, cluster: Cluster, random: Random) -> None:
         self.cluster, self.random = cluster, random

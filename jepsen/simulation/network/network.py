@@ -165,7 +165,7 @@ class SimulatedNetwork:
 
     def record_delivery(self, source: Node, destination: Node) -> None:
         """Add a delivery to the digest of the run."""
-        self.loop.trace.number(source.number << 32 | destination.number)
+        self.loop.trace.record_number(source.number << 32 | destination.number)
 
     def drop(self, source: Node, destination: Node, service: str, reason: str) -> None:
         """Count a dropped message.
@@ -173,7 +173,7 @@ class SimulatedNetwork:
         It is not in the timeline, because a cut drops thousands and has an entry of its own."""
         self.drops.append(Drop(self.loop.now_ns, source.name, destination.name, service, reason))
         self.drop_counts[reason] = self.drop_counts.get(reason, 0) + 1
-        self.loop.trace.number(-1 - (source.number << 32 | destination.number))
+        self.loop.trace.record_number(-1 - (source.number << 32 | destination.number))
 
 
 def changes(usual: LinkConditions, conditions: LinkConditions) -> str:

@@ -118,9 +118,9 @@ class Switchboard:
 
     def _answer(self, source: Process, opened: "asyncio.Future[Stream]", answer: Stream | Exception) -> None:
         """Complete the connection attempt with a stream or an error, in the connecting process."""
-        source.call_soon(self._settle, opened, answer)
+        source.call_soon(self._complete_attempt, opened, answer)
 
-    def _settle(self, opened: "asyncio.Future[Stream]", answer: Stream | Exception) -> None:
+    def _complete_attempt(self, opened: "asyncio.Future[Stream]", answer: Stream | Exception) -> None:
         if opened.done():
             if isinstance(answer, Stream):
                 self._break_both(answer)

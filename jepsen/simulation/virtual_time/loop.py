@@ -148,7 +148,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._instant_steps > CALLBACKS_PER_INSTANT_MAX:
             raise Livelock(f"{self._instant_steps} callbacks at {self.now_ns / 1e9:.9f} s, the last one {handle}")
         callback = handle.callback
-        self.trace.step(self.now_ns, HARNESS if process is None else process.node.number, self._label(callback))
+        self.trace.record_step(self.now_ns, HARNESS if process is None else process.node.number, self._label(callback))
         self.process = process
         try:
             handle.context.run(callback, *handle.arguments)

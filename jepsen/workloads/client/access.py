@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 import orjson
 
 from jepsen.checkers.history import Value, name_and_id
-from jepsen.workloads.client.values import value_in
+from jepsen.workloads.client.values import parse_record
 from jepsen.workloads.incarnations import incarnation_partition, shorten_id, without_topic_id
 from raftlog.client.decode import read_batches, records_at_or_above
 from raftlog.client.transport import HttpAnswer, HttpTransport
@@ -30,7 +30,7 @@ _FETCH_BYTES: Final = 1 << 20
 class Access:
     """`LogAccess` over HTTP, and single requests. Create it inside a running event loop."""
 
-    commits_as: Final = ""
+    member_of_commits: Final = ""
 
     def __init__(self, addresses: Mapping[int, str]) -> None:
         self.nodes = sorted(addresses)
@@ -44,7 +44,7 @@ class Access:
         for transport in self._transports.values():
             await transport.close()
 
-    def draw(self, random: Random) -> int:
+    def draw_node(self, random: Random) -> int:
         """Return a random node, or sometimes `ANY_NODE`."""
         return random.choice([ANY_NODE, *self.nodes])
 
@@ -112,9 +112,9 @@ class Access:
         """Return first and end offset."""
         query = {"linearizable": "true"} if linearizable else {}
         answer = await self.get(
-            node, f"{path_of(place)}/offsets", timeout_ms, {"timeout": timeout_ms, **query}, place=place
+            node, f"{partition_path(place)}/offsets", timeout_ms, {"timeout": timeout_ms, **query}, place=place
         )
-        fields = fields_of(answer)
+        fields = parse_fields(answer)
         return int(fields["beginning_offset"]), int(fields["end_offset"])
 
     async def commit(self, node: int, group: str, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None:
@@ -126,14 +126,14 @@ class Access:
 
     async def committed(self, node: int, group: str, timeout_ms: int) -> dict[TopicPartition, Offset]:
         """Return the committed offsets of a group."""
-        fields = fields_of(await self.get(node, _offsets_path(group), timeout_ms, {"timeout": timeout_ms}))
+        fields = parse_fields(await self.get(node, _offsets_path(group), timeout_ms, {"timeout": timeout_ms}))
         return {TopicPartition(row["topic"], row["partition"]): Offset(row["offset"]) for row in fields["offsets"]}
 
     async def trim(self, node: int, place: TopicPartition, before: int, timeout_ms: int) -> int:
         """Delete the records below an offset and return the new log start."""
         query = {"before": before}
-        answer = await self.delete(node, f"{path_of(place)}/records", timeout_ms, query, place)
-        return int(fields_of(answer)["log_start_offset"])
+        answer = await self.delete(node, f"{partition_path(place)}/records", timeout_ms, query, place)
+        return int(parse_fields(answer)["log_start_offset"])
 
     def fetcher(self) -> "Access":
         """Return the source of a reader's records: this object, which holds no state of a reader."""
@@ -142,7 +142,7 @@ class Access:
     async def fetch(self, node: int, place: TopicPartition, offset: int, timeout_ms: int) -> "FoundBatches":
         """Fetch records from an offset on with a long poll. Raises `InvalidBatch` for a damaged batch."""
         query = {"offset": offset, "timeout": timeout_ms, "max_bytes": _FETCH_BYTES}
-        answer = await self.get(node, f"{path_of(place)}/records", timeout_ms, query, BATCHES, place)
+        answer = await self.get(node, f"{partition_path(place)}/records", timeout_ms, query, BATCHES, place)
         found = FoundBatches(place, offset)
         if (incarnation := name_and_id(place)) is not None:
             topic_id = shorten_id(answer.headers.get(TOPIC_ID, ""))
@@ -154,7 +154,7 @@ class Access:
             records = records_at_or_above(header, batch, offset)
             found.epochs.append((int(header.base_offset), header.leader_epoch))
             found.offsets += [Offset(record.offset) for record in records]
-            found.values += map(value_in, records)
+            found.values += map(parse_record, records)
         return found
 
 
@@ -175,7 +175,7 @@ def _offsets_path(group: str) -> str:
     return f"/groups/{group}/offsets"
 
 
-def path_of(place: TopicPartition) -> str:
+def partition_path(place: TopicPartition) -> str:
     topic, partition = without_topic_id(place)
     return f"/topics/{topic}/partitions/{partition}"
 
@@ -185,7 +185,7 @@ def _leader_hint(node: int, place: TopicPartition | None) -> TopicPartition | No
     return place if node == ANY_NODE else None
 
 
-def fields_of(answer: HttpAnswer) -> dict[str, Any]:
+def parse_fields(answer: HttpAnswer) -> dict[str, Any]:
     """Return the JSON object of an answer. Raises `OutcomeUnknown` without one: the request may have been executed."""
     try:
         fields = orjson.loads(answer.body)

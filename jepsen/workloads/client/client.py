@@ -15,12 +15,12 @@ from typing import Final
 
 import orjson
 
+from jepsen.workloads.adapters.port import Adapter, OverlappingSender
 from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.configuration import ClientConfiguration
-from jepsen.workloads.client.numbering import PER_CLIENT, Senders, other_process, pace
+from jepsen.workloads.client.numbering import PER_CLIENT, ProcessNumberPool, pace, permanent_process
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import values_of
-from jepsen.workloads.faces.port import Face, Sends
 from jepsen.workloads.roles.load_share import LoadShare
 from jepsen.workloads.roles.offset_queries import Committer, list_offsets
 from jepsen.workloads.roles.reader import Reader
@@ -46,27 +46,31 @@ class Client:
     """Client, created inside a running event loop. Add its roles before `work`."""
 
     def __init__(
-        self, config: ClientConfiguration, access: Access, face: Callable[[LoadShare], Face], history: HistoryWriter
+        self,
+        config: ClientConfiguration,
+        access: Access,
+        adapter: Callable[[LoadShare], Adapter],
+        history: HistoryWriter,
     ) -> None:
         self.access, self.history = access, history
         self.addresses = list(config.addresses.values())
         self.partitions = config.partitions
         self.random = Random(config.seed * 1_000_003 + config.number)  # noqa: S311 - repeatable, not secret
         self.number, self.clients = config.number, config.clients
-        self.senders = Senders(config.number * PER_CLIENT)
+        self.senders = ProcessNumberPool(config.number * PER_CLIENT)
         self.values = iter(values_of(config.number))
         self.share = LoadShare(history, self.partitions, self.values, self.senders, self.random)
-        self.face = face(self.share)
+        self.adapter = adapter(self.share)
         self._config = config
         self._roles: list[RoleRun] = []
         self._closings: list[RoleRun] = []
-        self._producers: list[Sends] = []
+        self._producers: list[OverlappingSender] = []
         self._requests: set[asyncio.Task[None]] = set()
         self._ended = asyncio.Event()
 
     def process(self, number: int) -> int:
         """Return the number of a role's process in the whole test."""
-        return other_process(self._config.number, number)
+        return permanent_process(self._config.number, number)
 
     def new_random(self) -> Random:
         """Return a new random generator, for a role whose draws are independent of other roles."""
@@ -75,14 +79,15 @@ class Client:
     # roles
 
     def add_role(self, run: RoleRun) -> None:
+        """Add a coroutine function that `work` runs, with the end of the load as argument."""
         self._roles.append(run)
 
     def close_at_end(self, close: RoleRun) -> None:
         """Register a function to call after the last answers, with the remaining seconds as argument."""
         self._closings.append(close)
 
-    def produce(self, producer: Sends, share: float = SEND_SHARE, *, crashes: float = 0) -> None:
-        """Send at random moments; `crashes` is the share of requests that are cancelled before their answer."""
+    def add_producer(self, producer: OverlappingSender, share: float = SEND_SHARE, *, crashes: float = 0) -> None:
+        """Add a role that sends at random moments; `crashes` is the share of requests cancelled before their answer."""
         self._producers.append(producer)
 
         async def send(until_s: float) -> None:
@@ -95,32 +100,33 @@ class Client:
 
         self.add_role(send)
 
-    def read(self, share: float = POLL_SHARE) -> list[Reader]:
+    def add_readers(self, share: float = POLL_SHARE) -> list[Reader]:
+        """Add readers, each of some of the partitions, and return them."""
         readers = []
         for number in range(READERS):
             followed = self.random.sample(self.partitions, math.ceil(FOLLOWED_SHARE * len(self.partitions)))
             readers.append(
-                Reader(self.face.access, self.history, self.process(number), dict.fromkeys(followed, 0), self.random)
+                Reader(self.adapter.access, self.history, self.process(number), dict.fromkeys(followed, 0), self.random)
             )
-            self.repeat(readers[-1].step, share / READERS)
+            self.add_repeated_step(readers[-1].step, share / READERS)
         return readers
 
-    def list_offsets(self, share: float = LIST_SHARE) -> None:
-        """List offsets at each node, each in a process of the history."""
+    def add_listers(self, share: float = LIST_SHARE) -> None:
+        """Add a role for each node that lists its offsets, in a process of its own in the history."""
         for node in self.access.nodes:
-            self.repeat(partial(self._list_offsets, node), share / len(self.access.nodes))
+            self.add_repeated_step(partial(self._list_offsets, node), share / len(self.access.nodes))
 
     async def _list_offsets(self, node: int) -> None:
         place, process = self.random.choice(self.partitions), self.process(_LISTER + node)
-        await list_offsets(self.face.access, self.history, process, node, place, self.random.random() < 0.5)
+        await list_offsets(self.adapter.access, self.history, process, node, place, self.random.random() < 0.5)
 
-    def commit(self, reader: Reader, share: float = COMMIT_SHARE) -> None:
-        """Commit the reader's positions from time to time."""
-        committer = Committer(self.face.access, self.history, self.process(_COMMITTER), self.random)
-        self.repeat(lambda: committer.step(reader.positions), share)
+    def add_committer(self, reader: Reader, share: float = COMMIT_SHARE) -> None:
+        """Add a role that commits the reader's positions at random moments."""
+        committer = Committer(self.adapter.access, self.history, self.process(_COMMITTER), self.random)
+        self.add_repeated_step(lambda: committer.step(reader.positions), share)
 
-    def repeat(self, step: Callable[[], Awaitable[None]], share: float) -> None:
-        """Run the step at random moments, one at a time."""
+    def add_repeated_step(self, step: Callable[[], Awaitable[None]], share: float) -> None:
+        """Add a role that runs the step at random moments, one at a time."""
 
         async def run(until_s: float) -> None:
             async for _ in pace(self.random, self._config.rate * share, until_s):

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from jepsen.workloads.faces.port import ClientName
+from jepsen.workloads.adapters.port import ClientName
 from raftlog.types import TopicPartition
 
 END: Final = b"end\n"

@@ -18,7 +18,7 @@ _BEHIND_S_MAX: Final = 1.0
 """A load that fell behind by more does not try to make up for it."""
 
 
-class Senders:
+class ProcessNumberPool:
     """Pool of process numbers, `count` from `first` on; the number that was free longest is taken first."""
 
     def __init__(self, first: int, count: int = SENDERS_MAX) -> None:
@@ -34,7 +34,7 @@ class Senders:
             self._free.extend(taken)
 
 
-def other_process(client: int, number: int) -> int:
+def permanent_process(client: int, number: int) -> int:
     """Return the permanent process number of a reader, lister or committer."""
     assert SENDERS_MAX + number < PER_CLIENT, f"a client has no process {number}"
     return client * PER_CLIENT + SENDERS_MAX + number

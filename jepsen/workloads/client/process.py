@@ -12,12 +12,12 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
+from jepsen.workloads.adapters.choice import choose_adapter
 from jepsen.workloads.catalogue import WORKLOADS
 from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.client import Client, print_line
 from jepsen.workloads.client.configuration import END, ClientConfiguration, Period, read_period
 from jepsen.workloads.client.recording import MERGED_CLOCK, HistoryWriter, clock_since
-from jepsen.workloads.faces.choice import face_for
 
 
 async def run(config: ClientConfiguration) -> None:
@@ -30,7 +30,7 @@ async def run(config: ClientConfiguration) -> None:
     history = HistoryWriter(config.history, clock_since(config.epoch_ns))
     try:
         async with Access(config.addresses) as access:
-            client = Client(config, access, face_for(config, access), history)
+            client = Client(config, access, choose_adapter(config, access), history)
             try:
                 WORKLOADS[config.workload].begin(client)
                 print_line(b"ready")
@@ -38,7 +38,7 @@ async def run(config: ClientConfiguration) -> None:
                 if line:
                     await _wait_first(_work(client, read_period(line)), _listen(orders, client), _raise_broken(broken))
             finally:
-                await client.face.close()
+                await client.adapter.close()
     finally:
         history.close()
 

@@ -19,11 +19,11 @@ _HEADER: Final = "value"
 
 
 def values_of(client: int) -> range:
-    """Yield numbers that no other client uses."""
+    """Return the range of numbers that only this client uses."""
     return range(client * _CLIENT_SHARE, (client + 1) * _CLIENT_SHARE)
 
 
-def payload_of(value: int, size: int) -> bytes:
+def make_payload(value: int, size: int) -> bytes:
     """Return the payload of a value: `size` bytes, or more if the number needs more."""
     token = b"%d " % value
     size = max(size, len(token))
@@ -35,17 +35,17 @@ def tombstone_headers(value: int) -> Sequence[tuple[str, bytes | None]]:
     return ((_HEADER, b"%d" % value),)
 
 
-def value_of(payload: bytes | None) -> Value:
+def parse_payload(payload: bytes | None) -> Value:
     """Return the number in the payload, or a text if the payload is not as it was sent."""
     head = (payload or b"").split(b" ", 1)[0]
-    if payload and head.isdigit() and payload_of(int(head), len(payload)) == payload:
+    if payload and head.isdigit() and make_payload(int(head), len(payload)) == payload:
         return int(head)
     return f"not as sent: {(payload or b'')[:_SHOWN_BYTES]!r}"
 
 
-def value_in(record: Record) -> Value:
+def parse_record(record: Record) -> Value:
     """Return the value of a record, which may be a tombstone."""
     if record.value is None and len(record.headers) == 1 and record.headers[0][0] == _HEADER:
         number = record.headers[0][1] or b""
         return int(number) if number.isdigit() else f"not as sent: {number!r}"
-    return value_of(record.value)
+    return parse_payload(record.value)

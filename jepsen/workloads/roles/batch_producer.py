@@ -10,8 +10,8 @@ from typing import Final
 
 from jepsen.checkers import Send
 from jepsen.checkers.history import SEND, Sequenced
-from jepsen.workloads.client.values import payload_of, tombstone_headers
-from jepsen.workloads.faces.port import Face, ProducerTimes, RecordProducer
+from jepsen.workloads.adapters.port import Adapter, ProducerTimes, RecordProducer
+from jepsen.workloads.client.values import make_payload, tombstone_headers
 from jepsen.workloads.roles.load_share import LoadShare
 from raftlog.errors import RaftlogError
 from raftlog.types import TopicPartition
@@ -31,12 +31,12 @@ class Deliverer:
 
     def __init__(
         self,
-        face: Face,
+        adapter: Adapter,
         share: LoadShare,
         *,
         is_keyed: bool,
     ) -> None:
-        self._face = face
+        self._adapter = adapter
         self._history, self._partitions, self._values, self._senders, self._random = share
         self._is_keyed = is_keyed
         self._producer: RecordProducer | None = None
@@ -66,7 +66,7 @@ class Deliverer:
         try:
             delivery = await producer.send(
                 place.topic,
-                None if is_tombstone else payload_of(value, self._random.choice(SIZES)),
+                None if is_tombstone else make_payload(value, self._random.choice(SIZES)),
                 None if key is None else key.encode(),
                 headers=tombstone_headers(value) if is_tombstone else (),
                 partition=place.partition,
@@ -90,7 +90,7 @@ class Deliverer:
         if self._producer is None:
             self._name, self._taken = value, {}
             times = ProducerTimes(self._random.choice((0, 5, 50)), REQUEST_TIMEOUT_MS, DELIVERY_TIMEOUT_MS)
-            self._producer = self._face.new_producer(self._random, times)
+            self._producer = self._adapter.new_producer(self._random, times)
         return self._producer
 
     async def close(self, timeout_s: float) -> None:

@@ -149,7 +149,7 @@ class Member:
         draw = self._random.random()
         if draw < 0.5 and self._owned:
             place = self._random.choice(self._owned)
-            await reader.poll(self._access.draw(self._random), place, self._random.choice((0, 50)))
+            await reader.poll(self._access.draw_node(self._random), place, self._random.choice((0, 50)))
             await asyncio.sleep(MOMENT_S)
         elif draw < 0.7 and self._owned:
             await self._commit(reader)

@@ -11,8 +11,8 @@ from typing import Final
 
 from jepsen.checkers import Poll, Subscribe
 from jepsen.checkers.history import POLL, SUBSCRIBE
+from jepsen.workloads.adapters.port import Adapter, SubscribedConsumer
 from jepsen.workloads.client.recording import HistoryWriter
-from jepsen.workloads.faces.port import Face, SubscribedConsumer
 from jepsen.workloads.roles.poll_results import group_by_partition
 from raftlog.errors import RaftlogError
 
@@ -24,11 +24,11 @@ ENDS: Final = 0.02
 
 
 class GroupReader:
-    """Group member, and its successors."""
+    """Group member; when one stops, a new one follows."""
 
     def __init__(
         self,
-        face: Face,
+        adapter: Adapter,
         history: HistoryWriter,
         process: int,
         topics: Sequence[str],
@@ -37,7 +37,7 @@ class GroupReader:
     ) -> None:
         """Set up the reader; `pause_s` is the time between polls."""
         self._pause_s = pause_s
-        self._face, self._history, self._process = face, history, process
+        self._adapter, self._history, self._process = adapter, history, process
         self._topics, self._random = tuple(topics), random
 
     async def run(self, until_s: float) -> None:
@@ -45,7 +45,7 @@ class GroupReader:
         loop = asyncio.get_running_loop()
         while loop.time() < until_s:
             self._history.ok(self._history.invoke(self._process, SUBSCRIBE, Subscribe(self._topics)))
-            consumer = self._face.new_consumer(self._random, self._topics, GROUP, SESSION_TIMEOUT_MS, POLL_MS)
+            consumer = self._adapter.new_consumer(self._random, self._topics, GROUP, SESSION_TIMEOUT_MS, POLL_MS)
             try:
                 async with consumer:
                     while loop.time() < until_s and self._random.random() >= ENDS:

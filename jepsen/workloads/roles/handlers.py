@@ -11,7 +11,7 @@ from typing import Final
 
 from jepsen.checkers.history import HANDLE, Handle
 from jepsen.workloads.client.recording import HistoryWriter
-from jepsen.workloads.client.values import value_in
+from jepsen.workloads.client.values import parse_record
 from raftlog.client import ConsumerRecord, HandlerLoop
 from raftlog.errors import RaftlogError
 from raftlog.types import TopicPartition
@@ -29,7 +29,7 @@ _PAUSE_S: Final = 0.3
 
 
 class Handlers:
-    """Group member with handlers, and its successors."""
+    """Group member with handlers; when one stops, a new one follows."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Handlers:
         invocation = self._history.invoke(
             process,
             HANDLE,
-            Handle(GROUP, place, key, record.offset, value_in(record)),
+            Handle(GROUP, place, key, record.offset, parse_record(record)),
         )
         try:
             if self._random.random() < SLOW:

@@ -10,8 +10,8 @@ from typing import Final
 
 from jepsen.checkers import GroupOffsets, Membership, Poll, Subscribe
 from jepsen.checkers.history import COMMIT, COMMITTED, JOIN, POLL, SUBSCRIBE, Op
+from jepsen.workloads.adapters.library import KafkaLibrary, MemberConsumer, MemberIdentity, MemberSettings
 from jepsen.workloads.client.recording import HistoryWriter
-from jepsen.workloads.faces.library import KafkaLibrary, MemberConsumer, MemberIdentity, MemberSettings
 from jepsen.workloads.roles.group_member import GROUPS, LEAVES, MOMENT_S, SESSION_TIMEOUT_MS, STALLS, STATIC_SHARE
 from jepsen.workloads.roles.poll_results import group_by_partition
 from raftlog.errors import OutcomeUnknown, RaftlogError

@@ -7,9 +7,9 @@ import asyncio
 from typing import Final
 
 from jepsen.checkers.history import SEND, Send
-from jepsen.workloads.client.values import payload_of
-from jepsen.workloads.faces.library import KafkaLibrary, PlainSettings
-from jepsen.workloads.faces.port import RecordProducer
+from jepsen.workloads.adapters.library import KafkaLibrary, PlainSettings
+from jepsen.workloads.adapters.port import RecordProducer
+from jepsen.workloads.client.values import make_payload
 from jepsen.workloads.roles.load_share import LoadShare
 from jepsen.workloads.roles.plain_producer import PATIENT_MS, RECORDS_MAX, SIZES
 from raftlog.errors import RaftlogError
@@ -72,7 +72,7 @@ class KafkaSender:
         send = Send(place, (value,))
         more = {"hasty": True} if settings.timeout_ms < PATIENT_MS else {}
         invocation = self._history.invoke(process, SEND, send, acks=acks)
-        payload = payload_of(value, self._random.choice(SIZES))
+        payload = make_payload(value, self._random.choice(SIZES))
         try:
             accepted = await producer.send(place.topic, payload, partition=place.partition)
         except RaftlogError as error:

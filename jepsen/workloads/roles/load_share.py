@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
-from jepsen.workloads.client.numbering import Senders
+from jepsen.workloads.client.numbering import ProcessNumberPool
 from jepsen.workloads.client.recording import HistoryWriter
 from raftlog.types import TopicPartition
 
@@ -15,5 +15,5 @@ class LoadShare(NamedTuple):
     history: HistoryWriter
     partitions: Sequence[TopicPartition]
     values: Iterator[int]
-    senders: Senders
+    senders: ProcessNumberPool
     random: Random

@@ -10,8 +10,8 @@ from random import Random
 from typing import Final
 
 from jepsen.checkers.history import COMMIT, COMMITTED, LIST, OK, GroupOffsets, ListOffsets, OffsetRange, Op
+from jepsen.workloads.adapters.port import LogAccess
 from jepsen.workloads.client.recording import HistoryWriter
-from jepsen.workloads.faces.port import LogAccess
 from raftlog.errors import RaftlogError
 from raftlog.types import Offset, TopicPartition
 
@@ -28,7 +28,7 @@ async def list_offsets(
     linearizable: bool,
     timeout_ms: int = TIMEOUT_MS,
 ) -> Op:
-    """Request the log start and end of a partition; return the completion, whose range `range_in` returns."""
+    """Request the log start and end of a partition; return the completion, whose range `listed_range` returns."""
     invocation = history.invoke(process, LIST, ListOffsets((), linearizable), node=node)
     try:
         start, end = await access.offsets(node, place, linearizable, timeout_ms)
@@ -37,7 +37,7 @@ async def list_offsets(
     return history.ok(invocation, ListOffsets((OffsetRange(place, Offset(start), Offset(end)),), linearizable))
 
 
-def range_in(listed: Op) -> OffsetRange | None:
+def listed_range(listed: Op) -> OffsetRange | None:
     """Return the offset range in a completed list request; None when the request failed."""
     if listed.type != OK:
         return None
@@ -45,14 +45,14 @@ def range_in(listed: Op) -> OffsetRange | None:
     return listed.payload.ranges[0]
 
 
-def end_in(listed: Op) -> int | None:
+def listed_end(listed: Op) -> int | None:
     """Return the end offset in a completed list request; None when the request failed."""
-    found = range_in(listed)
+    found = listed_range(listed)
     return None if found is None else found.end
 
 
 class Committer:
-    """Committer: commits positions of a group, and reads committed offsets, through any node."""
+    """Role that commits positions of a group, and reads committed offsets, through any node."""
 
     def __init__(self, access: LogAccess, history: HistoryWriter, process: int, random: Random) -> None:
         self._access, self._history, self._process, self._random = access, history, process, random
@@ -63,12 +63,12 @@ class Committer:
             place = self._random.choice(sorted(positions))
             await self._commit(group, [(place, positions[place])])
         else:
-            await self.read(group, self._access.draw(self._random))
+            await self.read(group, self._access.draw_node(self._random))
 
     async def _commit(self, group: str, offsets: Sequence[tuple[TopicPartition, int]]) -> None:
-        node = self._access.draw(self._random)
+        node = self._access.draw_node(self._random)
         rows = tuple((place, Offset(offset)) for place, offset in offsets)
-        payload = GroupOffsets(group, rows, self._access.commits_as)
+        payload = GroupOffsets(group, rows, self._access.member_of_commits)
         invocation = self._history.invoke(self._process, COMMIT, payload, node=node)
         try:
             await self._access.commit(node, group, dict(offsets), TIMEOUT_MS)

@@ -15,10 +15,10 @@ from typing import Any, Final
 import orjson
 
 from jepsen.checkers.history import SEND, Op, Send, name_and_id
-from jepsen.workloads.client.access import BATCHES, BINARY, TOPIC_ID, Access, fields_of, path_of
-from jepsen.workloads.client.numbering import Senders
+from jepsen.workloads.client.access import BATCHES, BINARY, TOPIC_ID, Access, parse_fields, partition_path
+from jepsen.workloads.client.numbering import ProcessNumberPool
 from jepsen.workloads.client.recording import HistoryWriter
-from jepsen.workloads.client.values import payload_of
+from jepsen.workloads.client.values import make_payload
 from jepsen.workloads.incarnations import shorten_id
 from raftlog.errors import RaftlogError
 from raftlog.records import Compression, build_batch
@@ -43,7 +43,7 @@ class Producer:
         history: HistoryWriter,
         partitions: Sequence[TopicPartition],
         values: Iterator[int],
-        senders: Senders,
+        senders: ProcessNumberPool,
         random: Random,
     ) -> None:
         self._access, self._history, self._random = access, history, random
@@ -91,13 +91,13 @@ class Producer:
         body = orjson.dumps({"records": records})
         try:
             answer = await self._access.post(node, f"/topics/{topic}", body, BINARY, timeout_ms, {"acks": acks})
-            rows = fields_of(answer)["offsets"]
+            rows = parse_fields(answer)["offsets"]
         except RaftlogError as error:
             for invocation in invocations:
-                self._history.record_refusal(invocation, error, acks=acks, **_hasty_mark(timeout_ms))
+                self._history.record_refusal(invocation, error, acks=acks, **_hasty_fields(timeout_ms))
             return
         for invocation, row in zip(invocations, rows, strict=True):
-            self._complete_row(invocation, row, acks, _hasty_mark(timeout_ms))
+            self._complete_row(invocation, row, acks, _hasty_fields(timeout_ms))
 
     def _complete_row(self, invocation: Op, row: dict[str, Any], acks: str, more: dict[str, Any]) -> None:
         if row["error_code"] is not None:
@@ -107,10 +107,10 @@ class Producer:
             _record_answer(self._history, invocation, row["offset"], acks, more)
 
     def _draw_request(self) -> tuple[int, str, int]:
-        return self._access.draw(self._random), self._random.choice(ACKS), self._random.choice(TIMEOUTS_MS)
+        return self._access.draw_node(self._random), self._random.choice(ACKS), self._random.choice(TIMEOUTS_MS)
 
     def _payload(self, value: int) -> bytes:
-        return payload_of(value, self._random.choice(SIZES))
+        return make_payload(value, self._random.choice(SIZES))
 
 
 async def send_batch(
@@ -124,11 +124,11 @@ async def send_batch(
     timeout_ms: int,
 ) -> Op:
     """Send one stored batch, which is written completely or not at all, and return its completion."""
-    place, more = send.partition, _hasty_mark(timeout_ms)
+    place, more = send.partition, _hasty_fields(timeout_ms)
     invocation = history.invoke(process, SEND, send, node=node, acks=acks)
     try:
-        answer = await access.post(node, path_of(place), body, BATCHES, timeout_ms, {"acks": acks}, place)
-        fields = fields_of(answer)
+        answer = await access.post(node, partition_path(place), body, BATCHES, timeout_ms, {"acks": acks}, place)
+        fields = parse_fields(answer)
         row = fields["offsets"][0]
     except RaftlogError as error:
         return history.record_refusal(invocation, error, acks=acks, **more)
@@ -141,7 +141,8 @@ async def send_batch(
     return _record_answer(history, invocation, row["offset"], acks, more)
 
 
-def _hasty_mark(timeout_ms: int) -> dict[str, Any]:
+def _hasty_fields(timeout_ms: int) -> dict[str, Any]:
+    """Return the history's mark of a request whose timeout is too short for a healthy cluster."""
     return {"hasty": True} if timeout_ms < PATIENT_MS else {}
 
 

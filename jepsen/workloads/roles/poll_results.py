@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from jepsen.checkers import Fetched
 from jepsen.checkers.history import Value
-from jepsen.workloads.client.values import value_in
-from jepsen.workloads.faces.port import PlacedRecord
+from jepsen.workloads.adapters.port import PlacedRecord
+from jepsen.workloads.client.values import parse_record
 from raftlog.types import Offset, TopicPartition
 
 
@@ -15,5 +15,5 @@ def group_by_partition(records: Iterable[PlacedRecord]) -> tuple[Fetched, ...]:
     for record in records:
         offsets, values = found.setdefault(TopicPartition(record.topic, record.partition), ([], []))
         offsets.append(Offset(record.offset))
-        values.append(value_in(record))
+        values.append(parse_record(record))
     return tuple(Fetched(place, tuple(offsets), tuple(values)) for place, (offsets, values) in found.items())

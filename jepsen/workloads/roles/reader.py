@@ -11,8 +11,8 @@ from random import Random
 from typing import Final
 
 from jepsen.checkers.history import ASSIGN, POLL, Assign, Fetched, Poll
+from jepsen.workloads.adapters.port import LogAccess
 from jepsen.workloads.client.recording import HistoryWriter
-from jepsen.workloads.faces.port import LogAccess
 from raftlog.errors import OffsetOutOfRange, RaftlogError
 from raftlog.types import Offset, TopicPartition
 
@@ -80,7 +80,7 @@ class Reader:
             self._turn = self._random.sample(list(self.positions), len(self.positions))
         place = self._turn.pop()
         for _ in range(POLLS_MAX):
-            brought = await self.poll(self._access.draw(self._random), place, self._random.choice(WAITS_MS))
+            brought = await self.poll(self._access.draw_node(self._random), place, self._random.choice(WAITS_MS))
             if brought is None or brought < MANY:
                 return
 

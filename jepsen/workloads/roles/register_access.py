@@ -13,10 +13,10 @@ from typing import Final
 
 from jepsen.checkers.history import FAIL, OK, READ, WRITE, Register, Send, Value
 from jepsen.workloads.client.access import Access
-from jepsen.workloads.client.numbering import Senders
+from jepsen.workloads.client.numbering import ProcessNumberPool
 from jepsen.workloads.client.recording import HistoryWriter
-from jepsen.workloads.client.values import payload_of
-from jepsen.workloads.roles.offset_queries import end_in, list_offsets
+from jepsen.workloads.client.values import make_payload
+from jepsen.workloads.roles.offset_queries import list_offsets, listed_end
 from jepsen.workloads.roles.plain_producer import send_batch
 from raftlog.errors import RaftlogError, Unavailable
 from raftlog.records import build_batch
@@ -24,7 +24,7 @@ from raftlog.types import TopicPartition
 
 TIMEOUT_MS: Final = 3000
 SIZES: Final = (1, 100, 1000)
-_LOOKS: Final = 3
+_ATTEMPTS: Final = 3
 """Number of requests for a record that is known to exist."""
 _WAIT_MS: Final = 1000
 _AGAIN_S: Final = 0.02
@@ -39,7 +39,7 @@ class Writer:
         history: HistoryWriter,
         partitions: Sequence[TopicPartition],
         values: Iterator[int],
-        senders: Senders,
+        senders: ProcessNumberPool,
         random: Random,
     ) -> None:
         self._access, self._history, self._random = access, history, random
@@ -55,8 +55,8 @@ class Writer:
 
     async def _write(self, process: int, sender: int) -> None:
         place, value = self._random.choice(self._partitions), next(self._values)
-        node = self._access.draw(self._random)
-        body = build_batch([payload_of(value, self._random.choice(SIZES))])
+        node = self._access.draw_node(self._random)
+        body = build_batch([make_payload(value, self._random.choice(SIZES))])
         invocation = self._history.invoke(process, WRITE, Register(str(place), value), node=node)
         send = Send(place, (value,))
         done = await send_batch(self._access, self._history, sender, node, send, body, "all", TIMEOUT_MS)
@@ -75,7 +75,7 @@ class RegisterReader:
         access: Access,
         history: HistoryWriter,
         partitions: Sequence[TopicPartition],
-        senders: Senders,
+        senders: ProcessNumberPool,
         random: Random,
     ) -> None:
         self._access, self._history, self._random = access, history, random
@@ -90,12 +90,12 @@ class RegisterReader:
                 self.not_offered += 1
 
     async def _read(self, process: int, lister: int) -> None:
-        place, node = self._random.choice(self._partitions), self._access.draw(self._random)
+        place, node = self._random.choice(self._partitions), self._access.draw_node(self._random)
         invocation = self._history.invoke(process, READ, Register(str(place)), node=node)
         listed = await list_offsets(
             self._access, self._history, lister, node, place, linearizable=True, timeout_ms=TIMEOUT_MS
         )
-        end = end_in(listed)
+        end = listed_end(listed)
         if end is None:
             self._history.fail(invocation, listed.error)
             return
@@ -108,7 +108,7 @@ class RegisterReader:
 
     async def _read_newest(self, node: int, place: TopicPartition, end: int) -> Value:
         """Return the value below the end. Raises `Unavailable` when the node does not return it in time."""
-        for _ in range(_LOOKS):
+        for _ in range(_ATTEMPTS):
             found = await self._access.fetch(node, place, end - 1, _WAIT_MS)
             if found.offsets and found.offsets[0] == end - 1:
                 return found.values[0]

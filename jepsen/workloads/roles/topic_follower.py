@@ -1,7 +1,7 @@
 """Clients of recreated topics: find them by name, read from the beginning, and send.
 
-Each follower queries one node, because a node must never return a topic again that it has reported as deleted. Senders
-use the topic that their node reports for a name.
+Each follower queries one node, because a node must never return a topic again that it has reported as deleted. A
+producer uses the topic that its node reports for a name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,10 +9,10 @@ from random import Random
 from typing import Final, NamedTuple
 
 from jepsen.checkers.history import ASSIGN, POLL, TOPIC, Assign, Fetched, Poll, Send, Topic
-from jepsen.workloads.client.access import Access, fields_of
-from jepsen.workloads.client.numbering import Senders
+from jepsen.workloads.client.access import Access, parse_fields
+from jepsen.workloads.client.numbering import ProcessNumberPool
 from jepsen.workloads.client.recording import HistoryWriter
-from jepsen.workloads.client.values import payload_of
+from jepsen.workloads.client.values import make_payload
 from jepsen.workloads.incarnations import incarnation_partition, shorten_id
 from jepsen.workloads.roles.plain_producer import send_batch
 from raftlog.errors import RaftlogError, UnknownTopic
@@ -41,7 +41,9 @@ async def find_topic(access: Access, history: HistoryWriter, process: int, node:
     """Return the topic with the name as reported by the node; None when it does not answer."""
     invocation = history.invoke(process, TOPIC, Topic("find", name), node=node)
     try:
-        fields = fields_of(await access.get(node, f"/v3/clusters/-/topics/{name}", TIMEOUT_MS, {"timeout": TIMEOUT_MS}))
+        fields = parse_fields(
+            await access.get(node, f"/v3/clusters/-/topics/{name}", TIMEOUT_MS, {"timeout": TIMEOUT_MS})
+        )
     except UnknownTopic:
         history.ok(invocation, Topic("find", name))
         return NO_TOPIC
@@ -112,7 +114,7 @@ class TopicProducer:
         history: HistoryWriter,
         followers: Mapping[int, Follower],
         values: Iterator[int],
-        senders: Mapping[int, Senders],
+        senders: Mapping[int, ProcessNumberPool],
         names: Sequence[str],
         random: Random,
     ) -> None:
@@ -134,6 +136,6 @@ class TopicProducer:
             known = follower.known_topics.get(name, NO_TOPIC)
             place = incarnation_partition(name, known.topic_id, self._random.randrange(max(1, known.partitions)))
             values = tuple(next(self._values) for _ in range(self._random.randint(1, RECORDS_MAX)))
-            body = build_batch([payload_of(value, self._random.choice(SIZES)) for value in values])
+            body = build_batch([make_payload(value, self._random.choice(SIZES)) for value in values])
             send = Send(place, values)
             await send_batch(self._access, self._history, processes[0], node, send, body, "all", TIMEOUT_MS)

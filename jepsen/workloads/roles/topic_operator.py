@@ -10,7 +10,7 @@ from typing import Final
 import orjson
 
 from jepsen.checkers.history import OK, TOPIC, Op, Topic
-from jepsen.workloads.client.access import Access, fields_of
+from jepsen.workloads.client.access import Access, parse_fields
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.incarnations import shorten_id
 from raftlog.errors import RaftlogError
@@ -63,7 +63,7 @@ class Operator:
             "replication_factor": min(COPIES_MAX, len(self._access.nodes)),
         }
         try:
-            fields = fields_of(await self._access.post(node, _TOPICS, orjson.dumps(body), _JSON, TIMEOUT_MS))
+            fields = parse_fields(await self._access.post(node, _TOPICS, orjson.dumps(body), _JSON, TIMEOUT_MS))
         except RaftlogError as error:
             return self._history.record_refusal(invocation, error)
         return self._history.ok(invocation, Topic("create", self._name, shorten_id(fields["topic_id"])))

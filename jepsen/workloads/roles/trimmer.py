@@ -10,7 +10,7 @@ from typing import Final
 from jepsen.checkers.history import TRIM, Trim
 from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.recording import HistoryWriter
-from jepsen.workloads.roles.offset_queries import list_offsets, range_in
+from jepsen.workloads.roles.offset_queries import list_offsets, listed_range
 from raftlog.errors import RaftlogError
 from raftlog.types import Offset, TopicPartition
 
@@ -31,13 +31,13 @@ class Trimmer:
         self._partitions = partitions
 
     async def step(self) -> None:
-        place, node = self._random.choice(self._partitions), self._access.draw(self._random)
+        place, node = self._random.choice(self._partitions), self._access.draw_node(self._random)
         listed = await list_offsets(self._access, self._history, self._process, node, place, linearizable=True)
-        found = range_in(listed)
+        found = listed_range(listed)
         if found is None or found.start == found.end:
             return
         kept = 0 if self._random.random() < ALL_SHARE else self._random.randint(0, KEPT_MAX)
-        await self._trim(self._access.draw(self._random), place, max(found.start + 1, found.end - kept))
+        await self._trim(self._access.draw_node(self._random), place, max(found.start + 1, found.end - kept))
 
     async def _trim(self, node: int, place: TopicPartition, before: int) -> None:
         invocation = self._history.invoke(self._process, TRIM, Trim(place, Offset(before)), node=node)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pysyncobj import pickle
 
-from jepsen.control.journal import entries_in
+from jepsen.control.journal import count_entries
 from jepsen.control.messages import Part, Stream
 from jepsen.control.relay import Relay
 from jepsen.control.repaired import DeferredCutJournal
@@ -36,20 +36,20 @@ def test_the_worst_prefix_ends_after_the_message_that_leaves_the_shortest_log(pa
     stream = Stream()
     for at in range(0, len(said), step):
         stream.feed(said[at : at + step])
-    stream.note_passed(passed)
-    assert stream.worst() == Part(len(first) + len(again) - passed, 105)
-    stream.note_passed(len(first) + len(again) - passed)
-    assert stream.worst() == Part(len(rest), 120)
+    stream.record_delivered(passed)
+    assert stream.find_shortest_log_part() == Part(len(first) + len(again) - passed, 105)
+    stream.record_delivered(len(first) + len(again) - passed)
+    assert stream.find_shortest_log_part() == Part(len(rest), 120)
 
 
 def test_an_acknowledgement_counts_once_it_was_forwarded() -> None:
     stream, answer = Stream(), frame({"type": "next_node_idx", "next_node_idx": 8, "success": True})
     stream.feed(answer)
-    stream.note_passed(len(answer) - 1)
+    stream.record_delivered(len(answer) - 1)
     assert stream.acknowledged == 0
-    stream.note_passed(1)
+    stream.record_delivered(1)
     assert stream.acknowledged == 7
-    assert stream.worst() is None
+    assert stream.find_shortest_log_part() is None
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_a_deferred_cut_journal_keeps_matching_entries(journal: DeferredCutJourn
     journal.settle()
     assert [entry[1] for entry in journal] == [1, 2, 3, 4, 5]
     journal.add(b"next", 6, 1)
-    assert entries_in(tmp_path / "journal") == 6
+    assert count_entries(tmp_path / "journal") == 6
 
 
 def test_a_deferred_cut_journal_is_truncated_where_the_terms_differ(
@@ -79,7 +79,7 @@ def test_a_deferred_cut_journal_is_truncated_where_the_terms_differ(
     journal.add(b"other", 3, 2)
     journal.settle()
     assert [entry[1:] for entry in journal] == [(1, 1), (2, 1), (3, 2)]
-    assert entries_in(tmp_path / "journal") == 3
+    assert count_entries(tmp_path / "journal") == 3
 
 
 class Wire:
@@ -127,7 +127,7 @@ def test_messages_in_flight_at_a_crash_arrive_in_part(wire: Wire) -> None:
     wire.relay.set_delay(30)
     first, rest = append_entries(100, 5), append_entries(105, 15)
     wire.caller.sendall(first + rest)
-    while wire.relay.under_way((1, 2)) < len(first + rest):
+    while wire.relay.bytes_under_way((1, 2)) < len(first + rest):
         pass
     assert f"{len(first)} arrived" in wire.relay.crash(1)
     assert receive_all(wire.called) == first

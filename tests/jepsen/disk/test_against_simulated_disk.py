@@ -79,6 +79,7 @@ def draw_program(random: Random) -> Program:
 
 
 def run_simulated(disk: SimulatedDisk, program: Program) -> None:
+    """Run the program on the simulated disk."""
     for what, *of in program:
         paths = [f"/{each}" for each in of if isinstance(each, str)]
         try:

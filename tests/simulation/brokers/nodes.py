@@ -102,6 +102,7 @@ class Rig:
         assert self.loop.run_until(lambda: bool(condition()), within_s=within_s), self.loop.trace.timeline(30)
 
     def write(self, number: int, value: bytes) -> Committed:
+        """Append a record at the node and return its committed position."""
         done: list[Any] = []
 
         def propose(node: Node) -> None:
@@ -115,6 +116,7 @@ class Rig:
         return committed
 
     def values(self, number: int) -> list[bytes]:
+        """Return the values of all committed records of a node."""
         group = self.group(number)
         assert group is not None, number
         offset, found = int(group.log_start_offset), []

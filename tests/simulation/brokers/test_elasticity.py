@@ -25,6 +25,7 @@ Do = Callable[[Broker], Coroutine[Any, Any, object]]
 
 @pytest.fixture
 def begin() -> Iterator[Callable[..., World]]:
+    """Return a function that makes worlds, which are closed at the end."""
     begun: list[World] = []
 
     def make(elasticity: Elasticity = ELASTIC, **changes: Any) -> World:
@@ -40,10 +41,10 @@ def request_until_answered(world: World, work: Do) -> None:
     """Repeat the request at broker 1 until it is answered."""
     done: list[object] = []
 
-    async def do(broker: Broker) -> None:
+    async def request(broker: Broker) -> None:
         done.append(await work(broker))
 
-    world.machine(1).spawn(do, "a test")
+    world.machine(1).spawn(request, "a test")
     assert world.cluster.loop.run_until(lambda: bool(done), within_s=10), world.timeline()
 
 

@@ -30,10 +30,10 @@ def test_fixed_seeds_with_growth_have_no_violation(seed: int) -> None:
     assert repeat_command(outcome).endswith(f"--level broker --growth --seeds 1 --from {seed}")
 
 
-def test_no_seed_draws_the_option() -> None:
+def test_the_option_is_never_drawn_from_a_seed() -> None:
     assert not any(draw(seed).growth for seed in range(100))
 
 
-def test_growth_is_only_for_brokers() -> None:
+def test_growth_is_refused_at_other_levels() -> None:
     done = CliRunner().invoke(main, ["--level", "driver", "--growth"])
     assert (done.exit_code, "--level broker" in done.stderr) == (2, True)

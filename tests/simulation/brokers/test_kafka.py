@@ -48,6 +48,7 @@ def wrong_base_offset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def uncommitted_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Report the log end offset as the high watermark."""
     read = PartitionsFetch._read
 
     def wrong(self: PartitionsFetch, place: int, replica: Any) -> None:
@@ -60,6 +61,7 @@ def uncommitted_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def commit_of_an_earlier_generation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Accept offsets of members of earlier generations."""
     current = Machine._current_member
 
     def wrong(self: Machine, name: str, member_id: str, instance_id: str | None, generation: int) -> Any:
@@ -99,7 +101,7 @@ def test_a_kafka_seed_gives_the_same_run_to_the_last_callback() -> None:
     assert simulate_brokers(3, kafka=True).digest == simulate_brokers(3, kafka=True).digest
 
 
-def test_no_seed_draws_the_option() -> None:
+def test_the_option_is_never_drawn_from_a_seed() -> None:
     assert not any(draw(seed).kafka for seed in range(100))
 
 

@@ -145,6 +145,7 @@ def test_a_paused_leader_steps_down(rig: Rig) -> None:
 
 def test_the_same_seed_gives_the_same_trace() -> None:
     def digest() -> str:
+        """Return the digest of the trace of one run with a crash."""
         rig = Rig(seed=5)
         rig.start()
         rig.create()

@@ -59,7 +59,7 @@ def test_fixed_seeds_with_lost_files_have_no_violation() -> None:
         assert repeat_command(outcome).endswith(f"--level broker --lost-files --seeds 1 --from {seed}")
 
 
-def test_no_seed_draws_the_option() -> None:
+def test_the_option_is_never_drawn_from_a_seed() -> None:
     assert not any(draw(seed).lost_files for seed in range(100))
     assert Fault.SMALL_FILE in draw(1).with_lost_files().faults
 

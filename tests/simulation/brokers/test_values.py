@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from jepsen.simulation.brokers.options import BrokerOptions, draw, draw_keeping
+from jepsen.simulation.brokers.options import BrokerOptions, draw, draw_record_options
 from jepsen.simulation.brokers.workload.values import Values
 from raftlog.types import TopicPartition
 
@@ -40,6 +40,6 @@ def test_some_keys_are_written_exactly_once(once: float) -> None:
 
 def test_unique_keys_are_drawn_only_for_the_records_level() -> None:
     assert {draw(seed).uses.once for seed in range(50)} == {0.0}
-    drawn = [draw_keeping(seed).uses for seed in range(50)]
+    drawn = [draw_record_options(seed).uses for seed in range(50)]
     assert {uses.once for uses in drawn} == {0.0, 0.2, 0.5}
     assert {uses.trims_compacted for uses in drawn} == {False, True}

@@ -14,7 +14,7 @@ STOP_S: Final = 20.0
 
 
 class KafkaClients:
-    """See the module."""
+    """All clients of Kafka's protocol of one run."""
 
     def __init__(self, cluster: BrokerCluster) -> None:
         self._cluster = cluster

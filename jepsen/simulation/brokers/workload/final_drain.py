@@ -40,7 +40,7 @@ class Drain:
         """Read all partitions and groups. Raises `PropertyBroken` when this takes too long."""
         random = self.cluster.random("drain")
         for name, number in self.partitions.values():
-            self._begin(random, f"{name}/{number}", partial(self._follow, name, number))
+            self._begin(random, f"{name}/{number}", partial(self._read_partition, name, number))
         for group in (*GROUPS, *GROUPS_WITH_MEMBERS):
             self._begin(random, group, partial(self._read_commits, group))
         if not self.cluster.loop.run_until(lambda: not self._left, within_s=WITHIN_S):
@@ -68,7 +68,7 @@ class Drain:
         found = await broker.groups.committed(group, deadline=deadline_in(PATIENCE_MS))
         recorder.ok(asked, self.commits.record_read(group, broker, found))
 
-    async def _follow(self, name: str, number: int, broker: Broker) -> None:
+    async def _read_partition(self, name: str, number: int, broker: Broker) -> None:
         recorder, process = self.cluster.recorder, self.cluster.new_process()
         topic = broker.metadata.state.topic(name)
         partition = KnownTopic(name, topic.topic_id, topic.partition_count).partition(number)

@@ -156,10 +156,10 @@ class IdempotentProducer:
 class Lane(Client):
     """Sender of one of the requests in flight."""
 
-    def __init__(self, cluster: BrokerCluster, random: Random, numberer: IdempotentProducer) -> None:
+    def __init__(self, cluster: BrokerCluster, random: Random, producer: IdempotentProducer) -> None:
         super().__init__(cluster, random)
         self.patience_ms = PATIENCE_MS
-        self._numberer = numberer
+        self._producer = producer
         self._values = Values(self.process, random, cluster.options)
         self._line: Line | None = None
         self._request: Request | None = None
@@ -170,14 +170,14 @@ class Lane(Client):
         if line is not None and line.is_over:
             self._line = self._request = None
         if self.random.random() < self.cluster.options.uses.restarts:
-            self._numberer.end_line()
+            self._producer.end_line()
             self._line = self._request = None
         replays = self.cluster.options.uses.replays
-        if replays and self._request is None and self._numberer.past and self.random.random() < replays:
-            line, request = self.random.choice(self._numberer.past)
+        if replays and self._request is None and self._producer.past and self.random.random() < replays:
+            line, request = self.random.choice(self._producer.past)
             self.ask(partial(self._repeat, line, request))
             return
-        rest_ns = 0 if self._request is not None else self._numberer.rest_ns()
+        rest_ns = 0 if self._request is not None else self._producer.rest_ns()
         if rest_ns:
             self.step_later(rest_ns)
         else:
@@ -186,10 +186,10 @@ class Lane(Client):
     def on_timeout(self, attempt: Attempt) -> None:
         if self._is_asking:
             self._is_asking = False
-            self._numberer.end_id_request(None)
+            self._producer.end_id_request(None)
 
     async def _send_next(self, attempt: Attempt, broker: Broker) -> None:
-        line = self._numberer.line or self._numberer.begin_line(broker)
+        line = self._producer.line or self._producer.begin_line(broker)
         if line is None:
             await self._ask_for_id(attempt, broker)
             return
@@ -202,7 +202,7 @@ class Lane(Client):
         await self._send(line, self._request, attempt, broker)
 
     async def _ask_for_id(self, attempt: Attempt, broker: Broker) -> None:
-        if not self._numberer.may_request_id():
+        if not self._producer.may_request_id():
             self.finish(attempt, RETRY_NS)
             return
         self._is_asking = True
@@ -216,7 +216,7 @@ class Lane(Client):
         self.cluster.record_producer_id(producer, attempt.machine.name)
         if not attempt.is_over:
             self._is_asking = False
-            self._numberer.end_id_request((producer, epoch))
+            self._producer.end_id_request((producer, epoch))
             self.finish(attempt, 0)
 
     def _next_request(self, line: Line, attempt: Attempt) -> Request:
@@ -283,9 +283,9 @@ class Lane(Client):
             line.open.remove(request)
             offsets = tuple(Offset(first + at) for at in range(len(request.send.values)))
             self.recorder.ok(request.op, request.send._replace(offsets=offsets))
-            self._numberer.acknowledged += len(offsets)
-            self._numberer.acknowledged_ns[line.topic.key(line.number)] = self.loop.now_ns
-            self._numberer.past.append((line, request))
+            self._producer.acknowledged += len(offsets)
+            self._producer.acknowledged_ns[line.topic.key(line.number)] = self.loop.now_ns
+            self._producer.past.append((line, request))
         self._request = None
         pause_ns = int(self.random.expovariate(1.0) * self.cluster.options.pause_ms * MILLISECOND_NS)
         self.finish(attempt, pause_ns)
@@ -297,7 +297,7 @@ class Lane(Client):
         _check_given(error, line)
         if self.cluster.options.uses.producers_max < PRODUCERS_MAX and isinstance(error, UnknownProducer) and is_next:
             if not line.is_over:
-                self._numberer.end_line(is_expired=True)
+                self._producer.end_line(is_expired=True)
             self.finish(attempt, RETRY_NS)
             return
         is_wrong = isinstance(error, DuplicateSequence | ProducerFenced) or (
@@ -312,7 +312,7 @@ class Lane(Client):
     def _wait_or_end(self, line: Line, request: Request, attempt: Attempt, *, is_gone: bool = False) -> None:
         is_late = self.loop.now_ns - request.began_ns > PATIENCE_NS
         if (is_late or is_gone or self.watch.is_deleted(line.topic.topic_id)) and not line.is_over:
-            self._numberer.end_line()
+            self._producer.end_line()
         self.finish(attempt, RETRY_NS)
 
 

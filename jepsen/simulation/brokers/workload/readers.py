@@ -11,7 +11,7 @@ from jepsen.checkers import Assign, Fetched, ListOffsets, OffsetRange, Poll
 from jepsen.checkers.history import ASSIGN, LIST, POLL
 from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.brokers.workload.clients import RETRY_NS, Attempt, Client, KnownTopic, known_topic
-from jepsen.simulation.brokers.workload.values import value_of
+from jepsen.simulation.brokers.workload.values import parse_value
 from jepsen.simulation.network.links import MILLISECOND_NS
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.errors import OffsetOutOfRange, RaftlogError
@@ -133,6 +133,6 @@ def decode(partition: TopicPartition, batches: list[memoryview], position: Offse
         for record in () if header.is_control else read_records(batch):
             if record.offset >= position:
                 offsets.append(Offset(record.offset))
-                values.append(value_of(record))
+                values.append(parse_value(record))
     end = Offset(max(position, read_header(batches[-1]).next_offset)) if batches else position
     return Decoded(Fetched(partition, tuple(offsets), tuple(values)), end)

@@ -21,7 +21,7 @@ class WorkloadFeatures:
     """Chance, each time, that all members of a group leave at once instead, and join again."""
     static_members: float
     """Share of members that have a name of their own and take their place again."""
-    numberers: int
+    idempotent_producers: int
     """Idempotent producers, each with five requests in flight."""
     restarts: float
     """Chance, before each request, that one of them begins anew, with another epoch or as another producer."""
@@ -51,7 +51,7 @@ NONE: Final = WorkloadFeatures(
     stalls=0.0,
     storms=0.0,
     static_members=0.0,
-    numberers=0,
+    idempotent_producers=0,
     restarts=0.0,
     producers_max=PRODUCERS_MAX,
     replays=0.0,
@@ -76,7 +76,7 @@ def draw_uses(random: Random, *, members: bool, records: bool) -> WorkloadFeatur
         stalls=random.choice((0.0, 0.02, 0.05)),
         storms=random.choice((0.0, 0.02)),
         static_members=random.choice((0.0, 0.0, 0.5, 1.0)),
-        numberers=random.choice((1, 1, 2)) if records else 0,
+        idempotent_producers=random.choice((1, 1, 2)) if records else 0,
         restarts=random.choice((0.0, 0.01, 0.05)),
         producers_max=PRODUCERS_MAX,
         replays=0.0,
@@ -90,11 +90,11 @@ def draw_uses(random: Random, *, members: bool, records: bool) -> WorkloadFeatur
 
 def with_small_tables(uses: WorkloadFeatures, random: Random) -> WorkloadFeatures:
     """Return, for half of the seeds, features with more producers than a partition keeps, and retries after expiry."""
-    if not uses.numberers or random.random() < 0.5:
+    if not uses.idempotent_producers or random.random() < 0.5:
         return uses
     return replace(
         uses,
-        numberers=max(2, uses.numberers),
+        idempotent_producers=max(2, uses.idempotent_producers),
         producers_max=random.choice((2, 3)),
         replays=random.choice((0.02, 0.1, 0.3)),
         restarts=random.choice((0.05, 0.2)),

@@ -62,7 +62,7 @@ class Values:
         return b"%d " % value + bytes(self._random.randint(0, self._options.value_bytes))
 
 
-def value_of(record: Record) -> int:
+def parse_value(record: Record) -> int:
     """Return the number that was written."""
     if record.value is not None:
         return int(record.value.split(b" ", 1)[0])

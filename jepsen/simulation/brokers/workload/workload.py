@@ -16,7 +16,7 @@ from raftlog.runtime.journal.operations import GroupKey
 
 
 class Workload:
-    """See the module."""
+    """All clients of one run."""
 
     def __init__(self, cluster: BrokerCluster) -> None:
         self.cluster = cluster
@@ -25,8 +25,9 @@ class Workload:
             Administrator(cluster, cluster.random(f"administrator {place}"), place) for place in range(options.topics)
         ]
         self.producers = [Producer(cluster, cluster.random(f"producer {place}")) for place in range(options.producers)]
-        self.numberers = [
-            IdempotentProducer(cluster, cluster.random(f"numberer {place}")) for place in range(options.uses.numberers)
+        self.idempotent_producers = [
+            IdempotentProducer(cluster, cluster.random(f"numberer {place}"))
+            for place in range(options.uses.idempotent_producers)
         ]
         self.commits = Commits(cluster)
         self.committers = [
@@ -81,9 +82,9 @@ class Workload:
         }
 
     def _writers(self) -> "list[Producer | IdempotentProducer]":
-        return [*self.producers, *self.numberers]
+        return [*self.producers, *self.idempotent_producers]
 
     def _all(self) -> list[Client]:
-        lanes = [lane for numberer in self.numberers for lane in numberer.lanes]
+        lanes = [lane for producer in self.idempotent_producers for lane in producer.lanes]
         writers = [*self.administrators, *self.producers, *lanes, *self.trimmers]
         return [*writers, *self.readers, *self.committers, *self.members]

@@ -5,7 +5,7 @@ An adapter uses the library as programs do, and changes nothing in it."""
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from jepsen.workloads.faces.port import ProducerTimes, RecordProducer, SubscribedConsumer
+from jepsen.workloads.adapters.port import ProducerTimes, RecordProducer, SubscribedConsumer
 from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.types import Offset, TopicPartition
 

@@ -16,7 +16,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError, OutOfOrderSequenceNumber
 
-from jepsen.workloads.faces.library import (
+from jepsen.workloads.adapters.library import (
     CLOSE_S,
     Assigned,
     ConsumedRecord,
@@ -26,7 +26,7 @@ from jepsen.workloads.faces.library import (
     PlainSettings,
     send_error,
 )
-from jepsen.workloads.faces.port import ProducerTimes
+from jepsen.workloads.adapters.port import ProducerTimes
 from raftlog.errors import OutcomeUnknown, Unavailable
 from raftlog.types import Offset, TopicPartition
 
@@ -160,10 +160,10 @@ class AioConsumer:
             async with asyncio.timeout(START_S):
                 await consumer.start()
         except (KafkaError, TimeoutError) as error:
-            await _end(consumer)
+            await _stop_consumer(consumer)
             raise Unavailable(f"not started: {error!r}") from error
         except asyncio.CancelledError:
-            await _end(consumer)
+            await _stop_consumer(consumer)
             raise
         self._running = consumer
         return consumer
@@ -180,7 +180,7 @@ class AioConsumer:
             found = await consumer.getmany(timeout_ms=timeout_ms, max_records=_RECORDS_MAX)
         except KafkaError as error:
             raise Unavailable(repr(error)) from error
-        return [_record(each) for records in found.values() for each in records]
+        return [_convert_record(each) for records in found.values() for each in records]
 
     async def _committed(self, places: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Offset]:
         consumer = await self._ensure_started()
@@ -209,7 +209,7 @@ class AioConsumer:
 
     async def close(self) -> None:
         if self._running is not None:
-            await _end(self._running)
+            await _stop_consumer(self._running)
             self._running = None
 
 
@@ -281,7 +281,7 @@ class AioMember(AioConsumer, ConsumerRebalanceListener):  # type: ignore[misc]  
 
     def identity(self) -> MemberIdentity:
         coordinator = None if self._created is None else self._created._coordinator
-        return MemberIdentity("", -1) if coordinator is None else _identity(coordinator)
+        return MemberIdentity("", -1) if coordinator is None else _member_identity(coordinator)
 
     async def poll(self, timeout_ms: int) -> Sequence[ConsumedRecord]:
         return await self._poll(await self._ensure_started(self), timeout_ms)
@@ -317,14 +317,14 @@ class Aiokafka:
             }
         )
 
-    def _consumer(self, group: str | None, more: Mapping[str, Any]) -> dict[str, Any]:
+    def _consumer_settings(self, group: str | None, more: Mapping[str, Any]) -> dict[str, Any]:
         own = {"group_id": group, "enable_auto_commit": False, "auto_offset_reset": "earliest"}
         return {**self._common, **own, **more}
 
     def new_assigned(self, group: str, places: Sequence[TopicPartition]) -> AioAssigned:
         is_reader = not group
         more = {"auto_offset_reset": "none" if is_reader else "earliest", "fetch_max_wait_ms": 200}
-        return AioAssigned(self._consumer(group or None, more), () if is_reader else places)
+        return AioAssigned(self._consumer_settings(group or None, more), () if is_reader else places)
 
     def new_consumer(self, topics: Sequence[str], group: str, session_timeout_ms: int, wait_ms: int) -> AioSubscribed:
         more = {
@@ -333,7 +333,7 @@ class Aiokafka:
             **_session_settings(session_timeout_ms, 3 * session_timeout_ms),
             "fetch_max_wait_ms": wait_ms,
         }
-        return AioSubscribed(topics, self._consumer(group, more))
+        return AioSubscribed(topics, self._consumer_settings(group, more))
 
     def new_member(self, settings: MemberSettings, assigned: Assigned) -> AioMember:
         more = {
@@ -341,7 +341,7 @@ class Aiokafka:
             "partition_assignment_strategy": (_ASSIGNORS[settings.strategy],),
             "group_instance_id": settings.instance,
         }
-        return AioMember(settings.topics, self._consumer(settings.group, more), assigned)
+        return AioMember(settings.topics, self._consumer_settings(settings.group, more), assigned)
 
 
 def _session_settings(session_timeout_ms: int, poll_interval_ms_max: int) -> dict[str, int]:
@@ -353,11 +353,11 @@ def _session_settings(session_timeout_ms: int, poll_interval_ms_max: int) -> dic
     }
 
 
-def _identity(coordinator: Any) -> MemberIdentity:
+def _member_identity(coordinator: Any) -> MemberIdentity:
     return MemberIdentity(str(coordinator.member_id), int(coordinator.generation))
 
 
-def _record(record: Any) -> ConsumedRecord:
+def _convert_record(record: Any) -> ConsumedRecord:
     return ConsumedRecord(
         record.topic, record.partition, record.offset, record.timestamp, record.key, record.value, list(record.headers)
     )
@@ -369,7 +369,7 @@ def _retrieve_exception(done: "asyncio.Task[None]") -> None:
         done.exception()
 
 
-async def _end(consumer: AIOKafkaConsumer) -> None:
+async def _stop_consumer(consumer: AIOKafkaConsumer) -> None:
     with suppress(KafkaError, TimeoutError):
         async with asyncio.timeout(CLOSE_S):
             await consumer.stop()

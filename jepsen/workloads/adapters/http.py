@@ -1,11 +1,11 @@
-"""Face for HTTP: `Access` for single requests, `raftlog.client` for producers and consumers."""
+"""Adapter for HTTP: `Access` for single requests, `raftlog.client` for producers and consumers."""
 
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
+from jepsen.workloads.adapters.port import ProducerTimes
 from jepsen.workloads.client.access import Access
-from jepsen.workloads.faces.port import ProducerTimes
 from jepsen.workloads.roles.group_member import Member
 from jepsen.workloads.roles.load_share import LoadShare
 from jepsen.workloads.roles.plain_producer import Producer as PlainProducer
@@ -15,8 +15,8 @@ BATCH_RECORDS: Final = 10_000
 """Limit that no batch reaches: `send` waits for a full batch, and its answers come in the order of the records."""
 
 
-class HttpFace:
-    """`Face` for HTTP."""
+class HttpAdapter:
+    """`Adapter` for HTTP."""
 
     def __init__(self, addresses: Sequence[str], access: Access, share: LoadShare) -> None:
         self._addresses, self._share = list(addresses), share

@@ -1,4 +1,4 @@
-"""Face for Kafka's protocol: the roles with one client library.
+"""Adapter for Kafka's protocol: the roles with one client library.
 
 Every read goes to a partition's leader, whichever node a role draws, and a list of offsets is linearizable there. A
 commit without a member counts as it is, so histories show it as an operator's."""
@@ -9,10 +9,10 @@ from random import Random
 from typing import Final
 
 from jepsen.checkers.history import OPERATOR
+from jepsen.workloads.adapters.library import AssignedConsumer, KafkaLibrary
+from jepsen.workloads.adapters.port import ProducerTimes, RecordProducer, SubscribedConsumer
 from jepsen.workloads.client.access import ANY_NODE, FoundBatches
-from jepsen.workloads.client.values import value_in
-from jepsen.workloads.faces.library import AssignedConsumer, KafkaLibrary
-from jepsen.workloads.faces.port import ProducerTimes, RecordProducer, SubscribedConsumer
+from jepsen.workloads.client.values import parse_record
 from jepsen.workloads.roles.kafka_member import KafkaMember
 from jepsen.workloads.roles.kafka_sender import KafkaSender
 from jepsen.workloads.roles.load_share import LoadShare
@@ -25,7 +25,7 @@ _WAIT_MS_MIN: Final = 20
 class KafkaAccess:
     """`LogAccess` over Kafka's protocol. Consumers are created at their first use."""
 
-    commits_as: Final = OPERATOR
+    member_of_commits: Final = OPERATOR
 
     def __init__(self, library: KafkaLibrary, nodes: Sequence[int], places: Sequence[TopicPartition]) -> None:
         self.nodes = list(nodes)
@@ -33,7 +33,7 @@ class KafkaAccess:
         self._groups: dict[str, AssignedConsumer] = {}
         self._made: list[AssignedConsumer] = []
 
-    def draw(self, random: Random) -> int:
+    def draw_node(self, random: Random) -> int:
         return ANY_NODE
 
     def fetcher(self) -> "KafkaFetcher":
@@ -73,13 +73,13 @@ class KafkaFetcher:
         found = FoundBatches(place, offset)
         for record in await self._consumer.fetch(place, offset, max(timeout_ms, _WAIT_MS_MIN)):
             found.offsets.append(Offset(record.offset))
-            found.values.append(value_in(record))
+            found.values.append(parse_record(record))
             found.next_offset = record.offset + 1
         return found
 
 
-class KafkaFace:
-    """`Face` for Kafka's protocol."""
+class KafkaAdapter:
+    """`Adapter` for Kafka's protocol."""
 
     def __init__(self, library: KafkaLibrary, nodes: Sequence[int], share: LoadShare) -> None:
         self._library, self._share = library, share

@@ -13,7 +13,7 @@ from typing import Any, Final, Self, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from jepsen.workloads.faces.library import (
+from jepsen.workloads.adapters.library import (
     CLOSE_S,
     Assigned,
     ConsumedRecord,
@@ -23,7 +23,7 @@ from jepsen.workloads.faces.library import (
     PlainSettings,
     send_error,
 )
-from jepsen.workloads.faces.port import ProducerTimes
+from jepsen.workloads.adapters.port import ProducerTimes
 from raftlog.errors import InvalidArgument, OutcomeUnknown, Unavailable
 from raftlog.types import Offset, TopicPartition
 
@@ -114,7 +114,7 @@ class LibrdkafkaConsumer:
     def _consume(self, timeout_ms: int) -> list[ConsumedRecord]:
         messages = self._consumer.consume(RECORDS_MAX, timeout_ms / 1000)
         errors = [message.error() for message in messages if message.error() is not None]
-        found = [_record(message) for message in messages if message.error() is None]
+        found = [_convert_record(message) for message in messages if message.error() is None]
         if errors and not found:
             raise KafkaException(errors[0])
         return found
@@ -261,12 +261,12 @@ class Librdkafka:
         }
         return LibrdkafkaProducer(found, sends_once=True)
 
-    def _consumer(self, group: str, more: Mapping[str, Any]) -> dict[str, Any]:
+    def _consumer_settings(self, group: str, more: Mapping[str, Any]) -> dict[str, Any]:
         return {**self._common, "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest", **more}
 
     def new_assigned(self, group: str, places: Sequence[TopicPartition]) -> LibrdkafkaAssigned:
         return LibrdkafkaAssigned(
-            self._consumer(group or NO_GROUP, {"auto.offset.reset": "error", "fetch.wait.max.ms": 200})
+            self._consumer_settings(group or NO_GROUP, {"auto.offset.reset": "error", "fetch.wait.max.ms": 200})
         )
 
     def new_consumer(
@@ -280,7 +280,7 @@ class Librdkafka:
             "max.poll.interval.ms": 3 * session_timeout_ms,
             "fetch.wait.max.ms": wait_ms,
         }
-        return LibrdkafkaSubscribed(self._consumer(group, more), topics)
+        return LibrdkafkaSubscribed(self._consumer_settings(group, more), topics)
 
     def new_member(self, settings: MemberSettings, assigned: Assigned) -> LibrdkafkaMember:
         more = {
@@ -290,10 +290,10 @@ class Librdkafka:
             "partition.assignment.strategy": settings.strategy,
             **({} if settings.instance is None else {"group.instance.id": settings.instance}),
         }
-        return LibrdkafkaMember(self._consumer(settings.group, more), settings.topics, assigned)
+        return LibrdkafkaMember(self._consumer_settings(settings.group, more), settings.topics, assigned)
 
 
-def _record(message: Any) -> ConsumedRecord:
+def _convert_record(message: Any) -> ConsumedRecord:
     return ConsumedRecord(
         message.topic(),
         message.partition(),

@@ -39,10 +39,10 @@ class LogAccess(Protocol):
     nodes: list[int]
 
     @property
-    def commits_as(self) -> str:
+    def member_of_commits(self) -> str:
         """Name of the member of commits in the history; empty if commits only move forward."""
 
-    def draw(self, random: Random) -> int:
+    def draw_node(self, random: Random) -> int:
         """Draw the node for a request."""
         ...
 
@@ -119,7 +119,7 @@ class ProducerTimes(NamedTuple):
     delivery_timeout_ms: int
 
 
-class Sends(Protocol):
+class OverlappingSender(Protocol):
     """Sender of requests that overlap."""
 
     not_offered: int
@@ -134,7 +134,7 @@ class GroupMemberRole(Protocol):
     async def run(self, until_s: float) -> None: ...
 
 
-class Face(Protocol):
+class Adapter(Protocol):
     """Factory of the roles of a client."""
 
     @property
@@ -144,7 +144,7 @@ class Face(Protocol):
     def new_consumer(
         self, random: Random, topics: Sequence[str], group: str, session_timeout_ms: int, wait_ms: int
     ) -> SubscribedConsumer: ...
-    def new_sender(self) -> Sends:
+    def new_sender(self) -> OverlappingSender:
         """Return the sender of plain requests, each sent once."""
         ...
 

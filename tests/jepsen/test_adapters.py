@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from confluent_kafka import KafkaError
 
 from jepsen.runner.command import test as command
-from jepsen.workloads.faces.aio import _complete
-from jepsen.workloads.faces.library import Assigned, MemberSettings, PlainSettings
-from jepsen.workloads.faces.librdkafka import NO_GROUP, Librdkafka, LibrdkafkaProducer
-from jepsen.workloads.faces.port import ProducerTimes
+from jepsen.workloads.adapters.aio import _complete
+from jepsen.workloads.adapters.library import Assigned, MemberSettings, PlainSettings
+from jepsen.workloads.adapters.librdkafka import NO_GROUP, Librdkafka, LibrdkafkaProducer
+from jepsen.workloads.adapters.port import ProducerTimes
 from raftlog.errors import RaftlogError
 
 NOWHERE = "127.0.0.1:1"
