@@ -116,6 +116,7 @@ def _catch_up(cluster: Cluster, leader: int, follower: int, workspace: Workspace
 
 
 def _latencies_between(samples: list[list[float]], begin: float, end: float) -> dict[str, float]:
+    """Return p50 and p99 of the writes that were due in this period."""
     latencies = sorted(latency for due, latency in samples if begin <= due <= end)
     require(bool(latencies), "nothing was offered while the follower caught up")
     return {"p50_ms": percentile(latencies, 50) * 1000, "p99_ms": percentile(latencies, 99) * 1000}

@@ -32,7 +32,7 @@ class NodeProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def do(self, name: str, **arguments: Any) -> dict[str, Any]:
+    def send_command(self, name: str, **arguments: Any) -> dict[str, Any]:
         """Send one command and return its answer."""
         assert self._process.stdin is not None, "a child without stdin"
         self._process.stdin.write(json.dumps([name, arguments]) + "\n")
@@ -81,24 +81,28 @@ class Cluster:
         """Start the nodes, and send each the addresses of the others."""
         list(self._pool.map(self._open, numbers or NODES))
         for number, node in self.nodes.items():
-            node.do("set_peers", peers={other: at for other, at in self._addresses.items() if other != number})
+            node.send_command(
+                "set_peers", peers={other: at for other, at in self._addresses.items() if other != number}
+            )
 
     def _open(self, number: int) -> None:
         node = self.nodes[number] = NodeProcess(number)
         port = self._addresses.get(number, ["127.0.0.1", 0])[1]
         peers = {other: self._addresses.get(other, _NOWHERE) for other in NODES if other != number}
-        opened = node.do("open", data_dir=str(self._directory / str(number)), number=number, port=port, peers=peers)
+        opened = node.send_command(
+            "open", data_dir=str(self._directory / str(number)), number=number, port=port, peers=peers
+        )
         self._addresses[number], self.disks[number] = opened["address"], opened["disk"]
         self.opened_s[number] = opened["opened_s"]
 
-    def all(self, name: str, **arguments: Any) -> list[dict[str, Any]]:
+    def send_to_all(self, name: str, **arguments: Any) -> list[dict[str, Any]]:
         """Send a command to all nodes at once; return their answers."""
-        return list(self._pool.map(lambda node: node.do(name, **arguments), self.nodes.values()))
+        return list(self._pool.map(lambda node: node.send_command(name, **arguments), self.nodes.values()))
 
     def create(self, groups: int = 0) -> float:
         """Create Raft groups on all three nodes; return the seconds that this took."""
         begin = time.perf_counter()
-        self.all("create", members=list(self.disks.items()), groups=groups)
+        self.send_to_all("create", members=list(self.disks.items()), groups=groups)
         return time.perf_counter() - begin
 
     def wait_for_first_writes(self, groups: int) -> dict[str, float]:
@@ -106,7 +110,7 @@ class Cluster:
         until = time.monotonic() + _LEADER_S_MAX
         written: dict[str, float] = {}
         while time.monotonic() < until:
-            for answer in self.all("list_written"):
+            for answer in self.send_to_all("list_written"):
                 for group, at in answer.items():
                     written[group] = min(at, written.get(group, at))
             if len(written) >= groups:
@@ -114,11 +118,11 @@ class Cluster:
             time.sleep(5 * _POLL_S)
         raise MeasureFailed(f"{len(written)} of {groups} groups took a write within {_LEADER_S_MAX:g} s")
 
-    def leader(self) -> NodeProcess:
+    def wait_for_leader(self) -> NodeProcess:
         """Wait until a node leads the Raft group of the load, and return that node."""
         until = time.monotonic() + _LEADER_S_MAX
         while time.monotonic() < until:
-            for node, answer in zip(self.nodes.values(), self.all("check_leader"), strict=True):
+            for node, answer in zip(self.nodes.values(), self.send_to_all("check_leader"), strict=True):
                 if answer["leads"]:
                     return node
             time.sleep(_POLL_S)

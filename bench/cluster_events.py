@@ -91,6 +91,7 @@ class Clients:
         raise MeasureFailed(f"no write succeeded within {_GAP_S_MAX:g} s of the kill")
 
     def end(self) -> None:
+        """Stop all writers."""
         self._ends.set()
         for thread in self._threads:
             thread.join()
@@ -163,7 +164,7 @@ def run_partitions(workspace: Workspace) -> Values:
         gaps, least_led = [], PARTITIONS
         for turn in range(KILLS):
             _wait_until_settled(cluster)
-            victim, led = _leads_most(cluster)
+            victim, led = _find_busiest_leader(cluster)
             least_led = min(least_led, led)
             killed_at = time.monotonic()
             cluster.nodes[victim].kill()
@@ -198,7 +199,7 @@ def _describe_partitions(cluster: Cluster) -> list[dict[str, Any]]:
     return described
 
 
-def _leads_most(cluster: Cluster) -> tuple[int, int]:
+def _find_busiest_leader(cluster: Cluster) -> tuple[int, int]:
     """Return the broker that leads most partitions, and their number."""
     return Counter(partition["leader"] for partition in _describe_partitions(cluster)).most_common(1)[0]
 

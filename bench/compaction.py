@@ -105,6 +105,7 @@ def _logging_cluster(directory: Path) -> Iterator[Cluster]:
 
 
 def _alter_config(cluster: Cluster, name: str, value: str) -> None:
+    """Set one configuration of the topic."""
     body = {"data": [{"name": name, "value": value}]}
     path = f"/v3/clusters/-/topics/{TOPIC}/configs:alter"
     status, answered = ask(cluster.nodes[1].http, path, method="POST", body=body)

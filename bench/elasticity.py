@@ -121,6 +121,7 @@ class _Placement:
         return max(abs(self.led[node] - mean) / mean for node in nodes)
 
     def is_even(self, nodes: set[int]) -> bool:
+        """Return whether exactly these brokers have replicas, and lead about equally many partitions."""
         return set(self.replicas) == nodes == set(self.led) and self.unevenness(nodes) <= _EVEN
 
 

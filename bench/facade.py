@@ -38,7 +38,7 @@ class Brokers:
         """Found the cluster, create the topic, and wait until every partition has a leader."""
         ports = {number: free_port() for number in NODES}
         self._map_nodes(
-            lambda node: node.do(
+            lambda node: node.send_command(
                 "open",
                 data_dir=str(self._directory / str(node.number)),
                 number=node.number,
@@ -46,7 +46,7 @@ class Brokers:
                 seeds=list(ports.values()),
             )
         )
-        self.nodes[1].do("create_topic", partitions=self._partitions, replicas=len(NODES))
+        self.nodes[1].send_command("create_topic", partitions=self._partitions, replicas=len(NODES))
         until = time.monotonic() + _LEADER_S_MAX
         while sum(map(len, self._find_led().values())) < self._partitions:
             if time.monotonic() > until:
@@ -55,7 +55,7 @@ class Brokers:
 
     def _find_led(self) -> dict[int, list[int]]:
         """Return the partitions that each broker leads, as the leaders report them."""
-        answers = self._map_nodes(lambda node: node.do("list_led"))
+        answers = self._map_nodes(lambda node: node.send_command("list_led"))
         self.led = {number: answer["led"] for number, answer in answers.items()}
         return self.led
 
@@ -66,11 +66,11 @@ class Brokers:
         """Load all leading nodes at the same time, each with its share of the operations in flight."""
         self._find_led()  # leadership moves to preferred leaders
         leading = [node for node in self.nodes.values() if self.led[node.number]]
-        before = self._map_nodes(lambda node: node.do("costs"))
+        before = self._map_nodes(lambda node: node.send_command("costs"))
         begin = time.perf_counter()
         done = list(
             self._pool.map(
-                lambda node: node.do(
+                lambda node: node.send_command(
                     "load",
                     partitions=self.led[node.number],
                     in_flight=in_flight * len(self.led[node.number]) // self._partitions,
@@ -82,7 +82,7 @@ class Brokers:
             )
         )
         elapsed = time.perf_counter() - begin
-        after = self._map_nodes(lambda node: node.do("costs"))
+        after = self._map_nodes(lambda node: node.send_command("costs"))
         cpu = {number: after[number]["cpu_s"] - before[number]["cpu_s"] for number in self.nodes}
         operations = sum(each["operations"] for each in done)
         syncs = sum(each["syncs"] for each in done)
@@ -102,7 +102,7 @@ class Brokers:
 
     def require_read_back(self, operations: float) -> None:
         """Raise `MeasureFailed` unless the leaders return every acknowledged value and no other."""
-        found = self._map_nodes(lambda node: node.do("verify", partitions=self.led[node.number]))
+        found = self._map_nodes(lambda node: node.send_command("verify", partitions=self.led[node.number]))
         for key in ("records", "different"):
             stored = sum(each[key] for each in found.values())
             require(stored == operations, f"{operations} were acknowledged, {stored} are stored ({key})")

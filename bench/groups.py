@@ -225,12 +225,14 @@ async def _fill_groups(ports: list[int], groups: int, producers: int) -> dict[st
 
 
 def _batch_of(producer_id: int) -> bytes:
+    """Return a batch of one record by an idempotent producer."""
     builder = BatchBuilder(producer_id=producer_id, producer_epoch=0, base_sequence=0)
     builder.append(NewRecord(b"x" * 100), time.time_ns() // 1_000_000)
     return bytes(builder.build())
 
 
-def _largest_mib(cluster: Cluster) -> dict[int, float]:
+def _memory_by_node(cluster: Cluster) -> dict[int, float]:
+    """Return the resident memory of each broker's process in MiB, by node id."""
     return {node: probes.memory_mib(process.pid)[0] for node, process in cluster.nodes.items()}
 
 
@@ -239,9 +241,9 @@ def run_memory(workspace: Workspace) -> Values:
         create_topic(cluster, PARTITIONS)
         ports = [port_of(cluster, node) for node in cluster.nodes]
         run_in_child(fill_groups, ports=ports, groups=10, producers=PARTITIONS)
-        before = _largest_mib(cluster)
+        before = _memory_by_node(cluster)
         done = run_in_child(fill_groups, ports=ports, groups=GROUPS, producers=PRODUCERS)
-        after = _largest_mib(cluster)
+        after = _memory_by_node(cluster)
         status, answered = ask(cluster.nodes[1].http, "/groups", timeout_s=_ANSWER_S_MAX)
         require(status == 200 and len(answered["groups"]) == GROUPS, f"there are {len(answered['groups'])} groups")
     return {"more_mib": max(after[node] - before[node] for node in after), "after_mib": max(after.values()), **done}

@@ -67,7 +67,7 @@ class _SyncObjProcess:
         command = [sys.executable, "-m", "bench.peer_syncobj", own, journal, batching, *others]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def do(self, name: str, **arguments: Any) -> Any:
+    def send_command(self, name: str, **arguments: Any) -> Any:
         """Send one command and return its answer."""
         assert self._process.stdin is not None, "a child without stdin"
         assert self._process.stdout is not None, "a child without stdout"
@@ -99,10 +99,10 @@ def _syncobj(directory: Path, batching: str) -> Iterator[list[_SyncObjProcess]]:
 def run_syncobj(directory: Path, *, batching: str) -> PeerResult:
     with _syncobj(directory, batching) as processes:
         leader = _leader_of(processes)
-        leader.do("load", seconds=_WARM_S, in_flight=IN_FLIGHT)
-        found: PeerResult = leader.do("load", seconds=SECONDS, in_flight=IN_FLIGHT)
+        leader.send_command("load", seconds=_WARM_S, in_flight=IN_FLIGHT)
+        found: PeerResult = leader.send_command("load", seconds=SECONDS, in_flight=IN_FLIGHT)
         require(not found["failed"], f"pysyncobj: {found['failed']} appends failed")
-        require(leader.do("count") >= found["succeeded"], "pysyncobj: fewer values than successes")
+        require(leader.send_command("count") >= found["succeeded"], "pysyncobj: fewer values than successes")
     return found
 
 
@@ -110,7 +110,7 @@ def _leader_of(processes: list[_SyncObjProcess]) -> _SyncObjProcess:
     until = time.monotonic() + _LEADER_S_MAX
     while time.monotonic() < until:
         for process in processes:
-            if process.do("leads"):
+            if process.send_command("leads"):
                 return process
         time.sleep(_POLL_S)
     raise MeasureFailed(f"pysyncobj has no leader after {_LEADER_S_MAX:g} s")

@@ -38,7 +38,7 @@ class Group:
             me: RaftCore(me, settings, Random(f"{seed}/{me.node_id}"), log, restart) for me, log in self.logs.items()
         }
 
-    def work(self) -> None:
+    def process_all_readys(self) -> None:
         """Process Readys, one of each replica in turn, until there are none."""
         dirty = deque(self.cores)
         while dirty:
@@ -46,13 +46,13 @@ class Group:
             ready = self.cores[me].ready()
             if ready is None:
                 continue
-            self.do(me, ready)
+            self.process_ready(me, ready)
             dirty.append(me)
             for message in ready.messages_now + ready.messages_once_durable:
                 if message.to in self.cores and message.to not in dirty:
                     dirty.append(message.to)
 
-    def do(self, me: ReplicaId, ready: Ready) -> None:
+    def process_ready(self, me: ReplicaId, ready: Ready) -> None:
         """Process a Ready as a driver does; messages to stopped replicas are lost."""
         log, cores = self.logs[me], self.cores
         if ready.cut_to is not None:
@@ -67,7 +67,7 @@ class Group:
     def elect(self, me: ReplicaId) -> RaftCore:
         core = self.cores[me]
         core.campaign()
-        self.work()
+        self.process_all_readys()
         require(core.role is Role.LEADER, f"{me} was not elected: {core.status()}")
         return core
 
@@ -82,7 +82,7 @@ class Group:
                 return
             for core in self.cores.values():
                 core.tick()
-            self.work()
+            self.process_all_readys()
         require(False, "a group did not quiesce")
 
     def has_working_leader(self) -> bool:
@@ -98,7 +98,7 @@ def measure_commits(per_ready: int, rounds: int) -> dict[str, float]:
     begin = process_time()
     for _ in range(rounds):
         leader.propose(proposals)
-        group.work()
+        group.process_all_readys()
     elapsed = process_time() - begin
     applied = min(core.status().applied_index for core in group.cores.values())
     return {"entries_per_s": per_ready * rounds / elapsed, "applied": applied - before, "proposed": per_ready * rounds}
@@ -121,11 +121,11 @@ def measure_ticks(groups: int, led_here: bool) -> dict[str, float]:
         times.append((process_time() - begin) * 1000)
         for group, ready in readys:
             heartbeats += len(ready.messages_now)
-            group.do(HERE, ready)
+            group.process_ready(HERE, ready)
         for group in everyone:
             for me in MEMBERS[1:]:
                 group.cores[me].tick()
-            group.work()
+            group.process_all_readys()
     led = sum(core.role is Role.LEADER for _, core in pairs)
     return {"median_ms": statistics.median(times), "worst_ms": max(times), "led": led, "messages": heartbeats}
 
@@ -148,7 +148,7 @@ def measure_wake(groups: int) -> dict[str, float]:
         for group in waiting:
             for core in group.cores.values():
                 core.tick()
-            group.work()
+            group.process_all_readys()
         waiting = [group for group in waiting if not group.has_working_leader()]
     return {"virtual_s": ticks * TICK_MS / 1000, "real_s": process_time() - begin, "ticks": ticks}
 

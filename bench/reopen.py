@@ -108,6 +108,7 @@ def kill_writer(path: Path, size: int) -> int:
 
 
 def _wait_for_size(lines: IO[str], path: Path, size: int) -> int:
+    """Read the writer's output until the log has the size and a later checkpoint; return the acknowledged end."""
     checkpoint = path / ".raftlog" / "checkpoint"
     at_size: bytes | None = None
     kill_at: int | None = None

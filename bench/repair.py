@@ -63,6 +63,7 @@ def _read(port: int, offset: int) -> None:
 
 
 def _time_of_event(node: ClusterNode, words: str, since: int) -> float | None:
+    """Return the time of the first log line with these words after position `since`; None without one."""
     for line in node.log_text()[since:].splitlines():
         if words in line:
             return datetime.fromisoformat(json.loads(line)["timestamp"]).timestamp()

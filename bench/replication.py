@@ -21,22 +21,22 @@ def _run_loads(workspace: Workspace, loads: dict[str, dict[str, Any]]) -> dict[s
     """Run loads on the leader one after another, and read everything back from it."""
     with workspace.directory() as directory, cluster(directory) as nodes:
         nodes.create()
-        leader = nodes.leader()
-        warm = leader.do("load", mode="accumulated", in_flight=8, seconds=WARM_S, batch_bytes=0)
+        leader = nodes.wait_for_leader()
+        warm = leader.send_command("load", mode="accumulated", in_flight=8, seconds=WARM_S, batch_bytes=0)
         done = {name: _run_load(nodes, leader, load) for name, load in loads.items()}
         operations = int(sum(each["operations"] for each in (warm, *done.values())))
-        found = leader.do("verify")
+        found = leader.send_command("verify")
         require(found["records"] == operations, f"{operations} acknowledged, {found['records']} stored")
         require(found["different"] == operations, f"{operations} acknowledged, {found['different']} different ones")
     return done
 
 
 def _run_load(nodes: Cluster, leader: NodeProcess, load: dict[str, Any]) -> dict[str, float]:
-    before = {number: node.do("costs")["cpu_s"] for number, node in nodes.nodes.items()}
+    before = {number: node.send_command("costs")["cpu_s"] for number, node in nodes.nodes.items()}
     begin = time.perf_counter()
-    done = leader.do("load", **{"seconds": SECONDS, "batch_bytes": 100, **load})
+    done = leader.send_command("load", **{"seconds": SECONDS, "batch_bytes": 100, **load})
     elapsed = time.perf_counter() - begin
-    used = {number: node.do("costs")["cpu_s"] - before[number] for number, node in nodes.nodes.items()}
+    used = {number: node.send_command("costs")["cpu_s"] - before[number] for number, node in nodes.nodes.items()}
     followers = [cpu for number, cpu in used.items() if number != leader.number]
     require(done["syncs"] * load["in_flight"] >= done["operations"], f"{done['syncs']} syncs cannot have sufficed")
     return {**done, "leader_cpu": used[leader.number] / elapsed, "follower_cpu": max(followers) / elapsed}
@@ -64,17 +64,17 @@ def run_kills(workspace: Workspace) -> Values:
     gaps = []
     with workspace.directory() as directory, cluster(directory) as nodes:
         nodes.create()
-        leader = nodes.leader()
-        nodes.all("write_when_leading")
+        leader = nodes.wait_for_leader()
+        nodes.send_to_all("write_when_leading")
         leader.wait_for_first_ack()
         for _ in range(KILLS):
             time.sleep(WARM_S)
             killed_at = leader.kill()
             del nodes.nodes[leader.number]
-            killed, leader = leader.number, nodes.leader()
+            killed, leader = leader.number, nodes.wait_for_leader()
             gaps.append(leader.wait_for_first_ack() - killed_at)
             nodes.start(killed)
-            nodes.nodes[killed].do("write_when_leading")
+            nodes.nodes[killed].send_command("write_when_leading")
     return {"seconds": median(gaps), "longest_s": max(gaps), "shortest_s": min(gaps)}
 
 
@@ -83,15 +83,15 @@ def run_groups(workspace: Workspace) -> Values:
     with workspace.directory() as directory, cluster(directory) as nodes:
         begin = time.perf_counter()
         made_s = nodes.create(GROUPS)
-        led = nodes.all("wait_until_settled", groups=GROUPS, quiesced=False)
+        led = nodes.send_to_all("wait_until_settled", groups=GROUPS, quiesced=False)
         created_s = time.perf_counter() - begin
         require(sum(each["led"] for each in led) >= GROUPS, f"{led} groups are led")
-        making = nodes.all("costs")
-        nodes.all("stop_stall_timer")
-        nodes.all("wait_until_settled", groups=GROUPS, quiesced=True)
-        before = nodes.all("costs")
+        making = nodes.send_to_all("costs")
+        nodes.send_to_all("stop_stall_timer")
+        nodes.send_to_all("wait_until_settled", groups=GROUPS, quiesced=True)
+        before = nodes.send_to_all("costs")
         time.sleep(IDLE_S)
-        after = nodes.all("costs")
+        after = nodes.send_to_all("costs")
     cpu = sum(late["cpu_s"] - early["cpu_s"] for early, late in zip(before, after, strict=True))
     return {
         "made_s": made_s,
@@ -108,19 +108,19 @@ def run_partitions(workspace: Workspace) -> Values:
     gaps, opened, killed, files = [], [], [], 0.0
     with workspace.directory() as directory, cluster(directory) as nodes:
         nodes.create(GROUPS)
-        nodes.all("wait_until_settled", groups=GROUPS, quiesced=False)
+        nodes.send_to_all("wait_until_settled", groups=GROUPS, quiesced=False)
         for _ in range(KILLS):
-            settled = nodes.all("wait_until_settled", groups=GROUPS, quiesced=True)
+            settled = nodes.send_to_all("wait_until_settled", groups=GROUPS, quiesced=True)
             led = {number: each["led"] for number, each in zip(nodes.nodes, settled, strict=True)}
             victim = max(led, key=lambda number: led[number])
             killed.append(led[victim])
             killed_at = nodes.nodes.pop(victim).kill()
-            nodes.all("write_everywhere")
+            nodes.send_to_all("write_everywhere")
             gaps.append(max(nodes.wait_for_first_writes(GROUPS).values()) - killed_at)
-            files = max(files, *(each["files"] for each in nodes.all("costs")))
+            files = max(files, *(each["files"] for each in nodes.send_to_all("costs")))
             nodes.start(victim)
             opened.append(nodes.opened_s[victim])
-            nodes.all("wait_until_settled", groups=GROUPS, quiesced=False)
+            nodes.send_to_all("wait_until_settled", groups=GROUPS, quiesced=False)
     return {
         "seconds": median(gaps),
         "longest_s": max(gaps),
@@ -135,8 +135,8 @@ def run_stop(workspace: Workspace) -> Values:
     """Stop one of three processes with many Raft groups gracefully, and start it again."""
     with workspace.directory() as directory, cluster(directory) as nodes:
         created_s = nodes.create(GROUPS_STOPPED)
-        nodes.all("wait_until_settled", groups=GROUPS_STOPPED, quiesced=False)
-        stopped_s = nodes.nodes[1].do("stop")["seconds"]
+        nodes.send_to_all("wait_until_settled", groups=GROUPS_STOPPED, quiesced=False)
+        stopped_s = nodes.nodes[1].send_command("stop")["seconds"]
         nodes.nodes.pop(1).kill()
         nodes.start(1)
     return {"created_s": created_s, "stopped_s": stopped_s, "opened_s": nodes.opened_s[1]}

@@ -14,7 +14,7 @@ SLOW_FOR_S = 8.0
 _SETTLE_S = 1.5
 
 
-def _gap(cluster: Cluster, clients: Clients, node: int) -> float:
+def _measure_gap(cluster: Cluster, clients: Clients, node: int) -> float:
     """Return the longest time without a success after the syncs of a broker became slow."""
     time.sleep(_SETTLE_S)
     slow_at = time.monotonic()
@@ -35,12 +35,12 @@ def run(workspace: Workspace) -> Values:
         clients = Clients([port_of(cluster, node) for node in cluster.nodes])
         try:
             slow = cluster.leader(TOPIC)
-            leader_gap_s = _gap(cluster, clients, slow)
+            leader_gap_s = _measure_gap(cluster, clients, slow)
             leader = cluster.leader(TOPIC)
             require(leader != slow, f"node {slow} leads, and its syncs took {SYNC_S:g} s until just now")
             cluster.wait_healthy()
             follower = next(node for node in cluster.nodes if node not in (slow, leader))
-            follower_gap_s = _gap(cluster, clients, follower)
+            follower_gap_s = _measure_gap(cluster, clients, follower)
             require(cluster.leader(TOPIC) != follower, f"node {follower} leads while its syncs are slow")
         finally:
             clients.end()

@@ -135,17 +135,18 @@ class SteadyLoad:
                 produced = await client.produce_batches(*place, batch, timeout_ms=max(1, round(left_s * 1000)))
             except OutcomeUnknown as error:
                 self._unknown += 1
-                self._note(error)
+                self._count_error(error)
             except RaftlogError as error:
                 self._refused += 1
-                self._note(error)
+                self._count_error(error)
             else:
                 self._acknowledge(place, produced.base_offset, number)
                 return
             await asyncio.sleep(min(PAUSE_S, max(0.0, until - self._loop.time())))
         self._failed += 1
 
-    def _note(self, error: RaftlogError) -> None:
+    def _count_error(self, error: RaftlogError) -> None:
+        """Count an error by its text; at most `REASONS_MAX` different texts are kept."""
         reason = f"{type(error).__name__}: {error}"
         if reason in self._reasons or len(self._reasons) < REASONS_MAX:
             self._reasons[reason] += 1

@@ -33,7 +33,9 @@ def raise_priority(pids: Iterable[int]) -> None:
             Path(f"/proc/{pid}/autogroup").write_text(str(PRIORITY))
 
 
-def load(command: Sequence[str], environment: Mapping[str, str] | None = None, seconds: float = RUN_S_MAX) -> str:
+def run_generator(
+    command: Sequence[str], environment: Mapping[str, str] | None = None, seconds: float = RUN_S_MAX
+) -> str:
     """Run a load generator at the priority of the nodes and return its stdout; raise `MeasureFailed` if it fails."""
     process = start_generator(command, environment)
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.measure import MeasureFailed
-from bench.race.accounting import load, start_generator, stop_generator, wait_for_generator
+from bench.race.accounting import run_generator, start_generator, stop_generator, wait_for_generator
 from bench.race.kafka_protocol import (
     BEFORE_KILL_S,
     CONNECTIONS,
@@ -46,7 +46,7 @@ class _GoLoad:
         self._produced = ""
 
     def run(self, *arguments: object) -> dict[str, Any]:
-        output = load([self._program, self._system, *map(str, arguments)], self._environment)
+        output = run_generator([self._program, self._system, *map(str, arguments)], self._environment)
         found = dict(json.loads(output.splitlines()[-1])) if output.strip() else {}
         if found.pop("failed", 0):
             raise MeasureFailed("records failed")
@@ -94,6 +94,7 @@ class _GoLoad:
 
 
 def _wait_http(url: str, text: str) -> None:
+    """Wait until an answer from the URL contains the text."""
     until = time.monotonic() + _READY_S_MAX
     while time.monotonic() < until:
         with suppress(urllib.error.URLError, OSError), urllib.request.urlopen(url, timeout=2) as answer:

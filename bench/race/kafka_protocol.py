@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.measure import MeasureFailed
-from bench.race.accounting import load, raise_priority, start_generator, stop_generator, wait_for_generator
+from bench.race.accounting import raise_priority, run_generator, start_generator, stop_generator, wait_for_generator
 from bench.race.system import Values
 from clients import packages
 from clients.java import LOADING, SHORT, java
@@ -79,7 +79,9 @@ class KafkaProtocolLoad:
         size = ("--num-records", str(RECORDS), "--record-size", str(RECORD_BYTES), "--throughput", "-1")
         properties = ("acks=all", "batch.size=65536", "linger.ms=5", f"bootstrap.servers={self._bootstrap}")
         arguments = ("--topic", self._produced, *size, "--producer-props", *properties)
-        lines = load(java(self._libraries, f"{_TOOLS}.ProducerPerformance", *arguments, flags=LOADING)).splitlines()
+        lines = run_generator(
+            java(self._libraries, f"{_TOOLS}.ProducerPerformance", *arguments, flags=LOADING)
+        ).splitlines()
         words = lines[-1].split()
         if int(words[0]) != RECORDS:
             raise MeasureFailed(f"not all records were sent: {lines[-3:]}")
@@ -91,7 +93,7 @@ class KafkaProtocolLoad:
             self.produce()
         size = ("--messages", str(RECORDS), "--timeout", "20000", "--hide-header")
         arguments = ("--bootstrap-server", self._bootstrap, "--topic", self._produced, *size)
-        output = load(java(self._libraries, f"{_TOOLS}.ConsumerPerformance", *arguments, flags=LOADING))
+        output = run_generator(java(self._libraries, f"{_TOOLS}.ConsumerPerformance", *arguments, flags=LOADING))
         fields = output.splitlines()[-1].split(", ")
         if int(fields[4]) < RECORDS:
             raise MeasureFailed(f"{fields[4]} of {RECORDS} records were read")
@@ -128,6 +130,7 @@ class KafkaProtocolLoad:
         return self._measure_gap(topic, [str(python), str(_HERE / "librdkafka_gap.py"), topic, str(self._gap_s)])
 
     def _measure_gap(self, topic: str, command: list[str]) -> Values:
+        """Kill the topic's leader during the load of a producer program, restart it, and return the gap."""
         leader = int(self._run("leader", topic)["leader"])
         process = start_generator(command, self._environment)
         try:
@@ -154,7 +157,7 @@ class KafkaProtocolLoad:
         until = time.monotonic() + _TOPIC_S_MAX
         while True:
             try:
-                load(self._java("topic", name, partitions), self._environment)
+                run_generator(self._java("topic", name, partitions), self._environment)
                 return name
             except MeasureFailed:
                 if time.monotonic() > until:
@@ -165,5 +168,5 @@ class KafkaProtocolLoad:
         return java(self._libraries, "Load", *map(str, arguments), flags=flags, classes=self._classes)
 
     def _run(self, *arguments: object, flags: tuple[str, ...] = SHORT) -> dict[str, Any]:
-        output = load(self._java(*arguments, flags=flags), self._environment)
+        output = run_generator(self._java(*arguments, flags=flags), self._environment)
         return dict(json.loads(output.splitlines()[-1])) if output.strip() else {}

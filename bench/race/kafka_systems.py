@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.measure import MeasureFailed
-from bench.race.accounting import load, raise_priority
+from bench.race.accounting import raise_priority, run_generator
 from bench.race.kafka_protocol import KafkaProtocolLoad
 from bench.race.processes import NODES, NodeProcesses
 from bench.race.system import RunningSystem, System
@@ -32,7 +32,7 @@ def start_kafka(directory: Path, *, synced: bool) -> Iterator[RunningSystem]:
     for node in NODES:
         properties = directory / f"{node}.properties"
         properties.write_text(_properties(directory, node, ports, synced=synced))
-        load(java(libraries, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties)))
+        run_generator(java(libraries, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties)))
     nodes = NodeProcesses(
         directory,
         lambda node: java(libraries, "kafka.Kafka", str(directory / f"{node}.properties"), flags=_HEAP),

@@ -19,7 +19,7 @@ class Answers:
         self.longest_s = 0.0
         self._last = time.perf_counter()
 
-    def take(self, error: object, message: object) -> None:
+    def record(self, error: object, message: object) -> None:
         """Record one delivery report."""
         self.answered += 1
         if error is not None:
@@ -41,7 +41,7 @@ def main(topic: str, seconds: int) -> None:
     for number in range(seconds * PER_S):
         while (left := begin + number / PER_S - time.perf_counter()) > 0:
             producer.poll(left)
-        producer.produce(topic, b"x" * 100, on_delivery=answers.take)
+        producer.produce(topic, b"x" * 100, on_delivery=answers.record)
         producer.poll(0)
     producer.flush()
     print(json.dumps({"gap_ms": answers.longest_s * 1000, "failed": answers.failed}))

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from bench.measure import MeasureFailed
-from bench.race.accounting import CpuMeter, load
+from bench.race.accounting import CpuMeter, run_generator
 from bench.race.command import all_systems
 from bench.race.report import Run, SystemResult, race_table, write_chart
 from bench.race.system import COLUMNS, MEASURES, RunningSystem, System
@@ -67,9 +67,9 @@ def test_every_column_belongs_to_a_measure_and_keys_are_distinct() -> None:
 
 def test_the_error_of_a_failed_load_includes_its_output() -> None:
     with pytest.raises(MeasureFailed, match=r"(?s)exit code 3 .*no brokers"):
-        load([sys.executable, "-c", "import sys; print('no brokers'); sys.exit(3)"])
+        run_generator([sys.executable, "-c", "import sys; print('no brokers'); sys.exit(3)"])
     with pytest.raises(MeasureFailed, match=r"within 0\.2 s"):
-        load(["sleep", "60"], seconds=0.2)
+        run_generator(["sleep", "60"], seconds=0.2)
 
 
 def test_cpu_time_of_the_nodes_is_separate_from_that_of_other_processes() -> None:
