@@ -158,10 +158,10 @@ class AioSyncs:
             event(_logger, "aio_refused", why=why)
 
     def wait_while(self, is_pending: Callable[[], bool]) -> None:
-        """Block until the condition is false, which the end of a sync in flight causes.
+        """Block the loop's thread while the condition is true; return at once in other threads.
 
-        In the loop's thread this method reads the events, since the loop cannot; their jobs run later. In other threads
-        it returns at once: the loop runs in parallel.
+        Some sync in flight must make the condition false when it completes. This method itself reads the events of
+        completed syncs, since the blocked loop cannot; the loop runs the jobs of these syncs later.
         """
         if threading.get_ident() != self._thread:
             return
