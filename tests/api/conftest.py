@@ -43,6 +43,7 @@ class Api:
 
 @pytest.fixture
 async def start_api(tmp_path) -> AsyncIterator[Any]:
+    """Return a function that starts a broker with its HTTP API on a free port."""
     started: list[Api] = []
 
     async def start(

@@ -34,6 +34,7 @@ class SlowReader:
 
     @classmethod
     async def connect(cls, api, path, accept):
+        """Send a GET request over a connection with a receive buffer of 4 KiB, whose answer the server must hold."""
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.setblocking(False)

@@ -61,6 +61,8 @@ async def api(start_api):
 
 @pytest.fixture
 def consumer(api):
+    """Return a function that creates a consumer instance; `_` in names of settings stands for a dot."""
+
     async def create(name="c", group="g", **settings):
         settings = {"format": "json", "auto.offset.reset": "earliest"} | {
             key.replace("_", "."): value for key, value in settings.items()
@@ -262,7 +264,7 @@ async def test_two_instances_share_the_partitions_and_one_takes_over(api, consum
     assert sorted(await first.poll_values(4)) == [10, 11, 12, 13]
 
 
-async def test_every_strategy_assigns(api, consumer):
+async def test_every_strategy_assigns_all_partitions(api, consumer):
     await api.create_topic("t", 3)
     for strategy in ("range", "roundrobin", "sticky"):
         found = await consumer(group=strategy, **{"partition.assignment.strategy": strategy})

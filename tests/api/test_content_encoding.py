@@ -33,6 +33,7 @@ ENCODING = {"gzip": "gzip", "members": "gzip", "zlib": "deflate", "raw": "deflat
 
 
 def decode_in_steps(encoding, body, step):
+    """Return the decoded body, given to the decoder `step` bytes at a time; check the size of each piece."""
     decoder = ContentDecoder(encoding)
     found = b""
     for start in range(0, len(body), step):

@@ -35,6 +35,7 @@ def test_every_operation_that_changes_state_lists_its_parameters() -> None:
 
 
 def list_references(value):
+    """Yield the targets of all `$ref`s within a value."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if key == "$ref":

@@ -79,6 +79,7 @@ class Brokers:
 async def brokers_in(
     directory: Path, count: int = 3, *, seeds: int | None = None, **settings: Any
 ) -> AsyncIterator[Brokers]:
+    """Provide brokers at reserved ports with data below the directory; stop them at the end."""
     held = [reserve_port() for _ in range(count)]
     brokers = Brokers(directory, [each.getsockname()[1] for each in held], seeds, **settings)
     try:

@@ -47,6 +47,7 @@ class Member:
         return MemberIdentity(self.member_id, self.generation, self._instance_id)
 
     async def join(self, *topics: str, session_ms: int = 10_000, deadline: Deadline | None = None) -> JoinedGeneration:
+        """Join once with subscriptions to these topics."""
         joined = await self.broker.groups.join(
             Join(
                 self.group,
@@ -65,6 +66,7 @@ class Member:
     async def sync(
         self, assignments: Mapping[str, Sequence[TopicPartition]] | None = None, deadline: Deadline | None = None
     ) -> list[TopicPartition]:
+        """Send the assignments that this member made as the leader, and return those that it gets."""
         given = tuple((name, encode_assignment(partitions)) for name, partitions in (assignments or {}).items())
         synced = await self.broker.groups.sync(
             Sync(self.group, self.member_id, self.generation, self._instance_id, given), deadline=deadline or soon()

@@ -203,6 +203,7 @@ async def test_a_broker_restarts_while_partitions_are_added(topic: Brokers) -> N
     """The request is repeated until it succeeds; the restarted broker creates its replicas like the others."""
 
     async def grow() -> None:
+        """Repeat the request for 5 partitions until it, or an earlier one of unknown outcome, was accepted."""
         while True:
             try:
                 await topic[1].create_partitions("t", 5, deadline=deadline_in(2_000))

@@ -166,6 +166,7 @@ def test_a_group_is_deleted(scripted: ScriptedBroker, ask: Any) -> None:
 
 @pytest.fixture
 def orders(scripted: ScriptedBroker) -> ScriptedBroker:
+    """Let the scripted broker answer requests about topic `orders` with two partitions."""
     replicas = {"leader": 1, "replicas": []}
     scripted.answers["/topics/orders"] = (
         200,

@@ -14,6 +14,7 @@ from tests.layouts import DOCS
 
 
 def list_verbs(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield all verbs below a command, each with its path."""
     if not isinstance(command, click.Group):
         yield path, command
         return

@@ -47,7 +47,9 @@ async def test_events_above_the_limit_are_counted_in_one_line(
     assert list_messages(caplog)[5:] == [("leadership_lost", logging.INFO)], "a new second"
 
 
-async def test_one_timer_ends_each_second(limit: EventLimit, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_timer_at_a_time_ends_the_seconds_of_the_limit(
+    limit: EventLimit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     due: list[Any] = []
     monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda seconds, work: due.append((seconds, work)))
     for _ in range(5):

@@ -422,6 +422,7 @@ def test_the_status_of_the_balancer_is_shown(ask: Any, scripted: ScriptedBroker)
 
 @pytest.fixture
 def settings(scripted: ScriptedBroker) -> ScriptedBroker:
+    """Let the scripted broker answer requests about the cluster's settings."""
     described = {"description": "…", "allowed": "…", "nullable": False, "needs_restart": False}
     schema = {
         "balancer.mode": {"type": "string", "default": "continuous", **described},

@@ -140,6 +140,7 @@ async def roll(
     *,
     keep_maintenance: bool = False,
 ) -> list[RollingStep]:
+    """Run a rolling restart of the cluster, and return its steps."""
     steps: list[RollingStep] = []
     done: list[RestartUnit] = []
     rolling = RollingRestart(

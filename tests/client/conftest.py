@@ -39,15 +39,15 @@ async def scripted() -> AsyncIterator[Scripted]:
 
 @pytest.fixture
 async def silent() -> AsyncIterator[Callable[[Callable[[asyncio.StreamWriter], Any]], Awaitable[str]]]:
-    """Return a function that starts a server which reads a request and then calls `rudeness` with its connection."""
+    """Return a function that starts a server which reads a request and then calls `misbehave` with its connection."""
     servers = []
     writers: list[asyncio.StreamWriter] = []
 
-    async def start(rudeness: Callable[[asyncio.StreamWriter], Any]) -> str:
+    async def start(misbehave: Callable[[asyncio.StreamWriter], Any]) -> str:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writers.append(writer)
             await reader.readuntil(b"\r\n\r\n")
-            rudeness(writer)
+            misbehave(writer)
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         servers.append(server)

@@ -90,6 +90,7 @@ class FakeBroker:
         self.extra: Callable[[web.BaseRequest, list[str], bytes], Awaitable[web.StreamResponse | None]] | None = None
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request; `extra` answers first if it wants to."""
         parts = request.path.strip("/").split("/")
         body = await request.read()
         if self.extra is not None and (answer := await self.extra(request, parts, body)) is not None:

@@ -239,6 +239,7 @@ async def test_a_damaged_batch_is_an_error_after_the_valid_ones(served: Served) 
 async def poll_until_undecodable(
     consumer: Consumer, after_each: Callable[[], None] = lambda: None
 ) -> tuple[list[int], UndecodableBatch]:
+    """Poll until a batch cannot be decoded; return the offsets of the records before it, and the error."""
     found: list[int] = []
     async with asyncio.timeout(20):
         while True:

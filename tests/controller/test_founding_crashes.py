@@ -24,7 +24,7 @@ class Crashes:
         self.happened = asyncio.Event()
 
     def reach_step(self, step: str, node: Node | None) -> None:
-        """Note that the process `node` is at this step; crash it if it is the chosen one."""
+        """Record that the process `node` is at this step; crash it if it is the chosen one."""
         if node is None or node.identity.node_id != self._number or step != self._step or self.happened.is_set():
             return
         self.happened.set()
@@ -39,6 +39,7 @@ class Crashes:
         return None
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let the steps of storing records and beginning the group call `reach_step`."""
         store: Callable[..., None] = BootstrapFile.store
         begin: Callable[[Any], None] = host.ControllerHost._create_first_replica
 

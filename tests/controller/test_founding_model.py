@@ -184,7 +184,7 @@ class World:
         kept = old.disk if old is not None else self.new_disk(number)
         self.processes[number] = Process(self, disk or kept)
 
-    def maybe_lose_record(self, disk: ModelDisk) -> None:
+    def lose_record_if_safe(self, disk: ModelDisk) -> None:
         """Lose a disk's record if a cluster exists and this disk has no controller replica to rewrite it from."""
         if self.loses_records and disk.cluster_id is not None and not disk.has_begun and disk.record is not None:
             disk.record = None
@@ -200,7 +200,7 @@ class World:
             what = self.random.random()
             if what < 0.35:
                 self.processes[number].crash()
-                self.maybe_lose_record(self.processes[number].disk)
+                self.lose_record_if_safe(self.processes[number].disk)
             elif what < 0.7:
                 self.start(number)
             elif what < 0.8 and self.wipes:

@@ -142,6 +142,7 @@ class Terminal:
             raise
 
     def _start(self, name: str, text: str) -> None:
+        """Start a long-running command of a page."""
         script = f"source {self._state}\n{text}"
         lines = script.strip().splitlines()
         lines[-1] = f"exec {lines[-1]}"
@@ -164,6 +165,7 @@ class Terminal:
         self._starting.clear()
 
     def _run(self, command: str, *, fails: bool = False) -> str:
+        """Run a command of a page and keep the variables that it exports; return its output."""
         begin = f"source {self._state}\nset -a -o pipefail\nPATH={self._commands}:$PATH\n"
         end = f"code=$?\nPATH=${{PATH#*:}}\nexport -p > {self._state}\nexit $code\n"
         script = f"{begin}{command}\n{end}"

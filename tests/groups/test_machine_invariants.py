@@ -162,6 +162,7 @@ class MembersMachine(RuleBasedStateMachine):
 
     @invariant()
     def check_answers_are_stored(self) -> None:
+        """Check that each answer to a member describes a generation that is in the log."""
         for token in self.harness.answers.keys() - self.seen:
             self.seen.add(token)
             outcome = self.harness.answers[token]

@@ -142,6 +142,7 @@ def _serve(source: str, mount: str, order: str) -> None:
 
 
 def _delay_or_fail(order: str) -> None:
+    """Do what the order file says before a sync: hold it, fail it, or delay it."""
     while True:
         with open(order) as file:
             word, _, argument = file.read().partition(" ")

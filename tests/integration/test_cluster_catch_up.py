@@ -152,7 +152,7 @@ def test_a_follower_behind_the_log_start_gets_a_new_log(cluster: Cluster, topic:
     assert list_segments(cluster, follower, topic)[0].name > lacked
 
 
-def test_the_leader_is_killed_during_the_transfer(cluster: Cluster, topic: str) -> None:
+def test_a_follower_catches_up_although_the_leader_is_killed_during_the_transfer(cluster: Cluster, topic: str) -> None:
     """The transfer continues with its successor: the follower keeps what it has and does not fetch it twice."""
     leader, follower = fill_and_kill_follower(cluster, topic)
     had = stored_bytes(cluster, follower, topic)
@@ -168,7 +168,7 @@ def test_the_leader_is_killed_during_the_transfer(cluster: Cluster, topic: str) 
     require_same_files(cluster, topic)
 
 
-def test_the_follower_is_killed_repeatedly(cluster: Cluster, topic: str) -> None:
+def test_a_follower_catches_up_although_it_is_killed_repeatedly(cluster: Cluster, topic: str) -> None:
     """F7: it catches up, each start continues behind the one before, and the leader's memory does not grow."""
     leader, follower = fill_and_kill_follower(cluster, topic)
     given, memory = fetched_bytes(cluster, leader, "out"), read_memory_bytes(cluster, leader)
@@ -189,7 +189,7 @@ def read_memory_bytes(cluster: Cluster, node: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_the_log_is_trimmed_during_the_transfer(cluster: Cluster, topic: str) -> None:
+def test_a_follower_catches_up_although_the_log_is_trimmed_during_the_transfer(cluster: Cluster, topic: str) -> None:
     """Trims do not wait for the fetching replica: it restarts at the new log start."""
     leader, follower = fill_and_kill_follower(cluster, topic, segment_bytes=MIB)
     had, anew = stored_bytes(cluster, follower, topic), cluster.nodes[follower].log_text().count(ANEW)

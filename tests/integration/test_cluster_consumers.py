@@ -30,7 +30,7 @@ class Requests:
         except BrokerFailed:
             return 0, None
 
-    def until(self, statuses: set[int], method: str, path: str, body: object = None) -> Any:
+    def repeat_until_status(self, statuses: set[int], method: str, path: str, body: object = None) -> Any:
         """Repeat the request until its status is one of these, while brokers change roles."""
         while True:
             status, answer = self(method, path, body)
@@ -43,16 +43,16 @@ def test_an_instance_continues_when_its_broker_is_killed(cluster: Cluster, topic
     create_topic(cluster.addresses[0], topic)
     requests = Requests(cluster)
     settings = {"name": "c", "format": "json", "auto.offset.reset": "earliest", "auto.commit.enable": "false"}
-    requests.until({200, 409}, "POST", f"/consumers/{topic}", settings)
+    requests.repeat_until_status({200, 409}, "POST", f"/consumers/{topic}", settings)
     instance = f"/consumers/{topic}/instances/c"
-    requests.until({204}, "POST", instance + "/subscription", {"topics": [topic]})
+    requests.repeat_until_status({204}, "POST", instance + "/subscription", {"topics": [topic]})
     seen: set[int] = set()
     produced = read = 0
     is_sure = True
     while len(seen) < RECORDS:
         if produced < RECORDS:
             records = [{"value": produced + number} for number in range(CHUNK)]
-            requests.until({200}, "POST", f"/topics/{topic}/partitions/0", {"records": records})
+            requests.repeat_until_status({200}, "POST", f"/topics/{topic}/partitions/0", {"records": records})
             produced += CHUNK
             if produced == RECORDS // 2:
                 victim = _coordinator(cluster, requests("GET", f"/v3/clusters/-/consumer-groups/{topic}")[1])
@@ -74,9 +74,9 @@ def test_an_instance_continues_when_its_broker_is_killed(cluster: Cluster, topic
                 read += 1
                 seen.add(record["value"])
         if answer:
-            requests.until({200, 409}, "POST", instance + "/offsets")
+            requests.repeat_until_status({200, 409}, "POST", instance + "/offsets")
     assert seen == set(range(RECORDS))
-    requests.until({204, 404}, "DELETE", instance)
+    requests.repeat_until_status({204, 404}, "DELETE", instance)
 
 
 def _coordinator(cluster: Cluster, described: Any) -> Any:

@@ -96,7 +96,9 @@ def test_slow_syncs_of_a_follower_do_not_slow_writes(cluster: Cluster, topic: st
 
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
-def test_a_disk_refuses_all_writes_although_it_has_space(cluster: Cluster, topic: str, leads: bool) -> None:
+def test_a_disk_that_refuses_writes_despite_free_space_counts_as_full(
+    cluster: Cluster, topic: str, leads: bool
+) -> None:
     """The file system reports free space, but every write fails.
 
     As with a full disk, health reports it, brokers with space continue, and afterwards all is as before."""

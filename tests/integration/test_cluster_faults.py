@@ -41,7 +41,7 @@ def check_settled(cluster: Cluster, ledger: Ledger, partitions: int = 1) -> None
     check_stored(cluster, ledger, partitions)
 
 
-def test_leaders_are_killed_under_load(cluster: Cluster, topic: str) -> None:
+def test_no_acknowledged_record_is_lost_when_leaders_are_killed(cluster: Cluster, topic: str) -> None:
     create_topic(cluster.addresses[0], topic)
     with Load(cluster, topic) as ledger:
         for _ in range(2):
@@ -57,7 +57,7 @@ def test_leaders_are_killed_under_load(cluster: Cluster, topic: str) -> None:
     check_settled(cluster, ledger)
 
 
-def test_all_brokers_are_killed_at_once(cluster: Cluster, topic: str) -> None:
+def test_no_acknowledged_record_is_lost_when_all_brokers_are_killed(cluster: Cluster, topic: str) -> None:
     create_topic(cluster.addresses[0], topic)
     with Load(cluster, topic) as ledger:
         ledger.wait_for_more(ENOUGH)
@@ -99,7 +99,9 @@ def missing_effects(cluster: Cluster, before: dict[tuple[int, int], LinkCounters
 
 
 @pytest.mark.parametrize("pause_s", [2.0, pytest.param(30.0, marks=pytest.mark.slow)])
-def test_a_leader_is_paused(cluster: Cluster, topic: str, pause_s: float) -> None:
+def test_writes_continue_and_none_is_lost_while_a_leader_is_paused(
+    cluster: Cluster, topic: str, pause_s: float
+) -> None:
     """The resumed leader is deposed, with requests in its sockets that clients sent to it as the leader."""
     create_topic(cluster.addresses[0], topic)
     leader = cluster.leader(topic)
@@ -119,7 +121,9 @@ def test_a_leader_is_paused(cluster: Cluster, topic: str, pause_s: float) -> Non
 
 
 @pytest.mark.parametrize("one_way", [False, True])
-def test_a_leader_is_partitioned(cluster: Cluster, topic: str, one_way: bool) -> None:
+def test_writes_continue_and_none_is_lost_while_a_leader_is_isolated(
+    cluster: Cluster, topic: str, one_way: bool
+) -> None:
     """Clients still reach it; each write that it acknowledges is stored afterwards."""
     create_topic(cluster.addresses[0], topic)
     leader = cluster.leader(topic)
@@ -137,7 +141,7 @@ def test_a_leader_is_partitioned(cluster: Cluster, topic: str, one_way: bool) ->
     check_settled(cluster, ledger)
 
 
-def test_a_majority_is_lost_and_returns(cluster: Cluster, topic: str) -> None:
+def test_writes_fail_without_a_majority_and_resume_with_it(cluster: Cluster, topic: str) -> None:
     """Writes fail at their deadline, committed records can be read, and writes resume without an operator."""
     create_topic(cluster.addresses[0], topic)
     with Load(cluster, topic) as ledger:
@@ -173,7 +177,7 @@ def write_and_fail(address: str, ledger: Ledger) -> str:
     return str(row["outcome"])
 
 
-def test_a_topic_is_recreated_while_a_broker_is_down(cluster: Cluster, topic: str) -> None:
+def test_records_of_a_deleted_topic_are_never_served_by_a_returning_broker(cluster: Cluster, topic: str) -> None:
     """The returning broker has records of the deleted topic on its disk, which are never served."""
     create_topic(cluster.addresses[0], topic)
     with Load(cluster, topic) as old:

@@ -75,7 +75,7 @@ def test_a_wiped_disk_is_replaced_under_load(three: Cluster, topic: str, which: 
 
 
 @pytest.mark.slow
-def test_each_disk_is_lost_once(three: Cluster, topic: str) -> None:
+def test_no_record_is_lost_when_each_disk_is_lost_once(three: Cluster, topic: str) -> None:
     """The disks are lost one after another; afterwards no record was on any of the first disks."""
     with Load(three, topic, partitions=PARTITIONS) as ledger:
         for node in three.nodes.values():

@@ -64,7 +64,7 @@ def seeds_of(cluster: Cluster) -> str:
     return ",".join(node.rpc for node in cluster.nodes.values() if node.rpc is not None)
 
 
-def test_a_fourth_broker_joins(raftlog_cluster: Cluster) -> None:
+def test_a_fourth_broker_joins_and_has_the_existing_topics(raftlog_cluster: Cluster) -> None:
     create_topic(raftlog_cluster.addresses[0], "t")
     node = raftlog_cluster.add_node()
     assert node.node_id == 4

@@ -21,6 +21,7 @@ Order = tuple[str, str, Any]
 
 
 def draw_request(topic: str, random_: random.Random) -> Order:
+    """Return a random request of an operator; it need not be valid."""
     node = random_.choice((1, 2, 3, 9))
     partition = f"/v1/partitions/kafka/{topic}/{random_.choice((0, 1, 5))}"
     replicas = [{"node_id": each} for each in random_.sample((1, 2, 3), random_.randint(1, 3))]
@@ -97,7 +98,9 @@ class Operators:
 
 
 @pytest.mark.slow
-def test_operators_requests_while_brokers_are_killed_and_paused(cluster: Cluster, topic: str) -> None:
+def test_accepted_requests_of_operators_take_effect_while_brokers_are_killed_and_paused(
+    cluster: Cluster, topic: str
+) -> None:
     create_topic(cluster.addresses[0], topic, partitions=2)
     with Load(cluster, topic, writers=2) as ledger:
         with Operators(cluster, topic) as operators:

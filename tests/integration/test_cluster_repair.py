@@ -86,6 +86,7 @@ class Readers:
             thread.join()
 
     def _read(self, address: str) -> None:
+        """Read the record repeatedly through one broker; count its successes, and note unexpected answers."""
         host, _, port = address.rpartition(":")
         connection = http.client.HTTPConnection(host, int(port), timeout=20)
         while not self._over.is_set():

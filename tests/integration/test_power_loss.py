@@ -23,7 +23,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Clus
         yield place
 
 
-def test_all_brokers_lose_power_at_once(place: tuple[Cluster, dict[int, SmallDisk]]) -> None:
+def test_no_acknowledged_record_is_lost_when_all_brokers_lose_power(
+    place: tuple[Cluster, dict[int, SmallDisk]],
+) -> None:
     """Every acknowledged write is on every broker and at its offset after each round."""
     cluster, disks = place
     create_topic(cluster.addresses[0], "power", 4)

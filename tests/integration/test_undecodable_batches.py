@@ -58,6 +58,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def sent(cluster: Cluster) -> Content:
+    """Append valid records and undecodable batches in turn."""
     address = cluster.addresses[0]
     create_topic(address, TOPIC, segment_bytes=4096)
     found = Content([], {})

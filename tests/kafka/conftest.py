@@ -16,6 +16,7 @@ def _load_schemas() -> None:
 
 @pytest.fixture
 async def make_edge() -> AsyncIterator[Any]:
+    """Return a function that makes an edge; its requests are cancelled at the end."""
     made: list[Edge] = []
 
     def make(**settings: Any) -> Edge:

@@ -111,6 +111,7 @@ class Edge:
         )
 
     async def handle(self, request: KafkaRequest) -> Any:
+        """Answer with the request itself, or with what the test sets later."""
         self.seen.append(request)
         if self.is_immediate:
             return request.message

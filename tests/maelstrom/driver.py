@@ -280,6 +280,7 @@ class Network:
         self.nodes[node].write(line)
 
     def _take(self, node: str, line: bytes) -> None:
+        """Pass on a message that a node printed."""
         try:
             match json.loads(line):
                 case {"src": str(src), "dest": str(dest), "body": {"type": str()} as body} if src == node:
@@ -290,6 +291,7 @@ class Network:
             self.failures.append(f"{node} sent {line[:200]!r}: {error}")
 
     def _pass(self, src: str, dest: str, line: bytes, body: Body) -> None:
+        """Send a message on after its latency, unless it is lost."""
         if src in self.nodes and dest in self.names:
             self.messages[body["type"]] += 1
             if body["type"] == "raft":
@@ -307,6 +309,7 @@ class Network:
                 self.calls[decode_call(frame, RPC)[1].name] += 1
 
     def _deliver(self, src: str, dest: str, line: bytes, body: Body) -> None:
+        """Give a message to its node or client."""
         if dest in self.nodes:
             if (src, dest) not in self._blocked:
                 self.nodes[dest].write(line)

@@ -36,7 +36,7 @@ def test_any_claim_about_an_unknown_member_is_accepted(claimed: MemberState) -> 
     assert find_verdict(None, claim(7, claimed, 1)) is claimed
 
 
-def test_the_table_is_complete() -> None:
+def test_the_table_has_every_state_and_claim() -> None:
     assert set(TRANSITIONS) == {None, *MemberState}
     assert all(set(TRANSITIONS[state]) == set(Order) for state in MemberState)
     assert all(set(cells) == set(MemberState) for orders in TRANSITIONS.values() for cells in orders.values())

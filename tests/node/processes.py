@@ -57,7 +57,7 @@ class NodeProcess:
             else:
                 self._answers.put_nowait(said["answer"])
 
-    async def do(self, **command: Any) -> dict[str, Any]:
+    async def send_command(self, **command: Any) -> dict[str, Any]:
         """Send one command and return its answer; an error in the answer fails the test."""
         answer = await self.request(**command)
         assert "error" not in answer, answer["error"]
@@ -78,7 +78,7 @@ class NodeProcess:
 
     async def wait_for_refusal(self) -> str:
         """Wait until all other nodes refuse this process; return the message of one of them."""
-        return str((await self.do(refused=0))["refusals"][0])
+        return str((await self.send_command(refused=0))["refusals"][0])
 
     def pause(self) -> None:
         self._process.send_signal(signal.SIGSTOP)
@@ -117,7 +117,7 @@ class Processes:
         at = self.addresses.get(number)
         port = {"rpc_port": at[1]} if at else {}
         peers = {other: self.addresses.get(other, ["127.0.0.1", 1]) for other in NODES if other != number}
-        opened = await process.do(
+        opened = await process.send_command(
             open={"directory": str(self.directory), "node_id": number, "peers": peers, **port, **self.options}
         )
         self.addresses[number] = opened["address"]
@@ -126,16 +126,16 @@ class Processes:
     async def set_peers_of_all(self) -> None:
         for number, process in self.running.items():
             peers = {other: at for other, at in self.addresses.items() if other != number}
-            await process.do(peers=peers, disks={other: self.disks[other] for other in peers})
+            await process.send_command(peers=peers, disks={other: self.disks[other] for other in peers})
 
     async def create(self, groups: Iterable[int] = (GROUP.int,)) -> None:
         members = [[number, disk] for number, disk in self.disks.items()]
-        created = [process.do(create=list(groups), members=members) for process in self.running.values()]
+        created = [process.send_command(create=list(groups), members=members) for process in self.running.values()]
         await asyncio.gather(*created)
 
     async def load(self, writers: int, *numbers: int) -> None:
         for number in numbers or tuple(self.running):
-            await self.running[number].do(load=writers)
+            await self.running[number].send_command(load=writers)
 
     async def kill(self, number: int) -> None:
         process = self.running.pop(number)
@@ -155,10 +155,10 @@ class Processes:
     async def finish(self) -> None:
         """Stop the load, wait until all replicas have the same end, and kill the processes."""
         for process in self.running.values():
-            await process.do(quiet=0)
+            await process.send_command(quiet=0)
         ends = [0, 1]
         while len(set(ends)) > 1:
-            settled = [process.do(settle=max(ends)) for process in self.running.values()]
+            settled = [process.send_command(settle=max(ends)) for process in self.running.values()]
             ends = [end["last"] for end in await asyncio.gather(*settled)]
         for number in list(self.running):
             await self.kill(number)

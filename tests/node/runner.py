@@ -40,7 +40,7 @@ class Runner:
         self._moved = asyncio.Event()
         self._load: list[asyncio.Task[None]] = []
 
-    async def do(self, command: dict[str, Any]) -> dict[str, Any]:
+    async def execute(self, command: dict[str, Any]) -> dict[str, Any]:
         name = next(iter(command))
         action: Callable[..., Any] = getattr(self, f"do_{name}")
         try:
@@ -146,7 +146,7 @@ async def main() -> None:
     runner = Runner()
     while line := await reader.readline():
         command = json.loads(line)
-        say({"answer": await runner.do(command)})
+        say({"answer": await runner.execute(command)})
 
 
 if __name__ == "__main__":

@@ -82,8 +82,8 @@ async def test_an_old_copy_of_a_disk_is_refused(tmp_path: Path) -> None:
             shutil.copytree(copy, data / "3")
             await cluster.start(3)
             stale = cluster.running[3]
-            assert "it is an old copy" in (await stale.do(ended=0))["reason"]
-            assert not (await stale.do(status=0))["working"]
+            assert "it is an old copy" in (await stale.send_command(ended=0))["reason"]
+            assert not (await stale.send_command(status=0))["working"]
             await cluster.kill(3)
             identity = json.loads((data / "3" / ".raftlog" / "identity").read_text())
             assert "it is an old copy" in identity["refusal"], "the next start takes another disk uuid"
@@ -105,7 +105,7 @@ async def test_a_wiped_disk_is_refused(tmp_path: Path) -> None:
         assert "it can only join" in answer["error"]
         await cluster.kill(2)
         before = len(cluster.running[1].acked)
-        assert (await cluster.running[1].do(stepped_down=0))["leads"] is False, "one of three is no majority"
+        assert (await cluster.running[1].send_command(stepped_down=0))["leads"] is False, "one of three is no majority"
         assert len(cluster.running[1].acked) - before <= WRITERS
         await cluster.start(2)
         await cluster.load(WRITERS, 2)
@@ -120,8 +120,8 @@ async def test_the_second_process_with_a_node_id_is_refused(tmp_path: Path) -> N
         peers = {number: cluster.addresses[number] for number in (1, 2)}
         opened = await twin.request(open={"directory": str(tmp_path), "node_id": 3, "peers": peers})
         assert "DirectoryLocked" in opened["error"]
-        await twin.do(open={"directory": str(tmp_path / "twin"), "node_id": 3, "peers": peers})
-        await twin.do(peers=peers, disks={number: cluster.disks[number] for number in (1, 2)})
+        await twin.send_command(open={"directory": str(tmp_path / "twin"), "node_id": 3, "peers": peers})
+        await twin.send_command(peers=peers, disks={number: cluster.disks[number] for number in (1, 2)})
         assert "node 3" in await twin.wait_for_refusal()
         await twin.kill()
         await cluster.load(WRITERS)
@@ -144,6 +144,6 @@ async def test_garbage_on_the_rpc_port_has_no_effect(tmp_path: Path) -> None:
                 await asyncio.wait_for(reader.read(), 20)
             writer.close()
         await leader.wait_for_acks(50)
-        assert (await leader.do(status=0))["complaints"] >= 3
+        assert (await leader.send_command(status=0))["complaints"] >= 3
         await cluster.finish()
         cluster.check()

@@ -24,7 +24,7 @@ class PumpedDisk(SimulatedDisk):
         if not self.is_held:
             asyncio.get_running_loop().call_soon(self.complete_next)
 
-    def let_go(self):
+    def release_syncs(self):
         """Complete the held syncs, and hold none from now on."""
         self.is_held = False
         self.complete_all()
@@ -58,7 +58,7 @@ async def open_broker(disk) -> AsyncIterator[Callable[..., Awaitable[Broker]]]:
         return broker
 
     yield open_
-    disk.let_go()
+    disk.release_syncs()
     for broker, epoch in opened:
         if not broker.node.ended.done() and epoch == disk.epoch:  # the process of an earlier epoch was stopped
             await broker.close()

@@ -27,6 +27,7 @@ ROWS = st.lists(st.tuples(st.integers(1, 3), DAYS, st.binary(max_size=8)), max_s
 
 
 def batches_of(rows: list[tuple[int, int | None, bytes]], at_once: int) -> list[pa.RecordBatch]:
+    """Return record batches of `at_once` rows; each row is given as (step of the offset, day or None, value)."""
     offset, made = 0, []
     for step, day, value in rows:
         offset += step

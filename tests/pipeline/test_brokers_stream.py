@@ -146,7 +146,7 @@ def test_partitions_added_later_are_read_from_their_beginning(
     assert latest_offset(again, start) == start, "of the checkpoint alone"
 
 
-def test_start_positions_by_option(brokers: LocalBrokers, topic: str, new_reader: NewReader) -> None:
+def test_start_options_determine_the_initial_offset(brokers: LocalBrokers, topic: str, new_reader: NewReader) -> None:
     brokers.create_topic(topic)
     brokers.produce(topic, 0, numbered_records(0, 5))
 

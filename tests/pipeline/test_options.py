@@ -68,7 +68,7 @@ def test_options_added_by_spark_and_a_source_are_accepted() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "0", "11", "1.5", "1e3", "9" * 5000, "²"])
-def test_numbers_have_bounds(text: str) -> None:
+def test_numbers_outside_of_their_bounds_are_refused(text: str) -> None:
     with pytest.raises(InvalidArgument, match="minPartitions"):
         make_options(minPartitions=text).read("minPartitions", number(1, 10))
 
@@ -76,7 +76,7 @@ def test_numbers_have_bounds(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"), [("4096", 4096), ("8k", 8192), ("8 MiB", 8 << 20), ("1g", 1 << 30), ("2KB", 2048)]
 )
-def test_sizes_have_units(text: str, expected: int) -> None:
+def test_sizes_are_read_with_their_units(text: str, expected: int) -> None:
     assert make_options(fetchMaxBytes=text).read("fetchMaxBytes", size(1, 1 << 30)) == expected
 
 

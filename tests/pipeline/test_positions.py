@@ -31,7 +31,7 @@ def offset_position(number: int) -> OffsetPosition:
     return OffsetPosition(PositionKind.OFFSET, number)
 
 
-def test_positions_by_word_and_default() -> None:
+def test_positions_default_to_the_whole_log_and_accept_words() -> None:
     assert start_positions().position_of("t", 0) == EARLIEST
     assert end_positions().position_of("t", 0) == LATEST
     assert start_positions(startingOffsets="LATEST").position_of("t", 0) == LATEST
@@ -47,7 +47,7 @@ def test_partitions_without_an_offset_have_the_default() -> None:
     assert [found.position_of("t", 3), found.position_of("u", 0)] == [LATEST, LATEST]
 
 
-def test_positions_by_time() -> None:
+def test_positions_accept_times_as_milliseconds_and_text() -> None:
     at = OffsetPosition(PositionKind.TIMESTAMP, 1_700_000_000_000)
     assert start_positions(startingTimestamp="1700000000000").position_of("t", 7) == at
     assert end_positions(endingTimestamp="2023-11-14T22:13:20Z").position_of("t", 7) == at

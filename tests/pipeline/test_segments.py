@@ -72,6 +72,7 @@ def read_log(path: Path) -> list[Row]:
 
 
 def read_rows(splits: Sequence[SegmentSplit], **options: Any) -> list[Row]:
+    """Read pickled copies of the splits, as Spark's executors do."""
     found = []
     for split in splits:
         for batch in read_segment_split(pickle.loads(pickle.dumps(split)), **options):

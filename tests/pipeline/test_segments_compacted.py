@@ -48,6 +48,7 @@ def extent_of_log(keyed: KeyedLog) -> LogExtent:
 
 
 def read_records_of(disk: Disk, splits: Sequence[SegmentSplit]) -> list[Kept]:
+    """Return the data records of the splits, each once."""
     return [
         (each.offset, each.key, each.value, each.timestamp)
         for split in splits

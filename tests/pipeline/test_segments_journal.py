@@ -56,7 +56,7 @@ def read_committed(world: World, number: int) -> dict[int, bytes | None]:
 
 
 def trim(world: World, leader: int, offset: int) -> None:
-    [future] = world.do(leader, lambda: world.group(leader).propose_trim(offset))
+    [future] = world.run_at(leader, lambda: world.group(leader).propose_trim(offset))
     world.run_until(future.done)  # type: ignore[attr-defined]
 
 
@@ -67,6 +67,7 @@ def read_extent(
     start: int | None = None,
     on_damage: OnDamage | None = None,
 ) -> list[Kept]:
+    """Read the extent in splits; check that the splits cover it without gap or overlap."""
     start, skips = extent.start if start is None else start, on_damage is not None
     splits = splits_of(extent, start, extent.end, split_bytes=split_bytes, skips_damage=skips, disk=disk)
     assert [split.start for split in splits[1:]] == [split.end for split in splits[:-1]]
@@ -132,6 +133,7 @@ def crash_node(world: World, *, power: bool = False) -> int:
 
 
 def read_or_damage(world: World, number: int) -> list[Kept] | CorruptBatch:
+    """Return the records of a replica, or the first damage."""
     disk = world.disks[number - 1]
     extent = find_extent(disk, find_replica(world, number))
     try:

@@ -80,6 +80,7 @@ class Attempt:
         self.is_done = False
 
     def step(self, rng: random.Random, partition: Partition, late: list[SendBatch]) -> None:
+        """Give rows to the lane, or do what it asks for next."""
         if self._at < len(self._rows) and rng.random() < 0.5:
             count = rng.randint(1, 9)
             self.lane.add(Rows.from_contents(self._rows[self._at : self._at + count]))
@@ -97,6 +98,7 @@ class Attempt:
             self.is_done = is_last
 
     def _send(self, send: SendBatch, rng: random.Random, partition: Partition, late: list[SendBatch]) -> None:
+        """Send a batch that arrives, arrives late or is lost; its answer may be lost too."""
         fate = rng.random()
         if fate < 0.1:
             return  # never arrives
@@ -130,6 +132,7 @@ def expire_producers(partition: Partition, attempts: list[Attempt], late: list[S
 
 
 def run_schedule(seed: int) -> None:
+    """Let attempts of a task write the same rows, with random deaths and late requests; all rows must be stored."""
     rng = random.Random(seed)
     contents: list[Content] = [
         (rng.randint(0, 2), rng.choice((None, b"", b"k")), bytes([rng.randint(0, 9)]), []) for _ in range(40)

@@ -318,6 +318,7 @@ async def test_rows_that_were_trimmed_between_attempts_are_reported(
 
 
 async def stored_after_trim(client: BrokerClient) -> Counter[int]:
+    """Return how often each number is stored above the log starts."""
     found = Counter[int]()
     for partition in range(PARTITIONS):
         at, end = await client.offsets("orders", partition)

@@ -24,7 +24,7 @@ def run_load(world: World, random: Random) -> None:
     group = world.group(leader)
     if random.random() < 0.4:
         offset = random.randrange(group.log_start_offset, group.high_watermark + 1)
-        world.do(leader, lambda: group.propose_trim(offset))
+        world.run_at(leader, lambda: group.propose_trim(offset))
         world.run(random.random())
 
 

@@ -52,6 +52,7 @@ class Disk:
         return self.lost
 
     def fold(self, ready: Ready) -> None:
+        """Apply a synced Ready to the durable state."""
         if ready.hard_state:
             self.hard_state = ready.hard_state
         if ready.cut_to is not None:
@@ -103,7 +104,7 @@ class Node:
             else TracedCore(self.me, self.settings, self.random, self.log, restart, emit=record)
         )
         self.is_up = True
-        self.work()
+        self.handle_readys()
 
     def crash(self, kept: int = 0) -> None:
         """Stop the node; the first `kept` unsynced Readys survive."""
@@ -113,7 +114,7 @@ class Node:
         disk.pending.clear()
         self.is_up = False
 
-    def work(self) -> None:
+    def handle_readys(self) -> None:
         """Handle all Readys, as a driver does."""
         while self.is_up and (ready := self.core.ready()) is not None:
             self._handle(ready)
@@ -132,7 +133,7 @@ class Node:
         if last:
             self.core.advance(durable=last)
         if works:
-            self.work()
+            self.handle_readys()
 
     def trim(self, index: Index) -> None:
         """Trim the log up to an index that is durable and applied."""
@@ -143,7 +144,7 @@ class Node:
         self.disk.log.trim_to(index)
         self.log.trim_to(index)
 
-    def maybe_install(self) -> bool:
+    def install_or_fetch(self) -> bool:
         """Install the offered files of the leader, or fetch entries if files are not needed."""
         offer, self.offer = self.offer, None
         if offer is None or not self.is_up or not self.cluster.nodes[offer.sender].is_up:
@@ -167,7 +168,7 @@ class Node:
         self.log.replace(boundary, entries)
         self.core.install(Installed(self.disk.configurations(), committed, boundary.index))
         self.applied = []
-        self.work()
+        self.handle_readys()
         return True
 
     def _fetch(self, source: RaftCore, offer: InstallOffer) -> bool:
@@ -183,7 +184,7 @@ class Node:
             if isinstance(supplied, SupplyRefusal) or not supplied.entries:
                 return count > 0
             self.core.step(supplied)
-            self.work()
+            self.handle_readys()
             after = EntryId(supplied.entries[-1].index, supplied.entries[-1].term)
             count += 1
 
@@ -291,10 +292,10 @@ class Cluster:
         node = self.nodes.get(message.to)
         if node is not None and node.is_up:
             node.core.step(message)
-            node.work()
+            node.handle_readys()
         return message
 
-    def take(self, kind: type, to: int | None = None) -> list[Any]:
+    def take_messages(self, kind: type, to: int | None = None) -> list[Any]:
         """Remove the messages of a kind from the network, and return them."""
         wanted = [m for m in self.network if type(m) is kind and (to is None or m.to == replica_id(to))]
         self.network = [m for m in self.network if not any(m is other for other in wanted)]
@@ -308,7 +309,7 @@ class Cluster:
             elif waiting := [node for node in self.nodes.values() if node.is_up and node.held]:
                 for node in waiting:
                     node.sync()
-            elif sum(node.maybe_install() for node in self.nodes.values()) == 0:
+            elif sum(node.install_or_fetch() for node in self.nodes.values()) == 0:
                 return
         raise AssertionError(f"not settled after {limit} steps: {self.network[:5]}")
 
@@ -317,14 +318,14 @@ class Cluster:
         for _ in range(ticks):
             for node in self.nodes.values():
                 if node.is_up and node.core.tick():
-                    node.work()
+                    node.handle_readys()
             if settles:
                 self.settle()
 
     def tick_one(self, number: int, ticks: int = 1) -> None:
         for _ in range(ticks):
             self[number].core.tick()
-            self[number].work()
+            self[number].handle_readys()
 
     def elect(self, number: int) -> Node:
         """Make this node the leader; ticks pass until the others vote for it."""
@@ -332,7 +333,7 @@ class Cluster:
             if self.core(number).role is Role.LEADER and self.core(number).has_own_term_commit:
                 return self[number]
             self.core(number).campaign()
-            self[number].work()
+            self[number].handle_readys()
             self.settle()
             if self.core(number).role is not Role.LEADER:
                 self.tick()
@@ -345,17 +346,18 @@ class Cluster:
 
     def propose(self, number: int, *payloads: Any, size_bytes: int = 1) -> Accepted | RefusedProposal:
         outcome = self.core(number).propose([Proposal(payload, size_bytes) for payload in payloads])
-        self[number].work()
+        self[number].handle_readys()
         return outcome
 
     def change(
         self, number: int, voters: Iterable[int], learners: Iterable[int] = (), replaces: int | None = None
     ) -> Accepted | RefusedProposal:
+        """Propose a configuration at the node; `replaces` is the index of the one that it should replace."""
         core = self.core(number)
         index = core.configuration.index if replaces is None else Index(replaces)
         change = ConfigurationChange(tuple(map(replica_id, voters)), tuple(map(replica_id, learners)), index)
         outcome = core.propose_configuration(change)
-        self[number].work()
+        self[number].handle_readys()
         return outcome
 
     def set_heartbeats(
@@ -367,7 +369,7 @@ class Cluster:
             for number in nodes or everybody:
                 if number != observer and self[observer].is_up:
                     self.core(observer).note_process(NodeId(number), alive)
-                    self[observer].work()
+                    self[observer].handle_readys()
 
     def data(self, number: int) -> list[Any]:
         """Return payloads of the data that a node applied since it started."""

@@ -42,9 +42,9 @@ class LoneFollower:
         self.core = RaftCore(TWO, RaftSettings(), Random(0), self.log, restart)
         self.sent: list[object] = []
         self.readys: list[Ready] = []
-        self.work()
+        self.handle_readys()
 
-    def work(self) -> None:
+    def handle_readys(self) -> None:
         while (ready := self.core.ready()) is not None:
             self.readys.append(ready)
             if ready.cut_to is not None:
@@ -58,7 +58,7 @@ class LoneFollower:
         entries = tuple(entry(previous.index + at, of) for at, of in enumerate(terms, 1))
         self.sent.clear()
         self.core.step(AppendRequest(ONE, TWO, Term(term), sequence, previous, entries, Index(committed)))
-        self.work()
+        self.handle_readys()
 
     def terms(self) -> list[int]:
         return [each.term for each in self.log.entries_from_start()]

@@ -31,7 +31,7 @@ class Model:
         self.actions: dict[str, int] = {}
         """Number of lines per action."""
 
-    def take(self, line: Line) -> None:
+    def apply_line(self, line: Line) -> None:
         """Apply the next line; raise `TraceRefused` if the model does not allow it."""
         action, name = line["action"], line["node"]
         self.actions[action] = self.actions.get(action, 0) + 1
@@ -52,6 +52,7 @@ class Model:
     # starting
 
     def _restart(self, line: Line) -> None:
+        """Check that the restarted node has everything that was durable."""
         before = self.nodes.get(line["node"])
         node = self.nodes[line["node"]] = ModelNode(line)
         self._check_log(node, line)
@@ -65,6 +66,7 @@ class Model:
         self._require(node.last >= before.durable, line, f"entries up to {before.durable} were durable")
 
     def _install(self, node: ModelNode, line: Line) -> None:
+        """Replace the node's log by that of the installed files."""
         self._require(node.role != "leader", line, "a leader takes no files")
         self._require(line["boundary"][0] > node.commit, line, "nothing committed may be replaced")
         self._require(line["term"] >= node.term, line, "the term falls")
@@ -88,6 +90,7 @@ class Model:
         node.hard_states.append((number, node.term, node.vote))
 
     def _synced(self, node: ModelNode, line: Line) -> None:
+        """Mark writes durable, and send the messages that waited for them."""
         node.synced = max(node.synced, line["number"])
         node.hard_states = [
             hard for hard in node.hard_states if hard[0] > node.synced or hard == node.hard_states[0]
@@ -157,6 +160,7 @@ class Model:
         self._check_log(node, line)
 
     def _check_change(self, node: ModelNode, new: Line, line: Line) -> None:
+        """Check the rules of membership changes for a new configuration."""
         old = node.configuration
         self._require(new["index"] == node.last + line["count"], line, "a configuration that is not its entry's")
         self._require(old["index"] <= node.commit, line, "another change is not committed")
@@ -289,6 +293,7 @@ class Model:
             self._require(leader.term_at(verified) == node.term_at(verified), line, "it does not agree with the leader")
 
     def _post(self, node: ModelNode, line: Line) -> None:
+        """Send a message, once the write that it awaits is durable."""
         message, awaits = line["message"], line["awaits"]
         self._require(message["sender"] == line["node"], line, "the sender is another node")
         self._require(message["term"] <= node.term, line, f"the term is {node.term}")
@@ -328,6 +333,7 @@ class Model:
         return not later
 
     def _compare(self, node: ModelNode, line: Line) -> None:
+        """Check that the node's state in the line equals that of the model."""
         mine = {
             "term": node.term,
             "vote": node.vote,

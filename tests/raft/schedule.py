@@ -68,7 +68,7 @@ class Schedule:
             self.change: changes,
             self.transfer: random.choice([0, 0.5]),
             self.step_down: random.choice([0, 0.1]),
-            self.rest: 0.5 if self.cluster.settings.quiesce_after_ticks else 0,
+            self.run_without_faults: 0.5 if self.cluster.settings.quiesce_after_ticks else 0,
             self.note_process: random.choice([1, 20]),
         }
 
@@ -107,20 +107,20 @@ class Schedule:
         for node in self.cluster.nodes.values():
             if node.is_up and self.random.random() < 0.8:
                 node.core.tick()
-                node.work()
+                node.handle_readys()
 
     def elapse(self) -> None:
         """Advance the clocks of all nodes, each at its own rate, without deliveries."""
         for node in self.cluster.nodes.values():
             for _ in range(self.random.randint(0, 8) if node.is_up else 0):
                 node.core.tick()
-                node.work()
+                node.handle_readys()
 
     def campaign(self) -> None:
         node = self._pick_node()
         if node:
             node.core.campaign()
-            node.work()
+            node.handle_readys()
 
     def sync(self) -> None:
         node = self._pick_node()
@@ -146,7 +146,7 @@ class Schedule:
             floor = max(other.core.committed_index for other in self.cluster.nodes.values())
             if node.core.read_index(self.values) is None:
                 self.read_floors[self.values] = floor
-            node.work()
+            node.handle_readys()
 
     def cut(self) -> None:
         numbers = [me.node_id for me in self.cluster.nodes]
@@ -197,9 +197,10 @@ class Schedule:
     def install(self) -> None:
         node = self._pick_node()
         if node:
-            node.maybe_install()
+            node.install_or_fetch()
 
     def change(self) -> None:
+        """Let a leader propose a random configuration of present and spare replicas."""
         node = self._pick_node(leads=True)
         if not node:
             return
@@ -211,27 +212,27 @@ class Schedule:
         learners = [member for member in everyone if member not in voters and self.random.random() < 0.5]
         current = node.core.configuration.index
         node.core.propose_configuration(ConfigurationChange(tuple(voters), tuple(learners), current))
-        node.work()
+        node.handle_readys()
 
     def transfer(self) -> None:
         node = self._pick_node(leads=True)
         if node:
             node.core.transfer_leadership(self.random.choice(list(self.cluster.nodes)))
-            node.work()
+            node.handle_readys()
 
     def step_down(self) -> None:
         node = self._pick_node(leads=True)
         if node:
             node.core.step_down("told to")
-            node.work()
+            node.handle_readys()
 
     def note_process(self) -> None:
         node, other = self._pick_node(), self.random.choice(list(self.cluster.nodes))
         if node and node.me != other:
             node.core.note_process(other.node_id, self.random.random() < 0.8)
-            node.work()
+            node.handle_readys()
 
-    def rest(self) -> None:
+    def run_without_faults(self) -> None:
         """Run without faults, so that the Raft group may quiesce."""
         self.cluster.isolate()
         self.cluster.set_heartbeats(alive=True)

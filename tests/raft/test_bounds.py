@@ -29,14 +29,14 @@ from tests.raft.lone import ONE, THREE, TWO, LoneFollower, entry, entry_id, make
 def test_appends_in_flight_are_bounded() -> None:
     cluster = make_replicating_cluster(in_flight_entries_max=10, in_flight_bytes_max=1000, entries_per_message_max=4)
     cluster.propose(1, *range(100))
-    sent = cluster.take(AppendRequest, to=2)
+    sent = cluster.take_messages(AppendRequest, to=2)
     assert [len(append.entries) for append in sent] == [4, 4, 2]
     cluster = make_replicating_cluster(in_flight_bytes_max=1000, message_bytes_max=300)
     cluster.propose(1, *range(100), size_bytes=100)
-    sent = cluster.take(AppendRequest, to=2)
+    sent = cluster.take_messages(AppendRequest, to=2)
     assert [len(append.entries) for append in sent] == [3, 3, 3, 1]
     cluster.propose(1, "large", size_bytes=10**9)
-    assert not cluster.take(AppendRequest, to=2)
+    assert not cluster.take_messages(AppendRequest, to=2)
     cluster.network.clear()
     cluster.tick(8)
     assert cluster.data(2)[-1] == "large", "an entry above every bound still travels, alone"
@@ -50,22 +50,22 @@ def test_r48_a_replica_that_lags_far_gets_offers_until_it_is_close() -> None:
     cluster.settle()
     last, hint = cluster.core(1).last_id, entry_id(2, 1)
     cluster.tick_one(1, 3)
-    (heartbeat,) = cluster.take(Heartbeat, to=3)
+    (heartbeat,) = cluster.take_messages(Heartbeat, to=3)
     cluster.core(1).step(HeartbeatResponse(THREE, ONE, Term(1), heartbeat.sequence, hint.index, hint.index))
-    cluster[1].work()
-    (probe,) = cluster.take(AppendRequest, to=3)
+    cluster[1].handle_readys()
+    (probe,) = cluster.take_messages(AppendRequest, to=3)
     assert len(probe.entries) == 30, "where the logs part was not known, so this was a probe"
     agreed = AppendResponse(THREE, ONE, Term(1), probe.sequence, True, Index(2), Index(2), Index(2))
     cluster.core(1).step(agreed)
-    cluster[1].work()
-    (offer,) = cluster.take(InstallOffer, to=3)
+    cluster[1].handle_readys()
+    (offer,) = cluster.take_messages(InstallOffer, to=3)
     cluster.propose(1, "x", size_bytes=100)
-    assert not cluster.take(AppendRequest, to=3)
-    assert not cluster.take(InstallOffer, to=3)
+    assert not cluster.take_messages(AppendRequest, to=3)
+    assert not cluster.take_messages(InstallOffer, to=3)
     for held, is_near in ((last.index - 5, False), (last.index - 1, True)):
         cluster.core(1).step(AppendResponse(THREE, ONE, Term(1), offer.sequence, True, held, held, held))
-        cluster[1].work()
-        assert bool(cluster.take(AppendRequest, to=3)) == is_near
+        cluster[1].handle_readys()
+        assert bool(cluster.take_messages(AppendRequest, to=3)) == is_near
 
 
 def test_a_leader_supplies_entries_to_fetchers() -> None:
@@ -106,7 +106,7 @@ def test_a_leader_bounds_the_accepted_proposals() -> None:
     cluster.elect(1)
     assert isinstance(cluster.core(1).propose([Proposal("x", 200)]), Accepted)
     assert refusal_reason(cluster.propose(1, "y")) is RefusalReason.OVERLOADED
-    cluster[1].work()
+    cluster[1].handle_readys()
     for _ in range(4):
         cluster.settle()
         assert isinstance(cluster.propose(1, "z", size_bytes=60), Accepted), "what is committed does not count"
@@ -212,7 +212,7 @@ def test_inputs_before_a_tick_are_in_its_ready(request_is: str) -> None:
         core.propose([Proposal("x", 1)])
     for _ in range(RaftSettings().heartbeat_ticks):
         core.tick()
-    cluster[1].work()
+    cluster[1].handle_readys()
     asked = cluster.network[-1].to  # a round of reads asks one of the two
     sent = [type(message) for message in cluster.network if message.to == asked]
     assert sent == [Heartbeat, Heartbeat if request_is == "read" else AppendRequest], "one of them is the tick's own"
@@ -232,7 +232,7 @@ def test_reads_forwarded_by_a_follower_are_bounded() -> None:
     cluster.elect(1)
     reads = [cluster.core(2).read_index(request) for request in range(3)]
     assert [refusal_reason(read) for read in reads] == [None, None, RefusalReason.OVERLOADED]
-    cluster[2].work()
+    cluster[2].handle_readys()
     cluster.settle()
     assert cluster.core(2).read_index(3) is None
 
@@ -247,7 +247,7 @@ def test_an_old_leader_receives_the_later_term_in_any_answer() -> None:
     for message in old:
         follower.sent.clear()
         follower.core.step(message)
-        follower.work()
+        follower.handle_readys()
         (answer,) = follower.sent
         assert isinstance(answer, (AppendResponse, HeartbeatResponse))
         assert (answer.to, answer.term, answer.sequence) == (ONE, 5, 7)

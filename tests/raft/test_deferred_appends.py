@@ -34,7 +34,7 @@ def recipients(cluster: Cluster) -> list[int]:
 def send_deferred(cluster: Cluster) -> None:
     """Do what the driver's timer does."""
     cluster.core(1).send_deferred_appends()
-    cluster[1].work()
+    cluster[1].handle_readys()
 
 
 def test_a_small_append_goes_to_the_quorum_alone_and_is_committed() -> None:
@@ -149,7 +149,7 @@ def test_a_transfer_sends_the_target_what_it_lacks() -> None:
     cluster.settle()
     target = 5 - prompt
     assert cluster.core(1).transfer_leadership(replica_id(target)) is None
-    cluster[1].work()
+    cluster[1].handle_readys()
     cluster.settle()
     assert cluster.core(target).role is Role.LEADER
 
@@ -168,7 +168,7 @@ class TestBetterCandidate:
     def pre_vote(self, follower: LoneFollower, last: tuple[int, int], term: int = 2) -> None:
         sender = replica_id(3)
         follower.core.step(PreVoteRequest(sender, replica_id(2), Term(term - 1), 1, Term(term), entry_id(*last)))
-        follower.work()
+        follower.handle_readys()
 
     def test_a_fresher_follower_of_three_campaigns_at_once(self) -> None:
         follower = LoneFollower(1, 1)
@@ -206,7 +206,7 @@ class TestBetterCandidate:
             count = 0
             while follower.core.role is Role.FOLLOWER:
                 follower.core.tick()
-                follower.work()
+                follower.handle_readys()
                 count += 1
             ticks.add(count)
         assert ticks == {0, 1, 2}
@@ -225,7 +225,7 @@ def test_the_follower_with_the_longer_log_wins_after_the_leaders_crash() -> None
             for number in (2, 3):
                 cluster[number].core.tick()
         cluster.core(first).campaign()
-        cluster[first].work()
+        cluster[first].handle_readys()
         cluster.settle()
         leader = cluster.leader()
         assert leader is not None

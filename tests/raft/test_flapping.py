@@ -69,9 +69,10 @@ class _FlappingCluster:
             node.core.read_index(now)
         else:
             node.core.propose([Proposal(now, 1)])
-        node.work()
+        node.handle_readys()
 
     def _update_heartbeats(self) -> None:
+        """Report to the nodes which processes they have not heard for too long, or hear again."""
         for pair in self._pairs():
             observer, other = pair
             was_alive = self.unheard[pair] < self.absent_after[pair]
@@ -79,19 +80,19 @@ class _FlappingCluster:
             is_alive = self.unheard[pair] < self.absent_after[pair]
             if was_alive != is_alive:
                 self.cluster.nodes[observer].core.note_process(other.node_id, is_alive)
-                self.cluster.nodes[observer].work()
+                self.cluster.nodes[observer].handle_readys()
 
     def _tick(self, now: int) -> None:
         cluster = self.cluster
         for node in cluster.nodes.values():
             node.core.tick()
-            node.work()
+            node.handle_readys()
         self._send(now)
         while self.arrivals and self.arrivals[0][0] <= now:
             _, _, message = self.arrivals.pop(0)
             if (message.sender, message.to) not in self.cut:
                 cluster.nodes[message.to].core.step(message)
-                cluster.nodes[message.to].work()
+                cluster.nodes[message.to].handle_readys()
             self._send(now)
 
     def _send(self, now: int) -> None:

@@ -103,7 +103,7 @@ def run_action(replica: LoneFollower, action: Any) -> None:
         grant_votes(replica)
     else:
         core.step(action._replace(term=core.term) if action.term == _OWN else action)
-    replica.work()
+    replica.handle_readys()
 
 
 def grant_votes(replica: LoneFollower) -> None:
@@ -131,10 +131,10 @@ def test_no_message_breaks_an_invariant(log: list[int], data: st.DataObject, tak
 def test_a_leader_survives_any_message(log: list[int], received: list[Message]) -> None:
     replica = LoneFollower(*log)
     replica.core.campaign()
-    replica.work()
+    replica.handle_readys()
     for _ in range(2):
         grant_votes(replica)
-        replica.work()
+        replica.handle_readys()
     assert replica.core.role is Role.LEADER
     for message in received:
         try:
@@ -162,10 +162,10 @@ def test_the_error_for_a_second_leader_has_both_messages() -> None:
 def test_a_message_of_another_leader_of_the_term_is_refused(kind: type) -> None:
     replica = LoneFollower(1)
     replica.core.campaign()
-    replica.work()
+    replica.handle_readys()
     for _ in range(2):
         grant_votes(replica)
-        replica.work()
+        replica.handle_readys()
     term = replica.core.term
     message: Message = {
         Heartbeat: Heartbeat(STRANGER, TWO, term, 1, Index(0)),
@@ -220,10 +220,10 @@ def test_a_raft_group_near_the_last_term_continues() -> None:
 def test_followers_cannot_acknowledge_entries_that_the_leader_lacks(kind: type) -> None:
     replica = LoneFollower(1)
     replica.core.campaign()
-    replica.work()
+    replica.handle_readys()
     for _ in range(2):
         grant_votes(replica)
-        replica.work()
+        replica.handle_readys()
     last, term = replica.core.last_id.index, replica.core.term
     beyond = Index(last + 5)
     for follower in (ONE, THREE):

@@ -105,27 +105,27 @@ def test_r6_the_vote_of_a_term_survives_stepping_down() -> None:
     cluster.core(1).step_down("told to")
     assert cluster.core(1).status().vote == ONE
     cluster.core(1).step(VoteRequest(TWO, ONE, Term(1), 1, entry_id(99, 1)))
-    cluster[1].work()
-    assert [answer.is_granted for answer in cluster.take(VoteResponse, to=2)] == [False]
+    cluster[1].handle_readys()
+    assert [answer.is_granted for answer in cluster.take_messages(VoteResponse, to=2)] == [False]
 
 
 def test_r7_answers_to_pre_votes_are_not_votes() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.core(1).campaign()
-    cluster[1].work()
-    first = cluster.take(PreVoteRequest)[0]
+    cluster[1].handle_readys()
+    first = cluster.take_messages(PreVoteRequest)[0]
     assert cluster.core(1).status().vote is None
     granted = PreVoteResponse(TWO, ONE, Term(0), first.sequence, Term(1), True)
     for other in (granted._replace(campaign_term=Term(2)), granted._replace(sequence=first.sequence - 1)):
         cluster.core(1).step(other)
-        cluster[1].work()
+        cluster[1].handle_readys()
         assert cluster.core(1).role is Role.PRE_CANDIDATE
     cluster.core(1).step(granted)
-    cluster[1].work()
+    cluster[1].handle_readys()
     assert cluster.core(1).role is Role.CANDIDATE
     for late in (granted, granted._replace(sender=THREE), granted._replace(sender=THREE, term=Term(1))):
         cluster.core(1).step(late)
-        cluster[1].work()
+        cluster[1].handle_readys()
     assert cluster.core(1).role is Role.CANDIDATE
 
 
@@ -143,21 +143,21 @@ def test_r8_a_candidate_that_is_behind_learns_the_term_from_a_refusal() -> None:
 def test_r9_a_doubled_vote_counts_once() -> None:
     cluster = Cluster([1, 2, 3, 4, 5])
     cluster.core(1).campaign()
-    cluster[1].work()
+    cluster[1].handle_readys()
     while cluster.core(1).role is not Role.CANDIDATE:
         cluster.deliver()
-    request = cluster.take(VoteRequest, to=2)[0]
+    request = cluster.take_messages(VoteRequest, to=2)[0]
     vote = VoteResponse(TWO, ONE, Term(1), request.sequence, True)
     for _ in range(5):
         cluster.core(1).step(vote)
-        cluster[1].work()
+        cluster[1].handle_readys()
     assert cluster.core(1).role is Role.CANDIDATE
     cluster.core(1).step(vote._replace(sender=TWO._replace(disk_uuid=FOUR.disk_uuid)))
-    cluster[1].work()
+    cluster[1].handle_readys()
     assert cluster.core(1).role is Role.CANDIDATE, "another disk of that node is no voter"
     cluster.core(1).step(vote._replace(is_granted=False))
     cluster.core(1).step(vote._replace(sender=THREE))
-    cluster[1].work()
+    cluster[1].handle_readys()
     assert cluster.core(1).role is Role.LEADER, "a vote that was given cannot be taken back"
 
 
@@ -201,7 +201,7 @@ def test_r14_an_empty_append_or_heartbeat_commits_only_verified_entries() -> Non
     follower.append(3, entry_id(2, 1), committed=4)
     assert follower.core.committed_index == 2
     follower.core.step(Heartbeat(ONE, TWO, Term(3), 2, Index(4)))
-    follower.work()
+    follower.handle_readys()
     assert follower.core.committed_index == 2
 
 
@@ -235,9 +235,9 @@ def test_r16_late_refusals_and_answers_do_not_lower_progress() -> None:
 def test_r16_a_refusal_overtaken_by_an_acknowledgement_does_not_lower_progress() -> None:
     cluster = make_replicating_cluster()
     cluster.propose(1, "d")
-    (append,) = cluster.take(AppendRequest, to=2)
+    (append,) = cluster.take_messages(AppendRequest, to=2)
     cluster.core(2).step(append)
-    cluster[2].work()
+    cluster[2].handle_readys()
     cluster.settle()
     before = progress_of(cluster, TWO)
     nothing = Index(0)
@@ -249,18 +249,18 @@ def test_r16_a_refusal_overtaken_by_an_acknowledgement_does_not_lower_progress()
 def test_r16_many_refusals_of_one_loss_are_answered_by_one_probe() -> None:
     cluster = make_replicating_cluster()
     cluster.propose(1, "lost")
-    cluster.take(AppendRequest, to=2)
+    cluster.take_messages(AppendRequest, to=2)
     for payload in "xyz":
         cluster.propose(1, payload)
-    for append in cluster.take(AppendRequest, to=2):
+    for append in cluster.take_messages(AppendRequest, to=2):
         cluster.core(2).step(append)
-        cluster[2].work()
-    refusals = cluster.take(AppendResponse)
+        cluster[2].handle_readys()
+    refusals = cluster.take_messages(AppendResponse)
     assert [answer.is_accepted for answer in refusals if answer.sender == TWO] == [False] * 3
     for answer in refusals:
         cluster.core(1).step(answer)
-        cluster[1].work()
-    assert [append.is_probe for append in cluster.take(AppendRequest, to=2)] == [True]
+        cluster[1].handle_readys()
+    assert [append.is_probe for append in cluster.take_messages(AppendRequest, to=2)] == [True]
 
 
 def test_r16_a_lost_append_is_detected_by_the_next_heartbeat() -> None:
@@ -286,16 +286,16 @@ def test_r16_lost_appends_are_detected_at_any_round_trip_time() -> None:
     cluster = make_replicating_cluster(heartbeat_ticks=1, in_flight_entries_max=4)
     late: deque[list[Message]] = deque([[] for _ in range(5)])
     cluster.propose(1, *range(20))
-    assert len(cluster.take(AppendRequest)) == 2
+    assert len(cluster.take_messages(AppendRequest)) == 2
     for _ in range(60):
         for node in cluster.nodes.values():
             node.core.tick()
-            node.work()
+            node.handle_readys()
         late.append(cluster.network[:])
         cluster.network.clear()
         for message in late.popleft():
             cluster.nodes[message.to].core.step(message)
-            cluster.nodes[message.to].work()
+            cluster.nodes[message.to].handle_readys()
     assert cluster.core(1).role is Role.LEADER
     assert progress_of(cluster, TWO)[1] == progress_of(cluster, THREE)[1] == 24
 
@@ -308,7 +308,7 @@ def test_r16_heartbeats_of_reads_do_not_hide_a_lost_append() -> None:
     before: list[Message] = []
     for request in range(20):
         cluster.core(1).read_index(request)
-        cluster[1].work()
+        cluster[1].handle_readys()
         before, cluster.network = cluster.network, before
         cluster.settle()
     assert [cluster.data(number)[-1:] for number in (2, 3)].count(["lost"]) == 1, (
@@ -337,7 +337,7 @@ def test_r19_a_lost_leadership_is_no_failure_of_its_entries() -> None:
     assert accepted == Accepted(Term(1), Index(2), Index(2))
     cluster.deliver()
     cluster[1].core.step_down("stalled")
-    cluster[1].work()
+    cluster[1].handle_readys()
     cluster.network.clear()
     cluster.elect(2)
     assert cluster.data(1) == ["a"]

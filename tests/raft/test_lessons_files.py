@@ -49,13 +49,13 @@ def test_r20_an_offer_within_the_log_is_answered_once_the_boundary_is_durable() 
     cluster = Cluster([1, 2, 3], syncs_at_once=False)
     cluster.elect(1)
     cluster.propose(1, "a", "b")
-    (append,) = cluster.take(AppendRequest, to=2)
+    (append,) = cluster.take_messages(AppendRequest, to=2)
     cluster.core(2).step(append)
-    cluster[2].work()
+    cluster[2].handle_readys()
     for is_reached in (False, True):
         cluster.core(2).step(InstallOffer(ONE, TWO, Term(1), 10**6, entry_id(3, 1), Index(3)))
-        cluster[2].work()
-        assert [answer.is_reached for answer in cluster.take(InstallResponse)] == [is_reached]
+        cluster[2].handle_readys()
+        assert [answer.is_reached for answer in cluster.take_messages(InstallResponse)] == [is_reached]
         cluster[2].sync()
 
 
@@ -107,13 +107,13 @@ def test_r22_reads_that_wait_for_installed_entries_are_answered() -> None:
     follower = LoneFollower(1)
     follower.append(1, entry_id(1, 1))
     assert follower.core.read_index("r") is None
-    follower.work()
+    follower.handle_readys()
     (asked,) = (said for said in follower.sent if isinstance(said, ReadIndexRequest))
     follower.core.step(ReadIndexResponse(ONE, TWO, Term(1), asked.sequence, Index(7)))
-    follower.work()
+    follower.handle_readys()
     assert not any(ready.reads for ready in follower.readys)
     _install(follower.core, follower.log, entry_id(6, 1), 1, applied=7)
-    follower.work()
+    follower.handle_readys()
     assert [read for ready in follower.readys for read in ready.reads] == [("r", 7)]
 
 
@@ -133,7 +133,7 @@ def test_r22_files_of_a_later_term_set_the_term_but_no_leader() -> None:
     assert follower.core.leader == ONE
     _install(follower.core, follower.log, entry_id(6, 1), 3)
     assert (follower.core.term, follower.core.leader) == (3, None)
-    follower.work()
+    follower.handle_readys()
     assert follower.readys[-1].hard_state == HardState(Term(3), None)
     follower.core.step(Heartbeat(THREE, TWO, Term(3), 1, Index(7)))
     assert follower.core.leader == THREE
@@ -146,7 +146,7 @@ def test_r22_installed_entries_are_committed_and_delivered_from_the_boundary() -
     status = follower.core.status()
     assert (status.durable_index, status.committed_index, status.applied_index) == (8, 8, 6)
     assert follower.core.leader == ONE
-    follower.work()
+    follower.handle_readys()
     assert [ready.apply for ready in follower.readys if ready.apply][-1] == (7, 8)
     assert not follower.core.needs_install(entry_id(8, 1))
     assert follower.core.needs_install(entry_id(9, 1))
@@ -163,42 +163,42 @@ def test_r22_a_state_machine_behind_the_boundary_gets_only_entries_in_the_log() 
 def _answer_heartbeat_as_three(cluster: Cluster, leader: Node, held: int = 0) -> None:
     """Acknowledge `held` entries in the name of node 3, as durable and in agreement."""
     cluster.tick_one(leader.me.node_id, 3)
-    heartbeat = cluster.take(Heartbeat, to=3)[-1]
+    heartbeat = cluster.take_messages(Heartbeat, to=3)[-1]
     last = Index(held)
     leader.core.step(HeartbeatResponse(THREE, leader.me, leader.core.term, heartbeat.sequence, last, last))
-    leader.work()
+    leader.handle_readys()
 
 
 def _elect_next_leader(cluster: Cluster, leader: Node) -> Node:
     leader.core.step_down("told to")
-    leader.work()
+    leader.handle_readys()
     cluster.tick(40)
     found = cluster.leader()
     assert found is not None
     return found
 
 
-def test_r21_one_offer_at_a_time() -> None:
+def test_r21_a_leader_sends_one_offer_per_round_trip() -> None:
     cluster = _cluster_with_lagging_follower()
     cluster[1].trim(Index(9))
     _answer_heartbeat_as_three(cluster, cluster[1])
     assert progress_of(cluster, THREE)[0] == "catch-up"
-    assert len(cluster.take(InstallOffer, to=3)) == 1
+    assert len(cluster.take_messages(InstallOffer, to=3)) == 1
     cluster.propose(1, "x")
     cluster.propose(1, "y")
-    assert not cluster.take(InstallOffer, to=3)
+    assert not cluster.take_messages(InstallOffer, to=3)
     _answer_heartbeat_as_three(cluster, cluster[1])
-    assert len(cluster.take(InstallOffer, to=3)) == 1, "that one got lost"
+    assert len(cluster.take_messages(InstallOffer, to=3)) == 1, "that one got lost"
 
 
 def test_r21_after_an_install_appends_continue_at_the_end_of_the_files() -> None:
     cluster = _cluster_with_lagging_follower()
     cluster[1].trim(Index(6))
     _answer_heartbeat_as_three(cluster, cluster[1])
-    (offer,) = cluster.take(InstallOffer, to=3)
+    (offer,) = cluster.take_messages(InstallOffer, to=3)
     cluster.core(1).step(InstallResponse(THREE, ONE, Term(1), offer.sequence, offer.boundary, True, Index(8)))
-    cluster[1].work()
-    assert [append.previous.index for append in cluster.take(AppendRequest, to=3)] == [8]
+    cluster[1].handle_readys()
+    assert [append.previous.index for append in cluster.take_messages(AppendRequest, to=3)] == [8]
 
 
 def test_r21_an_append_of_the_first_entry_needs_the_boundary_before_it() -> None:
@@ -206,15 +206,15 @@ def test_r21_an_append_of_the_first_entry_needs_the_boundary_before_it() -> None
         cluster = _cluster_with_lagging_follower()
         cluster[1].trim(Index(boundary))
         _answer_heartbeat_as_three(cluster, cluster[1], 4)
-        assert bool(cluster.take(InstallOffer, to=3)) == is_offered
-        assert bool(cluster.take(AppendRequest, to=3)) != is_offered
+        assert bool(cluster.take_messages(InstallOffer, to=3)) == is_offered
+        assert bool(cluster.take_messages(AppendRequest, to=3)) != is_offered
 
 
 def test_r21_a_late_acknowledgement_makes_an_install_unnecessary() -> None:
     cluster = _cluster_with_lagging_follower()
     cluster[1].trim(Index(9))
     _answer_heartbeat_as_three(cluster, cluster[1])
-    (offer,) = cluster.take(InstallOffer, to=3)
+    (offer,) = cluster.take_messages(InstallOffer, to=3)
     end = Index(9)
     cluster.core(1).step(AppendResponse(THREE, ONE, Term(1), offer.sequence - 1, True, end, end, end))
     assert progress_of(cluster, THREE) == ("probe", 9, 10)
@@ -233,7 +233,7 @@ def test_r21_a_follower_that_diverged_before_the_boundary_is_offered_files() -> 
     assert leader.log.boundary.term > 1
     leader = _elect_next_leader(cluster, leader)
     _answer_heartbeat_as_three(cluster, leader)
-    (probe,) = cluster.take(AppendRequest, to=3)
+    (probe,) = cluster.take_messages(AppendRequest, to=3)
     nothing, hint = Index(0), entry_id(5, 1)
     leader.core.step(
         AppendResponse(THREE, leader.me, probe.term, probe.sequence, False, nothing, nothing, nothing, hint)

@@ -40,7 +40,7 @@ def test_r26_r31_one_change_at_a_time_and_compare_and_set() -> None:
 def test_r27_no_change_before_an_entry_of_the_own_term_is_committed() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.core(1).campaign()
-    cluster[1].work()
+    cluster[1].handle_readys()
     while cluster.core(1).role is not Role.LEADER:
         cluster.deliver()
     assert refusal_reason(cluster.change(1, [1, 2])) is RefusalReason.NOT_COMMITTED_IN_TERM
@@ -74,7 +74,7 @@ def test_r29_a_new_leader_commits_the_joint_configuration_before_it_leaves_it() 
     cluster.network.clear()
     for _ in range(40):
         cluster.core(4).campaign()
-        cluster[4].work()
+        cluster[4].handle_readys()
         cluster.settle()
         cluster.tick(3)
     leader = cluster.leader()
@@ -106,7 +106,7 @@ def test_r32_a_stranger_with_a_fresher_log_may_be_a_new_member() -> None:
     for last, is_expected in ((entry_id(2, 1), False), (entry_id(3, 1), True)):
         follower = LoneFollower(1, 1)
         follower.core.step(VoteRequest(FOUR, TWO, Term(2), 1, last))
-        follower.work()
+        follower.handle_readys()
         (answer,) = follower.sent
         assert isinstance(answer, VoteResponse)
         assert answer.is_granted == is_expected
@@ -134,8 +134,8 @@ def test_r32_a_learner_refuses_a_voter_without_a_newer_configuration() -> None:
     for _ in range(30):
         cluster.core(3).tick()
     cluster.core(3).step(VoteRequest(TWO, THREE, Term(2), 1, last))
-    cluster[3].work()
-    assert [answer.is_granted for answer in cluster.take(VoteResponse)] == [False]
+    cluster[3].handle_readys()
+    assert [answer.is_granted for answer in cluster.take_messages(VoteResponse)] == [False]
 
 
 def test_r33_a_message_for_another_disk_of_this_node_is_refused() -> None:
@@ -186,12 +186,12 @@ def test_r36_the_last_configuration_in_the_log_wins_at_a_restart() -> None:
 def test_r37_no_read_before_the_first_commit_of_the_term() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.core(1).campaign()
-    cluster[1].work()
+    cluster[1].handle_readys()
     while cluster.core(1).role is not Role.LEADER:
         cluster.deliver()
     assert cluster.core(1).read_index("r") is None
-    cluster[1].work()
-    cluster.take(AppendRequest)
+    cluster[1].handle_readys()
+    cluster.take_messages(AppendRequest)
     cluster.tick(1)
     assert cluster[1].reads == []
     assert not cluster.core(1).has_own_term_commit
@@ -203,9 +203,9 @@ def test_r38_a_leader_in_a_transfer_reads_only_with_a_quorum() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     cluster.core(1).transfer_leadership(TWO)
-    cluster[1].work()
+    cluster[1].handle_readys()
     cluster.core(1).read_index("r")
-    cluster[1].work()
+    cluster[1].handle_readys()
     assert cluster[1].reads == []
     cluster.settle()
     assert cluster.core(2).role is Role.LEADER
@@ -221,7 +221,7 @@ def test_r40_unsynced_entries_are_neither_committed_nor_read() -> None:
         cluster.deliver()
     assert cluster.core(1).committed_index == 1
     cluster.core(1).read_index("r")
-    cluster[1].work()
+    cluster[1].handle_readys()
     while cluster.network:
         cluster.deliver()
     assert [read.index for read in cluster[1].reads] == [1]
@@ -270,7 +270,7 @@ def test_r46_a_leader_that_detects_damage_steps_down() -> None:
     cluster.propose(1, "a")
     cluster.settle()
     cluster.core(1).quarantine()
-    cluster[1].work()
+    cluster[1].handle_readys()
     assert cluster.core(1).role is Role.FOLLOWER
     cluster.isolate()
     cluster.settle()
@@ -303,9 +303,9 @@ def test_r46_the_voting_position_ends_with_durable_entries_only() -> None:
     cluster.core(2).quarantine(entry_id(3, 1))
     for payload, at in (("a", 2), ("b", 3)):
         cluster.propose(1, payload)
-        (append,) = cluster.take(AppendRequest, to=2)
+        (append,) = cluster.take_messages(AppendRequest, to=2)
         cluster.core(2).step(append)
-        cluster[2].work()
+        cluster[2].handle_readys()
         assert cluster[2].log.last_index == at
     cluster[2].sync(1)
     assert cluster.core(2).voting_position == entry_id(3, 1)
@@ -351,12 +351,12 @@ def test_a_leader_outside_of_the_voters_leads_until_the_change_is_committed() ->
     assert cluster.core(1).configuration.is_joint
     assert isinstance(cluster.propose(1, "x"), Accepted)
     assert cluster.core(1).read_index("r") is None
-    cluster[1].work()
+    cluster[1].handle_readys()
     cluster.settle()
     assert [read.request for read in cluster[1].reads] == ["r"]
     cluster.isolate(2)
     cluster.core(1).read_index("s")
-    cluster[1].work()
+    cluster[1].handle_readys()
     cluster.settle()
     assert len(cluster[1].reads) == 1, "of 2 and 3 only one has answered"
     cluster.tick(20)
@@ -368,10 +368,10 @@ def test_a_forwarded_read_is_not_reported_as_our_own() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     cluster.core(2).read_index("r")
-    cluster[2].work()
+    cluster[2].handle_readys()
     cluster.deliver()
     cluster.core(1).step_down("stalled")
-    cluster[1].work()
+    cluster[1].handle_readys()
     assert cluster[1].reads_failed == []
 
 
@@ -379,7 +379,7 @@ def test_a_forwarded_read_fails_when_its_leader_was_replaced() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     cluster.core(2).read_index("r")
-    cluster[2].work()
+    cluster[2].handle_readys()
     cluster.core(2).step(Heartbeat(THREE, TWO, Term(2), 1, Index(1)))
-    cluster[2].work()
+    cluster[2].handle_readys()
     assert cluster[2].reads_failed == ["r"]

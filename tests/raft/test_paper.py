@@ -44,11 +44,11 @@ def test_3_3_a_leader_of_an_earlier_term_receives_the_later_term() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     cluster[2].core.step(Heartbeat(_THREE, _TWO, Term(5), 1, Index(0)))
-    cluster[2].work()
+    cluster[2].handle_readys()
     cluster.network.clear()
     cluster.core(2).step(Heartbeat(_ONE, _TWO, Term(1), 1, Index(0)))
-    cluster[2].work()
-    (answer,) = cluster.take(HeartbeatResponse, to=1)
+    cluster[2].handle_readys()
+    (answer,) = cluster.take_messages(HeartbeatResponse, to=1)
     assert answer.term == 5
 
 
@@ -89,7 +89,7 @@ def test_3_4_a_split_vote_ends_with_new_timeouts() -> None:
     cluster = Cluster([1, 2, 3, 4])
     for number in (1, 2):
         cluster.core(number).campaign()
-        cluster[number].work()
+        cluster[number].handle_readys()
     for _ in range(200):
         leader = cluster.leader()
         if leader and leader.core.has_own_term_commit:
@@ -126,10 +126,10 @@ def test_3_7_a_duplicated_message_changes_nothing() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     cluster.propose(1, "a", "b")
-    (append,) = cluster.take(AppendRequest, to=2)
+    (append,) = cluster.take_messages(AppendRequest, to=2)
     for _ in range(3):
         cluster.core(2).step(append)
-        cluster[2].work()
+        cluster[2].handle_readys()
     assert cluster[2].log.last_index == 3
     cluster.settle()
     assert cluster.data(2) == ["a", "b"]
@@ -172,8 +172,8 @@ def test_3_10_a_transfer_sends_timeout_now_once_the_target_is_caught_up() -> Non
     cluster.elect(1)
     cluster.propose(1, "a")
     assert cluster.core(1).transfer_leadership(_TWO) is None
-    cluster[1].work()
-    assert not cluster.take(TimeoutNow)
+    cluster[1].handle_readys()
+    assert not cluster.take_messages(TimeoutNow)
     cluster.settle()
     assert cluster.core(2).role is Role.LEADER
     assert cluster.data(2) == ["a"]
@@ -184,7 +184,7 @@ def test_3_10_a_transfer_without_effect_is_aborted() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     cluster.core(1).transfer_leadership(_TWO)
-    cluster[1].work()
+    cluster[1].handle_readys()
     cluster[2].crash()
     for _ in range(10):
         outcome = cluster.propose(1, "x")
@@ -205,7 +205,7 @@ def test_3_10_a_joint_configuration_is_left_only_after_the_transfer_was_aborted(
             cluster.deliver()
         cluster[2].sync()
     assert cluster.core(1).transfer_leadership(_TWO) is None
-    cluster[1].work()
+    cluster[1].handle_readys()
     cluster[1].sync()
     joint = cluster.core(1).configuration
     assert joint.is_joint
@@ -323,17 +323,17 @@ def test_6_4_a_read_needs_an_answer_to_a_heartbeat_sent_after_it() -> None:
     cluster = Cluster([1, 2, 3])
     leader = cluster.elect(1)
     cluster.tick_one(1, 3)
-    before = cluster.take(Heartbeat)
+    before = cluster.take_messages(Heartbeat)
     assert before
     assert leader.core.read_index("r") is None
-    leader.work()
+    leader.handle_readys()
     for heartbeat in before:
         cluster.core(heartbeat.to.node_id).step(heartbeat)
-        cluster[heartbeat.to.node_id].work()
-    for answer in cluster.take(HeartbeatResponse):
+        cluster[heartbeat.to.node_id].handle_readys()
+    for answer in cluster.take_messages(HeartbeatResponse):
         leader.core.step(answer)
     leader.core.step(HeartbeatResponse(_TWO, _ONE, Term(1), 10**6, Index(1), Index(1)))
-    leader.work()
+    leader.handle_readys()
     assert leader.reads == [], "not by an answer to what was never asked either"
     cluster.settle()
     assert [read.request for read in leader.reads] == ["r"]
@@ -344,7 +344,7 @@ def test_6_4_reads_of_one_turn_share_one_round() -> None:
     leader = cluster.elect(1)
     for request in range(100):
         leader.core.read_index(request)
-    leader.work()
+    leader.handle_readys()
     assert len(cluster.network) == 1, "one follower makes a quorum with the leader"
     cluster.settle()
     assert [read.request for read in leader.reads] == list(range(100))
@@ -355,7 +355,7 @@ def test_6_4_reads_during_a_round_share_the_next_round() -> None:
     leader = cluster.elect(1)
     for request in range(10):
         leader.core.read_index(request)
-        leader.work()
+        leader.handle_readys()
     assert len(cluster.network) == 1
     cluster.deliver()
     assert leader.reads == []
@@ -368,7 +368,7 @@ def test_6_4_without_answers_all_voters_are_asked_at_the_next_tick(members: list
     cluster = Cluster(members)
     leader = cluster.elect(1)
     leader.core.read_index("r")
-    leader.work()
+    leader.handle_readys()
     silent = {message.to for message in cluster.network}
     assert len(silent) == len(members) // 2
     cluster.network.clear()
@@ -386,7 +386,7 @@ def test_6_4_a_joint_configuration_reads_and_keeps_its_leader_with_both_majoriti
     cluster.cut = lambda message: message.to.node_id in missing
     cluster.change(1, [1, 4, 5])
     leader.core.read_index("r")
-    leader.work()
+    leader.handle_readys()
     cluster.settle()
     assert leader.reads == []
     cluster.tick(20)
@@ -405,7 +405,7 @@ def test_6_4_a_read_at_a_follower_waits_until_its_index_is_applied() -> None:
         cluster[3].sync()
     assert cluster.core(1).committed_index == 2
     cluster.core(2).read_index("r")
-    cluster[2].work()
+    cluster[2].handle_readys()
     while cluster.network:
         cluster.deliver()
     assert cluster[2].reads == [], "what would be read there is not durable, so not applied"
@@ -417,7 +417,7 @@ def test_6_4_a_leader_alone_reads_at_once() -> None:
     cluster = Cluster([1])
     leader = cluster.elect(1)
     leader.core.read_index("r")
-    leader.work()
+    leader.handle_readys()
     assert [read.index for read in leader.reads] == [1]
 
 
@@ -435,14 +435,14 @@ def test_10_2_1_the_leader_replicates_during_its_write_and_counts_after_its_sync
     cluster = Cluster([1, 2, 3], syncs_at_once=False)
     cluster.elect(1)
     cluster.propose(1, "a")
-    assert cluster.take(AppendRequest, to=3)
-    (append,) = cluster.take(AppendRequest, to=2)
+    assert cluster.take_messages(AppendRequest, to=3)
+    (append,) = cluster.take_messages(AppendRequest, to=2)
     cluster.core(2).step(append)
-    cluster[2].work()
+    cluster[2].handle_readys()
     cluster[2].sync()
-    for answer in cluster.take(AppendResponse):
+    for answer in cluster.take_messages(AppendResponse):
         cluster.core(1).step(answer)
-    cluster[1].work()
+    cluster[1].handle_readys()
     assert cluster.core(1).committed_index == 1
     cluster[1].sync()
     assert cluster.core(1).committed_index == 2
@@ -466,4 +466,4 @@ def test_10_2_2_appends_are_pipelined_without_waiting_for_answers() -> None:
     cluster.elect(1)
     for value in range(10):
         cluster.propose(1, value)
-    assert len(cluster.take(AppendRequest, to=2)) == 10
+    assert len(cluster.take_messages(AppendRequest, to=2)) == 10

@@ -60,7 +60,7 @@ def test_a_request_to_a_quiesced_follower_wakes_the_leader_without_an_election(w
     outcome = cluster.propose(2, "x")
     assert outcome == RefusedProposal(RefusalReason.NOT_LEADER, _ONE)
     for _ in range(wakes_lost):
-        assert cluster.take(Wake, to=1)
+        assert cluster.take_messages(Wake, to=1)
         cluster.tick(3, settles=False)
     assert not cluster.core(2).is_quiesced
     cluster.settle()
@@ -73,21 +73,21 @@ def test_a_request_to_a_quiesced_follower_wakes_the_leader_without_an_election(w
 def test_a_wake_message_is_resent_until_it_is_answered() -> None:
     cluster = _quiesced_cluster()
     cluster.core(1).step_down("the disk stalls")
-    cluster[1].work()
+    cluster[1].handle_readys()
     for _ in range(3):
         cluster.tick(3, settles=False)
-        assert len(cluster.take(Wake, to=2)) == len(cluster.take(Wake, to=3)) == 1
+        assert len(cluster.take_messages(Wake, to=2)) == len(cluster.take_messages(Wake, to=3)) == 1
     cluster.core(1).step(WakeResponse(_TWO, _ONE, Term(1)))
     cluster.tick(3, settles=False)
-    assert not cluster.take(Wake, to=2)
-    assert cluster.take(Wake, to=3)
+    assert not cluster.take_messages(Wake, to=2)
+    assert cluster.take_messages(Wake, to=3)
     cluster.core(1).step(Heartbeat(_TWO, _ONE, Term(2), 1, Index(1)))
     cluster.tick_one(1, 3)
-    assert not cluster.take(Wake), "the new leader's heartbeats wake quiesced replicas"
+    assert not cluster.take_messages(Wake), "the new leader's heartbeats wake quiesced replicas"
     cluster.tick_one(1, 10)
     cluster.core(1).step(VoteRequest(_THREE, _ONE, Term(3), 1, cluster.core(1).status().last))
     cluster.tick_one(1, 3)
-    assert not cluster.take(Wake), "that is over under any next leader"
+    assert not cluster.take_messages(Wake), "that is over under any next leader"
 
 
 def test_a_replica_active_since_the_last_quiescence_is_not_woken() -> None:
@@ -95,9 +95,9 @@ def test_a_replica_active_since_the_last_quiescence_is_not_woken() -> None:
     cluster.propose(1, "x")
     cluster.settle()
     cluster.core(1).step_down("the disk stalls")
-    cluster[1].work()
+    cluster[1].handle_readys()
     cluster.tick_one(1, 3)
-    assert not cluster.take(Wake)
+    assert not cluster.take_messages(Wake)
 
 
 def test_a_quiesced_follower_asked_to_vote_waits_for_a_leader_whose_process_is_alive() -> None:
@@ -105,16 +105,16 @@ def test_a_quiesced_follower_asked_to_vote_waits_for_a_leader_whose_process_is_a
     last = cluster.core(3).status().last
     request = PreVoteRequest(_TWO, _THREE, Term(1), 1, Term(2), last)
     cluster.core(3).step(request)
-    cluster[3].work()
+    cluster[3].handle_readys()
     assert not cluster.core(3).is_quiesced
-    assert cluster.take(Wake, to=1)
+    assert cluster.take_messages(Wake, to=1)
     cluster.tick_one(3, 4)
     cluster.core(3).step(request)
-    cluster[3].work()
+    cluster[3].handle_readys()
     cluster.tick_one(3, 1)
     cluster.core(3).step(request)
-    cluster[3].work()
-    answers = [answer.is_granted for answer in cluster.take(PreVoteResponse)]
+    cluster[3].handle_readys()
+    answers = [answer.is_granted for answer in cluster.take_messages(PreVoteResponse)]
     assert answers == [False, False, True]
 
 
@@ -123,8 +123,8 @@ def test_a_quiesced_follower_votes_at_once_when_its_leaders_process_is_dead() ->
     cluster.isolate(1)
     cluster.set_heartbeats(alive=False, nodes=[1], seen_by=[3])
     cluster.core(3).step(PreVoteRequest(_TWO, _THREE, Term(1), 1, Term(2), cluster.core(3).status().last))
-    cluster[3].work()
-    assert [answer.is_granted for answer in cluster.take(PreVoteResponse)] == [True]
+    cluster[3].handle_readys()
+    assert [answer.is_granted for answer in cluster.take_messages(PreVoteResponse)] == [True]
 
 
 def test_the_election_timeout_restarts_when_the_leaders_process_returns() -> None:
@@ -134,7 +134,7 @@ def test_the_election_timeout_restarts_when_the_leaders_process_returns() -> Non
     cluster.tick_one(2, 9)
     cluster.isolate()
     cluster.set_heartbeats(alive=True, nodes=[1], seen_by=[2])
-    assert cluster.take(Wake, to=1)
+    assert cluster.take_messages(Wake, to=1)
     cluster.tick_one(2, 9)
     assert cluster.core(2).role is Role.FOLLOWER
 
@@ -142,8 +142,8 @@ def test_the_election_timeout_restarts_when_the_leaders_process_returns() -> Non
 def test_a_follower_with_a_pending_read_quiesces_only_after_its_answer_or_timeout() -> None:
     cluster = _quiesced_cluster()
     assert cluster.core(2).read_index("r") is None
-    cluster[2].work()
-    assert cluster.take(ReadIndexRequest)
+    cluster[2].handle_readys()
+    assert cluster.take_messages(ReadIndexRequest)
     for _ in range(100):
         cluster.tick()
         if cluster[2].reads_failed:
@@ -169,20 +169,20 @@ def test_a_late_quiesce_message_or_heartbeat_has_no_effect() -> None:
         cluster.core(2).step(late)
         assert cluster.core(2).is_quiesced
     cluster.core(1).read_index("r")
-    cluster[1].work()
+    cluster[1].handle_readys()
     cluster.settle()
     assert not cluster.core(2).is_quiesced
     cluster.core(2).step(quiesce)
-    cluster[2].work()
+    cluster[2].handle_readys()
     assert not cluster.core(2).is_quiesced
-    (answer,) = cluster.take(HeartbeatResponse)
+    (answer,) = cluster.take_messages(HeartbeatResponse)
     assert not answer.may_quiesce
 
 
 def test_quiescence_needs_the_leaders_last_entry_durable_and_committed() -> None:
     cluster = _quiesced_cluster()
     cluster.core(1).read_index("r")
-    cluster[1].work()
+    cluster[1].handle_readys()
     cluster.settle()
     last = cluster.core(2).status().last
     for at in (last._replace(index=Index(last.index + 1)), last._replace(term=Term(0))):
@@ -242,7 +242,7 @@ def test_a_woken_leader_has_a_whole_period_for_answers_of_a_quorum() -> None:
     for _ in range(1000):
         cluster.core(1).tick()
     cluster.core(1).read_index("r")
-    cluster[1].work()
+    cluster[1].handle_readys()
     cluster.network.clear()
     cluster.tick_one(1, 9)
     assert cluster.core(1).role is Role.LEADER
@@ -279,8 +279,8 @@ def test_a_quiesced_leader_is_woken_by_any_active_replica() -> None:
         assert cluster.core(1).is_quiesced == isinstance(message, HeartbeatResponse)
         cluster.core(1).step(message)
         assert not cluster.core(1).is_quiesced
-        cluster[1].work()
-        assert len(cluster.take(Heartbeat, to=3)) >= 1
+        cluster[1].handle_readys()
+        assert len(cluster.take_messages(Heartbeat, to=3)) >= 1
 
 
 def test_a_late_answer_from_before_quiescence_does_not_end_it() -> None:
@@ -340,7 +340,7 @@ def test_a_quiesced_group_elects_within_its_bound(seed: int) -> None:
         for number, at in notices.items():
             if at == tick:
                 cluster.core(number).note_process(NodeId(1), False)
-                cluster[number].work()
+                cluster[number].handle_readys()
         cluster.tick()
         leader = cluster.leader()
         if leader and leader.core.has_own_term_commit:

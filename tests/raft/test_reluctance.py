@@ -13,7 +13,7 @@ LEAST = RaftSettings().election_ticks_min
 def ticks_until_campaign(follower: LoneFollower) -> int:
     for tick in range(1, 20 * LEAST):
         follower.core.tick()
-        follower.work()
+        follower.handle_readys()
         if follower.core.role is not Role.FOLLOWER:
             return tick
     pytest.fail("it never campaigns")

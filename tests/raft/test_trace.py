@@ -17,7 +17,7 @@ _ONE, _TWO, _THREE, _FOUR = (f"{number}/00000000" for number in (1, 2, 3, 4))
 def _check(lines: list[Line]) -> Model:
     model = Model()
     for line in lines:
-        model.take(line)
+        model.apply_line(line)
     return model
 
 

@@ -66,7 +66,7 @@ class Interpreter:
         yield from ()
 
     def do_crash(self, number: str, kept: str = "0") -> Iterator[str]:
-        """Stop a node; so many unsynced Readys survive: `crash 1 kept=2`."""
+        """Stop a node; `kept` unsynced Readys survive: `crash 1 kept=2`."""
         self.cluster[int(number)].crash(int(kept))
         yield from ()
 
@@ -92,7 +92,7 @@ class Interpreter:
         yield from ()
 
     def do_install(self, number: str) -> Iterator[str]:
-        yield "installed" if self.cluster[int(number)].maybe_install() else "nothing to install"
+        yield "installed" if self.cluster[int(number)].install_or_fetch() else "nothing to install"
 
     def do_process(self, number: str, state: str, *seen_by: str) -> Iterator[str]:
         """End the heartbeats of node 1's process to nodes 2 and 3: `process 1 dead 2 3`."""
@@ -103,7 +103,7 @@ class Interpreter:
 
     def do_campaign(self, number: str) -> Iterator[str]:
         self.cluster.core(int(number)).campaign()
-        self.cluster[int(number)].work()
+        self.cluster[int(number)].handle_readys()
         yield from ()
 
     def do_propose(self, number: str, *payloads: str) -> Iterator[str]:
@@ -122,12 +122,12 @@ class Interpreter:
 
     def do_read(self, number: str, request: str) -> Iterator[str]:
         refused = self.cluster.core(int(number)).read_index(request)
-        self.cluster[int(number)].work()
+        self.cluster[int(number)].handle_readys()
         yield _outcome(refused)
 
     def do_transfer(self, number: str, to: str) -> Iterator[str]:
         refused = self.cluster.core(int(number)).transfer_leadership(replica_id(int(to)))
-        self.cluster[int(number)].work()
+        self.cluster[int(number)].handle_readys()
         yield _outcome(refused)
 
     # time and network
@@ -176,7 +176,7 @@ class Interpreter:
                 return
             else:
                 for number, node in self.cluster.nodes.items():
-                    if node.maybe_install():
+                    if node.install_or_fetch():
                         yield f"  {number.node_id} installed the leader's files"
         raise AssertionError("not stable after 10,000 steps")
 
@@ -215,6 +215,7 @@ class Interpreter:
         yield from map(describe_message, self.cluster.network)
 
     def _matching(self, which: dict[str, str]) -> list[Message]:
+        """Return the messages on the network from, to and of the kind that the options name."""
         sender, to, kind = which.get("from"), which.get("to"), which.get("kind")
         return [
             message

@@ -35,7 +35,7 @@ class ProducerWorld(ReplicaWorld):
         return self.send_batches(number, batch_of(sequence, *values, producer=producer, epoch=epoch), acks=acks)
 
     def send_batches(self, number: int, *batches: bytearray, acks: Acks = ALL) -> "asyncio.Future[ReplicaAppended]":
-        [future] = self.do(number, lambda: self.replica(number).append(list(batches), acks))
+        [future] = self.run_at(number, lambda: self.replica(number).append(list(batches), acks))
         assert isinstance(future, asyncio.Future)
         future.add_done_callback(lambda done: done.exception())
         return future
@@ -55,7 +55,7 @@ class ProducerWorld(ReplicaWorld):
     def run_maintenance(self) -> None:
         for number in sorted(number for number in self.drivers if GROUP.bytes in self.drivers[number].groups):
             now_ms = self.nodes[number - 1].wall_ns() // 1_000_000
-            self.do(number, partial(self.replica(number).run_maintenance, now_ms))
+            self.run_at(number, partial(self.replica(number).run_maintenance, now_ms))
         self.run(0.5)
 
     def producers_of(self, number: int) -> dict[int, object]:
@@ -70,7 +70,7 @@ class ProducerWorld(ReplicaWorld):
         return all(each == known[0] for each in known)
 
     def roll_segment(self, number: int) -> None:
-        [future] = self.do(number, lambda: self.group(number).roll_now())
+        [future] = self.run_at(number, lambda: self.group(number).roll_now())
         self.run_until(future.done)  # type: ignore[attr-defined]
         future.result()  # type: ignore[attr-defined]
         self.run(0.5)

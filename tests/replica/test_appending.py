@@ -82,8 +82,8 @@ def test_replaced_appends_fail_and_those_cut_off_by_a_crash_are_unknown() -> Non
         assert isinstance(lost.exception(), NotLeader)
         world.isolate(new)
         unknown = world.append(new, b"who knows")
-        world.do(new, world.replica(new).close)
-        world.do(new, lambda: world.group(new).end(LogClosed("the process stops")))
+        world.run_at(new, world.replica(new).close)
+        world.run_at(new, lambda: world.group(new).end(LogClosed("the process stops")))
         assert isinstance(unknown.exception(), OutcomeUnknown)
         assert isinstance(world.append(new, b"too late").exception(), LogClosed)
 
@@ -109,7 +109,7 @@ def test_an_append_lost_with_the_leadership_is_unknown() -> None:
             )
             return future
 
-        [future] = world.do(leader, append_and_lose_it)
+        [future] = world.run_at(leader, append_and_lose_it)
         assert isinstance(future, asyncio.Future)
         assert isinstance(future.exception(), OutcomeUnknown)
 

@@ -43,6 +43,7 @@ class AppendWorld:
         self.appending = PendingAppends("t/0", group)
 
     def status(self) -> Any:
+        """Return a leader's status with these indexes of its followers."""
         followers = [
             SimpleNamespace(member=each, match_index=index, is_active=each in self.active)
             for each, index in self.held.items()

@@ -40,13 +40,15 @@ class CombinedCallsWorld(ProducerWorld):
                 futures += self.replica(number).append_calls(rest, acks, any_first_sequence=any_first)
             return futures
 
-        [futures] = self.do(number, send)
+        [futures] = self.run_at(number, send)
         return list(futures)  # type: ignore[call-overload]
 
     def send_each(self, number: int, calls: Calls, *, any_first: bool) -> list[Any]:
         """Send calls in one turn, each alone."""
         replica = self.replica(number)
-        [futures] = self.do(number, lambda: [replica.append(each, ALL, any_first_sequence=any_first) for each in calls])
+        [futures] = self.run_at(
+            number, lambda: [replica.append(each, ALL, any_first_sequence=any_first) for each in calls]
+        )
         return list(futures)  # type: ignore[call-overload]
 
     def outcomes(self, calls: Calls, futures: list[Any]) -> list[Any]:
@@ -136,7 +138,7 @@ def test_an_overload_does_not_affect_later_calls() -> None:
         group.append = refuse  # type: ignore[method-assign]
         calls = [[batch_of(0, b"a")], [batch_of(1, b"b")], [batch_of(1, b"b")], [batch_of(2, b"c")]]
         replica = world.replica(leader)
-        [futures] = world.do(leader, lambda: replica.append_calls(calls, ALL))
+        [futures] = world.run_at(leader, lambda: replica.append_calls(calls, ALL))
         assert [type(each.exception()) for each in futures] == [Overloaded] * 2  # type: ignore[attr-defined]
         again = world.send_calls(leader, calls)
         assert world.outcomes(calls, again) == [(1, 2, False), (2, 3, False), (2, 3, True), (3, 4, False)]

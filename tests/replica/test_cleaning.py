@@ -18,11 +18,12 @@ class CompactedWorld(ProducerWorld):
     """World whose replicas run maintenance."""
 
     def write(self, count: int, keys: int = 5, size: int = 500) -> None:
+        """Append single records of `size` zeros, with `keys` different keys in turn."""
         leader = self.lead()
         for number in range(count):
             now_ms = self.nodes[leader - 1].wall_ns() // 1_000_000
             batch = build_batch([NewRecord(bytes(size), b"%d" % (number % keys), now_ms)])
-            [future] = self.do(leader, partial(self.replica(leader).append, [batch], -1))
+            [future] = self.run_at(leader, partial(self.replica(leader).append, [batch], -1))
             assert isinstance(future, asyncio.Future)
             self.run_until(future.done)
             future.result()

@@ -71,11 +71,11 @@ def test_a_segment_with_a_record_is_rolled_by_age() -> None:
         world.commit(leader, b"so this comes behind another")
         assert base_offsets(world, leader) == [0, 1]
         world.run(6)
-        world.do(leader, lambda: world.group(leader).roll_if_due())
+        world.run_at(leader, lambda: world.group(leader).roll_if_due())
         world.run(1)
         assert base_offsets(world, leader) == [0, 1, 2]
         world.run(6)
-        world.do(leader, lambda: world.group(leader).roll_if_due())
+        world.run_at(leader, lambda: world.group(leader).roll_if_due())
         world.run(1)
         assert base_offsets(world, leader) == [0, 1, 2]
         world.converge()
@@ -185,7 +185,7 @@ def test_segments_stay_until_the_trim_is_durable(seed: int) -> None:
         group, files, values = world.group(1), world.files(1), world.values(1)
         assert len(files) > 2
         disk.hold(is_of_journal)
-        world.do(1, lambda: group.trim(group.high_watermark - 1))
+        world.run_at(1, lambda: group.trim(group.high_watermark - 1))
         world.run(5 * SMALL.tick_ms / 1000)
         assert world.files(1) == files
         world.crash(1, power=True)

@@ -36,7 +36,7 @@ def test_expiring_producers_free_their_places_at_once() -> None:
         leader = world.lead()
         world.fill(leader)
         world.isolate(leader)
-        world.do(leader, lambda: sequencing_of(world, leader).expire([(2, 0), (3, 0)], "silent"))
+        world.run_at(leader, lambda: sequencing_of(world, leader).expire([(2, 0), (3, 0)], "silent"))
         new = [world.send(leader, 0, b"new", producer=producer) for producer in (5, 6)]
         world.run(0.1)
         world.network.heal()
@@ -112,12 +112,12 @@ def test_a_replica_that_leads_again_has_dropped_earlier_expirations() -> None:
             world.append(old, b"lost")
         world.run(0.05)
         lost = [world.send(old, 1, b"lost", producer=3), world.send(old, 0, b"lost", producer=4)]
-        world.do(old, lambda: sequencing_of(world, old).expire([(2, 0)], "silent"))
+        world.run_at(old, lambda: sequencing_of(world, old).expire([(2, 0)], "silent"))
         world.run(0.05)
         new = world.wait_for_new_leader(old)
         world.network.heal()
         world.converge()
-        world.do(new, lambda: world.group(new).transfer_leadership(world.ids[old - 1]))
+        world.run_at(new, lambda: world.group(new).transfer_leadership(world.ids[old - 1]))
         world.run_until(lambda: world.leader() == old)
         assert not any(future.done() for future in lost)
         assert world.send_and_wait(old, 1, b"3 again", producer=3).base_offset == 3

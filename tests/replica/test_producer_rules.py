@@ -14,7 +14,7 @@ from tests.replica.test_producer_table import header_of
 
 
 def table_of(*batches: tuple[int, int], epoch: int = 0) -> ProducerTable:
-    """Return the table of producer 7 with so many records from a sequence on; offsets equal sequences."""
+    """Return the table of producer 7 after batches of (base sequence, record count); offsets equal sequences."""
     table = ProducerTable()
     for base, count in batches:
         table.append(header_of(7, epoch, base, count), Offset(base))
@@ -76,7 +76,7 @@ def test_a_batch_in_flight_is_known_after_its_predecessor_was_delivered() -> Non
         world.run(0.01)
         sequencing = world.replica(leader)._sequence_check
         last = sequencing._ahead[7].last_index
-        world.do(leader, lambda: sequencing.on_delivered(Index(last - 1)))
+        world.run_at(leader, lambda: sequencing.on_delivered(Index(last - 1)))
         again = world.send(leader, 2, b"b", acks=1)
         world.run(0.01)
         assert again.result().is_duplicate

@@ -125,7 +125,7 @@ def test_a_restart_reads_the_last_two_segments() -> None:
         world.converge()
         for number in (1, 2, 3):
             world.replica(number)._producers.maybe_write_run = lambda: None  # type: ignore[method-assign]
-        [rolled] = world.do(leader, lambda: world.group(leader).roll_now())
+        [rolled] = world.run_at(leader, lambda: world.group(leader).roll_now())
         world.run_until(rolled.done)  # type: ignore[attr-defined]
         world.converge()
         world.crash(away)

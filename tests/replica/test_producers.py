@@ -225,7 +225,7 @@ def test_duplicates_do_not_wait_for_entries_removed_by_a_cut() -> None:
         world.appended(new, b"instead")
         world.network.heal()
         world.converge()
-        world.do(new, lambda: world.group(new).transfer_leadership(world.ids[old - 1]))
+        world.run_at(new, lambda: world.group(new).transfer_leadership(world.ids[old - 1]))
         world.run_until(lambda: world.leader() == old)
         assert world.send_and_wait(old, 1, b"b").base_offset == 2
         assert world.has_equal_tables()
@@ -284,7 +284,7 @@ def test_a_roll_waits_until_the_last_snapshot_is_stored() -> None:
         leader = world.lead()
         for producer in range(2_500):
             batch = batch_of(0, b"", producer=producer)
-            world.do(leader, partial(world.replica(leader).append, [batch], 1))
+            world.run_at(leader, partial(world.replica(leader).append, [batch], 1))
         world.run(1)
         state = world.replica(leader)._producers
         state.maybe_write_run = lambda: None  # type: ignore[method-assign]
@@ -313,7 +313,7 @@ def test_the_next_leader_writes_a_missing_snapshot() -> None:
         for number in (1, 2, 3):
             state = world.replica(number)._producers
             state.maybe_write_run = lambda: None  # type: ignore[method-assign]
-        [rolled] = world.do(old, lambda: world.group(old).roll_now())
+        [rolled] = world.run_at(old, lambda: world.group(old).roll_now())
         world.run_until(rolled.done)  # type: ignore[attr-defined]
         world.converge()
         assert snapshot_segments(world, old) == []

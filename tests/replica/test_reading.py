@@ -80,7 +80,7 @@ def test_a_waiting_fetch_ends_when_the_leadership_is_lost_or_the_replica_closes(
         world.network.heal()
         leader = world.lead()
         waiting = world.fetch(leader, 0, wait=100, min_bytes=1)
-        world.do(leader, world.replica(leader).close)
+        world.run_at(leader, world.replica(leader).close)
         world.run(0.001)
         assert isinstance(waiting.exception(), LogClosed)
         cancelled = world.fetch(leader, 0, wait=100, min_bytes=1)
@@ -93,7 +93,7 @@ def test_a_cancelled_fetch_removes_its_waiter() -> None:
         waiting = world.fetch(leader, 0, wait=100, min_bytes=1)
         world.run(0.1)
         assert world.replica(leader).waits
-        world.do(leader, waiting.cancel)
+        world.run_at(leader, waiting.cancel)
         world.run(0.1)
         assert not world.replica(leader).waits
         assert waiting.cancelled()
@@ -293,7 +293,7 @@ def test_offsets_by_time_are_those_of_committed_records() -> None:
         assert world.get(leader, lambda replica: replica.offset_for_timestamp(1001, NEVER)) is None
         world.isolate(leader)
         world.run(0.001)
-        world.do(
+        world.run_at(
             leader, lambda: world.replica(leader).append([make_late_batch()], -1).add_done_callback(lambda done: None)
         )
         world.run(0.01)

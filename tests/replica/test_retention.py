@@ -20,7 +20,7 @@ class RetentionWorld(ReplicaWorld):
     def run_maintenance(self) -> None:
         for number in sorted(number for number in self.drivers if GROUP.bytes in self.drivers[number].groups):
             now_ms = self.nodes[number - 1].wall_ns() // 1_000_000
-            self.do(number, partial(self.replica(number).run_maintenance, now_ms))
+            self.run_at(number, partial(self.replica(number).run_maintenance, now_ms))
         self.run(0.5)
 
     def write(self, count: int, size: int = 500, timestamp: int | None = None) -> None:
@@ -28,7 +28,7 @@ class RetentionWorld(ReplicaWorld):
         for _ in range(count):
             now_ms = self.nodes[leader - 1].wall_ns() // 1_000_000
             batch = build_batch([NewRecord(bytes(size), None, now_ms if timestamp is None else timestamp)])
-            [future] = self.do(leader, partial(self.replica(leader).append, [batch], -1))
+            [future] = self.run_at(leader, partial(self.replica(leader).append, [batch], -1))
             self.run_until(future.done)  # type: ignore[attr-defined]
             future.result()  # type: ignore[attr-defined]
 
@@ -67,7 +67,7 @@ def test_only_the_leader_trims() -> None:
     with RetentionWorld(topic=TOPIC) as world:
         world.write(60)
         follower = other_numbers(world.lead())[0]
-        world.do(follower, lambda: world.replica(follower).run_maintenance(1 << 50))
+        world.run_at(follower, lambda: world.replica(follower).run_maintenance(1 << 50))
         world.run(1)
         assert world.group(follower).log_start_offset == 0
 
@@ -163,7 +163,7 @@ def test_an_empty_replica_gets_identical_files() -> None:
         world.run_maintenance()
         leader = world.lead()
         group = world.group(leader)
-        world.do(4, lambda: world.drivers[4].join_group(world.roll.group_id))
+        world.run_at(4, lambda: world.drivers[4].join_group(world.roll.group_id))
         change = ConfigurationChange(tuple(world.ids[:3]), (world.ids[3],), group.core.configuration.index)
         wait_for_result(world, leader, lambda group: group.change_members(change))
         world.run_until(lambda: world.group(4).applied_index > 50)

@@ -26,7 +26,7 @@ def ask(
     world: World, number: int, request: Callable[[PartitionReplica], "asyncio.Future[Any]"]
 ) -> "asyncio.Future[Any]":
     """Return the future answer of a node's replica, requested by the code of its process."""
-    [future] = world.do(number, lambda: request(world.group(number)))
+    [future] = world.run_at(number, lambda: request(world.group(number)))
     assert isinstance(future, asyncio.Future)
     future.add_done_callback(lambda done: done.exception())  # not every caller asks
     return future
@@ -90,7 +90,7 @@ class ReplicaWorld(World):
     ) -> "asyncio.Future[ReplicaAppended]":
         """Append equal batches of these values in one call; return the future."""
         built = [build_batch([NewRecord(value, None, 1000) for value in values]) for _ in range(batches)]
-        [future] = self.do(number, lambda: self.replica(number).append(built, acks))
+        [future] = self.run_at(number, lambda: self.replica(number).append(built, acks))
         assert isinstance(future, asyncio.Future)
         future.add_done_callback(lambda done: done.exception())
         return future

@@ -187,6 +187,7 @@ class RawPeer:
         return channel
 
     async def read_frame(self) -> Frame:
+        """Return the next frame; raise `EOFError` if the connection ends first."""
         while (frame := self._frames.next_frame()) is None:
             data = await asyncio.wait_for(self.reader.read(65_536), 10)
             if not data:
@@ -227,6 +228,7 @@ class FakePeer:
         self._writers: list[asyncio.StreamWriter] = []
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Accept one connection; its Raft messages are not read if this process is deaf."""
         self._writers.append(writer)
         raw = RawPeer(reader, writer)
         try:

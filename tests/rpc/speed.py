@@ -83,6 +83,7 @@ async def _measure_sockets() -> None:
 
 
 async def _report(name: str, work: Callable[[], Awaitable[None]], count: int, each: int) -> float:
+    """Print and return the smallest CPU time of the work in microseconds, divided by `each`."""
     best = float("inf")
     for _ in range(_ROUNDS):
         began = time.process_time()

@@ -139,6 +139,7 @@ def test_frames_above_the_bound_are_refused() -> None:
 
 
 def one_error_of_each_type() -> list[RaftlogError]:
+    """Return one error of each type in `raftlog.errors`."""
     found: list[RaftlogError] = []
     for name in sorted(vars(errors)):
         error_type = getattr(errors, name)

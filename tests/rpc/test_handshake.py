@@ -135,7 +135,7 @@ def test_earlier_versions_are_refused_with_a_message(version: int, fields: int) 
         "oldest of our levels",
     ],
 )
-def test_accepted_and_refused_peers(theirs: Hello, known: KnownPeer) -> None:
+def test_peers_with_matching_hellos_are_accepted(theirs: Hello, known: KnownPeer) -> None:
     assert check_peer(US, theirs, known, NodeId(2)) is None
 
 
@@ -200,7 +200,7 @@ def test_hellos_round_trip(hello: Hello) -> None:
 
 @settings(max_examples=150)
 @given(hellos, st.integers(0, 12), st.none() | st.integers(-5, 2**64 - 1) | st.binary(max_size=300))
-def test_hellos_with_a_wrong_field(hello: Hello, at: int, field: int | bytes | None) -> None:
+def test_hellos_with_a_field_of_a_wrong_type_are_refused(hello: Hello, at: int, field: int | bytes | None) -> None:
     fields = unpack_flat(pack_hello(hello), 99)
     fields[at] = field
     try:

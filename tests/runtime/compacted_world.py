@@ -25,7 +25,7 @@ def write(world: World, number: int, count: int, keys: int = KEYS, tag: bytes = 
     for position in range(count):
         key, value = b"key %d" % (position % keys), b"%s%d " % (tag, position) + b"x" * 100
         batch = build_batch([NewRecord(value, key, 1000 + position)])
-        [future] = world.do(number, lambda batch=batch: world.group(number).propose([batch]))  # type: ignore[misc]
+        [future] = world.run_at(number, lambda batch=batch: world.group(number).propose([batch]))  # type: ignore[misc]
         world.run_until(future.done)  # type: ignore[attr-defined]
         newest_by_key[key] = value
     return newest_by_key
@@ -35,7 +35,7 @@ def commit_mark(world: World, number: int, tombstones_to: int = 0) -> Offset:
     """Commit a mark at the newest roll."""
     offset = Offset(world.group(number).log.segments.active.base_offset)
     payload = encode_compacted_to(CompactionMark(offset, Offset(tombstones_to)))
-    [future] = world.do(number, lambda: world.group(number).propose_control([(ControlKind.COMPACTED_TO, payload)]))
+    [future] = world.run_at(number, lambda: world.group(number).propose_control([(ControlKind.COMPACTED_TO, payload)]))
     world.run_until(future.done)  # type: ignore[attr-defined]
     return offset
 

@@ -228,7 +228,7 @@ class World:
         for position in range(count):
             self.commit(number, b"%d " % position + b"x" * size)
 
-    def do(self, number: int, action: Callable[[], object]) -> list[object]:
+    def run_at(self, number: int, action: Callable[[], object]) -> list[object]:
         """Run an action in that node's process; return the list with its result."""
         done: list[object] = []
         self.nodes[number - 1].running_process().call_soon(lambda: done.append(action()))

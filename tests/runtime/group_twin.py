@@ -164,6 +164,7 @@ class GroupTwin:
         self._append(build_configuration_batch(configuration, replaced, self.salt), configuration)
 
     def roll(self) -> bool:
+        """Begin a segment; return whether the active one had data."""
         active = self.log.active
         if active.next_offset == active.base_offset:
             return False
@@ -199,6 +200,7 @@ class GroupTwin:
         self.disk.submit_sync(changed.files, changed.directories, synced)
 
     def journal_ids(self, first: int, added: Sequence[Entry]) -> None:
+        """Write the ids of entries that are already in the log's files to the journal."""
         rows = b""
         for index in range(first, first + len(added)):
             segment = self.log.segment_of_index(index)
@@ -234,6 +236,7 @@ class GroupTwin:
     # checkpoints
 
     def begin_checkpoint(self) -> None:
+        """Begin a checkpoint of the group, unless one has begun."""
         if self.begun:
             return
         self.log.publish_rows(self.log.last_index)
@@ -327,6 +330,7 @@ class GroupTwin:
             assert log.offset_for_timestamp(wanted) == expected
 
     def check_configurations(self) -> None:
+        """Check the configurations that are read from the log for several committed indexes."""
         known = self.configurations()
         for committed in (0, len(self.entries) // 2, len(self.entries)):
             first = self.log.segments[0].base_index

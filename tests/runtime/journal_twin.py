@@ -89,6 +89,7 @@ class Replica:
         self.large = {at: entry for at, entry in self.large.items() if at < index}
 
     def redo(self, operation: Operation | Known) -> None:
+        """Apply a journaled operation to this replica."""
         match operation:
             case JournaledHardState():
                 self.term, self.vote = operation.term, operation.vote
@@ -223,6 +224,7 @@ class Twin:
     # judging
 
     def expected_replicas(self, fold: Fold) -> dict[bytes, Replica]:
+        """Return the replicas after all operations that the fold must have read."""
         replicas = {group: Replica() for group in GROUPS}
         for number, operation in self.history:
             if number < fold.end and not (isinstance(operation, Known) and number > fold.start):
@@ -248,6 +250,7 @@ class Twin:
             self.check_entries(fold, folded, replica)
 
     def check_entries(self, fold: Fold, folded: FoldedGroup, replica: Replica) -> None:
+        """Check that the extents of the folded group are contiguous and hold the replica's entries."""
         reached: int = folded.keep_to
         for extent in folded.extents():
             assert extent.first == reached + 1, (extent, reached)

@@ -18,7 +18,7 @@ OTHER = UUID(int=78)
 
 def run_on(world: World, number: int, work: Coroutine[None, None, object]) -> "asyncio.Task[object]":
     driver = world.drivers[number]
-    (task,) = world.do(number, lambda: driver.loop.create_task(work))
+    (task,) = world.run_at(number, lambda: driver.loop.create_task(work))
     assert isinstance(task, asyncio.Task)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task
@@ -61,7 +61,7 @@ def test_a_group_cannot_be_renounced_during_its_creation() -> None:
             run_to_end(world, 1, abandon_absent(world.drivers[1], OTHER))
         world.run_until(making.done)
         assert making.result() is None
-        world.do(1, lambda: world.drivers[1].remove_group(OTHER.bytes))
+        world.run_at(1, lambda: world.drivers[1].remove_group(OTHER.bytes))
         with pytest.raises(Unavailable, match="being made or removed"):
             run_to_end(world, 1, abandon_absent(world.drivers[1], OTHER))
 

@@ -45,7 +45,7 @@ def test_a_vote_survives_restarts_and_checkpoints() -> None:
             world.crash(voter, power=True)
             world.start(voter)
             driver = world.drivers[voter]
-            world.do(voter, lambda driver=driver: driver.persister.checkpoints.maybe_begin(1e9))
+            world.run_at(voter, lambda driver=driver: driver.persister.checkpoints.maybe_begin(1e9))
             world.run(0.01)
             assert world.group(voter).core.status().vote == given
 
@@ -58,10 +58,10 @@ def test_a_removed_replica_returns_with_its_term_and_vote() -> None:
         number = other_numbers(leader)[0]
         before = world.group(number).core.status()
         driver = world.drivers[number]
-        world.do(number, lambda: driver.remove_group(GROUP.bytes))
+        world.run_at(number, lambda: driver.remove_group(GROUP.bytes))
         world.run_until(lambda: not driver.persister.is_leaving(GROUP.bytes))
         isolate(world, number)
-        world.do(number, lambda: driver.join_group(GROUP))
+        world.run_at(number, lambda: driver.join_group(GROUP))
         for _ in range(2):
             after = world.group(number).core.status()
             assert (after.term, after.vote, after.last.index) == (before.term, before.vote, 0)
@@ -83,7 +83,7 @@ def test_a_group_under_removal_cannot_be_recreated_yet() -> None:
                 driver.join_group(GROUP)
             refused.append(caught.value)
 
-        world.do(number, leave_and_join)
+        world.run_at(number, leave_and_join)
         assert refused
 
 
@@ -93,13 +93,13 @@ def test_a_crash_after_a_durable_removal_leaves_no_files() -> None:
         world.fill(leader, 5)
         number = other_numbers(leader)[0]
         group, driver = world.group(number), world.drivers[number]
-        world.do(number, lambda: driver.remove_group(GROUP.bytes))
+        world.run_at(number, lambda: driver.remove_group(GROUP.bytes))
         while not group.is_removed:
             world.run(0.0002)
         world.crash(number, power=True)
         world.start(number)
         assert not world.disks[number - 1].exists(group.path)
-        world.do(number, lambda: world.drivers[number].join_group(GROUP))
+        world.run_at(number, lambda: world.drivers[number].join_group(GROUP))
         world.run(0.1)
         assert world.group(number).core.last_id.index >= 0
 
@@ -113,7 +113,7 @@ def test_a_group_cannot_be_created_twice() -> None:
             with pytest.raises(InvalidArgument, match="already"):
                 world.drivers[1].create_group(world.roll)
 
-        world.do(1, make)
+        world.run_at(1, make)
         assert len(world.values(1)) == 5
 
 
@@ -129,7 +129,7 @@ def test_a_trim_keeps_the_segment_before_an_uncommitted_roll() -> None:
         world.propose(old, b"y" * 600)
         world.run(0.01)
         assert group.log.segments.active.base_index > group.core.committed_index
-        world.do(old, lambda: group.trim(group.high_watermark))
+        world.run_at(old, lambda: group.trim(group.high_watermark))
         world.run(0.01)
         assert group.log.boundary.index < group.core.committed_index
         world.run_until(lambda: any(world.group(n).core.role is Role.LEADER for n in other_numbers(old)))
@@ -177,7 +177,7 @@ def test_entries_that_do_not_follow_are_refused(
         entry = Entry(Index(last.index + 1), Term(group.core.term), kind, len(batch), bytes(batch))
         sender = world.ids[leader - 1]
         request = AppendRequest(sender, me, group.core.term, 10**6, last, (entry,), last.index)
-        world.do(number, lambda: driver.receive(NodeId(leader), [Envelope(GROUP.bytes, request)]))
+        world.run_at(number, lambda: driver.receive(NodeId(leader), [Envelope(GROUP.bytes, request)]))
         assert driver.messages_refused == refused + 1
         assert group.core.last_id == last
         world.commit(leader, b"goes on")
@@ -190,9 +190,9 @@ def test_requests_to_a_deleted_group_fail() -> None:
         world.fill(leader, 3)
         group = world.group(leader)
         isolate(world, leader)
-        (waiting,) = world.do(leader, group.read_index)
-        world.do(leader, lambda: world.drivers[leader].remove_group(GROUP.bytes))
-        (late,) = world.do(leader, group.read_index)
+        (waiting,) = world.run_at(leader, group.read_index)
+        world.run_at(leader, lambda: world.drivers[leader].remove_group(GROUP.bytes))
+        (late,) = world.run_at(leader, group.read_index)
         assert isinstance(waiting.exception(), LogClosed)  # type: ignore[attr-defined]
         assert isinstance(late.exception(), LogClosed)  # type: ignore[attr-defined]
 
@@ -203,7 +203,7 @@ def test_a_group_created_later_quiesces_too() -> None:
         world.run(10)
         for number in (1, 2, 3):
             driver = world.drivers[number]
-            world.do(number, lambda driver=driver: driver.create_group(world.roll._replace(group_id=OTHER)))
+            world.run_at(number, lambda driver=driver: driver.create_group(world.roll._replace(group_id=OTHER)))
         world.run_until(lambda: all(world.drivers[n].groups[OTHER.bytes].core.is_quiesced for n in (1, 2, 3)), 60)
 
 
@@ -228,7 +228,7 @@ def test_an_unreadable_page_is_damage_and_is_repaired() -> None:
         behind = other_numbers(leader)[0]
         for number in (1, 2, 3):
             driver = world.drivers[number]
-            world.do(number, lambda driver=driver: driver.create_group(world.roll._replace(group_id=OTHER)))
+            world.run_at(number, lambda driver=driver: driver.create_group(world.roll._replace(group_id=OTHER)))
         world.crash(behind)
         world.fill(leader, 60)
         world.run(4)
@@ -284,7 +284,7 @@ def test_ids_without_room_in_the_journal_are_written_later() -> None:
         futures = []
         for _ in range(40):
             batches = [build_batch([NewRecord(b"x", None, 1000)]) for _ in range(1000)]
-            futures.extend(world.do(1, lambda batches=batches: world.group(1).propose(batches)))
+            futures.extend(world.run_at(1, lambda batches=batches: world.group(1).propose(batches)))
             world.run(0.002)
         disk.submit_sync = submit  # type: ignore[method-assign]
 
@@ -293,7 +293,7 @@ def test_ids_without_room_in_the_journal_are_written_later() -> None:
                 disk.sync(files, directories)
                 done(None)
 
-        world.do(1, release)
+        world.run_at(1, release)
         world.run_until(lambda: all(future.done() for future in futures))  # type: ignore[attr-defined]
         assert world.group(1).high_watermark == 40_000
         assert not world.failures
@@ -314,7 +314,7 @@ def test_a_roll_during_a_trim_keeps_the_segment_before_it() -> None:
             group.trim(group.high_watermark)
             group.propose([batch]).add_done_callback(lambda future: future.exception())
 
-        world.do(old, trim_and_roll)
+        world.run_at(old, trim_and_roll)
         world.run(0.05)
         assert group.log.segments.active.base_index > group.core.committed_index
         assert 0 < group.log.boundary.index < group.core.committed_index
@@ -336,7 +336,7 @@ def test_a_checkpoint_does_not_use_a_damaged_row() -> None:
         world.disks[hurt - 1].zero_page(world.group(hurt).log.segments.active.files.index.path, 0)
         driver = world.drivers[hurt]
         driver.persister.checkpoints.has_news = True
-        world.do(hurt, lambda: driver.persister.checkpoints.maybe_begin(1e9))
+        world.run_at(hurt, lambda: driver.persister.checkpoints.maybe_begin(1e9))
         world.run(1)
         assert not world.failures
         world.crash(hurt, power=True)
@@ -356,7 +356,7 @@ def test_damage_that_all_others_have_trimmed_is_trimmed() -> None:
         for number in (1, 2, 3):
             if number != hurt:
                 group = world.group(number)
-                world.do(number, lambda group=group: group.trim(group.high_watermark - 5))
+                world.run_at(number, lambda group=group: group.trim(group.high_watermark - 5))
         world.run(1)
         group = world.group(hurt)
         world.disks[hurt - 1].flip_bit(group.log.segments.segments[1].files.log.path, 700, 3)

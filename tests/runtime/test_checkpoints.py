@@ -32,6 +32,7 @@ def checkpoint_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return is_sound
 
     def compared(checkpoints: Checkpoints, now: float) -> None:
+        """Compare all state that was kept for checkpoints with newly encoded state, then begin one."""
         groups = drivers[checkpoints].groups
         assert set(checkpoints._states) == set(groups)
         for key, group in groups.items():
@@ -53,7 +54,7 @@ def create_groups(world: World, count: int) -> None:
     mine = (RollMember(*world.ids[0]),)
     for number in range(count):
         roll = Roll(uuid.UUID(int=1000 + number), 1, 0, 0, -1, 1000, 1, mine)
-        world.do(1, lambda roll=roll: world.drivers[1].create_group(roll))
+        world.run_at(1, lambda roll=roll: world.drivers[1].create_group(roll))
 
 
 def run_checkpoint(world: World, number: int = 1) -> None:
@@ -63,7 +64,7 @@ def run_checkpoint(world: World, number: int = 1) -> None:
     world.run_until(lambda: not checkpoints.is_under_way)
     checkpoints.has_news, checkpoints._last_at = True, 0.0
     start = driver.journal._start
-    world.do(number, lambda: checkpoints.maybe_begin(1e9))
+    world.run_at(number, lambda: checkpoints.maybe_begin(1e9))
     checkpoints._last_at = driver.loop.time()
     world.run_until(lambda: driver.journal._start > start)
 
@@ -74,7 +75,7 @@ def test_checkpoints_are_correct_during_appends_rolls_trims_and_cuts(checkpoint_
             leader = world.leader()
             world.fill(leader, 15)
             group = world.group(leader)
-            world.do(leader, lambda group=group: group.trim(group.high_watermark))
+            world.run_at(leader, lambda group=group: group.trim(group.high_watermark))
             if turn % 3 == 1:
                 world.crash(leader, power=True)
                 world.fill(world.leader(), 5)
@@ -83,7 +84,7 @@ def test_checkpoints_are_correct_during_appends_rolls_trims_and_cuts(checkpoint_
                 target = next(number for number in (1, 2, 3) if number != leader)
                 voters = tuple(sorted((world.ids[leader - 1], world.ids[target - 1])))
                 change = ConfigurationChange(voters, (), group.core.configuration.index)
-                world.do(leader, lambda group=group, change=change: group.change_members(change))
+                world.run_at(leader, lambda group=group, change=change: group.change_members(change))
             world.run(2.5)
             run_checkpoint(world, world.leader())
         world.commit(world.leader(), b"the end")
@@ -133,7 +134,7 @@ def test_a_removed_group_leaves_the_checkpoints(checkpoint_sizes: list[int]) -> 
         create_groups(world, 5)
         world.run(1)
         driver = world.drivers[1]
-        world.do(1, lambda: driver.remove_group(uuid.UUID(int=1002).bytes))
+        world.run_at(1, lambda: driver.remove_group(uuid.UUID(int=1002).bytes))
         run_checkpoint(world)
         world.run(1)
         world.crash(1, power=True)

@@ -34,7 +34,7 @@ def test_damaged_copies_are_repeated_and_acknowledged_records_stay(at: str, who:
         error = group.log.segments.corruption_error(
             group.log.segments.segments[0], group.log.segments.segments[0].row(0), "found"
         )
-        world.do(victim, lambda: group.note_damage(error))
+        world.run_at(victim, lambda: group.note_damage(error))
         expected |= write(world, world.leader(), 20, tag=b"meanwhile ")
         world.run_until(lambda: world.drivers[victim].entries_repaired > 0, 60)
         world.run_until(lambda: group.damage is None, 60)
@@ -54,7 +54,7 @@ def test_damage_below_the_compaction_of_the_others_is_repaired() -> None:
         group, segment = world.group(victim), world.group(victim).log.segments.segments[1]
         world.disks[victim - 1].flip_bit(segment.files.log.path, segment.row(3).position + 70, 1)
         world.unreachable |= {1, 2, 3}
-        world.do(
+        world.run_at(
             victim, lambda: group.note_damage(group.log.segments.corruption_error(segment, segment.row(3), "found"))
         )
         to = commit_mark(world, leader)
@@ -96,10 +96,10 @@ def test_a_trim_of_damaged_files_ends_their_repair() -> None:
         damage(world, victim, "inside")
         group, segment = world.group(victim), world.group(victim).log.segments.segments[0]
         world.unreachable |= {1, 2, 3}
-        world.do(
+        world.run_at(
             victim, lambda: group.note_damage(group.log.segments.corruption_error(segment, segment.row(1), "found"))
         )
-        [trimmed] = world.do(leader, lambda: world.group(leader).propose_trim(to))
+        [trimmed] = world.run_at(leader, lambda: world.group(leader).propose_trim(to))
         world.run_until(lambda: trimmed.done() and group.log_start_offset == to)  # type: ignore[attr-defined]
         world.unreachable.clear()
         world.run_until(lambda: group.damage is None, 60)
@@ -116,7 +116,7 @@ def test_a_copy_begins_at_the_log_start_after_a_missed_trim() -> None:
         victim = next(number for number in (1, 2, 3) if number != leader)
         world.crash(victim)
         start = world.group(leader).log.segments.segments[1].base_offset
-        [trimmed] = world.do(leader, lambda: world.group(leader).propose_trim(start))
+        [trimmed] = world.run_at(leader, lambda: world.group(leader).propose_trim(start))
         world.run_until(trimmed.done)  # type: ignore[attr-defined]
         world.run(1)
         for other in {1, 2, 3} - {victim}:
@@ -125,7 +125,7 @@ def test_a_copy_begins_at_the_log_start_after_a_missed_trim() -> None:
         group, segment = world.group(victim), world.group(victim).log.segments.segments[1]
         row = segment.row(segment.rows - 1)
         world.disks[victim - 1].flip_bit(segment.files.log.path, row.position + 70, 1)
-        world.do(victim, lambda: group.note_damage(group.log.segments.corruption_error(segment, row, "found")))
+        world.run_at(victim, lambda: group.note_damage(group.log.segments.corruption_error(segment, row, "found")))
         world.run_until(lambda: group.damage is None)
         assert group.log_start_offset == start
         world.network.heal()
@@ -154,7 +154,7 @@ def test_a_sole_replica_continues_with_gaps_on_request() -> None:
         assert len(group.damaged) == 1
         world.crash(1, power=True)
         world.start(1)
-        world.do(1, lambda: world.loop.create_task(world.drivers[1].catch_up.rebuild(world.group(1), 5)))
+        world.run_at(1, lambda: world.loop.create_task(world.drivers[1].catch_up.rebuild(world.group(1), 5)))
         world.run_until(lambda: world.group(1).damage is None and bool(world._leaders()), 30)
         write(world, 1, 1)
         assert {*expected} - {*newest_by_key(world, 1)} <= {lost}

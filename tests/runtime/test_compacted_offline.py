@@ -13,6 +13,7 @@ OTHER = "/data/t/1"
 
 
 def keyed_log() -> KeyedLog:
+    """Return a log of seven segments with keys, tombstones, records without a key and control batches."""
     keyed = KeyedLog()
     for number in range(6):
         for _ in range(2):
@@ -26,6 +27,7 @@ def keyed_log() -> KeyedLog:
 
 
 def copy(keyed: KeyedLog, other: str = OTHER) -> None:
+    """Replace the content of directory `other` by a copy of the log."""
     disk = keyed.disk
     if not disk.exists(other):
         disk.make_directory(other)

@@ -182,11 +182,11 @@ def replace_voter(world: World) -> tuple[int, list[int]]:
     old = next(number for number in (1, 2, 3) if number != leader)
     voters = sorted({1, 2, 3, 4} - {old})
     write(world, leader, 60)
-    world.do(4, lambda: world.drivers[4].join_group(GROUP))
+    world.run_at(4, lambda: world.drivers[4].join_group(GROUP))
     group = world.group(leader)
     wanted = tuple(world.ids[number - 1] for number in voters)
     change = ConfigurationChange(wanted, (), group.core.configuration.index)
-    world.do(leader, lambda: group.change_members(change))
+    world.run_at(leader, lambda: group.change_members(change))
     world.run_until(lambda: group.core.configuration.all_members() == wanted)
     write(world, leader, 100)
     to = commit_mark(world, leader)
@@ -299,6 +299,7 @@ def test_only_consistent_files_are_accepted(what: str) -> None:
 
 
 def spoil(what: str, batches: tuple[bytes, ...]) -> list[bytes]:
+    """Return the batches with one change."""
     changed = list(batches)
     gaps = [at for at, batch in enumerate(changed) if read_gap(batch, read_header(batch))]
     if what == "flip":

@@ -26,7 +26,7 @@ class CreationCall:
         self.error: RaftlogError | None = None
         self.is_done = False
         driver = world.drivers[number]
-        world.do(number, lambda: driver.loop.create_task(self._run(driver, wanted)))
+        world.run_at(number, lambda: driver.loop.create_task(self._run(driver, wanted)))
 
     async def _run(self, driver: Driver, wanted: list[Roll]) -> None:
         try:
@@ -192,7 +192,7 @@ def test_a_wait_for_a_creation_fails_when_the_process_stops() -> None:
     with World() as world:
         call = CreationCall(world, 1, make_rolls(world))
         driver = world.drivers[1]
-        world.do(1, lambda: driver.persister.stop_with(OSError("something else")))
+        world.run_at(1, lambda: driver.persister.stop_with(OSError("something else")))
         world.run_until(lambda: call.is_done)
         assert isinstance(call.error, SyncFailed)
 
@@ -204,7 +204,7 @@ def test_a_refused_creation_creates_no_files() -> None:
         async def create() -> None:
             await driver.create_groups([(roll, None) for roll in make_rolls(world, 9000, 3)] + [(world.roll, None)])
 
-        done = world.do(1, lambda: asyncio.ensure_future(create()))
+        done = world.run_at(1, lambda: asyncio.ensure_future(create()))
         (task,) = done
         assert isinstance(task, asyncio.Task)
         world.run_until(task.done)

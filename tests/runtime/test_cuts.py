@@ -57,7 +57,7 @@ class IsolatedFollower:
         me, sender = world.ids[FOLLOWER - 1], world.ids[leader - 1]
         request = AppendRequest(sender, me, Term(term), 1, previous, tuple(entries), self.group.core.committed_index)
         refused = self.driver.messages_refused
-        world.do(FOLLOWER, lambda: self.driver.receive(NodeId(leader), [Envelope(GROUP.bytes, request)]))
+        world.run_at(FOLLOWER, lambda: self.driver.receive(NodeId(leader), [Envelope(GROUP.bytes, request)]))
         assert self.driver.messages_refused == refused
         world.run(0.001)
 

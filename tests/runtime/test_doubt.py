@@ -19,7 +19,7 @@ def test_a_doubted_leader_that_is_up_stays_leader_and_quiesces_again() -> None:
         world.run_until(lambda: all(quiesced_flags(world)), 60)
         term = world.group(leader).core.term
         doubting = next(number for number in (1, 2, 3) if number != leader)
-        world.do(doubting, lambda: world.drivers[doubting].doubt(NodeId(leader)))
+        world.run_at(doubting, lambda: world.drivers[doubting].doubt(NodeId(leader)))
         assert not quiesced_flags(world)[doubting - 1]
         world.run_until(lambda: all(quiesced_flags(world)), 60)
         assert world.leader() == leader
@@ -31,7 +31,7 @@ def test_a_leader_checks_a_doubted_follower() -> None:
         leader = world.leader()
         world.run_until(lambda: all(quiesced_flags(world)), 60)
         follower = next(number for number in (1, 2, 3) if number != leader)
-        world.do(leader, lambda: world.drivers[leader].doubt(NodeId(follower)))
+        world.run_at(leader, lambda: world.drivers[leader].doubt(NodeId(follower)))
         assert not quiesced_flags(world)[leader - 1]
         world.run_until(lambda: all(quiesced_flags(world)), 60)
 
@@ -43,5 +43,5 @@ def test_a_node_known_as_down_is_not_doubted() -> None:
         world.crash(leader)
         world.run_until(lambda: world.leader() != leader)
         successor = world.leader()
-        world.do(successor, lambda: world.drivers[successor].doubt(NodeId(leader)))
+        world.run_at(successor, lambda: world.drivers[successor].doubt(NodeId(leader)))
         assert world.leader() == successor

@@ -157,7 +157,7 @@ def test_a_follower_behind_the_log_start_gets_the_leaders_log() -> None:
         world.crash(behind)
         world.fill(leader, 80)
         for number in world.drivers:
-            world.do(number, lambda number=number: world.group(number).trim(world.group(number).high_watermark - 5))
+            world.run_at(number, lambda number=number: world.group(number).trim(world.group(number).high_watermark - 5))
         world.run(1)
         assert world.group(leader).log.boundary.index > 50
         world.start(behind)
@@ -188,7 +188,7 @@ def test_a_damaged_replica_is_quarantined_until_its_repair() -> None:
         with pytest.raises(CorruptBatch, match=f"{path}.*position"):
             world.values(hurt)
         assert world.group(hurt).core.status().is_quarantined
-        assert not world.do(hurt, world.group(hurt).core.campaign)[0]
+        assert not world.run_at(hurt, world.group(hurt).core.campaign)[0]
         world.commit(world.leader(), b"it still acknowledges")
         world.run_until(lambda: world.group(hurt).damage is None)
         world.converge()
@@ -307,10 +307,10 @@ def test_a_new_member_catches_up_and_votes() -> None:
     with World(4, voters=3) as world:
         leader = world.leader()
         world.fill(leader, 30)
-        world.do(4, lambda: world.drivers[4].join_group(GROUP))
+        world.run_at(4, lambda: world.drivers[4].join_group(GROUP))
         core = world.group(leader).core
         change = ConfigurationChange(tuple(world.ids), (), core.configuration.index)
-        (future,) = world.do(leader, lambda: world.group(leader).change_members(change))
+        (future,) = world.run_at(leader, lambda: world.group(leader).change_members(change))
         world.run_until(future.done)  # type: ignore[attr-defined]
         world.run_until(lambda: len(core.configuration.voters) == 4 and not core.configuration.is_joint)
         world.converge()
@@ -346,7 +346,7 @@ def test_a_replica_that_lost_its_log_gets_its_configuration_back(kept: str) -> N
         world.commit(world.leader(), b"more")
         world.converge()
         if world.leader() == other:
-            world.do(other, lambda: world.group(other).transfer_leadership(world.ids[victim - 1]))
+            world.run_at(other, lambda: world.group(other).transfer_leadership(world.ids[victim - 1]))
         world.run_until(lambda: world.group(victim).core.role is Role.LEADER)
 
 
@@ -356,7 +356,7 @@ def test_a_removed_group_stays_removed_after_a_restart() -> None:
         world.fill(leader, 5)
         follower = next(number for number in (1, 2, 3) if number != leader)
         path = world.group(follower).path
-        world.do(follower, lambda: world.drivers[follower].remove_group(GROUP.bytes))
+        world.run_at(follower, lambda: world.drivers[follower].remove_group(GROUP.bytes))
         world.run(1)
         assert not world.disks[follower - 1].exists(path)
         world.crash(follower)
@@ -372,17 +372,17 @@ def test_a_removed_and_readded_replica_elects_no_candidate_without_its_entries(c
         world.fill(leader, 3)
         world.crash(behind)
         core = world.group(leader).core
-        world.do(4, lambda: world.drivers[4].join_group(GROUP))
+        world.run_at(4, lambda: world.drivers[4].join_group(GROUP))
         wanted = tuple(sorted(world.ids[number - 1] for number in (leader, behind, 4)))
         change = ConfigurationChange(wanted, (), core.configuration.index)
-        world.do(leader, lambda: world.group(leader).change_members(change))
+        world.run_at(leader, lambda: world.group(leader).change_members(change))
         world.run_until(lambda: core.configuration.voters == wanted and not core.configuration.is_joint)
         world.commit(leader, b"held by the new members")
-        world.do(gone, lambda: world.drivers[gone].remove_group(GROUP.bytes))
+        world.run_at(gone, lambda: world.drivers[gone].remove_group(GROUP.bytes))
         world.run(checkpoint_s)
         world.crash(gone)
         world.start(gone)
-        world.do(gone, lambda: world.drivers[gone].join_group(GROUP))
+        world.run_at(gone, lambda: world.drivers[gone].join_group(GROUP))
         world.crash(leader)
         world.crash(4)
         world.start(behind)  # it uses the old configuration, of which it makes a majority with the removed one
@@ -398,13 +398,13 @@ def test_a_read_index_on_a_follower_covers_acknowledged_entries() -> None:
         leader = world.leader()
         done = world.commit(leader, b"value")
         follower = next(number for number in (1, 2, 3) if number != leader)
-        (future,) = world.do(follower, world.group(follower).read_index)
+        (future,) = world.run_at(follower, world.group(follower).read_index)
         world.run_until(future.done)  # type: ignore[attr-defined]
         assert future.result() >= done.last_index  # type: ignore[attr-defined]
         assert world.group(follower).high_watermark >= done.next_offset
 
 
-def test_a_stalled_disk_moves_leadership_on() -> None:
+def test_a_process_with_a_stalled_disk_transfers_its_leaderships() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 3)
@@ -434,7 +434,7 @@ def test_commits_by_others_are_answered_although_the_own_disk_stalls() -> None:
 def trim_to_the_last_segment(world: World, leader: int) -> None:
     group = world.group(leader)
     assert len(group.log.segments.segments) > 1
-    (trimmed,) = world.do(leader, lambda: group.propose_trim(group.log.segments.active.base_offset))
+    (trimmed,) = world.run_at(leader, lambda: group.propose_trim(group.log.segments.active.base_offset))
     world.run_until(trimmed.done)  # type: ignore[attr-defined]
     assert trimmed.exception() is None  # type: ignore[attr-defined]
     world.run_until(lambda: all(len(world.group(number).log.segments.segments) == 1 for number in (1, 2, 3)))
@@ -494,7 +494,7 @@ def test_elections_never_stop_a_process_on_a_full_disk() -> None:
         assert any(world.group(number).is_disk_full for number in (1, 2, 3))
         for _ in range(200):
             for number in (1, 2, 3):
-                world.do(number, lambda number=number: world.group(number).step_down("once more"))
+                world.run_at(number, lambda number=number: world.group(number).step_down("once more"))
             world.run(1)
             assert not world.failures
             if all(driver.journal.is_reserve_low for driver in world.drivers.values()):
@@ -509,7 +509,7 @@ def test_elections_never_stop_a_process_on_a_full_disk() -> None:
         assert not world.failures
 
 
-def test_entries_durable_before_their_write_are_readable() -> None:
+def test_a_deposed_leader_reads_the_entries_that_replaced_its_own() -> None:
     with World() as world:
         old = world.leader()
         world.fill(old, 3)

@@ -101,6 +101,8 @@ def files_of(disk: SimulatedDisk, suffix: str) -> list[str]:
 
 
 def flip(suffix: str) -> Callable[[SimulatedDisk, Random], None]:
+    """Return a function that flips one bit in a random file with this suffix."""
+
     def damage(disk: SimulatedDisk, random: Random) -> None:
         """Flip one bit."""
         files = [name for name in files_of(disk, suffix) if disk.snapshot()[name]]

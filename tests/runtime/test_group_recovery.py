@@ -30,6 +30,7 @@ class GroupAgainstList(RuleBasedStateMachine):
 
     @rule(sizes=st.lists(st.integers(0, 5000), min_size=1, max_size=4), is_large=st.booleans(), rolls=st.booleans())
     def append(self, sizes: list[int], is_large: bool, rolls: bool) -> None:
+        """Append data, after a roll if `rolls`; make it durable in the journal or, if large, in the log's files."""
         twin = self.twin
         first = len(twin.entries) + 1
         if rolls:
@@ -78,6 +79,7 @@ class GroupAgainstList(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(["power", "kill"]))
     def crash(self, kind: str) -> None:
+        """Crash the process or cut the power; recover and check the group."""
         twin = self.twin
         durable = twin.durable_index
         if kind == "power":

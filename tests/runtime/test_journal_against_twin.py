@@ -127,7 +127,7 @@ class JournalAgainstTwin(RuleBasedStateMachine):
 
     @rule(
         crash=st.sampled_from(["power", "kill", "close"]),
-        kind=st.sampled_from(["flip", "zero", "stale", "misdirect", "unreadable", "lose"]),
+        kind=st.sampled_from(["flip", "zero", "stale", "misdirect_write", "unreadable", "lose"]),
         data=st.data(),
     )
     def damage(self, crash: str, kind: str, data: st.DataObject) -> None:
@@ -146,9 +146,9 @@ class JournalAgainstTwin(RuleBasedStateMachine):
         elif kind == "zero":
             self.disk.zero_page(path, page)
         elif kind == "stale":
-            self.disk.stale_sector(path, page)
-        elif kind == "misdirect":
-            self.disk.misdirect(path, page, *data.draw(st.sampled_from(pages)))
+            self.disk.restore_stale_page(path, page)
+        elif kind == "misdirect_write":
+            self.disk.misdirect_write(path, page, *data.draw(st.sampled_from(pages)))
         elif kind == "unreadable":
             self.disk.fail_read(path, page * 4096)
         else:

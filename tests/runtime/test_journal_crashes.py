@@ -31,6 +31,7 @@ class ProcessSequence:
         self.durable = sequence
 
     def open(self) -> Fold:
+        """Recover the journal and check the result against the twin."""
         journal, fold = Journal.open(
             self.disk, PATH, DISK, SMALL, create=self.durable == 0, synced_at_least=self.durable
         )

@@ -158,6 +158,7 @@ DAMAGES = ("flip", "flip the magic", "zero", "stale", "garbage", "another block"
 
 
 def damage_block(files: Files, old: Files, kind: str, path: str, page: int) -> SimulatedDisk:
+    """Return a disk with these files and one damaged block."""
     at = page * PAGE
     changed = dict(files)
     block = bytearray(files[path][at : at + PAGE])

@@ -100,7 +100,7 @@ def test_a_trim_moves_the_transfer_to_the_new_start() -> None:
         leader, follower = restart_lagging_follower(world)
         wait_for_fetch(world, follower, LACKS // 6)
         offset = world.group(leader).high_watermark - 10
-        future = world.do(leader, lambda: world.group(leader).propose_trim(offset))[0]
+        future = world.run_at(leader, lambda: world.group(leader).propose_trim(offset))[0]
         world.run_until(future.done)  # type: ignore[attr-defined]  # it is one
         world.converge()
         world.run_until(lambda: world.files(1) == world.files(2) == world.files(3))

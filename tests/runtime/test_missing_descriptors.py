@@ -118,7 +118,7 @@ def test_removing_a_replica_waits_for_descriptors(monkeypatch: pytest.MonkeyPatc
             return before(*arguments)
 
         monkeypatch.setattr(disk, failing, refuse)
-        world.do(1, lambda: driver.remove_group(GROUP.bytes))
+        world.run_at(1, lambda: driver.remove_group(GROUP.bytes))
         world.run(1.0)
         assert len(refused) > 1, "it is tried again"
         assert not world.failures

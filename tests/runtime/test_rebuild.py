@@ -48,13 +48,13 @@ def quarantine(world: World) -> None:
     group = world.group(1)
     segment = group.log.segments.segments[0]
     error = group.log.segments.corruption_error(segment, segment.row(1), "met")
-    world.do(1, lambda: group.note_damage(error))
+    world.run_at(1, lambda: group.note_damage(error))
     world.run_until(lambda: world.group(1).damaged is not None)
 
 
 def begin_rebuild(world: World) -> "asyncio.Task[RebuildResult]":
     group, driver = world.group(1), world.drivers[1]
-    (task,) = world.do(1, lambda: driver.loop.create_task(driver.catch_up.rebuild(group, 7)))
+    (task,) = world.run_at(1, lambda: driver.loop.create_task(driver.catch_up.rebuild(group, 7)))
     assert isinstance(task, asyncio.Task)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task
@@ -155,7 +155,7 @@ def test_a_request_can_be_repeated_during_the_exchange_of_logs() -> None:
         while not group.is_frozen:
             world.run(0.00002)
         disk.capacity_bytes = sum(map(len, disk.snapshot().values())) - 20_000
-        world.do(1, first.cancel)  # the caller of the order disconnected
+        world.run_at(1, first.cancel)  # the caller of the order disconnected
         second = begin_rebuild(world)
         world.run_until(second.done)
         assert len(second.result().lost) == 1
@@ -175,7 +175,7 @@ def test_an_offer_of_a_leader_does_not_end_a_rebuild() -> None:
         task = begin_rebuild(world)
         end = EntryId(Index(group.log.last_index + 9), Term(99))
         offer = InstallOffer(ReplicaId(NodeId(2), UUID(int=2)), world.ids[0], Term(99), 1, end, end.index)
-        world.do(1, lambda: catch_up.take_offer(group, offer))
+        world.run_at(1, lambda: catch_up.take_offer(group, offer))
         assert not catch_up.is_fetching
         world.run_until(task.done)
         assert len(task.result().lost) == 1
@@ -185,6 +185,6 @@ def test_removing_a_replica_ends_its_rebuild() -> None:
     with World(1) as world:
         fill_segments(world)
         task = begin_rebuild(world)
-        world.do(1, lambda: world.drivers[1].remove_group(GROUP.bytes))
+        world.run_at(1, lambda: world.drivers[1].remove_group(GROUP.bytes))
         world.run_until(task.done)
         assert isinstance(task.exception(), Unavailable)

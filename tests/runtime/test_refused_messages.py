@@ -19,7 +19,7 @@ STRANGER = ReplicaId(NodeId(9), uuid.UUID(int=9))
 def deliver(world: World, number: int, message: Message) -> None:
     """Deliver a message of another process."""
     envelope = Envelope(GROUP.bytes, message)
-    world.do(number, lambda: world.drivers[number].receive(message.sender.node_id, [envelope]))
+    world.run_at(number, lambda: world.drivers[number].receive(message.sender.node_id, [envelope]))
 
 
 def heartbeat(world: World, sender: ReplicaId, to: int) -> Heartbeat:
@@ -66,7 +66,7 @@ def test_a_follower_contradicted_by_a_member_stops_until_its_restart(caplog: pyt
         assert stopped.core.last_id == end, "it takes nothing, and does not campaign"
         assert stopped.core.term == world.group(leader).core.term
         with pytest.raises(Unavailable, match="its replica here was stopped"):
-            world.do(follower, stopped.read_index)[0].result()  # type: ignore[attr-defined]
+            world.run_at(follower, stopped.read_index)[0].result()  # type: ignore[attr-defined]
         completed = world.drivers[follower].persister.checkpoints.completed
         world.drivers[follower].persister.checkpoints.request()
         world.run_until(lambda: world.drivers[follower].persister.checkpoints.completed > completed)

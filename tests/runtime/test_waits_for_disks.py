@@ -20,7 +20,7 @@ from tests.runtime.test_adversity import other_numbers
 def begin_checkpoint(world: World, number: int) -> None:
     made = world.drivers[number].persister.checkpoints
     made.has_news, made._last_at = True, 0.0
-    world.do(number, lambda: made.maybe_begin(1e9))
+    world.run_at(number, lambda: made.maybe_begin(1e9))
 
 
 # the journal
@@ -94,7 +94,7 @@ def test_a_failed_sync_stops_the_process_and_fails_all_waiters() -> None:
         driver = world.drivers[1]
         world.disks[0].fail_sync()
         sync = driver.persister.sync
-        [task] = world.do(1, lambda: driver.loop.create_task(sync((), [world.group(1).path])))
+        [task] = world.run_at(1, lambda: driver.loop.create_task(sync((), [world.group(1).path])))
         world.run(0.05)
         assert isinstance(task.exception(), OSError)  # type: ignore[attr-defined]  # it is a task
         assert len(world.failures) == 1
@@ -180,7 +180,7 @@ def test_a_checkpoint_includes_a_trim_that_is_not_yet_in_the_journal() -> None:
         world.fill(1, 5)
         group = world.group(1)
         world.disks[0].hold(is_of_journal)
-        world.do(1, lambda: group.trim(3))
+        world.run_at(1, lambda: group.trim(3))
         world.run(0.01)
         assert (group.trim_to, group.log_start_offset) == (3, 0)
         assert checkpoints._state_of(group).log_start_offset == 3
@@ -194,7 +194,7 @@ def test_an_uncommitted_trim_is_not_applied_after_a_restart() -> None:
         for other in other_numbers(leader):
             world.network.cut(world.nodes[leader - 1], world.nodes[other - 1])
             world.network.cut(world.nodes[other - 1], world.nodes[leader - 1])
-        world.do(leader, lambda: world.group(leader).propose_trim(20))
+        world.run_at(leader, lambda: world.group(leader).propose_trim(20))
         world.run(0.05)
         world.crash(leader)
         world.start(leader)
@@ -215,7 +215,7 @@ def start_follower_behind_log_start(world: World) -> int:
     world.crash(follower)
     world.fill(leader, 60)
     group = world.group(leader)
-    world.do(leader, lambda: group.trim(group.high_watermark))
+    world.run_at(leader, lambda: group.trim(group.high_watermark))
     world.run_until(lambda: group.log.boundary.index > 10)
     world.start(follower)
     return follower

@@ -52,7 +52,7 @@ def test_a_question_without_consequence_is_not_reported() -> None:
     assert not authorizer.allows_any(ALICE, AclOperation.READ, AclResourceType.TOPIC)
 
 
-def test_superusers_by_configuration_and_by_state() -> None:
+def test_superusers_of_configuration_and_state_may_do_everything() -> None:
     authorizer = Authorizer(is_on=True, superusers=["alice"])
     assert authorizer.allows(ALICE, AclOperation.ALTER, CLUSTER)
     authorizer.refresh([], ["root"])

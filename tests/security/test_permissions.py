@@ -61,7 +61,7 @@ def test_without_an_entry_an_operation_is_denied() -> None:
         (topic("orders", AclOperation.ALL), True),
     ],
 )
-def test_one_entry(acl: Acl, *, is_allowed: bool) -> None:
+def test_an_entry_allows_only_matching_requests(acl: Acl, *, is_allowed: bool) -> None:
     assert allows(acl) is is_allowed
 
 
@@ -163,7 +163,7 @@ class TestFilters:
             (AclFilter(effect=AclEffect.DENY), False),
         ],
     )
-    def test_a_prefixed_entry(self, chosen: AclFilter, *, is_matched: bool) -> None:
+    def test_filters_match_a_prefixed_entry_by_all_their_fields(self, chosen: AclFilter, *, is_matched: bool) -> None:
         assert chosen.matches(topic("ord", pattern=PatternType.PREFIXED)) is is_matched
 
     def test_a_wildcard_matches_every_name(self) -> None:

@@ -53,7 +53,7 @@ def final_of(mechanism: ScramMechanism, first: bytes, server_first: bytes, passw
     return unsigned + b",p=" + b64encode(proof), b"v=" + b64encode(expected)
 
 
-def test_a_client_that_sends_its_nonce_twice() -> None:
+def test_a_client_that_sends_its_nonce_twice_is_accepted() -> None:
     scram = exchange()
     server_first = scram.first(b"n,,n=user,r=nonce")
     salted = salted_password(ScramMechanism.SHA_256, "pencil", b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="), 4096)
@@ -65,7 +65,7 @@ def test_a_client_that_sends_its_nonce_twice() -> None:
     assert scram.final(unsigned + b",p=" + b64encode(proof)).startswith(b"v=")
 
 
-def test_the_example_of_rfc_7677() -> None:
+def test_the_exchange_equals_the_example_of_rfc_7677() -> None:
     scram = exchange(nonce="%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
     assert scram.first(FIRST) == (
         b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -196,7 +196,7 @@ class TestCredentials:
         assert from_password(mechanism, "pässword") != credential, "salts are random"
 
     @pytest.mark.parametrize("mechanism", MECHANISMS)
-    def test_a_password_salted_by_its_owner(self, mechanism: ScramMechanism) -> None:
+    def test_a_credential_from_a_salted_password_accepts_the_password(self, mechanism: ScramMechanism) -> None:
         salted = salted_password(mechanism, "pencil", b"salt", 8192)
         assert is_password_of(from_salted(mechanism, salted, b"salt", 8192), "pencil")
 
@@ -223,10 +223,10 @@ class TestCredentials:
         assert repr(credential) == "ScramCredential(SCRAM-SHA-512, 4096 iterations)"
 
     @pytest.mark.parametrize("name", ["", " alice", "alice ", "al:ice", "al\nice", "a" * 257])
-    def test_names_that_are_refused(self, name: str) -> None:
+    def test_invalid_names_are_refused(self, name: str) -> None:
         with pytest.raises(InvalidArgument):
             check_user_name(name)
 
-    def test_names_that_are_accepted(self) -> None:
+    def test_valid_names_are_accepted(self) -> None:
         for name in ("alice", "CN=web,O=Example", "Ünal Ö", "service-1.example"):
             check_user_name(name)

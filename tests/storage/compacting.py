@@ -57,6 +57,7 @@ class KeyedLog:
     def append(
         self, pairs: Sequence[tuple[bytes | None, bytes | None]], compression: Compression = Compression.NONE
     ) -> None:
+        """Append a batch of these keys and values; the timestamps rise by 1 ms from 10 s."""
         first = len(self.records)
         stamped = [(first + at, key, value, 10_000 + first + at) for at, (key, value) in enumerate(pairs)]
         batch = build_batch([NewRecord(value, key, time) for _, key, value, time in stamped], compression)

@@ -29,6 +29,7 @@ class StoppedSegment:
         self.damage: list[Damage] = []
 
     def adopt(self, term_max: int = TERM_MAX) -> AdoptionResult:
+        """Adopt the files of the segment up to its last entry."""
         segment = Segment(0, 1, open_segment_files(self.disk, PATH, 0))
         adopted = Adoption(
             segment,

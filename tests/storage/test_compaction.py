@@ -38,6 +38,7 @@ CODECS = [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ
 
 
 def apply_steps(keyed: KeyedLog, steps: list[object], bounds: CompactionBounds) -> None:
+    """Apply steps to the log; check it after each compaction."""
     for number, step in enumerate(steps):
         log = keyed.log
         if step == "roll" and log.next_offset > log.active.base_offset:
@@ -56,6 +57,7 @@ def apply_steps(keyed: KeyedLog, steps: list[object], bounds: CompactionBounds) 
 
 
 def check(keyed: KeyedLog) -> None:
+    """Check reads from each offset and lookups by each timestamp."""
     log, expected = keyed.log, keyed.expected_records()
     assert read_all(log) == expected
     for offset in range(len(keyed.records)):

@@ -144,7 +144,7 @@ def test_a_closed_file_has_no_owner(world: World) -> None:
     assert world.whole_syncs == 1
 
 
-def test_the_real_witness_syncs(tmp_path: Path) -> None:
+def test_a_witness_of_the_real_file_system_can_be_synced(tmp_path: Path) -> None:
     witness = Witness.open(str(tmp_path))
     if witness is None:
         pytest.skip("the file system of the temporary directory has no syncfs that could be relied upon")

@@ -25,6 +25,7 @@ def write_log_with_producers(size: int) -> Replica:
 
 
 def find_headers(r: Replica, first: int) -> list[int]:
+    """Return the indexes whose headers a scan from `first` finds; check the headers."""
     found: list[int] = []
     while first <= r.log.last_index:
         read, following = scan_headers(r.log, Index(first), r.log.last_index)

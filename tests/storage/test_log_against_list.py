@@ -35,6 +35,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(sizes=st.lists(st.integers(0, 3000), min_size=1, max_size=4), batches=st.integers(1, 3))
     def append(self, sizes: list[int], batches: int) -> None:
+        """Append batches of records with values of these sizes."""
         self.now += 1
         for _ in range(batches):
             values = [len(self.values).to_bytes(8) + bytes(size) for size in sizes]
@@ -56,6 +57,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(["power", "kill"]))
     def crash(self, kind: str) -> None:
+        """Crash the process or cut the power; check that the log ends with a whole batch after all answered ones."""
         if kind == "power":
             self.disk.power_loss()
         else:
@@ -80,6 +82,7 @@ class LogAgainstList(RuleBasedStateMachine):
     @precondition(lambda self: len(self.values) > self.start)
     @rule(data=st.data())
     def cut(self, data: st.DataObject) -> None:
+        """Cut the log at an offset, which is refused within a batch."""
         offset = data.draw(st.integers(self.start, len(self.values)))
         if offset not in self.borders:
             with pytest.raises(NotAtBatchBorder) as refused:

@@ -40,6 +40,7 @@ class LogFixture:
         self.log = self.open()
 
     def open(self, create: bool = True) -> LoneLog:
+        """Open the log; collect refused indexes."""
         self.log = LoneLog.open(
             self.disk,
             PATH,
@@ -62,6 +63,7 @@ class LogFixture:
         assert self.log.high_watermark == self.log.log_end_offset
 
     def values(self, start: int | None = None) -> list[int]:
+        """Return the numbers of all records from `start` on."""
         found = []
         offset = self.log.log_start_offset if start is None else start
         while batches := self.log.read(offset, 1 << 20):

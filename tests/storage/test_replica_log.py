@@ -51,6 +51,7 @@ class Replica:
         del self.entries[index:]
 
     def check(self) -> None:
+        """Check that the log has exactly the appended entries."""
         log = self.log
         assert log.last_index == len(self.entries)
         found: list[bytes] = []

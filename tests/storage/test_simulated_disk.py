@@ -426,9 +426,9 @@ def test_stale_and_misdirected_sectors_can_be_injected() -> None:
     for content in (B, b"c" * PAGE):
         file.write(0, [content])
         disk.sync([file])
-    assert disk.misdirect("/d/f", 0, "/d/f", 1)
+    assert disk.misdirect_write("/d/f", 0, "/d/f", 1)
     assert content_of(disk) == B + b"c" * PAGE
-    assert disk.stale_sector("/d/f", 1)
+    assert disk.restore_stale_page("/d/f", 1)
     assert content_of(disk) == B + bytes(PAGE)
 
 

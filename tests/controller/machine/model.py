@@ -83,6 +83,7 @@ class Model:
         return answer
 
     def _do(self, command: Command, index: int) -> int:
+        """Apply a command and return the version that its answer has."""
         refuse_if(self.data["bootstrap"] is None and not isinstance(command, Bootstrap), "Unavailable")
         match command:
             case Bootstrap():
@@ -127,6 +128,7 @@ class Model:
         return index
 
     def _secure(self, command: Any, index: int) -> int:
+        """Apply a command about users, ACLs or quotas."""
         acls, quotas = self.data["acls"], self.data["quotas"]
         match command:
             case SetUserCredentials():
@@ -238,6 +240,7 @@ class Model:
         self.data["level"] = level
 
     def _maintain(self, command: SetMaintenance, index: int) -> int:
+        """Switch a broker's maintenance on or off."""
         self._broker(command)
         rows, node = self.data["maintenance"], command.node_id
         is_on, version = rows.get(node, (False, 0))

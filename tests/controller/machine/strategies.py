@@ -221,6 +221,7 @@ def set_current_names(command: Command, state: ControllerState) -> Command:
 
 
 def _version(command: Compared, state: ControllerState) -> Index:
+    """Return the present version of what the command changes."""
     if isinstance(command, DeleteUser):
         user = state.users.get(command.name)
         return Index(0) if user is None else user.version

@@ -40,6 +40,7 @@ from tests.layouts import read_layout
 
 
 def make_busy_cluster() -> CommandLog:
+    """Return the commands of a cluster that has rows of every table."""
     scribe = make_cluster()
     scribe.apply(create("t", 1, (1, 2, 3), (2, 3, 4), configs={"retention.ms": "5"}))
     scribe.apply(create("u", 2))

@@ -21,6 +21,7 @@ def resource_fields(kind: int, name: str, **fields: Any) -> dict[str, Any]:
 async def describe(
     admin: Admin, kind: int, name: str, keys: list[str] | None = None, *, version: int | None = None
 ) -> Any:
+    """Return the answer about the configurations of one resource."""
     fields: dict[str, Any] = {"include_synonyms": True}
     if version is None or version >= 3:
         fields["include_documentation"] = True

@@ -41,6 +41,7 @@ async def elect(admin: Admin, topics: Any, *, kind: int | None = 0, version: int
 
 
 async def reassign(admin: Admin, *orders: tuple[str, int, list[int] | None]) -> list[tuple[str, int, int]]:
+    """Reassign partitions (topic, number, replicas); return their error codes."""
     topics = [
         {"name": name, "partitions": [{"partition_index": number, "replicas": replicas}]}
         for name, number, replicas in orders
@@ -55,6 +56,7 @@ async def reassign(admin: Admin, *orders: tuple[str, int, list[int] | None]) -> 
 async def list_pending(
     admin: Admin, topics: Any = None
 ) -> dict[tuple[str, int], tuple[list[int], list[int], list[int]]]:
+    """Return replicas, adding and removing ones of each reassignment that has not ended."""
     answer = await admin.call(ApiKey.LIST_PARTITION_REASSIGNMENTS, topics=topics, timeout_ms=10_000)
     assert (answer.error_code, answer.error_message) == (0, None)
     return {

@@ -45,6 +45,7 @@ def fill(cluster, name) -> Callable[[int, int], list[bytes]]:
     written = 0
 
     def write(partitions: int, each: int) -> list[bytes]:
+        """Write `each` further values to each partition; return them."""
         nonlocal written
         values = [str(number).encode() for number in range(written, written + partitions * each)]
         written += len(values)

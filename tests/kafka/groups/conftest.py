@@ -50,7 +50,7 @@ def addresses(monkeypatch) -> None:
 
 
 @pytest.fixture
-async def face(tmp_path) -> AsyncIterator[GroupHandlers]:
+async def handlers(tmp_path) -> AsyncIterator[GroupHandlers]:
     """Start a single broker, with topic `t` of four partitions."""
     async with brokers_in(tmp_path, 1, offsets_partitions=2) as one:
         await one.start()

@@ -21,9 +21,9 @@ class KafkaMember:
     """Member of a group, with the newest versions unless `version` (of JoinGroup) is older."""
 
     def __init__(
-        self, face: GroupHandlers, group: str = G, *, version: int = JOIN_MAX, instance_id: str | None = None
+        self, handlers: GroupHandlers, group: str = G, *, version: int = JOIN_MAX, instance_id: str | None = None
     ) -> None:
-        self.face, self.group, self.version, self.instance_id = face, group, version, instance_id
+        self.handlers, self.group, self.version, self.instance_id = handlers, group, version, instance_id
         self.member_id = ""
         self.generation = -1
         self.joined: Any = None
@@ -43,7 +43,7 @@ class KafkaMember:
         }
         if self.version >= 1:
             asked["rebalance_timeout_ms"] = 20_000
-        return await self.face.call(ApiKey.JOIN_GROUP, self.version, **(asked | fields))
+        return await self.handlers.call(ApiKey.JOIN_GROUP, self.version, **(asked | fields))
 
     async def join(self, **fields: Any) -> Any:
         """Join with the id that the broker gave first; return the answer of the new generation."""
@@ -67,7 +67,7 @@ class KafkaMember:
         }
         if version >= 5:
             asked |= {"protocol_type": "consumer", "protocol_name": "range"}
-        return await self.face.call(ApiKey.SYNC_GROUP, version, **(asked | fields))
+        return await self.handlers.call(ApiKey.SYNC_GROUP, version, **(asked | fields))
 
     async def sync(self, assignments: Mapping[str, Sequence[int]] | None = None, version: int = SYNC_MAX) -> list[int]:
         """Sync, as the group leader with partitions of `t` by member id; return this member's partitions."""
@@ -87,7 +87,7 @@ class KafkaMember:
     async def heartbeat(self, version: int = BEAT_MAX) -> int:
         """Return the code of a heartbeat."""
         asked = self.identity(version, 3) | {"generation_id": self.generation}
-        return int((await self.face.call(ApiKey.HEARTBEAT, version, **asked)).error_code)
+        return int((await self.handlers.call(ApiKey.HEARTBEAT, version, **asked)).error_code)
 
     async def wait_for_rebalance(self) -> None:
         """Send heartbeats until the group begins to rebalance."""
@@ -102,14 +102,14 @@ class KafkaMember:
     async def leave(self, version: int = LEAVE_MAX) -> Any:
         """Leave the group; return the answer."""
         if version < 3:
-            return await self.face.call(ApiKey.LEAVE_GROUP, version, group_id=self.group, member_id=self.member_id)
-        return await leave(self.face, {self.member_id: self.instance_id}, self.group, version)
+            return await self.handlers.call(ApiKey.LEAVE_GROUP, version, group_id=self.group, member_id=self.member_id)
+        return await leave(self.handlers, {self.member_id: self.instance_id}, self.group, version)
 
     async def commit(self, offsets: Mapping[int, int], version: int = COMMIT_MAX) -> dict[int, int]:
         """Commit offsets of `t`; return the error codes by partition."""
         static = {"group_instance_id": self.instance_id} if version >= 7 else {}
         return await commit(
-            self.face,
+            self.handlers,
             offsets,
             self.group,
             version,
@@ -120,15 +120,15 @@ class KafkaMember:
 
 
 async def leave(
-    face: GroupHandlers, members: Mapping[str, str | None], group: str = G, version: int = LEAVE_MAX
+    handlers: GroupHandlers, members: Mapping[str, str | None], group: str = G, version: int = LEAVE_MAX
 ) -> Any:
     row = request_class(ApiKey.LEAVE_GROUP).MemberIdentity
     rows = [row(member_id=member_id, group_instance_id=instance_id) for member_id, instance_id in members.items()]
-    return await face.call(ApiKey.LEAVE_GROUP, version, group_id=group, members=rows)
+    return await handlers.call(ApiKey.LEAVE_GROUP, version, group_id=group, members=rows)
 
 
 async def commit(
-    face: GroupHandlers,
+    handlers: GroupHandlers,
     offsets: Mapping[int, int],
     group: str = G,
     version: int = COMMIT_MAX,
@@ -147,27 +147,29 @@ async def commit(
         for number, offset in offsets.items()
     ]
     asked = {"group_id": group, "member_id": "", "generation_id_or_member_epoch": -1} | fields
-    answer = await face.call(ApiKey.OFFSET_COMMIT, version, topics=[topic_row(name=topic, partitions=rows)], **asked)
+    answer = await handlers.call(
+        ApiKey.OFFSET_COMMIT, version, topics=[topic_row(name=topic, partitions=rows)], **asked
+    )
     (topic_answer,) = answer.topics
     assert topic_answer.name == topic
     return {each.partition_index: each.error_code for each in topic_answer.partitions}
 
 
 async def fetch_offsets(
-    face: GroupHandlers, wanted: Mapping[str, Sequence[int]] | None = None, group: str = G, version: int = FETCH_MAX
+    handlers: GroupHandlers, wanted: Mapping[str, Sequence[int]] | None = None, group: str = G, version: int = FETCH_MAX
 ) -> Any:
     """Return the answer to OffsetFetch; `wanted` None requests all partitions."""
     row = request_class(ApiKey.OFFSET_FETCH).OffsetFetchRequestTopic
     topics = None if wanted is None else [row(name=name, partition_indexes=list(rows)) for name, rows in wanted.items()]
     stable = {"require_stable": True} if version >= 7 else {}
-    return await face.call(ApiKey.OFFSET_FETCH, version, group_id=group, topics=topics, **stable)
+    return await handlers.call(ApiKey.OFFSET_FETCH, version, group_id=group, topics=topics, **stable)
 
 
 async def fetch_committed(
-    face: GroupHandlers, wanted: Mapping[str, Sequence[int]] | None = None, group: str = G
+    handlers: GroupHandlers, wanted: Mapping[str, Sequence[int]] | None = None, group: str = G
 ) -> dict[str, dict[int, int]]:
     """Return committed offsets by topic and partition."""
-    answer = await fetch_offsets(face, wanted, group)
+    answer = await fetch_offsets(handlers, wanted, group)
     assert answer.error_code == 0
     return {
         topic.name: {each.partition_index: each.committed_offset for each in topic.partitions}

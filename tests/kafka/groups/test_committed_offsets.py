@@ -15,27 +15,27 @@ from tests.kafka.groups.members import COMMIT_MAX, FETCH_MAX, G, KafkaMember, co
 
 
 @pytest.mark.parametrize("version", range(2, COMMIT_MAX + 1))
-async def test_each_version_commits_for_a_member_and_without_one(face, version):
-    assert await commit(face, {0: 7}, version=version, metadata="mine", leader_epoch=3) == {0: 0}
-    (row,) = (await fetch_offsets(face, {"t": [0]})).topics[0].partitions
+async def test_each_version_commits_for_a_member_and_without_one(handlers, version):
+    assert await commit(handlers, {0: 7}, version=version, metadata="mine", leader_epoch=3) == {0: 0}
+    (row,) = (await fetch_offsets(handlers, {"t": [0]})).topics[0].partitions
     epoch = 3 if version >= 6 else -1
     assert (row.committed_offset, row.metadata, row.committed_leader_epoch) == (7, "mine", epoch)
-    member = KafkaMember(face)
+    member = KafkaMember(handlers)
     await member.join_and_sync_alone()
     assert await member.commit({0: 5, 3: 1}, version) == {0: 0, 3: 0}
-    assert await fetch_committed(face) == {"t": {0: 5, 3: 1}}
-    assert await commit(face, {0: 8}, version=version) == {0: ErrorCode.UNKNOWN_MEMBER_ID}
+    assert await fetch_committed(handlers) == {"t": {0: 5, 3: 1}}
+    assert await commit(handlers, {0: 8}, version=version) == {0: ErrorCode.UNKNOWN_MEMBER_ID}
     member.generation += 1
     assert await member.commit({0: 9}, version) == {0: ErrorCode.ILLEGAL_GENERATION}
     member.generation -= 2
     assert await member.commit({0: 9}, version) == {0: ErrorCode.ILLEGAL_GENERATION}
-    assert await fetch_committed(face) == {"t": {0: 5, 3: 1}}
+    assert await fetch_committed(handlers) == {"t": {0: 5, 3: 1}}
 
 
 @pytest.mark.parametrize("version", range(1, FETCH_MAX + 1))
-async def test_each_version_fetches_offsets(face, version):
-    await commit(face, {2: 7}, metadata="mine", leader_epoch=3)
-    answer = await fetch_offsets(face, {"t": [2, 1, 9], "nosuch": [0]}, version=version)
+async def test_each_version_fetches_offsets(handlers, version):
+    await commit(handlers, {2: 7}, metadata="mine", leader_epoch=3)
+    answer = await fetch_offsets(handlers, {"t": [2, 1, 9], "nosuch": [0]}, version=version)
     assert answer.error_code == 0
     rows = [
         (topic.name, each.partition_index, each.committed_offset, each.committed_leader_epoch, each.metadata)
@@ -47,17 +47,17 @@ async def test_each_version_fetches_offsets(face, version):
     assert rows == [("t", 2, 7, epoch, "mine"), ("t", 1, *none), ("t", 9, *none), ("nosuch", 0, *none)]
     assert all(each.error_code == 0 for topic in answer.topics for each in topic.partitions)
     if version >= 2:
-        assert [topic.name for topic in (await fetch_offsets(face, None, version=version)).topics] == ["t"]
-        assert (await fetch_offsets(face, None, "other", version)).topics == []
-        refused = await fetch_offsets(face, {"t": [2]}, "a/b", version)
+        assert [topic.name for topic in (await fetch_offsets(handlers, None, version=version)).topics] == ["t"]
+        assert (await fetch_offsets(handlers, None, "other", version)).topics == []
+        refused = await fetch_offsets(handlers, {"t": [2]}, "a/b", version)
         assert (refused.error_code, refused.topics) == (ErrorCode.INVALID_GROUP_ID, [])
     else:
-        refused = await fetch_offsets(face, {"t": [2]}, "a/b", version)
+        refused = await fetch_offsets(handlers, {"t": [2]}, "a/b", version)
         assert refused.topics[0].partitions[0].error_code == ErrorCode.INVALID_GROUP_ID
 
 
-async def test_each_partition_has_its_own_error(face):
-    await face.broker.create_topic("u", 1, deadline=soon())
+async def test_each_partition_has_its_own_error(handlers):
+    await handlers.broker.create_topic("u", 1, deadline=soon())
     topic_row = request_class(ApiKey.OFFSET_COMMIT).OffsetCommitRequestTopic
     row = topic_row.OffsetCommitRequestPartition
 
@@ -72,7 +72,7 @@ async def test_each_partition_has_its_own_error(face):
         topic_row(name="nosuch", partitions=rows((0, 4, ""))),
         topic_row(name="u", partitions=rows((0, 6, "é" * 2048))),
     ]
-    answer = await face.call(
+    answer = await handlers.call(
         ApiKey.OFFSET_COMMIT, 8, group_id=G, member_id="", generation_id_or_member_epoch=-1, topics=topics
     )
     codes = [(topic.name, [each.error_code for each in topic.partitions]) for topic in answer.topics]
@@ -89,73 +89,73 @@ async def test_each_partition_has_its_own_error(face):
         ("nosuch", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
         ("u", [0]),
     ]
-    assert await fetch_committed(face) == {"t": {0: 4}, "u": {0: 6}}
+    assert await fetch_committed(handlers) == {"t": {0: 4}, "u": {0: 6}}
 
 
-async def test_a_commit_without_a_member_may_lower_an_offset(face):
-    assert await commit(face, {0: 7}) == {0: 0}
-    assert await commit(face, {0: 3}) == {0: 0}
-    assert await fetch_committed(face) == {"t": {0: 3}}
+async def test_a_commit_without_a_member_may_lower_an_offset(handlers):
+    assert await commit(handlers, {0: 7}) == {0: 0}
+    assert await commit(handlers, {0: 3}) == {0: 0}
+    assert await fetch_committed(handlers) == {"t": {0: 3}}
     # A consumer that assigns itself partitions names its instance id, though it is no member.
-    assert await commit(face, {0: 2}, group_instance_id="i") == {0: 0}
-    assert await fetch_committed(face) == {"t": {0: 2}}
+    assert await commit(handlers, {0: 2}, group_instance_id="i") == {0: 0}
+    assert await fetch_committed(handlers) == {"t": {0: 2}}
     # Without a generation over HTTP the same offset is a watermark.
-    await http.commit(face.broker, {0: 1})
-    assert await fetch_committed(face) == {"t": {0: 2}}
+    await http.commit(handlers.broker, {0: 1})
+    assert await fetch_committed(handlers) == {"t": {0: 2}}
 
 
-async def test_commits_are_refused_between_generation_and_sync(face):
-    member = KafkaMember(face)
+async def test_commits_are_refused_between_generation_and_sync(handlers):
+    member = KafkaMember(handlers)
     await member.join()
     assert await member.commit({0: 1}) == {0: ErrorCode.REBALANCE_IN_PROGRESS}
-    assert await fetch_committed(face) == {}
+    assert await fetch_committed(handlers) == {}
 
 
-async def test_commits_over_kafka_and_http_are_read_by_each_other(face):
-    await commit(face, {0: 7}, metadata="from Kafka", leader_epoch=2)
+async def test_commits_over_kafka_and_http_are_read_by_each_other(handlers):
+    await commit(handlers, {0: 7}, metadata="from Kafka", leader_epoch=2)
     place = TopicPartition("t", 1)
     over_http = {place: OffsetCommit(Offset(9), "from HTTP", 4)}
-    await face.broker.groups.commit(G, over_http, deadline=soon())
-    read = await face.broker.groups.committed(G, deadline=soon())
+    await handlers.broker.groups.commit(G, over_http, deadline=soon())
+    read = await handlers.broker.groups.committed(G, deadline=soon())
     assert {key: record[:3] for key, record in read.items()} == {
         TopicPartition("t", 0): (7, 2, "from Kafka"),
         place: (9, 4, "from HTTP"),
     }
-    (first, second) = (await fetch_offsets(face, {"t": [0, 1]})).topics[0].partitions
+    (first, second) = (await fetch_offsets(handlers, {"t": [0, 1]})).topics[0].partitions
     assert (first.committed_offset, first.metadata, first.committed_leader_epoch) == (7, "from Kafka", 2)
     assert (second.committed_offset, second.metadata, second.committed_leader_epoch) == (9, "from HTTP", 4)
 
 
-async def delete(face, partitions: dict[str, list[int]], group: str = G) -> Any:
+async def delete(handlers, partitions: dict[str, list[int]], group: str = G) -> Any:
     topic_row = request_class(ApiKey.OFFSET_DELETE).OffsetDeleteRequestTopic
     row = topic_row.OffsetDeleteRequestPartition
     topics = [
         topic_row(name=name, partitions=[row(partition_index=each) for each in numbers])
         for name, numbers in partitions.items()
     ]
-    answer = await face.call(ApiKey.OFFSET_DELETE, 0, group_id=group, topics=topics)
+    answer = await handlers.call(ApiKey.OFFSET_DELETE, 0, group_id=group, topics=topics)
     codes = {topic.name: [each.error_code for each in topic.partitions] for topic in answer.topics}
     return answer.error_code, codes
 
 
-async def test_offsets_of_single_partitions_are_deleted(face):
-    await face.broker.create_topic("u", 1, deadline=soon())
-    await commit(face, {0: 1, 1: 2, 2: 3})
-    await commit(face, {0: 4}, topic="u")
-    assert await delete(face, {"t": [0, 3]}, "other") == (ErrorCode.GROUP_ID_NOT_FOUND, {})
-    assert await delete(face, {"t": [0, 3], "nosuch": [0]}) == (
+async def test_offsets_of_single_partitions_are_deleted(handlers):
+    await handlers.broker.create_topic("u", 1, deadline=soon())
+    await commit(handlers, {0: 1, 1: 2, 2: 3})
+    await commit(handlers, {0: 4}, topic="u")
+    assert await delete(handlers, {"t": [0, 3]}, "other") == (ErrorCode.GROUP_ID_NOT_FOUND, {})
+    assert await delete(handlers, {"t": [0, 3], "nosuch": [0]}) == (
         0,
         {"t": [0, 0], "nosuch": [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]},
     )
-    assert await fetch_committed(face) == {"t": {1: 2, 2: 3}, "u": {0: 4}}
-    await KafkaMember(face).join_and_sync_alone()
-    assert await delete(face, {"t": [1], "u": [0]}) == (0, {"t": [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC], "u": [0]})
-    assert await fetch_committed(face) == {"t": {1: 2, 2: 3}}
+    assert await fetch_committed(handlers) == {"t": {1: 2, 2: 3}, "u": {0: 4}}
+    await KafkaMember(handlers).join_and_sync_alone()
+    assert await delete(handlers, {"t": [1], "u": [0]}) == (0, {"t": [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC], "u": [0]})
+    assert await fetch_committed(handlers) == {"t": {1: 2, 2: 3}}
 
 
-async def test_the_controller_is_read_once_for_many_unknown_partitions(face, monkeypatch):
+async def test_the_controller_is_read_once_for_many_unknown_partitions(handlers, monkeypatch):
     """Each read index needs answers of a majority: thousands of them would outlast the session of the member."""
-    metadata, asked = face.broker.metadata, 0
+    metadata, asked = handlers.broker.metadata, 0
     barrier = metadata.barrier
 
     async def count_barriers(deadline):
@@ -164,7 +164,7 @@ async def test_the_controller_is_read_once_for_many_unknown_partitions(face, mon
         await barrier(deadline)
 
     monkeypatch.setattr(metadata, "barrier", count_barriers)
-    codes = await commit(face, dict.fromkeys(range(500), 1))
+    codes = await commit(handlers, dict.fromkeys(range(500), 1))
     assert [code for code in codes.values() if code == 0] == [0] * 4
     assert asked == 1
     topic_row = request_class(ApiKey.OFFSET_COMMIT).OffsetCommitRequestTopic
@@ -173,7 +173,7 @@ async def test_the_controller_is_read_once_for_many_unknown_partitions(face, mon
         topic_row(name=f"none-{number}", partitions=[row(partition_index=0, committed_offset=1, committed_metadata="")])
         for number in range(500)
     ]
-    answer = await face.call(
+    answer = await handlers.call(
         ApiKey.OFFSET_COMMIT, 5, group_id=G, member_id="", generation_id_or_member_epoch=-1, topics=topics
     )
     assert {topic.partitions[0].error_code for topic in answer.topics} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

@@ -20,8 +20,8 @@ from tests.kafka.groups.members import (
 )
 
 
-def test_supported_versions_are_those_that_clients_need(face):
-    assert {key.name: api.versions for key, api in face.apis.items()} == {
+def test_supported_versions_are_those_that_clients_need(handlers):
+    assert {key.name: api.versions for key, api in handlers.apis.items()} == {
         "OFFSET_COMMIT": (2, 8),
         "OFFSET_FETCH": (1, 7),
         "FIND_COORDINATOR": (0, 3),
@@ -37,8 +37,8 @@ def test_supported_versions_are_those_that_clients_need(face):
 
 
 @pytest.mark.parametrize("version", range(JOIN_MAX + 1))
-async def test_a_member_joins_syncs_and_leaves_in_each_version(face, version):
-    member = KafkaMember(face, version=version)
+async def test_a_member_joins_syncs_and_leaves_in_each_version(handlers, version):
+    member = KafkaMember(handlers, version=version)
     first = await member.ask_to_join()
     if version >= 4:
         assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
@@ -59,8 +59,8 @@ async def test_a_member_joins_syncs_and_leaves_in_each_version(face, version):
     assert await member.heartbeat(beat) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_two_members_share_a_generation(face):
-    leader, other = KafkaMember(face), KafkaMember(face, version=3)
+async def test_two_members_share_a_generation(handlers):
+    leader, other = KafkaMember(handlers), KafkaMember(handlers, version=3)
     await leader.join_and_sync_alone()
     joining = asyncio.ensure_future(other.join())
     await leader.wait_for_rebalance()
@@ -72,15 +72,15 @@ async def test_two_members_share_a_generation(face):
     assert list(joined.members) == []
     numbers = {leader.member_id: [0, 1], other.member_id: [2, 3]}
     assert await asyncio.gather(other.sync(), leader.sync(numbers)) == [[2, 3], [0, 1]]
-    assert (await leave(face, {leader.member_id: None, "nobody": None, other.member_id: None})).members == [
+    assert (await leave(handlers, {leader.member_id: None, "nobody": None, other.member_id: None})).members == [
         (leader.member_id, None, 0),
         ("nobody", None, ErrorCode.UNKNOWN_MEMBER_ID),
         (other.member_id, None, 0),
     ]
 
 
-async def test_invalid_requests_of_members_are_refused(face):
-    member = KafkaMember(face)
+async def test_invalid_requests_of_members_are_refused(handlers):
+    member = KafkaMember(handlers)
     await member.join_and_sync_alone()
     member.generation -= 1
     assert await member.heartbeat() == ErrorCode.ILLEGAL_GENERATION
@@ -88,7 +88,7 @@ async def test_invalid_requests_of_members_are_refused(face):
     member.generation += 1
     answer = await member.ask_to_sync(protocol_name="roundrobin")
     assert (answer.error_code, answer.assignment) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, b"")
-    stranger = KafkaMember(face)
+    stranger = KafkaMember(handlers)
     stranger.member_id = "nobody"
     assert (await stranger.ask_to_join()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert (await stranger.ask_to_sync()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -109,22 +109,22 @@ async def test_invalid_requests_of_members_are_refused(face):
         ({"group_id": "a/b"}, ErrorCode.INVALID_GROUP_ID),
     ],
 )
-async def test_invalid_joins_are_refused(face, version, fields, code):
-    await KafkaMember(face).join_and_sync_alone()
-    refused = await KafkaMember(face, version=version).ask_to_join(**fields)
+async def test_invalid_joins_are_refused(handlers, version, fields, code):
+    await KafkaMember(handlers).join_and_sync_alone()
+    refused = await KafkaMember(handlers, version=version).ask_to_join(**fields)
     assert (refused.error_code, refused.generation_id, refused.leader) == (code, -1, "")
     assert refused.protocol_name == (None if version == 7 else "")
 
 
-async def test_the_largest_rebalance_timeout_of_clients_is_accepted(face):
-    member = KafkaMember(face)
+async def test_the_largest_rebalance_timeout_of_clients_is_accepted(handlers):
+    member = KafkaMember(handlers)
     await member.join(rebalance_timeout_ms=2**31 - 1)
     assert await member.sync({member.member_id: [1]}) == [1]
 
 
 @pytest.mark.parametrize("kind", ["connect", "sr"])
-async def test_payloads_of_other_protocols_are_opaque(face, kind):
-    member, payload = KafkaMember(face), bytes(range(256))
+async def test_payloads_of_other_protocols_are_opaque(handlers, kind):
+    member, payload = KafkaMember(handlers), bytes(range(256))
     joined = await member.join(protocol_type=kind, protocols={"v0": payload})
     assert (joined.protocol_type, joined.protocol_name, joined.members[0].metadata) == (kind, "v0", payload)
     synced = await member.ask_to_sync({member.member_id: payload[::-1]}, protocol_type=kind, protocol_name="v0")
@@ -132,12 +132,12 @@ async def test_payloads_of_other_protocols_are_opaque(face, kind):
     assert synced.assignment == payload[::-1]
 
 
-async def test_owned_partitions_of_cooperative_members_pass_unchanged(face):
+async def test_owned_partitions_of_cooperative_members_pass_unchanged(handlers):
     owned = Subscription(("t",), owned=(TopicPartition("t", 2),), generation=4, rack="r")
     for version in (1, 2, 3):
         metadata = encode_subscription(owned, version)
-        member = KafkaMember(face, f"cooperative-{version}")
-        await face.broker.groups.coordinator(member.group, deadline=soon())
+        member = KafkaMember(handlers, f"cooperative-{version}")
+        await handlers.broker.groups.coordinator(member.group, deadline=soon())
         joined = await member.join(protocols={"cooperative-sticky": metadata})
         assert joined.members[0].metadata == metadata
         assert decode_subscription(metadata).owned == owned.owned
@@ -145,12 +145,12 @@ async def test_owned_partitions_of_cooperative_members_pass_unchanged(face):
         assert (await member.join(protocols={"cooperative-sticky": SUBSCRIPTION})).generation_id == 2
 
 
-async def test_static_members_keep_their_assignment_and_fence_the_earlier_process(face):
-    before = KafkaMember(face, instance_id="i")
+async def test_static_members_keep_their_assignment_and_fence_the_earlier_process(handlers):
+    before = KafkaMember(handlers, instance_id="i")
     joined = await before.join()
     assert joined.members[0].group_instance_id == "i"
     assert await before.sync({before.member_id: [0, 1, 2, 3]}) == [0, 1, 2, 3]
-    after = KafkaMember(face, instance_id="i")
+    after = KafkaMember(handlers, instance_id="i")
     again = await after.join(session_timeout_ms=20_000, rebalance_timeout_ms=40_000)
     assert (again.generation_id, again.member_id != before.member_id) == (1, True)
     assert again.leader == before.member_id  # KIP-814: it does not assign
@@ -159,17 +159,17 @@ async def test_static_members_keep_their_assignment_and_fence_the_earlier_proces
     assert (await before.ask_to_sync()).error_code == ErrorCode.FENCED_INSTANCE_ID
     assert await before.commit({0: 1}) == {0: ErrorCode.FENCED_INSTANCE_ID}
     assert (await before.leave()).members[0].error_code == ErrorCode.FENCED_INSTANCE_ID
-    coordinator = face.broker.groups.coordinators.find(face.broker.groups.router.partition_of(G))
+    coordinator = handlers.broker.groups.coordinators.find(handlers.broker.groups.router.partition_of(G))
     (member,) = coordinator.machine.group(G).members.values()
     assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (20_000, 40_000)
-    assert (await leave(face, {"": "i"})).members == [("", "i", 0)]
+    assert (await leave(handlers, {"": "i"})).members == [("", "i", 0)]
     assert await after.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_a_cancelled_join_of_a_new_member_leaves_no_member(face):
-    leader = KafkaMember(face)
+async def test_a_cancelled_join_of_a_new_member_leaves_no_member(handlers):
+    leader = KafkaMember(handlers)
     await leader.join_and_sync_alone()
-    joining = asyncio.ensure_future(KafkaMember(face, version=3).ask_to_join())
+    joining = asyncio.ensure_future(KafkaMember(handlers, version=3).ask_to_join())
     await leader.wait_for_rebalance()
     joining.cancel()  # its connection was lost
     with pytest.raises(asyncio.CancelledError):
@@ -177,8 +177,8 @@ async def test_a_cancelled_join_of_a_new_member_leaves_no_member(face):
     assert len((await leader.join()).members) == 1
 
 
-async def test_joins_and_syncs_end_when_the_listener_stops(face):
-    first, second = KafkaMember(face), KafkaMember(face)
+async def test_joins_and_syncs_end_when_the_listener_stops(handlers):
+    first, second = KafkaMember(handlers), KafkaMember(handlers)
     await first.join_and_sync_alone()
     second.member_id = (await second.ask_to_join()).member_id
     joining = asyncio.create_task(second.ask_to_join())
@@ -188,11 +188,11 @@ async def test_joins_and_syncs_end_when_the_listener_stops(face):
     second.generation = first.generation
     follower, leader = (first, second) if first.joined.leader == second.member_id else (second, first)
     syncing = asyncio.create_task(follower.ask_to_sync())
-    third = KafkaMember(face)
+    third = KafkaMember(handlers)
     third.member_id = (await third.ask_to_join()).member_id
     assert await follower.heartbeat() == 0
     assert not syncing.done()
-    face.stopping.set_result(None)
+    handlers.stopping.set_result(None)
     assert (await syncing).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     answer = await third.ask_to_join()
     assert (answer.error_code, answer.member_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, third.member_id)

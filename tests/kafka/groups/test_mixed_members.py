@@ -18,8 +18,8 @@ from tests.waiting import until_async
 
 
 @pytest.fixture
-async def http(face: GroupHandlers) -> AsyncIterator[str]:
-    server = HttpServer(face.broker, HttpSettings())
+async def http(handlers: GroupHandlers) -> AsyncIterator[str]:
+    server = HttpServer(handlers.broker, HttpSettings())
     host, port = await server.start("127.0.0.1", 0)
     yield f"{host}:{port}"
     await server.stop(1.0)
@@ -37,10 +37,10 @@ async def wait_for_assignment(consumer: Consumer, numbers: set[int], count: int 
     await until_async(is_assigned)
 
 
-async def test_a_raftlog_consumer_leads_a_kafka_member(face, http):
+async def test_a_raftlog_consumer_leads_a_kafka_member(handlers, http):
     async with Consumer(http, "t", group=G) as consumer:
         await wait_for_assignment(consumer, {0, 1, 2, 3})
-        member = KafkaMember(face)
+        member = KafkaMember(handlers)
         polling = asyncio.ensure_future(wait_for_assignment(consumer, {0, 1}))
         joined = await member.join()
         assert joined.protocol_name == "range"
@@ -56,9 +56,9 @@ async def test_a_raftlog_consumer_leads_a_kafka_member(face, http):
         assert await member.heartbeat() == 0
 
 
-async def test_a_kafka_member_leads_a_raftlog_consumer(face, http):
-    await face.broker.produce_records("t", 3, [NewRecord(b"a"), NewRecord(b"b")], deadline=soon())
-    member = KafkaMember(face)
+async def test_a_kafka_member_leads_a_raftlog_consumer(handlers, http):
+    await handlers.broker.produce_records("t", 3, [NewRecord(b"a"), NewRecord(b"b")], deadline=soon())
+    member = KafkaMember(handlers)
     await member.join_and_sync_alone()
     async with Consumer(http, "t", group=G) as consumer:
         beating = asyncio.ensure_future(member.wait_for_rebalance())
@@ -73,7 +73,7 @@ async def test_a_kafka_member_leads_a_raftlog_consumer(face, http):
         assert await member.sync(given) == [0, 1, 2]
         await polling
         await consumer.commit()
-        assert await fetch_committed(face) == {"t": {3: 2}}
+        assert await fetch_committed(handlers) == {"t": {3: 2}}
         assert await member.heartbeat() == 0
 
 

@@ -11,12 +11,12 @@ from tests.kafka.groups.members import G, KafkaMember, commit, fetch_committed, 
 from tests.waiting import until_async
 
 
-async def find_coordinator(face: GroupHandlers) -> int:
+async def find_coordinator(handlers: GroupHandlers) -> int:
     """Find the coordinator like a client; retry until there is one."""
     nodes: list[int] = []
 
     async def is_found() -> bool:
-        answer = await face.call(ApiKey.FIND_COORDINATOR, 3, key=G)
+        answer = await handlers.call(ApiKey.FIND_COORDINATOR, 3, key=G)
         assert answer.error_code in (0, ErrorCode.COORDINATOR_NOT_AVAILABLE), answer
         nodes.append(answer.node_id)
         return answer.error_code == 0
@@ -29,25 +29,25 @@ async def test_each_broker_names_the_coordinator_and_the_others_refuse(three: Br
     faces = {number: GroupHandlers(broker) for number, broker in three.running.items()}
     node = await coordinator_node(three)
     await asyncio.gather(*(broker.groups.committed(G, deadline=soon()) for broker in three.running.values()))
-    assert {await find_coordinator(face) for face in faces.values()} == {node}
+    assert {await find_coordinator(handlers) for handlers in faces.values()} == {node}
     await KafkaMember(faces[node]).join_and_sync_alone()
-    for face in (each for number, each in faces.items() if number != node):
-        stranger = KafkaMember(face)
+    for handlers in (each for number, each in faces.items() if number != node):
+        stranger = KafkaMember(handlers)
         code = ErrorCode.NOT_COORDINATOR
         assert (await stranger.ask_to_join()).error_code == code
         assert (await stranger.ask_to_sync()).error_code == code
         assert await stranger.heartbeat() == code
-        assert (await leave(face, {"nobody": None})).error_code == code
+        assert (await leave(handlers, {"nobody": None})).error_code == code
         assert (await stranger.leave(2)).error_code == code
-        assert await commit(face, {0: 1, 1: 2}) == {0: code, 1: code}
-        assert (await fetch_offsets(face, {"t": [0]})).error_code == code
-        assert (await fetch_offsets(face, {"t": [0]}, version=1)).topics[0].partitions[0].error_code == code
-        described = await face.call(ApiKey.DESCRIBE_GROUPS, 5, groups=[G])
+        assert await commit(handlers, {0: 1, 1: 2}) == {0: code, 1: code}
+        assert (await fetch_offsets(handlers, {"t": [0]})).error_code == code
+        assert (await fetch_offsets(handlers, {"t": [0]}, version=1)).topics[0].partitions[0].error_code == code
+        described = await handlers.call(ApiKey.DESCRIBE_GROUPS, 5, groups=[G])
         assert (described.groups[0].error_code, described.groups[0].group_state) == (code, "")
-        deleted = await face.call(ApiKey.DELETE_GROUPS, 2, groups_names=[G])
+        deleted = await handlers.call(ApiKey.DELETE_GROUPS, 2, groups_names=[G])
         assert deleted.results[0].error_code == code
-        assert (await face.call(ApiKey.OFFSET_DELETE, 0, group_id=G, topics=[])).error_code == code
-        assert (await face.call(ApiKey.LIST_GROUPS, 4)).groups == []
+        assert (await handlers.call(ApiKey.OFFSET_DELETE, 0, group_id=G, topics=[])).error_code == code
+        assert (await handlers.call(ApiKey.LIST_GROUPS, 4)).groups == []
     assert [each.group_id for each in (await faces[node].call(ApiKey.LIST_GROUPS, 4)).groups] == [G]
 
 
@@ -63,16 +63,16 @@ async def test_a_member_continues_in_its_generation_at_the_next_coordinator(thre
         number = await find_coordinator(other)
         if number not in three.running:
             return False
-        member.face = GroupHandlers(three[number])
+        member.handlers = GroupHandlers(three[number])
         code = await member.heartbeat()
         assert code in (0, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return code == 0
 
     await until_async(has_moved)
     assert await member.commit({1: 3}) == {1: 0}
-    assert await fetch_committed(member.face) == {"t": {0: 4, 1: 3}}
+    assert await fetch_committed(member.handlers) == {"t": {0: 4, 1: 3}}
     assert await member.sync() == [0, 1, 2, 3]
-    second = KafkaMember(member.face)
+    second = KafkaMember(member.handlers)
     joining = asyncio.ensure_future(second.join())
     await member.wait_for_rebalance()
     await asyncio.gather(member.join(), joining)

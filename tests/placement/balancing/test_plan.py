@@ -208,6 +208,7 @@ def test_leaders_of_single_partition_topics_are_even() -> None:
 
 @st.composite
 def clusters(draw: st.DrawFn, one_broker_a_host: bool) -> tuple[list[BrokerPlace], list[PlacedPartition]]:
+    """Draw brokers in various states and the replicas of partitions on them."""
     count = draw(st.integers(2, 7))
     hosts = (
         range(1, count + 1) if one_broker_a_host else draw(st.lists(st.integers(1, 4), min_size=count, max_size=count))

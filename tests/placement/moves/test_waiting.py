@@ -11,6 +11,7 @@ A, B, C, D, E = (ReplicaId(NodeId(number), uuid.UUID(int=number)) for number in 
 
 
 def reason_of(configuration: Configuration, *wanted: ReplicaId, **changes: Any) -> str | None:
+    """Return why a reconfiguration to the wanted replicas waits; all its conditions hold except the given ones."""
     everything = {
         "is_committed": True,
         "is_fresh": True,
