@@ -91,7 +91,7 @@ def test_listeners_reach_a_broker_only_through_its_facade() -> None:
                 continue
             if node.attr in inside or node.attr.startswith("_"):
                 found.add(f"{path.relative_to(root)}:{node.lineno} .{node.attr}")
-    assert found == set(), "declare what faces need on `Broker`"
+    assert found == set(), "declare what adapters need on `Broker`"
 
 
 def _is_broker(value: ast.expr) -> bool:

@@ -85,7 +85,7 @@ def test_the_newest_of_each_key_survives_a_crash_after_any_step(kind: str, secon
         keyed.settle()
         end, newest = end_of(keyed), {record[1]: record for record in keyed.records if record[1] is not None}
         dead = {key for key, record in newest.items() if record[2] is None}
-        keyed.disk._random = Random(after)
+        keyed.disk.random = Random(after)
         plain = {name: getattr(keyed.disk, name) for name in ("sync", "rename", "unlink", "open")}
         compaction = keyed.compaction(MERGING)
         Interruptions(keyed.disk, after)

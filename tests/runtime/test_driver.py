@@ -203,10 +203,10 @@ def test_a_damaged_configuration_entry_quarantines_until_it_is_repaired() -> Non
     with World(4, voters=3) as world:
         leader = world.leader()
         world.fill(leader, 1)
-        world.do(4, lambda: world.drivers[4].join_group(GROUP))
+        world.run_at(4, lambda: world.drivers[4].join_group(GROUP))
         core = world.group(leader).core
         change = ConfigurationChange(tuple(world.ids), (), core.configuration.index)
-        world.do(leader, lambda: world.group(leader).change_members(change))
+        world.run_at(leader, lambda: world.group(leader).change_members(change))
         world.run_until(lambda: len(core.configuration.voters) == 4 and not core.configuration.is_joint)
         world.fill(leader, 1)
         world.run(5)

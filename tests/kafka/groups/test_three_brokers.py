@@ -26,12 +26,12 @@ async def find_coordinator(handlers: GroupHandlers) -> int:
 
 
 async def test_each_broker_names_the_coordinator_and_the_others_refuse(three: Brokers):
-    faces = {number: GroupHandlers(broker) for number, broker in three.running.items()}
+    handlers_by_node = {number: GroupHandlers(broker) for number, broker in three.running.items()}
     node = await coordinator_node(three)
     await asyncio.gather(*(broker.groups.committed(G, deadline=soon()) for broker in three.running.values()))
-    assert {await find_coordinator(handlers) for handlers in faces.values()} == {node}
-    await KafkaMember(faces[node]).join_and_sync_alone()
-    for handlers in (each for number, each in faces.items() if number != node):
+    assert {await find_coordinator(handlers) for handlers in handlers_by_node.values()} == {node}
+    await KafkaMember(handlers_by_node[node]).join_and_sync_alone()
+    for handlers in (each for number, each in handlers_by_node.items() if number != node):
         stranger = KafkaMember(handlers)
         code = ErrorCode.NOT_COORDINATOR
         assert (await stranger.ask_to_join()).error_code == code
@@ -48,7 +48,7 @@ async def test_each_broker_names_the_coordinator_and_the_others_refuse(three: Br
         assert deleted.results[0].error_code == code
         assert (await handlers.call(ApiKey.OFFSET_DELETE, 0, group_id=G, topics=[])).error_code == code
         assert (await handlers.call(ApiKey.LIST_GROUPS, 4)).groups == []
-    assert [each.group_id for each in (await faces[node].call(ApiKey.LIST_GROUPS, 4)).groups] == [G]
+    assert [each.group_id for each in (await handlers_by_node[node].call(ApiKey.LIST_GROUPS, 4)).groups] == [G]
 
 
 async def test_a_member_continues_in_its_generation_at_the_next_coordinator(three: Brokers):

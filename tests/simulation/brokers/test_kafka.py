@@ -38,13 +38,13 @@ def test_kafka_clients_run_every_operation() -> None:
 
 
 def wrong_base_offset(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = produce._row
+    row = produce._outcome_row
 
     def wrong(append: Any, outcome: Any) -> Any:
         found = row(append, outcome)
         return found._replace(base_offset=found.base_offset + 1) if found.error_code == 0 else found
 
-    monkeypatch.setattr(produce, "_row", wrong)
+    monkeypatch.setattr(produce, "_outcome_row", wrong)
 
 
 def uncommitted_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
