@@ -113,7 +113,7 @@ class KafkaProtocolLoad:
     def read_many_partitions(self) -> Values:
         """Read 1,000 partitions with 50 consumers; `cpu` is the CPU time of the brokers, in cores."""
         shape = map(str, (WIDE_PARTITIONS, WIDE_CONSUMERS, WIDE_RECORDS_PER_S, WIDE_S, *self._pids()))
-        found = json.loads(load([sys.executable, "-m", "bench.race.many_partitions", self._bootstrap, *shape]))
+        found = json.loads(run_generator([sys.executable, "-m", "bench.race.many_partitions", self._bootstrap, *shape]))
         if found["records"] < WIDE_CONSUMERS * WIDE_RECORDS_PER_S / 2:
             raise MeasureFailed(f"consumers received {found['records']:.0f} records a second")
         return {name: float(value) for name, value in found.items()}
