@@ -7,6 +7,7 @@ import pytest
 
 from raftlog.errors import CorruptBatch, NotLeader, OutcomeUnknown, StorageFull, SyncFailed
 from raftlog.raft import ConfigurationChange, Role
+from raftlog.records import NewRecord, build_batch
 from raftlog.runtime.replica.disk_room import DiskRoom
 from tests.runtime.drivers import GROUP, SMALL, World, any_path
 
@@ -234,6 +235,46 @@ def test_a_damaged_configuration_entry_quarantines_until_it_is_repaired() -> Non
         world.start(hurt)
         assert world.group(hurt).core.configuration == known
         assert not world.group(hurt).core.status().is_quarantined
+
+
+def test_a_damaged_configuration_of_a_large_append_quarantines_until_it_is_repaired() -> None:
+    """The journal has only its row, so the replay cannot know that it is a configuration."""
+    with World(4, voters=3) as world:
+        leader = world.leader()
+        world.fill(leader, 1)
+        world.do(4, lambda: world.drivers[4].join_group(GROUP))
+        world.run(5)
+        world.fill(leader, 1)
+        world.run(0.3)  # a checkpoint, and the next one comes in more than a second
+        core = world.group(leader).core
+        change = ConfigurationChange(tuple(world.ids[:3]), (world.ids[3],), core.configuration.index)
+
+        def append_both() -> None:
+            world.group(leader).propose([build_batch([NewRecord(bytes(20_000), None, 1000)])])
+            world.group(leader).change_members(change)
+
+        world.do(leader, append_both)
+        hurt = next(number for number in (1, 2, 3) if number != leader)
+        world.run_until(lambda: world.group(hurt).core.configuration.learners == change.learners, 1)
+        world.run_until(lambda: world.group(hurt).applied_index == world.group(hurt).log.last_index, 1)
+        known = world.group(hurt).core.configuration
+        segments = world.group(hurt).log.segments
+        row = segments.row_at(known.index)
+        path = segments.segment_of_index(known.index).files.log.path
+        others = [number for number in (1, 2, 3, 4) if number != hurt]
+        for number in (*others, hurt):
+            world.crash(number)
+        world.disks[hurt - 1].flip_bit(path, row.position + 80, 1)
+        for _ in range(2):  # the second time, what the checkpoint names counts
+            world.start(hurt)
+            assert world.group(hurt).core.configuration != known
+            assert world.group(hurt).core.status().is_quarantined
+            world.run(5)
+            world.crash(hurt)
+        for number in (*others, hurt):
+            world.start(number)
+        world.run_until(lambda: world.group(hurt).damage is None)
+        assert world.group(hurt).core.configuration == known
 
 
 def test_a_leader_that_detects_damage_steps_down() -> None:

@@ -202,7 +202,10 @@ class GroupRecovery:
     def _configuration_index(self, log: SegmentedLog, replay: Replay) -> Index | None:
         """Return the index of the latest configuration entry; None if unknown, or if the entry is lost."""
         known = replay.configuration_index or self._folded.configuration_index
-        return known if known is not None and known <= log.last_index else None
+        if known is None or known > log.last_index:
+            return None
+        may_be_later = any(each.index > known for each in replay.damage)  # the journal has only rows of these
+        return None if may_be_later else known
 
     def _tidy_files(self) -> None:
         """Cut files after their last entry, and delete those without entries."""
