@@ -9,7 +9,7 @@ from raftlog.errors import CorruptBatch, NotLeader, OutcomeUnknown, StorageFull,
 from raftlog.raft import ConfigurationChange, Role
 from raftlog.records import NewRecord, build_batch
 from raftlog.runtime.replica.disk_room import DiskRoom
-from tests.runtime.drivers import GROUP, SMALL, World, any_path
+from tests.runtime.drivers import GROUP, SMALL, World, any_path, is_of_journal
 
 
 def test_committed_entries_are_the_same_on_every_replica() -> None:
@@ -275,6 +275,50 @@ def test_a_damaged_configuration_of_a_large_append_quarantines_until_it_is_repai
             world.start(number)
         world.run_until(lambda: world.group(hurt).damage is None)
         assert world.group(hurt).core.configuration == known
+
+
+def test_a_repair_does_not_restore_a_configuration_that_is_being_cut() -> None:
+    """Until the cut is durable in the journal, the files still have the entry, and rolls with its configuration."""
+    with World(6, voters=5) as world:
+        old = world.leader()
+        world.fill(old, 40)
+        world.do(6, lambda: world.drivers[6].join_group(GROUP))
+        world.run(5)
+        hurt = next(number for number in range(1, 6) if number != old)
+        rest = [number for number in range(1, 6) if number not in (old, hurt)]
+        group = world.group(hurt)
+        held = group.core.configuration
+        world.unreachable = set(range(1, 7))
+        world.disks[hurt - 1].flip_bit(f"{group.path}/{sorted(world.files(hurt))[1]}", 700, 3)
+        with pytest.raises(CorruptBatch):
+            world.values(hurt)
+        for number in (old, hurt):
+            for other in (*rest, 6):
+                world.network.cut(world.nodes[number - 1], world.nodes[other - 1])
+                world.network.cut(world.nodes[other - 1], world.nodes[number - 1])
+        change = ConfigurationChange(held.voters, (world.ids[5],), held.index)
+        world.do(old, lambda: world.group(old).change_members(change).add_done_callback(lambda lost: lost.exception()))
+        segments_before = len(world.files(hurt))
+        for number in range(14):
+            world.propose(old, b"lost %d" % number + bytes(900))
+            world.run(0.01)
+        assert group.core.configuration.learners
+        assert len(world.files(hurt)) > segments_before
+        world.run_until(lambda: any(world.group(number).core.role is Role.LEADER for number in rest))
+        world.network.heal()
+        term = max(world.group(number).core.term for number in rest)
+        while group.core.term < term or group.parts:
+            world.run(0.0001)
+        world.disks[hurt - 1].hold(is_of_journal)
+        world.run_until(lambda: group.log.is_cut_waiting)
+        world.unreachable.clear()
+        for _ in range(300):
+            world.run(0.01)
+            assert group.core.configuration == held
+        world.disks[hurt - 1].release()
+        world.run_until(lambda: group.damage is None)
+        assert group.core.configuration == held
+        assert not group.core.status().is_quarantined
 
 
 def test_a_leader_that_detects_damage_steps_down() -> None:

@@ -71,6 +71,11 @@ class Repair:
             group.damage, group.damaged = self._unrepaired[0].error, tuple(self._unrepaired)
             await self._follow_log_start()
             raise Unavailable(f"no other replica has it yet: {group.damage}")
+        while group.is_dirty and not group.is_closed and self._port.failure is None:
+            await asyncio.sleep(0)  # a turn, which takes over the core's cuts
+        if log.is_cut_waiting:  # the files still have configurations that were cut; damage may have prevented the cut
+            self._port.persister.settle_cut(group)
+            raise Unavailable("the log is being cut; the repair is repeated")
         is_cut = log.segments.generation != generation or log.written_index < written
         if is_cut or group.damage_count != damages_before:
             raise Unavailable("the log changed meanwhile; the repair is repeated")
@@ -88,7 +93,6 @@ class Repair:
         event(_logger, "replica_repaired", group=group.name, entries=self._repaired_count, why=str(group.damage))
         group.damage, group.damaged, group.repair_note = None, None, None
         group.core.lift_quarantine()
-        port.persister.settle_cut(group)
         port.compact(group)  # damage ended the run that was under way
         port.mark_dirty(group)
 
