@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from raftlog.errors import StorageFull, Unavailable
-from raftlog.raft import EntryId, ReplicaId, Role
+from raftlog.raft import ConfigurationChange, EntryId, ReplicaId, Role
 from raftlog.raft.messages import InstallOffer
 from raftlog.runtime.transfer.rebuild import RebuildResult
 from raftlog.storage.rows import ROW_SIZE
@@ -188,3 +188,26 @@ def test_removing_a_replica_ends_its_rebuild() -> None:
         world.run_at(1, lambda: world.drivers[1].remove_group(GROUP.bytes))
         world.run_until(task.done)
         assert isinstance(task.exception(), Unavailable)
+
+
+def test_a_gap_in_place_of_a_configuration_does_not_prevent_the_next_start() -> None:
+    """The rebuild's configuration names the one that it replaces, from a roll; its own entry is a gap."""
+    with World(2, voters=1) as world:
+        world.leader()
+        world.fill(1, 1)
+        replica = world.group(1)
+        change = ConfigurationChange(replica.core.configuration.voters, (world.ids[1],), Index(1))
+        world.do(1, lambda: replica.change_members(change))
+        world.run_until(lambda: replica.core.committed_index >= replica.core.configuration.index > 1)
+        index = replica.core.configuration.index
+        world.crash(2)
+        fill_segments(world)
+        damage_batch(world, index)
+        quarantine(world)
+        task = begin_rebuild(world)
+        while not task.done():
+            world.run(0.0001)
+        world.crash(1)
+        world.start(1)
+        world.leader()
+        assert world.group(1).core.configuration.all_members() == (world.ids[0],)

@@ -108,6 +108,8 @@ class _ConfigurationWalk:
             self._record(error)
             return self._read_from_roll(index)
         kind, payload = read_control(batch)
+        if kind is ControlKind.GAP:  # a rebuild replaced the damaged entry
+            return self._read_from_roll(index)
         if kind is ControlKind.ROLL:
             return _StoredConfiguration(configuration_of_roll(decode_roll(payload)), None)
         return _StoredConfiguration(*decode_configuration(payload, index))
