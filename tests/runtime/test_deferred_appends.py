@@ -64,3 +64,18 @@ def test_a_slow_quorum_delays_a_commit_by_its_wait_only(world: World) -> None:
     began = seconds(world)
     world.commit(leader, b"needs the other follower")
     assert QUORUM_S <= seconds(world) - began < QUORUM_S + ROUND_TRIP_S
+
+
+def test_a_quorum_that_becomes_slow_during_a_deferral_delays_a_commit_by_its_wait_only(world: World) -> None:
+    """The timer then already waits for the end of the deferral, which is later."""
+    leader = world.leader()
+    world.commit(leader, b"shows the quorum")
+    newest = world.group(leader).log.last_index
+    fast = next(number for number in (1, 2, 3) if number != leader and world.group(number).log.last_index == newest)
+    world.converge()
+    world.commit(leader, b"begins a deferral")
+    world.run(QUORUM_S)
+    world.crash(fast)
+    began = seconds(world)
+    world.commit(leader, b"needs the other follower")
+    assert QUORUM_S <= seconds(world) - began < QUORUM_S + ROUND_TRIP_S

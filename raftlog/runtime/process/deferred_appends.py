@@ -46,7 +46,8 @@ class DeferredAppends:
     """Groups that wait, and the one timer for all of them."""
 
     def __init__(self, config: DriverConfig, mark_dirty: Callable[[PartitionReplica], None], run: RunWork) -> None:
-        self._quorum_s, self._delay_s = config.quorum_wait_ms / 1000, config.deferral_ms / 1000
+        self._delay_s = config.deferral_ms / 1000
+        self._quorum_s = min(config.quorum_wait_ms / 1000, self._delay_s)
         self._mark_dirty, self._run = mark_dirty, run
         self._deferrals: dict[GroupKey, _Deferral] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -75,7 +76,7 @@ class DeferredAppends:
     def _send(self) -> None:
         self._timer = None
         now = asyncio.get_running_loop().time()
-        next_at = now + self._delay_s
+        next_at = now + self._quorum_s  # no later: the quorum of any group may become slow meanwhile
         for key, deferral in list(self._deferrals.items()):
             due_at = deferral.due_at(now, self._quorum_s, self._delay_s)
             if due_at > now:
