@@ -124,6 +124,8 @@ class PendingAppends:
         self._copied.append((committed, copies, answer, future))
         self._group.on_turn = self._count_copies
         self._count_copies()
+        if self._copied and self._group.core.are_appends_deferred:
+            self._group.send_deferred_appends()  # the quorum does not suffice
 
     def _count_copies(self) -> None:
         """Answer the appends that have enough copies; called in every turn of the group while appends wait."""

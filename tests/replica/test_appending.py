@@ -1,6 +1,7 @@
 """Appends through a replica: times of their answers, and their errors."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -15,13 +16,14 @@ from raftlog.errors import (
     StorageFull,
 )
 from raftlog.partitions.deadline import NEVER
-from raftlog.raft import Entry, EntryId, EntryKind
+from raftlog.raft import Entry, EntryId, EntryKind, RaftSettings
 from raftlog.raft.messages import AppendRequest
 from raftlog.records import build_batch
 from raftlog.runtime.log.control_entries import build_no_op_batch
 from raftlog.topic_config import TopicConfig
 from raftlog.types import Index, Term
 from tests.replica.worlds import ReplicaWorld, all_values, other_numbers, values_of
+from tests.runtime.drivers import SMALL
 
 
 def test_an_append_is_answered_with_its_offset_once_it_is_committed() -> None:
@@ -115,6 +117,16 @@ def test_an_append_lost_with_the_leadership_is_unknown() -> None:
 
 
 # min.insync.replicas
+
+
+def test_an_append_that_needs_all_replicas_does_not_wait_for_deferred_appends() -> None:
+    config = replace(SMALL, raft=RaftSettings(deferred_bytes_max=16 * 1024), deferral_ms=500, quorum_wait_ms=200)
+    with ReplicaWorld(topic=TopicConfig(min_insync_replicas=3), config=config) as world:
+        leader = world.lead()
+        for _ in range(3):
+            began = world.loop.now_ns
+            world.appended(leader, b"needs all three")
+            assert world.loop.now_ns - began < 50_000_000
 
 
 def test_an_append_waits_for_min_insync_replicas() -> None:

@@ -233,10 +233,9 @@ class PartitionReplica(ReadableReplica):
 
     def read_index(self) -> "asyncio.Future[Index]":
         """Return a future that is done when all entries acknowledged before the call are delivered."""
-        future: asyncio.Future[Index] = self._host.loop.create_future()
         if self.is_closed or self.stopped:
-            future.set_exception(self._closed_error() if self.is_closed else self._stopped_error())
-            return future
+            return self._fail(self._closed_error() if self.is_closed else self._stopped_error())
+        future: asyncio.Future[Index] = self._host.loop.create_future()
         refused = self.core.read_index(future)
         self._host.mark_dirty(self)
         if refused:
@@ -250,10 +249,12 @@ class PartitionReplica(ReadableReplica):
         """Begin a leadership transfer; raises `NotLeader`, `Overloaded`, `InvalidArgument` or `LogClosed`."""
         if self.is_closed:
             raise self._closed_error()
-        refused = self.core.transfer_leadership(target)
+        self._check_accepted(self.core.transfer_leadership(target))
+
+    def send_deferred_appends(self) -> None:
+        """Send deferred appends with the next turn, for a caller that waits for more replicas than the quorum."""
+        self.core.send_deferred_appends()
         self._host.mark_dirty(self)
-        if refused:
-            raise error_of(self.name, refused)
 
     def trim(self, offset: int) -> None:
         """Move this replica's log start to `offset` (≤ high watermark), and delete closed segments wholly below it.
@@ -279,10 +280,8 @@ class PartitionReplica(ReadableReplica):
         self._host.write_entries(self)
 
     def _append_error(self, size: int, is_essential: bool) -> RaftlogError | None:
-        if self.is_closed:
-            return self._closed_error()
-        if self.stopped:
-            return self._stopped_error()
+        if self.is_closed or self.stopped:
+            return self._closed_error() if self.is_closed else self._stopped_error()
         if self.is_frozen:
             return NotLeader(f"{self.name}: another log is being installed", self.core.leader)
         no_room = None if is_essential else room_error(self, self._host.room)
@@ -297,8 +296,8 @@ class PartitionReplica(ReadableReplica):
         future.set_exception(error)
         return future
 
-    def _check_accepted(self, answer: Accepted | RefusedProposal) -> Accepted:
-        """Return an accepted proposal, or raise the refusal; both mark the group as dirty."""
+    def _check_accepted(self, answer: _T | RefusedProposal) -> _T:
+        """Return the answer to an accepted request, or raise the refusal; both mark the group as dirty."""
         self._host.mark_dirty(self)
         if isinstance(answer, RefusedProposal):
             raise error_of(self.name, answer)
