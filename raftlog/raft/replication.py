@@ -142,9 +142,11 @@ class Replication:
 
     def note_commit(self, before: Index) -> None:
         """Record that the commit index moved up from `before`."""
-        ticks = self._replica.ticks
+        ticks, committed = self._replica.ticks, self._replica.committed
         for progress in self.progress.values():
             progress.note_commit(before, ticks)
+        if len(self._prompt) < len(self.progress) and any(each.match_index < committed for each in self._prompt):
+            self._choose_prompt()  # others were faster
 
     # sending
 

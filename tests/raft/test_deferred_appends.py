@@ -110,6 +110,20 @@ def test_a_silent_follower_is_replaced_in_the_quorum() -> None:
     assert recipients(cluster) == [later], "appends go to the follower that answers at once"
 
 
+def test_a_commit_without_a_follower_of_the_quorum_replaces_it_before_the_next_append() -> None:
+    cluster = deferring(*THREE)
+    cluster.propose(1, "a")
+    (prompt,) = recipients(cluster)
+    cluster.isolate(prompt)
+    cluster.settle()
+    send_deferred(cluster)
+    cluster.settle()
+    cluster.propose(1, "b")
+    assert recipients(cluster) == [5 - prompt]
+    cluster.settle()
+    assert cluster.data(1) == ["a", "b"], "it does not wait again"
+
+
 def test_a_follower_that_lacks_older_entries_is_sent_everything_at_once() -> None:
     cluster = deferring(*THREE)
     cluster.propose(1, "a")

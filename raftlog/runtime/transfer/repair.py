@@ -71,7 +71,7 @@ class Repair:
             group.damage, group.damaged = self._unrepaired[0].error, tuple(self._unrepaired)
             await self._follow_log_start()
             raise Unavailable(f"no other replica has it yet: {group.damage}")
-        while group.is_dirty and not group.is_closed and self._port.failure is None:
+        while group.is_dirty and not group.is_closed and self._port.failure is None:  # noqa: ASYNC110  # no event
             await asyncio.sleep(0)  # a turn, which takes over the core's cuts
         if log.is_cut_waiting:  # the files still have configurations that were cut; damage may have prevented the cut
             self._port.persister.settle_cut(group)
