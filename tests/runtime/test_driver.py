@@ -9,6 +9,8 @@ from raftlog.errors import CorruptBatch, NotLeader, OutcomeUnknown, StorageFull,
 from raftlog.raft import ConfigurationChange, Role
 from raftlog.records import NewRecord, build_batch
 from raftlog.runtime.replica.disk_room import DiskRoom
+from raftlog.storage.rows import ROW_SIZE
+from raftlog.types import Index
 from tests.runtime.drivers import GROUP, SMALL, World, any_path, is_of_journal
 
 
@@ -235,6 +237,34 @@ def test_a_damaged_configuration_entry_quarantines_until_it_is_repaired() -> Non
         world.start(hurt)
         assert world.group(hurt).core.configuration == known
         assert not world.group(hurt).core.status().is_quarantined
+
+
+def test_a_repair_restores_a_configuration_whose_row_alone_is_damaged() -> None:
+    """At the start the row cannot be repaired, because the entry before it is damaged with its row."""
+    with World(4, voters=3) as world:
+        leader = world.leader()
+        world.fill(leader, 1)
+        world.do(4, lambda: world.drivers[4].join_group(GROUP))
+        core = world.group(leader).core
+        change = ConfigurationChange(tuple(world.ids), (), core.configuration.index)
+        world.do(leader, lambda: world.group(leader).change_members(change))
+        world.run_until(lambda: len(core.configuration.voters) == 4 and not core.configuration.is_joint)
+        world.fill(leader, 1)
+        world.run(5)
+        hurt = next(number for number in (1, 2, 3) if number != leader)
+        known = world.group(hurt).core.configuration
+        segments = world.group(hurt).log.segments
+        segment, before = segments.segment_of_index(known.index), segments.row_at(Index(known.index - 1))
+        number = segment.number_of(known.index)
+        world.crash(hurt)
+        disk, files = world.disks[hurt - 1], segment.files
+        disk.flip_bit(files.log.path, before.end - 3, 1)
+        disk.flip_bit(files.index.path, (number - 1) * ROW_SIZE + 3, 2)
+        disk.flip_bit(files.index.path, number * ROW_SIZE + 41, 2)  # its checksum
+        world.start(hurt)
+        assert world.group(hurt).core.configuration != known
+        world.run_until(lambda: world.group(hurt).damage is None)
+        assert world.group(hurt).core.configuration == known
 
 
 def test_a_damaged_configuration_of_a_large_append_quarantines_until_it_is_repaired() -> None:

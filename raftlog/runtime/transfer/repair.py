@@ -160,7 +160,9 @@ class Repair:
                     self._compacted = self._compacted or error
             elif not is_placed:
                 await self._rebuild_or_report(index, error)
-            elif not repair_row(segment, number) or self._find_damage(index) is not None:
+            elif repair_row(segment, number) and self._find_damage(index) is None:
+                self._keep_stored_configuration(index)
+            else:
                 await self._repair_or_report(index, error)
             size += len(batch)
             if number + 1 - first >= _SLICE_ENTRIES or size >= _SLICE_BYTES:
@@ -172,6 +174,11 @@ class Repair:
         if is_control(batch) and read_control(batch)[0] is ControlKind.CONFIGURATION:
             self._latest_configuration = max(index, self._latest_configuration)
 
+    def _keep_stored_configuration(self, index: Index) -> None:
+        """Read an entry and keep its index like `_keep_configuration`."""
+        for _, batch in self._group.log.segments.read_entries(index, index, 1):
+            self._keep_configuration(index, batch)
+
     # repairing
 
     async def _repair_or_report(self, index: Index, error: CorruptBatch) -> None:
@@ -179,8 +186,7 @@ class Repair:
         if not await self._repair_entry(index):
             await self._rebuild_or_report(index, error)
             return
-        for _, batch in self._group.log.segments.read_entries(index, index, 1):
-            self._keep_configuration(index, batch)
+        self._keep_stored_configuration(index)
 
     async def _rebuild_or_report(self, index: Index, error: CorruptBatch) -> None:
         """Rebuild a committed entry without a row from the leader's entry; otherwise record it as unrepaired.
