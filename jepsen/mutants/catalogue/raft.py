@@ -250,7 +250,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _raft(
         "defer-for-ever", "core:RaftCore.send_deferred_appends", "            role.replication.send_deferred()\n", ""
     ),
-    _raft("keep-a-silent-quorum", "replication:Replication.send_deferred", "        self._choose_prompt()\n", ""),
+    _raft(
+        "keep-a-silent-quorum",
+        "replication:Replication.note_commit",
+        "            self._choose_prompt()  # others were faster",
+        "            pass",
+    ),
     _raft("defer-while-joint", "replication:Replication._choose_prompt", "if self._outgoing or not", "if not"),
     _raft(
         "defer-older-entries",
