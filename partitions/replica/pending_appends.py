@@ -124,7 +124,7 @@ class PendingAppends:
         self._copied.append((committed, copies, answer, future))
         self._group.on_turn = self._count_copies
         self._count_copies()
-        if self._copied and self._group.core.are_appends_deferred:
+        if self._copied:
             self._group.send_deferred_appends()  # the quorum does not suffice
 
     def _count_copies(self) -> None:

@@ -38,9 +38,14 @@ class AppendWorld:
             term_at=lambda index: TERM,
             offset_of=lambda index: 10 * index,
         )
+        self.sends = 0
         group: Any = SimpleNamespace(core=self.core, log=self.log, high_watermark=41, on_turn=None)
+        group.send_deferred_appends = self.count_send
         self.group = group
         self.appending = PendingAppends("t/0", group)
+
+    def count_send(self) -> None:
+        self.sends += 1
 
     def status(self) -> Any:
         """Return a leader's status with these indexes of its followers."""
@@ -81,13 +86,14 @@ async def test_the_watermark_of_an_answer_covers_the_append(world: AppendWorld) 
 
 async def test_existing_copies_are_counted_at_once(world: AppendWorld) -> None:
     assert world.add_append(3).result().base_offset == 40
-    assert world.group.on_turn is None
+    assert (world.group.on_turn, world.sends) == (None, 0)
 
 
 async def test_a_copy_counts_when_it_has_the_last_entry(world: AppendWorld) -> None:
     world.held[THIRD] = 5
     future = world.add_append(3)
     assert not future.done()
+    assert world.sends == 1, "the third replica is not to wait for the deferral"
     world.held[THIRD] = 6
     world.group.on_turn()
     assert future.done()

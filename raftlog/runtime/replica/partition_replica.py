@@ -253,8 +253,9 @@ class PartitionReplica(ReadableReplica):
 
     def send_deferred_appends(self) -> None:
         """Send deferred appends with the next turn, for a caller that waits for more replicas than the quorum."""
-        self.core.send_deferred_appends()
-        self._host.mark_dirty(self)
+        if self.core.are_appends_deferred:
+            self.core.send_deferred_appends()
+            self._host.mark_dirty(self)
 
     def trim(self, offset: int) -> None:
         """Move this replica's log start to `offset` (≤ high watermark), and delete closed segments wholly below it.
