@@ -79,7 +79,7 @@ async def test_overload_returns_429(start_api):
     assert partition.queue._budgets[0].try_take(64 * 1024)
     status, body = await api.post("/topics/t?timeout=1", {"records": [{"value": 1}]})
     assert (status, body["error_code"], body["outcome"]) == (429, 42901, "failed")
-    partition.queue._budgets[0].give(64 * 1024)
+    partition.queue._budgets[0].release(64 * 1024)
     assert (await api.post("/topics/t", {"records": [{"value": 1}]}))[0] == 200
 
 
