@@ -308,7 +308,7 @@ def test_a_damaged_configuration_of_a_large_append_quarantines_until_it_is_repai
 
 
 def test_a_repair_does_not_restore_a_configuration_that_is_being_cut() -> None:
-    """Until the cut is durable in the journal, the files still have the entry, and rolls with its configuration."""
+    """The files have the entry, and rolls with its configuration, until the cut is durable in the journal."""
     with World(6, voters=5) as world:
         old = world.leader()
         world.fill(old, 40)
