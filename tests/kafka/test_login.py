@@ -187,7 +187,7 @@ async def test_a_wrong_bare_token_has_no_answer(listener: Listener) -> None:
         assert client.transport.is_closed
 
 
-async def test_a_short_bare_token(listener: Listener) -> None:
+async def test_a_short_token_without_a_mechanism_header_logs_in(listener: Listener) -> None:
     listener.users.put("a", "b")
     client = listener.connect()
     await client.handshake(PLAIN, version=0)
@@ -195,7 +195,7 @@ async def test_a_short_bare_token(listener: Listener) -> None:
     assert client.principal == "a"
 
 
-async def test_large_frames_before_the_login(listener: Listener) -> None:
+async def test_large_frames_are_refused_only_before_the_login(listener: Listener) -> None:
     client = listener.connect()
     await client.send(_SIZE.pack(FRAME_BYTES_MAX + 1) + bytes(100))
     assert client.transport.is_closed

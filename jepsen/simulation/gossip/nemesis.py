@@ -89,7 +89,7 @@ class Nemesis:
     def _change_description(self) -> None:
         process = self._random_process()
         if process is not None:
-            self._describe(process)
+            self._draw_description(process)
             self._check_known_later(process)
 
     def _pause_briefly(self) -> None:
@@ -132,7 +132,7 @@ class Nemesis:
             GossipFault.ONE_WAY: self._cut_one_way,
             GossipFault.LOSSY: self._make_lossy,
             GossipFault.WIPE: self._wipe,
-            GossipFault.DESCRIBE: self._describe,
+            GossipFault.DESCRIBE: self._draw_description,
         }
         process = self._random_process()
         if process is not None:
@@ -208,7 +208,7 @@ class Nemesis:
         process.wipe()
         self._world.call_at(self._world.now + self._random.uniform(0.1, 20), lambda: self._begin(process))
 
-    def _describe(self, process: Process) -> None:
+    def _draw_description(self, process: Process) -> None:
         process.description = bytes([self._random.randrange(256)]) * self._options.description_bytes
         process.swim.set_description(process.description, self._world.now)
         self._world.perform_actions(process)
