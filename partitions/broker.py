@@ -32,7 +32,7 @@ from raftlog.partitions.placement.recovery import RecoveryResult
 from raftlog.partitions.produce import Producers
 from raftlog.partitions.produce.large_calls import produce_large
 from raftlog.partitions.produce.shares import PartitionChoice
-from raftlog.partitions.produce.spreading import maybe_queue_record, produce_records, produce_sequenced
+from raftlog.partitions.produce.spreading import produce_records, produce_sequenced, try_queue_record
 from raftlog.partitions.produce.streams import ProduceStream
 from raftlog.partitions.results import (
     ALL,
@@ -240,7 +240,7 @@ class Broker:
             results = await produce_sequenced(target, partition, records, producer, acks, deadline)
         elif is_large:
             results = await produce_large(target, partition, records, acks, deadline, self._wall_ms())
-        elif len(records) == 1 and (queued := maybe_queue_record(target, partition, records, acks, deadline)):
+        elif len(records) == 1 and (queued := try_queue_record(target, partition, records, acks, deadline)):
             number, _, future, error = queued
             base = None
             if future is not None:

@@ -36,7 +36,7 @@ class TopicPlaces:
         """Return topic uuid and partition of each key, or its error; asks the controller once a topic at most."""
         found: dict[TopicPartition, Place | RequestError] = {}
         keys = list(keys)
-        await self._finder.learn({key.topic for key in keys}, deadline)
+        await self._finder.update_if_unknown({key.topic for key in keys}, deadline)
         for key in keys:
             try:
                 topic = self._topics.find(key.topic)

@@ -48,10 +48,12 @@ class GivenIds:
         return max(producer_ids, default=0) < following or self._find_unknown(producer_ids) is None
 
     def _find_unknown(self, producer_ids: Collection[int]) -> int | None:
+        """Return the first producer id that is not assigned as far as this broker knows; None if all are."""
         following = self._metadata.state.next_producer_id
         return next((each for each in producer_ids if following <= each < COMPUTED_PRODUCER_IDS), None)
 
     async def _read_controller(self, name: str, deadline: Deadline) -> None:
+        """Wait until a read of the controller that begins now has ended. Raises `Unavailable` at the deadline."""
         if self._queued is None:
             self._queued = asyncio.get_running_loop().create_task(self._run_read(self._running), name="producer ids")
             self._queued.add_done_callback(_retrieve)
@@ -70,6 +72,7 @@ class GivenIds:
         )
 
     async def _run_read(self, earlier: "asyncio.Task[None] | None") -> None:
+        """Update from the controller, after the earlier read has ended."""
         if earlier is not None:
             await asyncio.wait([earlier])
         self._running, self._queued = self._queued, None

@@ -107,6 +107,7 @@ def _split_into_shares(
 
 
 def _set_error(share: _Share, error: RaftlogError, results: list[RecordResult | None]) -> Generator[None, None, None]:
+    """Set the error as the result of each record of a share, with pauses."""
     for place in _with_pauses(share.places):
         if place is None:
             yield
@@ -115,6 +116,7 @@ def _set_error(share: _Share, error: RaftlogError, results: list[RecordResult | 
 
 
 def _set_offsets(share: _Share, base: int | None, results: list[RecordResult | None]) -> Generator[None, None, None]:
+    """Set the offsets from `base` on as results of a share's records, with pauses; None without an answer."""
     offset = base
     for place in _with_pauses(share.places):
         if place is None:
@@ -125,6 +127,7 @@ def _set_offsets(share: _Share, base: int | None, results: list[RecordResult | N
 
 
 def _with_pauses(places: Iterable[int]) -> Generator[int | None, None, None]:
+    """Yield the places, and None before each `_STEP_RECORDS` of them."""
     for count, place in enumerate(places):
         if count % _STEP_RECORDS == 0:
             yield None

@@ -17,7 +17,7 @@ _ALONE: Final = (0,)
 """Places of the only record of a call."""
 
 
-def maybe_queue_record(
+def try_queue_record(
     topic: Topic, choice: PartitionChoice, records: Sequence[NewRecord], acks: Acks, deadline: Deadline
 ) -> QueuedShare | None:
     """Queue the record of a call that has one record, without a coroutine; None if its partition has no room."""
@@ -25,7 +25,7 @@ def maybe_queue_record(
     if number is None:
         number = topic.choose(records[0].key)
     try:
-        pending = topic.partition(number).maybe_queue_record(records, acks, deadline)
+        pending = topic.partition(number).try_queue_record(records, acks, deadline)
     except RaftlogError as error:
         return QueuedShare(number, _ALONE, None, error)
     return None if pending is None else QueuedShare(number, _ALONE, pending.future)

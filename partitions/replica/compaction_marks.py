@@ -48,7 +48,7 @@ class CompactionMarks:
         if not config.is_compacted or self._mark is not None:
             return
         known = self._group.log.mark
-        self._note_mark(known.compacted_to, config.delete_retention_ms, now_ms)
+        self._record_mark(known.compacted_to, config.delete_retention_ms, now_ms)
         dirty = self._dirty_segments(config.min_compaction_lag_ms, wall_ms)
         if not dirty or not self._is_due(dirty, config, wall_ms):
             return
@@ -56,7 +56,7 @@ class CompactionMarks:
         self._mark = self._group.propose_control([(ControlKind.COMPACTED_TO, encode_compacted_to(mark))])
         self._mark.add_done_callback(partial(self._on_outcome, mark))
 
-    def _note_mark(self, known: Offset, retention_ms: int, now_ms: int) -> None:
+    def _record_mark(self, known: Offset, retention_ms: int, now_ms: int) -> None:
         """Record the age of the present mark, and determine the greatest old one."""
         if self._term != self._group.core.term:
             self._term, self._old = self._group.core.term, Offset(0)
@@ -84,6 +84,7 @@ class CompactionMarks:
         return found
 
     def _is_due(self, dirty: Sequence[Segment], config: TopicConfig, wall_ms: int) -> bool:
+        """Return whether the uncompacted segments are old or large enough, by the topic's configuration."""
         lag_ms = config.max_compaction_lag_ms
         if lag_ms is not None and wall_ms - dirty[0].created_ms >= lag_ms:
             return True
@@ -93,6 +94,7 @@ class CompactionMarks:
         return dirty_bytes >= config.min_cleanable_dirty_ratio * (dirty_bytes + clean_bytes)
 
     def _on_outcome(self, mark: CompactionMark, proposed: "asyncio.Future[Committed]") -> None:
+        """Log the outcome of a proposed mark, so that the next one can be proposed."""
         self._mark = None
         error = proposed.exception()
         if error is None:

@@ -78,12 +78,14 @@ def _node_ids(members: Iterable[ReplicaId]) -> tuple[NodeId, ...]:
 
 
 def _lagging_members(group: PartitionReplica) -> tuple[Lag, ...]:
+    """Return the lag of each follower without some committed entry, unless it never answered."""
     status = group.core.status()
     lacking = [each for each in status.followers if each.match_index < status.committed_index]
     return tuple(_lag(group, each) for each in lacking if each.match_index or each.state != "probe")
 
 
 def _lag(group: PartitionReplica, follower: FollowerStatus) -> Lag:
+    """Return the entries and bytes that a follower lacks."""
     first = Index(max(follower.match_index, group.log.boundary.index) + 1)
     try:
         size = group.log.stored_bytes_from(first)
@@ -93,6 +95,7 @@ def _lag(group: PartitionReplica, follower: FollowerStatus) -> Lag:
 
 
 def _find_problem(group: PartitionReplica) -> str | None:
+    """Return the reason for which a replica cannot work, in words; None if it can."""
     if group.closed_by is not None:
         return f"it stopped: {group.closed_by}"
     if group.damage is not None:

@@ -68,6 +68,7 @@ class ProducerExpiry:
                 yield producer_id, known.epoch
 
     def _on_outcome(self, mark: "asyncio.Future[Committed]") -> None:
+        """Allow the next proposal; log a failed one, which is repeated later."""
         self._mark = None
         if mark.exception() is not None:
             _logger.info("%s: producers are expired later: %s", self._name, mark.exception())

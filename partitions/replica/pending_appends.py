@@ -57,14 +57,15 @@ class PendingAppends:
         self.answer_written(self._group.append(batches), self._answer_of, future)
 
     def _answer_of(self, written: Committed) -> ReplicaAppended:
+        """Return the answer to an append that was written with these offsets."""
         return ReplicaAppended(written.base_offset, written.next_offset, written.term, self._group.high_watermark)
 
     def answer_written(self, accepted: Accepted, answer: Answer, future: "asyncio.Future[ReplicaAppended]") -> None:
         """Answer an append of this leadership in the turn that writes it, or at once if it is written."""
         self._taken.append((accepted, answer, future))
-        self.note_written()
+        self.answer_pending()
 
-    def note_written(self) -> None:
+    def answer_pending(self) -> None:
         """Answer pending appends after entries were written to the log, or the replica's role changed."""
         log, core = self._group.log, self._group.core
         while self._taken:
@@ -144,6 +145,7 @@ class PendingAppends:
         self._group.on_turn = None
 
     def _fail_copies(self, why: str) -> None:
+        """Fail the appends that wait for copies with `OutcomeUnknown`."""
         self._group.on_turn = None
         while self._copied:
             committed, _, _, future = self._copied.popleft()

@@ -113,9 +113,9 @@ class ProducerState:
     def on_step(self) -> None:
         """Continue after a step of the group."""
         if self.is_behind:
-            self._loading.want(self)
+            self._loading.enqueue(self)
         elif self._at_roll is not None:
-            self.maybe_write_run()
+            self.write_run_if_due()
 
     def on_delivered(self, first: Index, last: Index) -> None:
         """Fold entries that were committed here."""
@@ -128,7 +128,7 @@ class ProducerState:
             self._read_to = max(min(self._read_to, self._group.log.last_index), last)
             return
         for entry in taken:
-            self._fold_entry(entry)
+            self._apply_entry(entry)
         self._next = Index(last + 1)
 
     def read_some(self) -> None:
@@ -140,7 +140,7 @@ class ProducerState:
             self._read_entries(_READ_BYTES)
         if self.is_loaded:
             self.on_loaded()
-            self.maybe_write_run()
+            self.write_run_if_due()
 
     def _read_headers(self, last: Index) -> bool:
         """Fold entries by their headers; return False without any, or if the next one has to be read whole."""
@@ -157,23 +157,25 @@ class ProducerState:
                 self._next = index
                 self._read_entries(1)
             else:
-                self._fold_entry(ProducerEntry(index, Offset(header.base_offset), header, None, b""))
+                self._apply_entry(ProducerEntry(index, Offset(header.base_offset), header, None, b""))
         self._next = following
         return following > before
 
     def _read_entries(self, max_bytes: int) -> None:
+        """Apply committed entries from the next one on, up to `max_bytes`."""
         entries = self._group.committed_entries(self._next, max_bytes)
         for index, _, kind, payload, batch in entries:
             if kind is None:
                 header = read_header(batch)
                 if header.producer_id >= 0:
-                    self._fold_entry(ProducerEntry(index, Offset(header.base_offset), header, None, b""))
+                    self._apply_entry(ProducerEntry(index, Offset(header.base_offset), header, None, b""))
             elif kind in PRODUCER_KINDS:
-                self._fold_entry(ProducerEntry(index, Offset(-1), None, kind, payload))
+                self._apply_entry(ProducerEntry(index, Offset(-1), None, kind, payload))
         if entries:
             self._next = Index(entries[-1].index + 1)
 
-    def _fold_entry(self, entry: ProducerEntry) -> None:
+    def _apply_entry(self, entry: ProducerEntry) -> None:
+        """Apply a batch's header or a control entry to the table; stop at one that cannot be decoded."""
         if self.problem is not None:
             return
         try:
@@ -202,6 +204,7 @@ class ProducerState:
             self.snapshot_index = Index(0)
 
     def _take_piece(self, payload: bytes) -> None:
+        """Take one piece of a snapshot; the last piece completes the table."""
         self._run_bytes += len(payload)
         whole = self._run.take(payload)
         if whole is None or whole[0] != self._roll_index:
@@ -214,7 +217,7 @@ class ProducerState:
 
     # snapshots
 
-    def maybe_write_run(self) -> None:
+    def write_run_if_due(self) -> None:
         """Write the state at the newest roll into entries after it, if this replica leads."""
         core = self._group.core
         if self._at_roll is None or self._run_task is not None or not self.is_loaded:
@@ -224,6 +227,7 @@ class ProducerState:
             self._run_task = asyncio.get_running_loop().create_task(work, name=f"producers of {self._name}")
 
     async def _write_run(self, table: ProducerTable, roll_index: Index) -> None:
+        """Propose the table as snapshot entries; the next look repeats it after an error."""
         waiting: list[tuple[ControlKind, bytes]] = []
         size = 0
         try:

@@ -203,7 +203,7 @@ class ProducerTable:
 
     def expire(self, payload: bytes) -> None:
         """Apply a committed `expire_producers` entry. Raises `FormatError`."""
-        expired = list(expired_of(payload))
+        expired = list(decode_expired(payload))
         for producer_id, epoch in expired:
             producer = self.get(producer_id)
             if producer is not None and producer.epoch <= epoch:
@@ -327,7 +327,7 @@ def encode_expired(producers: Iterable[tuple[int, int]]) -> bytes:
     return _EXPIRY.pack(_VERSION, len(some)) + b"".join(_EXPIRED.pack(*each) for each in some)
 
 
-def expired_of(payload: bytes) -> Iterator[tuple[int, int]]:
+def decode_expired(payload: bytes) -> Iterator[tuple[int, int]]:
     """Return the ids and epochs in a payload of `encode_expired`. Raises `FormatError`."""
     if len(payload) < _EXPIRY.size or payload[0] != _VERSION:
         raise FormatError(f"an expire_producers entry of {len(payload)} bytes that this release cannot decode")

@@ -39,7 +39,7 @@ class ReadQueue:
         """Readers in the order of their waits, the longest first."""
         self._is_due = False
 
-    def want(self, reading: LogReader) -> None:
+    def enqueue(self, reading: LogReader) -> None:
         """Queue a reader that has entries to read."""
         self._waiting[reading] = None
         if not self._is_due:
@@ -47,6 +47,7 @@ class ReadQueue:
             asyncio.get_running_loop().call_soon(self._run_slice)
 
     def _run_slice(self) -> None:
+        """Let the next reader read for a slice of time; queue it again if it is not at the end."""
         loop = asyncio.get_running_loop()
         began, reads = loop.time(), 0
         reading = next(iter(self._waiting))
@@ -57,7 +58,7 @@ class ReadQueue:
                 reads += 1
         except RaftlogError as error:
             _logger.error("the state of producers is not read for now: %s", error)
-            loop.call_later(_DAMAGE_PAUSE_S, self.want, reading)
+            loop.call_later(_DAMAGE_PAUSE_S, self.enqueue, reading)
         else:
             if reading.is_behind:
                 self._waiting[reading] = None

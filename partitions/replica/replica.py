@@ -136,6 +136,7 @@ class Replica:
         return self._sequence_check.append_calls(calls, acks, copies, any_first_sequence)
 
     def _append_error(self, copies: int) -> RaftlogError | None:
+        """Return the error with which an append fails at once; None if it can be tried."""
         group = self.group
         if group.damage is not None or group.is_closed or self._is_closed:
             return self._not_writable_error()
@@ -154,6 +155,7 @@ class Replica:
         return future
 
     def _not_writable_error(self) -> RaftlogError:
+        """Return the error for a replica that is closed, damaged or being repaired."""
         group = self.group
         if group.is_closed or self._is_closed:
             return self._closed_error()
@@ -166,6 +168,7 @@ class Replica:
         return damaged_error(self.name, str(self.group.damage or lost_end(self.group)), is_alone=self.is_alone)
 
     def _closed_error(self) -> LogClosed:
+        """Return the error for a closed replica, with the cause if it stopped by itself."""
         why = self.group.closed_by
         if why is None or isinstance(why, LogClosed):
             return LogClosed(f"{self.name} is closed: the broker stops, or the topic was deleted")
@@ -266,6 +269,7 @@ class Replica:
             raise self._not_available_error(f"offset {offset} is not committed yet")
 
     async def _prove_end(self, offset: int, deadline: Deadline) -> None:
+        """Confirm by a quorum that the log ends before `offset`. Raises `OffsetOutOfRange` if it does."""
         group = self.group
         await self._wait_for_own_term(deadline)
         if offset > group.high_watermark:
@@ -332,7 +336,7 @@ class Replica:
     def on_step(self, ready: Ready) -> None:
         """Continue after the group has processed a Ready."""
         if ready.entries or ready.role_state is not None:
-            self._pending_appends.note_written()
+            self._pending_appends.answer_pending()
         if ready.apply is not None:
             self._producers.on_delivered(*ready.apply)
             self._sequence_check.on_delivered(ready.apply.last)
@@ -359,7 +363,7 @@ class Replica:
         if self._is_closed or self.group.is_closed or not self.group.core.has_own_term_commit:
             return
         self.group.roll_if_due()
-        self._producers.maybe_write_run()
+        self._producers.write_run_if_due()
         loop_ms = int(asyncio.get_running_loop().time() * 1000)
         self._expiry.propose_if_due(self.config.producer_id_expiration_ms, loop_ms)
         self._retention.propose_if_due(self.config, now_ms)

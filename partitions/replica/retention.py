@@ -44,6 +44,7 @@ class Retention:
         self._trim.add_done_callback(partial(self._on_outcome, offset, size))
 
     def _on_outcome(self, offset: Offset, size: int, trim: "asyncio.Future[Committed]") -> None:
+        """Count the bytes that a trim removed, or log its failure; the next trim may begin."""
         self._trim = None
         error = trim.exception()
         if error is None:

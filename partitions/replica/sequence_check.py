@@ -221,7 +221,7 @@ class SequenceCheck:
             future.set_exception(error)
             return future
         for index, header in enumerate(call.headers, accepted.first_index):
-            self._note(header, Index(index), call.producers)
+            self._record_batch(header, Index(index), call.producers)
         ends = [_BatchPlace(index, _UNKNOWN, _UNKNOWN) for index in (accepted.first_index, accepted.last_index)]
         self._answer(ends, False, acks, copies, future)
         return future
@@ -248,7 +248,7 @@ class SequenceCheck:
         for known, header in zip(call.spots, call.headers, strict=True):
             if known is None:
                 spots.append(_BatchPlace(first, _UNKNOWN, _UNKNOWN))
-                self._note(header, first, call.producers)
+                self._record_batch(header, first, call.producers)
                 first = Index(first + 1)
             else:
                 spots.append(known)
@@ -343,7 +343,7 @@ class SequenceCheck:
         assert offset >= 0, f"{self._name}: a batch of producer {header.producer_id} has no place"
         return _BatchPlace(Index(0), Offset(offset), Offset(offset + header.last_offset_delta + 1))
 
-    def _note(self, header: BatchHeader, index: Index, producers: dict[int, KnownProducer]) -> None:
+    def _record_batch(self, header: BatchHeader, index: Index, producers: dict[int, KnownProducer]) -> None:
         """Record a batch that was appended as this entry."""
         producer_id = header.producer_id
         if producer_id < 0:

@@ -92,10 +92,12 @@ class DataRequests:
             self._waiting -= 1
 
     async def _offsets(self, request: Request) -> Answer:
+        """Answer a request for the offsets of a partition."""
         replica, deadline, header = self._read_partition(request, OFFSETS)
         return Answer(list(await replica.offsets(header.get("linearizable") is True, deadline)))
 
     async def _timestamp(self, request: Request) -> Answer:
+        """Answer a request for the first offset at or after a timestamp."""
         replica, deadline, header = self._read_partition(request, TIMESTAMP)
         match header:
             case {"timestamp": int(timestamp)}:
@@ -104,6 +106,7 @@ class DataRequests:
         raise _malformed_error(TIMESTAMP)
 
     async def _trim(self, request: Request) -> Answer:
+        """Answer a request to delete the records before an offset."""
         replica, deadline, header = self._read_partition(request, TRIM)
         match header:
             case {"before": int(before)}:
@@ -111,6 +114,7 @@ class DataRequests:
         raise _malformed_error(TRIM)
 
     def _read_partition(self, request: Request, name: str) -> tuple[Replica, Deadline, dict[str, Any]]:
+        """Decode the common header fields; return the replica, the deadline and the other fields."""
         match request.header:
             case [bytes(topic_id), int(number), int(wait_ms), dict(header)] if len(topic_id) == 16:
                 wait_ms = min(max(wait_ms, 0), _WAIT_MS_MAX)
@@ -118,6 +122,7 @@ class DataRequests:
         raise _malformed_error(name)
 
     def _replica(self, topic_id: bytes, number: int) -> Replica:
+        """Return the replica here. Raises `NotLeader` if there is none."""
         replica = self._find(intern_uuid(topic_id), number)
         if replica is None:
             raise NotLeader(f"this broker has no replica of partition {number} of the topic {topic_id.hex()}")

@@ -51,10 +51,10 @@ class Finder:
                 raise
             await self._metadata.barrier(Deadline(max(deadline, deadline_in(_ASK_MS))))
             if name not in self._topics:
-                self._note_unknown(name, loop.time())
+                self._record_unknown(name, loop.time())
             return self._topics.find(name)
 
-    async def learn(self, names: Iterable[str], deadline: Deadline) -> None:
+    async def update_if_unknown(self, names: Iterable[str], deadline: Deadline) -> None:
         """Ask the controller once if one of these topics is unknown here. Raises `NoLeader` as `topic` does."""
         if any(name not in self._topics for name in names):
             await self._metadata.barrier(Deadline(max(deadline, deadline_in(_ASK_MS))))
@@ -85,9 +85,10 @@ class Finder:
             return
         await self._metadata.barrier(Deadline(max(deadline, deadline_in(_ASK_MS))))
         if highest >= len(topic.partitions):
-            self._note_unknown(key, loop.time())
+            self._record_unknown(key, loop.time())
 
-    def _note_unknown(self, key: str, now: float) -> None:
+    def _record_unknown(self, key: str, now: float) -> None:
+        """Remember for `_FRESH_S` that the controller does not know this topic or id."""
         if len(self._unknown_until) >= _UNKNOWN_MAX:
             self._unknown_until.clear()
         self._unknown_until[key] = now + _FRESH_S

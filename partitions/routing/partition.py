@@ -115,7 +115,7 @@ class Partition:
             total += size
         return (await self._enqueue(self._make_pending(records, (), len(records), total, acks, deadline))).future
 
-    def maybe_queue_record(self, records: Sequence[NewRecord], acks: Acks, deadline: Deadline) -> Pending | None:
+    def try_queue_record(self, records: Sequence[NewRecord], acks: Acks, deadline: Deadline) -> Pending | None:
         """Queue the only record of a call; None if there is no room. Raises definite errors."""
         if self._is_compacted:
             self.check_keys(records)
@@ -152,7 +152,7 @@ class Partition:
                 )
             await self._shared.check_ids(self.name, producers, deadline)
         pending = self._make_pending((), batches, count, len(body), acks, deadline, producers)
-        return await self._answer_to(await self._enqueue(pending))
+        return await self._wait_for_result(await self._enqueue(pending))
 
     async def produce_sequenced(
         self, records: Sequence[NewRecord], producer: ProducerSequence, acks: Acks, deadline: Deadline
@@ -164,9 +164,10 @@ class Partition:
         producers = frozenset((producer.producer_id,))
         await self._shared.check_ids(self.name, producers, deadline)
         pending = self._make_pending((), [batch], len(records), len(batch), acks, deadline, producers)
-        return await self._answer_to(await self._enqueue(pending))
+        return await self._wait_for_result(await self._enqueue(pending))
 
-    async def _answer_to(self, pending: Pending) -> Produced:
+    async def _wait_for_result(self, pending: Pending) -> Produced:
+        """Wait until a queued call is appended, and return its offsets; all -1 without acknowledgement."""
         if pending.future is None:
             return Produced(Offset(-1), Offset(-1), 0, Offset(-1))
         base = await pending.future
@@ -179,6 +180,7 @@ class Partition:
         )
 
     def _check_batch(self, size: int) -> None:
+        """Raise `RecordTooLarge` for a batch above `max.message.bytes`."""
         if size > self.config.max_message_bytes:
             raise RecordTooLarge(
                 f"{self.name}: the records of an idempotent producer's call are one batch, of {size} bytes here; "
@@ -202,6 +204,7 @@ class Partition:
         )
 
     async def _enqueue(self, pending: Pending) -> Pending:
+        """Queue a call, waiting for room in the queue."""
         if not self.queue.try_add(pending):
             await self.queue.add_when_room(pending)
         return pending
@@ -216,6 +219,7 @@ class Partition:
         deadline: Deadline,
         producers: frozenset[int] = NOBODY,
     ) -> Pending:
+        """Return a call to queue. Raises `RecordTooLarge`, and the cause if the partition is closed."""
         if size > CALL_BYTES_MAX:
             raise RecordTooLarge(
                 f"{self.name}: one call has {size} bytes; the limit is {CALL_BYTES_MAX}; send them in several calls"
@@ -241,6 +245,7 @@ class Partition:
         return min(self._shared.settings.accumulate_bytes_max, self.config.max_message_bytes)
 
     def no_leader_error(self) -> RaftlogError | None:
+        """Return the error with which an append fails at once without a leader; None if there is one."""
         replica, router = self.replica, self._shared.router
         leader = router.leader_of(self)
         if replica is not None and leader == router.me:

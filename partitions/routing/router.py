@@ -75,12 +75,12 @@ class PartitionRouter:
                 return None  # this replica is being removed and gets no messages; other replicas have later state
         if partition.hint is not None and self._is_reachable(partition.hint):
             return partition.hint
-        return self._likeliest(partition)
+        return self._guess_leader(partition)
 
     def _is_reachable(self, node: NodeId) -> bool:
         return node == self.me or self._node.is_alive(node)
 
-    def _likeliest(self, partition: RoutedPartition) -> NodeId | None:
+    def _guess_leader(self, partition: RoutedPartition) -> NodeId | None:
         """Return the first assigned replica on a reachable node, without the node that failed last.
 
         Called while this node has no replica yet."""

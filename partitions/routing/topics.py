@@ -82,11 +82,13 @@ class Topics:
                     partition.assigned = assigned
 
     def _config(self, row: control.TopicRow) -> TopicConfig:
+        """Return the effective configuration: the topic's own over this broker's default."""
         config = self._shared.settings.topic_config.override(dict(row.configs))
         # Internal topics are shortened by their writers, whatever the broker's default for topics is.
         return replace(config, cleanup_policy=DELETE) if row.creation.is_internal else config
 
     def _add(self, row: control.TopicRow, state: ControllerState) -> None:
+        """Add a topic with its partitions."""
         topic = Topic(row, self._config(row), [], Partitioner(self._hash_key, row.partition_count))
         topic.partitions = self._new_partitions(topic, state)
         self._by_id[row.topic_id] = self._by_name[row.name] = topic
@@ -116,6 +118,7 @@ class Topics:
         ]
 
     def _forget(self, topic: Topic) -> None:
+        """Remove a deleted topic, and close its partitions."""
         del self._by_id[topic.row.topic_id]
         topic.is_deleted = True
         if self._by_name.get(topic.name) is topic:

@@ -62,8 +62,8 @@ from raftlog.partitions.replica.producers import (
     ProducerTable,
     SnapshotRun,
     WrittenBatch,
+    decode_expired,
     encode_expired,
-    expired_of,
 )
 from raftlog.raft import Configuration
 from raftlog.records import read_control
@@ -200,7 +200,7 @@ def _producer_samples() -> Iterator[Sample]:
             lambda table: b"".join(table.snapshot(Index(9))),
             lambda data: SnapshotRun().take(data)[1],  # type: ignore[index]  # it is a whole run
         )
-    yield Sample("expired producers", [(7, 2), (8, 0)], encode_expired, lambda data: list(expired_of(data)))
+    yield Sample("expired producers", [(7, 2), (8, 0)], encode_expired, lambda data: list(decode_expired(data)))
 
 
 def _control_batch_samples() -> Iterator[Sample]:

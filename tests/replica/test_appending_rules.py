@@ -133,7 +133,7 @@ async def test_an_append_of_a_cancelled_caller_delays_no_other(world: AppendWorl
     gone, following = world.written(), world.written()
     gone.cancel()
     world.log.last_index = 6
-    world.appending.note_written()
+    world.appending.answer_pending()
     assert following.result()[:2] == (40, 70)
 
 
@@ -142,7 +142,7 @@ async def test_an_append_missing_in_a_later_term_of_this_leader_is_unknown(world
     future = world.written()
     assert not future.done()
     world.core.term = Term(5)
-    world.appending.note_written()
+    world.appending.answer_pending()
     assert isinstance(future.exception(), OutcomeUnknown)
 
 

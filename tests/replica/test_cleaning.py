@@ -104,12 +104,12 @@ def test_a_mark_waits_until_the_producer_table_is_stored_after_a_roll() -> None:
         leader = world.lead()
         world.send_and_wait(leader, 0, b"x")
         state = world.replica(leader)._producers
-        state.maybe_write_run = lambda: None  # type: ignore[method-assign]
+        state.write_run_if_due = lambda: None  # type: ignore[method-assign]
         world.write(12)
         assert len(base_offsets(world, leader)) == 2  # nothing more rolls
         world.run_maintenance()
         assert world.marks() == {(-1, -1)}
-        del state.maybe_write_run
+        del state.write_run_if_due
         world.run_maintenance()
         world.write(12)
         world.run_maintenance()

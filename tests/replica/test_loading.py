@@ -32,9 +32,9 @@ async def test_an_unreadable_partition_delays_no_other_load() -> None:
     first, second, third = FakeState(1, RaftlogError("damaged")), FakeState(1, unforeseen), FakeState(500)
     loading = ReadQueue()
     for book in (first, second, third):
-        loading.want(book)
+        loading.enqueue(book)
     await third.is_read.wait()
     assert reported == [unforeseen]
     later = FakeState(1)
-    loading.want(later)
+    loading.enqueue(later)
     await later.is_read.wait()

@@ -37,11 +37,11 @@ def table_of(*producers: int) -> ProducerTable:
 
 
 def apply_control(state: ProducerState, index: int, kind: ControlKind, payload: bytes = b"") -> None:
-    state._fold_entry(ProducerEntry(Index(index), Offset(-1), None, kind, payload))
+    state._apply_entry(ProducerEntry(Index(index), Offset(-1), None, kind, payload))
 
 
 def apply_batch(state: ProducerState, index: int, producer: int) -> None:
-    state._fold_entry(ProducerEntry(Index(index), Offset(index), header_of(producer, 0, 0, 1), None, b""))
+    state._apply_entry(ProducerEntry(Index(index), Offset(index), header_of(producer, 0, 0, 1), None, b""))
 
 
 def snapshot_of(roll_index: int, *producers: int) -> bytes:
@@ -124,7 +124,7 @@ def test_a_restart_reads_the_last_two_segments() -> None:
         world.send_and_wait(leader, 0, b"b", producer=8)
         world.converge()
         for number in (1, 2, 3):
-            world.replica(number)._producers.maybe_write_run = lambda: None  # type: ignore[method-assign]
+            world.replica(number)._producers.write_run_if_due = lambda: None  # type: ignore[method-assign]
         [rolled] = world.run_at(leader, lambda: world.group(leader).roll_now())
         world.run_until(rolled.done)  # type: ignore[attr-defined]
         world.converge()

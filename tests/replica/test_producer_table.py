@@ -21,8 +21,8 @@ from raftlog.partitions.replica.producers import (
     ProducerTable,
     SnapshotRun,
     check_sequence,
+    decode_expired,
     encode_expired,
-    expired_of,
 )
 from raftlog.records import BatchHeader, read_header
 from raftlog.types import Index, Offset
@@ -249,7 +249,7 @@ def test_truncated_input_is_refused(cut: int) -> None:
     with pytest.raises(FormatError):
         SnapshotRun().take(payload + b"x")
     with pytest.raises(FormatError):
-        list(expired_of(encode_expired([(5, 3)])[: min(cut, 10)]))
+        list(decode_expired(encode_expired([(5, 3)])[: min(cut, 10)]))
 
 
 def test_a_hundred_thousand_idle_producers_take_some_megabytes() -> None:

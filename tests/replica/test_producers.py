@@ -287,13 +287,13 @@ def test_a_roll_waits_until_the_last_snapshot_is_stored() -> None:
             world.run_at(leader, partial(world.replica(leader).append, [batch], 1))
         world.run(1)
         state = world.replica(leader)._producers
-        state.maybe_write_run = lambda: None  # type: ignore[method-assign]
+        state.write_run_if_due = lambda: None  # type: ignore[method-assign]
         world.roll_segment(leader)
         for _ in range(3):
             world.appended(leader, bytes(200_000))
         assert not state.is_covered
         assert isinstance(ask(world, leader, lambda group: group.roll_now()).exception(), Unavailable)
-        del state.maybe_write_run
+        del state.write_run_if_due
         world.run_maintenance()
         assert state.is_covered
         assert snapshot_segments(world, leader).count(2_500) == 3
@@ -312,13 +312,13 @@ def test_the_next_leader_writes_a_missing_snapshot() -> None:
         world.converge()
         for number in (1, 2, 3):
             state = world.replica(number)._producers
-            state.maybe_write_run = lambda: None  # type: ignore[method-assign]
+            state.write_run_if_due = lambda: None  # type: ignore[method-assign]
         [rolled] = world.run_at(old, lambda: world.group(old).roll_now())
         world.run_until(rolled.done)  # type: ignore[attr-defined]
         world.converge()
         assert snapshot_segments(world, old) == []
         for number in other_numbers(old):
-            del world.replica(number)._producers.maybe_write_run
+            del world.replica(number)._producers.write_run_if_due
         world.isolate(old)
         new = world.wait_for_new_leader(old)
         world.run(1)

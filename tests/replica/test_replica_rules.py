@@ -200,10 +200,10 @@ def test_the_age_of_a_segment_counts_from_the_next_roll_at_the_latest() -> None:
 def test_a_new_leader_counts_the_age_of_marks_from_its_first_check() -> None:
     group = group_of(*THREE, applied=30)
     cleaning = CompactionMarks("t/0", group, make_producers())
-    cleaning._note_mark(Offset(10), 1000, 0)
+    cleaning._record_mark(Offset(10), 1000, 0)
     group.core.term = 2
-    cleaning._note_mark(Offset(10), 1000, 999)
-    cleaning._note_mark(Offset(10), 1000, 1998)
+    cleaning._record_mark(Offset(10), 1000, 999)
+    cleaning._record_mark(Offset(10), 1000, 1998)
     assert cleaning._old == 0
-    cleaning._note_mark(Offset(10), 1000, 1999)
+    cleaning._record_mark(Offset(10), 1000, 1999)
     assert cleaning._old == 10

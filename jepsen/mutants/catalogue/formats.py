@@ -49,7 +49,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _formats("level-of-groups-ignored", "groups/records:_fields", "if max(needed) > level:", "if False:", _RECORDS),
     _formats(
         "fold-goes-on-behind-what-is-unknown",
-        "replica/producer_state:ProducerState._fold_entry",
+        "replica/producer_state:ProducerState._apply_entry",
         "if self.problem is not None:",
         "if False:",
         _STATE,

@@ -216,7 +216,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # rolls, and reading after a restart
     _expiry(
         "expiry-behind-a-roll-forgotten",
-        "replica/producer_state:ProducerState._fold_entry",
+        "replica/producer_state:ProducerState._apply_entry",
         "self._expired.append(entry.payload)",
         "pass",
         _STATE,

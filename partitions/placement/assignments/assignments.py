@@ -141,6 +141,7 @@ class Assignments(BackgroundLoop):
     # callbacks of the groups
 
     def _on_step(self, group: PartitionReplica, ready: Ready) -> None:
+        """Pass a step of a Raft group to its replica, which begins with the first configuration."""
         replica = self.replicas.get(group.key)
         if replica is not None:
             replica.on_step(ready)
@@ -213,6 +214,7 @@ class Assignments(BackgroundLoop):
         return missing, [each for each in missing if self._path(each.topic, each.number) not in in_use]
 
     async def _remove_deleted(self) -> None:
+        """Remove the replicas of deleted topics, a few at a time."""
         count = 0
         for group in list(self._node.driver.groups.values()):
             if self._is_deleted(group):
@@ -248,6 +250,7 @@ class Assignments(BackgroundLoop):
         self._leaving[group.path] = group.key
 
     def _is_deleted(self, group: PartitionReplica) -> bool:
+        """Return whether the topic of a Raft group was deleted; warn once of a group of an unknown topic."""
         state = self._metadata.state
         if group.group_id == self._metadata.group_id or state.group(group.group_id) is not None:
             return False
@@ -344,6 +347,7 @@ class Assignments(BackgroundLoop):
                     self._empty[key] = partition
 
     def _begin_replica(self, partition: Partition, group: PartitionReplica) -> None:
+        """Create the replica of a partition on its Raft group."""
         config = partition.config
         bounds = (self._producers_max, self._lag_ticks_max)
         replica = Replica(partition.name, group, config, self._counters, self._loading, *bounds)

@@ -25,7 +25,12 @@ from raftlog.partitions.placement.balancing.broker_removal import may_remove
 from raftlog.partitions.placement.balancing.plan import Change, ChangeReason
 from raftlog.partitions.placement.balancing.planning_task import PlanningTask
 from raftlog.partitions.placement.balancing.progress import BrokerProgress, HeldReplicas
-from raftlog.partitions.placement.balancing.report import BalancerReport, BalancerSettings, nodes_in_words, report_of
+from raftlog.partitions.placement.balancing.report import (
+    BalancerReport,
+    BalancerSettings,
+    decode_report,
+    nodes_in_words,
+)
 from raftlog.partitions.placement.balancing.report_assembly import report_on
 from raftlog.partitions.placement.balancing.tenure import Tenure, name_in
 from raftlog.partitions.placement.moves import Moves
@@ -79,13 +84,14 @@ class Balancer(BackgroundLoop):
 
     async def report(self, deadline: Deadline) -> BalancerReport:
         """Return the report of the controller's leader. Raises `NoLeader`."""
-        return report_of((await self._ask_leader(REPORT, deadline)).value)
+        return decode_report((await self._ask_leader(REPORT, deadline)).value)
 
     async def rebalance(self, deadline: Deadline) -> int:
         """Even the counts in any mode until no change is left; return a lower bound of the partitions to move."""
         return int((await self._ask_leader(REBALANCE, deadline)).value)
 
     async def _ask_leader(self, name: str, deadline: Deadline) -> Answer:
+        """Return the answer of the controller's leader; retry until `deadline`. Raises `NoLeader`."""
         loop, why = self._node.loop, "no leader of the controller is known"
         while True:
             leader = self._metadata.freshness().leader
@@ -104,6 +110,7 @@ class Balancer(BackgroundLoop):
         return Answer(report_on(self._node, state, settings, tenure, has_planned=self._planning.has_planned).pack())
 
     async def _serve_rebalance(self, request: Request) -> Answer:
+        """Order a rebalance; answer with the number of moves to come, or of leader changes if there are none."""
         tenure = self._current_tenure()
         tenure.is_ordered = True
         tenure.resting.clear()
@@ -160,18 +167,19 @@ class Balancer(BackgroundLoop):
         return self._metadata.is_leading and self._metadata.term == tenure.term
 
     async def _run_once(self, tenure: Tenure) -> None:
+        """Ask the brokers, plan, and submit changes, unless some broker has not answered or the lead is lost."""
         state, now = self._metadata.state, self._node.loop.time()
         tenure.availability.record({each.node_id: self._is_heard(each.node_id) for each in state.brokers}, now)
-        tenure.note_environment(state, now)
+        tenure.record_environment(state, now)
         tenure.looked_at = now
         reports = await self._ask_brokers(tenure)
         if not self._leads(tenure) or tenure.unanswered:
             return
-        await self._planning.maybe_plan()
+        await self._planning.plan_if_due()
         if self._leads(tenure):
             await self._submit_changes(tenure)
         if self._leads(tenure):
-            await self._maybe_remove(tenure, reports)
+            await self._remove_emptied(tenure, reports)
 
     def _is_heard(self, node: NodeId) -> bool:
         return node == self._node.identity.node_id or self._node.is_alive(node)
@@ -188,7 +196,7 @@ class Balancer(BackgroundLoop):
         with_led = any(each.node_id not in heard and not state.load(each.replica).replicas for each in draining)
         reports = await self._progress.ask(heard, keys, deadline_in(_ASK_MS), with_led=with_led)
         if self._leads(tenure):
-            tenure.note_reports(reports, self._metadata.state, self._node.loop.time())
+            tenure.apply_reports(reports, self._metadata.state, self._node.loop.time())
             self._asked = b"" if tenure.unanswered else digest
         return reports
 
@@ -205,7 +213,7 @@ class Balancer(BackgroundLoop):
                 if free < 1:
                     break
                 free -= 1
-                tenure.note_move_started()
+                tenure.count_move_start()
             changes.append(tenure.queue.popleft())
         if not changes:
             return
@@ -223,7 +231,7 @@ class Balancer(BackgroundLoop):
         command = SetAssignment(group.topic_id, group.partition, change.replicas, Index(change.version))
         if change.why is not ChangeReason.LEADERS:
             missing = [replica.node_id for replica in change.replicas if replica not in before]
-            tenure.note_submission(group, missing, self._node.loop.time())
+            tenure.record_submission(group, missing, self._node.loop.time())
         try:
             version = await self._metadata.submit(command, deadline_in(_ORDER_MS))
         except RaftlogError as error:
@@ -231,11 +239,11 @@ class Balancer(BackgroundLoop):
                 tenure.running_moves.pop(group, None)
             _logger.info("balancing: %s could not be placed on %s: %s", name, _replica_names(change), error)
             return False
-        tenure.note_ordered(group, version)
+        tenure.record_ordered(group, version)
         _logger.info("balancing: %s is to be on %s: %s", name, _replica_names(change), change.why)
         return True
 
-    async def _maybe_remove(self, tenure: Tenure, reports: dict[NodeId, HeldReplicas | None]) -> None:
+    async def _remove_emptied(self, tenure: Tenure, reports: dict[NodeId, HeldReplicas | None]) -> None:
         """Remove draining brokers that have no replicas any more."""
         state = self._metadata.state
         voters = self._metadata.controller_voters()

@@ -1,7 +1,7 @@
 """Layout of all replicas and preferred leaders, counted by broker and topic; a plan changes it.
 
 Partitions are numbered in the order in which they were added, and so are topics; brokers are their node ids. Counts
-are kept in step by `replace` and `lead_by`, the only changes. Pure; made for one plan and then dropped.
+are kept in step by `replace` and `set_leader`, the only changes. Pure; made for one plan and then dropped.
 
     counts[n] = partitions with a replica on n         led_counts[n] = partitions whose first replica is n
 """
@@ -94,7 +94,7 @@ class PlacementLayout:
         self._numbers: dict[UUID, int] = {}
 
     def add(self, placed: PlacedPartition) -> int:
-        """Add a partition; return its number."""
+        """Add a partition; return its number in this layout."""
         number = len(self.placed)
         topic = self._topic(placed.group.topic_id)
         row = [self._node_number(replica) for replica in placed.replicas]
@@ -169,7 +169,7 @@ class PlacementLayout:
         self._count_leader(number, 1)
         self.is_fixed[number] = True
 
-    def lead_by(self, number: int, node: int) -> None:
+    def set_leader(self, number: int, node: int) -> None:
         """Make one of the replicas the preferred leader; the others keep their order."""
         self._count_leader(number, -1)
         row = self.rows[number]

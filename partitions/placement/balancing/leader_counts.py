@@ -76,12 +76,12 @@ class _Chains:
                         self._transferable[row[0]][taker].append(number)
             if at % _SLICE == _SLICE - 1:
                 yield []
-        while chain := self._chain():
+        while chain := self._next_chain():
             for number, taker in chain:
-                layout.lead_by(number, taker)
+                layout.set_leader(number, taker)
             yield [number for number, _ in chain]
 
-    def _chain(self) -> list[_Hop]:
+    def _next_chain(self) -> list[_Hop]:
         """Return the shortest chain from a broker that leads most to one that leads at least two fewer."""
         counts = self._counts
         lowest = min(counts[node] for node in self._nodes)
@@ -96,6 +96,7 @@ class _Chains:
         return []
 
     def _find_shortest(self, origins: list[int], ends: Collection[int]) -> list[_Hop]:
+        """Return the shortest chain from one of `origins` to one of `ends`, breadth first; empty if there is none."""
         reached: dict[int, list[_Hop]] = {origin: [] for origin in origins}
         queue = deque(origins)
         while queue:

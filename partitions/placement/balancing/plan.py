@@ -177,10 +177,12 @@ class Planner:
             self._add_change(number, why)
 
     def _add_change(self, number: int, why: ChangeReason) -> None:
+        """Add the layout's replicas of a partition as a change to submit."""
         placed = self._layout.placed[number]
         self.changes.append(Change(placed.group, self._layout.replicas(number), placed.version, why))
 
     def _add_failure(self, number: int, node: int) -> None:
+        """Add a partition whose replica cannot leave a node, with the reason, up to `FAILURES_MAX`."""
         if len(self.failures) < FAILURES_MAX:
             name = node if node >= 0 else -1 - node
             self.failures.append(Failure(self._layout.placed[number].group, name, self._obstacle(number)))

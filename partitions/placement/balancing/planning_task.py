@@ -48,22 +48,22 @@ class PlanningTask:
         self._not_before = tenure.began_at + _FIRST_S
 
     def forget(self) -> None:
-        """Discard the plan; the next `maybe_plan` makes a new one."""
+        """Discard the plan; the next `plan_if_due` makes a new one."""
         self._tenure.queue.clear()
         self._inputs = None
 
-    async def maybe_plan(self) -> None:
+    async def plan_if_due(self) -> None:
         """Fill the queue, unless no input has changed since the last plan."""
         tenure, now = self._tenure, self._node.loop.time()
-        places, wishes = self._places(), self._plan_scope()
-        if tenure.queue and self._planned_for == (places, wishes):
+        places, scope = self._places(), self._plan_scope()
+        if tenure.queue and self._planned_for == (places, scope):
             return
-        inputs = (places, wishes, *tenure.inputs(self._metadata.state, self._settings(), now))
+        inputs = (places, scope, *tenure.inputs(self._metadata.state, self._settings(), now))
         if inputs == self._inputs or now < self._not_before:
             return
-        planner = await self._plan(wishes, _QUEUE_MAX)
+        planner = await self._plan(scope, _QUEUE_MAX)
         is_settled = self.are_settled()
-        self._inputs, self._planned_for = inputs, (places, wishes)
+        self._inputs, self._planned_for = inputs, (places, scope)
         self.has_planned |= is_settled
         tenure.queue.clear()
         tenure.queue.extend(planner.changes)
@@ -72,7 +72,7 @@ class PlanningTask:
             tenure.is_ordered = False
 
     async def count(self) -> Planner:
-        """Return the number of all present changes, up to `_COUNTED_MAX`, without submitting them."""
+        """Return the planner with all present changes, up to `_COUNTED_MAX`, without submitting them."""
         return await self._plan(self._plan_scope(), _COUNTED_MAX)
 
     def are_settled(self) -> bool:
@@ -96,11 +96,13 @@ class PlanningTask:
         return planner
 
     def _places(self) -> list[BrokerPlace]:
+        """Return the brokers as places for replicas, by their state, disk and settings."""
         state, now, fitness = self._metadata.state, self._node.loop.time(), self._node.fitness_exchange.fitness
         full = [broker.node_id for broker in state.brokers if fitness.is_full(broker.node_id, now)]
         return self._tenure.places(state, full, self._settings(), now)
 
     def _plan_scope(self) -> PlanScope:
+        """Return the kinds of changes to plan: all after an order, else by the settings, and fewer in unrest."""
         settings = self._settings()
         if self._tenure.is_ordered:
             return PlanScope(BrokerMode.CONTINUOUS, evens=True, balances_leaders=True)

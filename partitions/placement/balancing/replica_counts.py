@@ -91,6 +91,7 @@ class ReplicaMoves:
         return counts[taker] - counts[giver]
 
     def _can_move(self, number: int, giver: int, taker: int) -> bool:
+        """Return whether a replica can move without sharing a host with another one of its partition."""
         layout = self._layout
         row = layout.rows[number]
         if layout.is_fixed[number] or giver not in row or taker in row:
@@ -126,5 +127,6 @@ class ReplicaMoves:
         return None
 
     def _pick_partition(self, topic: int, giver: int, taker: int) -> int | None:
+        """Return a partition of a topic that can move from `giver` to `taker`; None if there is none."""
         numbers = self._partitions_on(giver, topic)
         return next((number for number in numbers if self._can_move(number, giver, taker)), None)

@@ -54,7 +54,7 @@ class BalancerReport(NamedTuple):
         return [*rest, [list(each) for each in misplaced]]
 
 
-def report_of(value: Any) -> BalancerReport:
+def decode_report(value: Any) -> BalancerReport:
     """Return the report in an answer. Raises `Unavailable` if it is malformed."""
     try:
         report = row_of(BalancerReport, value)
@@ -65,13 +65,15 @@ def report_of(value: Any) -> BalancerReport:
 
 def grouped(names: Mapping[str, Sequence[str]]) -> list[str]:
     """Return one sentence for each reason, with its partitions."""
-    return [f"{_some(partitions)}: {reason}" for reason, partitions in names.items()]
+    return [f"{_shorten_names(partitions)}: {reason}" for reason, partitions in names.items()]
 
 
-def _some(names: Sequence[str]) -> str:
+def _shorten_names(names: Sequence[str]) -> str:
+    """Return the names in words; after `NAMES_MAX` only the number of further ones."""
     named = ", ".join(names[:NAMES_MAX])
     return named if len(names) <= NAMES_MAX else f"{named} and {len(names) - NAMES_MAX} more partitions"
 
 
 def nodes_in_words(nodes: Sequence[NodeId] | Sequence[int]) -> str:
+    """Return nodes for a sentence: `node 1`, or `nodes 1, 2`."""
     return f"node {nodes[0]}" if len(nodes) == 1 else f"nodes {', '.join(map(str, nodes))}"

@@ -73,17 +73,17 @@ class Tenure:
 
     # calm
 
-    def note_environment(self, state: ControllerState, now: float) -> None:
+    def record_environment(self, state: ControllerState, now: float) -> None:
         """Record the present brokers, topics and settings."""
         seen = (state.brokers.digest, state.topics.digest, state.maintenance.digest)
         if seen != self._environment_digests:
             self._environment_digests = seen
-            self._note_disturbance(now)
+            self._record_disturbance(now)
         for name in [name for name, until in self.resting.items() if until <= now]:
             del self.resting[name]
 
-    def _note_disturbance(self, now: float) -> None:
-        """Record a disturbance."""
+    def _record_disturbance(self, now: float) -> None:
+        """Record that partitions or brokers changed at `now`; unrest begins anew after a calm time."""
         if now - self._disturbed_at >= _CALM_S:
             self._unrest_at = now
         self._disturbed_at = now
@@ -94,7 +94,7 @@ class Tenure:
 
     # moving partitions
 
-    def note_reports(self, reports: Mapping[NodeId, HeldReplicas | None], state: ControllerState, now: float) -> None:
+    def apply_reports(self, reports: Mapping[NodeId, HeldReplicas | None], state: ControllerState, now: float) -> None:
         """Update the running moves by the leaders' reports; remove finished ones and those of deleted partitions."""
         self.unanswered = sorted(node for node, each in reports.items() if each is None)
         for each in reports.values():
@@ -115,11 +115,11 @@ class Tenure:
         for name in [name for name in self.running_moves if not state.has_group(name)]:
             del self.running_moves[name]
 
-    def note_submission(self, name: GroupName, missing: Collection[NodeId], now: float) -> None:
+    def record_submission(self, name: GroupName, missing: Collection[NodeId], now: float) -> None:
         """Record that a new assignment of the partition is about to be submitted."""
         self.running_moves[name] = _RunningMove(MovingPartition(tuple(missing), ()), now, now)
 
-    def note_ordered(self, name: GroupName, version: int) -> None:
+    def record_ordered(self, name: GroupName, version: int) -> None:
         self._ordered[name] = version
 
     def is_waiting(self, name: GroupName, now: float) -> bool:
@@ -134,11 +134,12 @@ class Tenure:
         self._startable, self._counted_at = min(earned, float(MOVES_STARTED_AT_ONCE)), now
         return min(self._startable, moves_max - self.under_way(now))
 
-    def note_move_started(self) -> None:
+    def count_move_start(self) -> None:
         """Count the start of a move."""
         self._startable -= 1
 
     def under_way(self, now: float) -> int:
+        """Return the number of moves that are not waiting for a broker."""
         return sum(not self.is_waiting(name, now) for name in self.running_moves)
 
     def waits(self, state: ControllerState, now: float) -> dict[str, list[str]]:
@@ -204,7 +205,7 @@ class Tenure:
                 replicas, version = origin.replicas, origin.version
                 if moved is not None:
                     replicas, version = moved.replicas, moved.version
-                    self._note_version(name, version, before, now)
+                    self._record_version(name, version, before, now)
                 running = self.running_moves.get(name)
                 gone = stuck.get(name, ())
                 yield PlacedPartition(
@@ -218,12 +219,13 @@ class Tenure:
                     former=() if running is None else running.reported.former,
                 )
 
-    def _note_version(self, name: GroupName, version: int, before: dict[GroupName, int] | None, now: float) -> None:
+    def _record_version(self, name: GroupName, version: int, before: dict[GroupName, int] | None, now: float) -> None:
+        """Record an assignment's version; one that this tenure did not order disturbs it, and the partition rests."""
         assert self._versions is not None
         self._versions[name] = version
         if before is not None and before.get(name) != version and self._ordered.pop(name, None) != version:
             self.resting[name] = now + REST_S
-            self._note_disturbance(now)
+            self._record_disturbance(now)
 
 
 def name_in(state: ControllerState, name: GroupName) -> str:

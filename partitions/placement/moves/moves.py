@@ -16,7 +16,7 @@ from raftlog.errors import RaftlogError
 from raftlog.events import event
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.node import BackgroundLoop, Node
-from raftlog.partitions.placement.moves.plan import is_carried, matches_assignment, next_change
+from raftlog.partitions.placement.moves.plan import has_majority, matches_assignment, next_change
 from raftlog.partitions.placement.moves.wait_reason import wait_reason
 from raftlog.raft import Configuration, ConfigurationChange, Ready, ReplicaId, Role
 from raftlog.runtime.journal.operations import GroupKey
@@ -90,7 +90,7 @@ class Moves(BackgroundLoop):
         if missing:
             return missing
         reachable = self._reachable(group, wanted)
-        return [] if is_carried(wanted, reachable) else [replica for replica in wanted if replica not in reachable]
+        return [] if has_majority(wanted, reachable) else [replica for replica in wanted if replica not in reachable]
 
     def stuck_reasons(self) -> list[str]:
         """Return the reasons of some differing groups that cannot proceed; waiting for a turn is not one."""
@@ -110,6 +110,7 @@ class Moves(BackgroundLoop):
         return self._wait_reason(group, wanted, may_begin=may_begin)
 
     def _wait_reason(self, group: PartitionReplica, wanted: Sequence[ReplicaId], *, may_begin: bool) -> str | None:
+        """Return the reason for which the next step of a move waits; None if it can begin."""
         core = group.core
         return wait_reason(
             core.configuration,
@@ -137,6 +138,7 @@ class Moves(BackgroundLoop):
             self._compare(group)
 
     def _compare(self, group: PartitionReplica) -> None:
+        """Queue a Raft group whose configuration differs from the assignment."""
         if self._is_differing(group):
             self._differing[group.key] = self._due[group.key] = group
             self._look.set()
@@ -207,6 +209,7 @@ class Moves(BackgroundLoop):
         return core.configuration.index > core.committed_index or not matches_assignment(core.configuration, wanted)
 
     def _set_filling(self, group: PartitionReplica, reachable: Collection[ReplicaId]) -> None:
+        """Record whether a reachable learner of this Raft group is catching up; each such group takes a slot."""
         if any(learner in reachable for learner in group.core.configuration.learners):
             self._filling[group.key] = None
         elif group.key in self._filling:
@@ -258,6 +261,7 @@ class Moves(BackgroundLoop):
         return True
 
     def _on_change_done(self, group: PartitionReplica, after: Configuration, done: "asyncio.Future[Committed]") -> None:
+        """Look at the Raft group again after a configuration change; keep the error of a failed one."""
         del self._changing[group.key]
         if done.cancelled():
             return
@@ -295,4 +299,5 @@ class Moves(BackgroundLoop):
 
 
 def _node_list(replicas: Sequence[ReplicaId]) -> list[NodeId]:
+    """Return the node ids of replicas, sorted."""
     return [replica.node_id for replica in sorted(replicas)]

@@ -45,14 +45,14 @@ def next_change(
     if leaver is None or len(configuration.voters) <= len(wanted):
         return None
     staying = tuple(voter for voter in configuration.voters if voter != leaver)
-    if not is_carried(staying, reachable):
+    if not has_majority(staying, reachable):
         return None
     return ConfigurationChange(staying, tuple(learners), configuration.index)
 
 
-def is_carried(voters: Sequence[ReplicaId], there: Collection[ReplicaId]) -> bool:
-    """Return whether enough of these voters are present to commit."""
-    return has_quorum(Configuration(Index(0), tuple(voters)), there)
+def has_majority(voters: Sequence[ReplicaId], reachable: Collection[ReplicaId]) -> bool:
+    """Return whether a majority of these voters is reachable."""
+    return has_quorum(Configuration(Index(0), tuple(voters)), reachable)
 
 
 def matches_assignment(configuration: Configuration, wanted: Sequence[ReplicaId]) -> bool:
@@ -79,7 +79,7 @@ def _promotion(
     if (
         leaver is not None
         and leaver.node_id != promoted.node_id
-        and not is_carried((*staying, promoted), {*reachable, promoted})
+        and not has_majority((*staying, promoted), {*reachable, promoted})
     ):
         staying = voters
     left = tuple(learner for learner in learners if learner != promoted)

@@ -69,6 +69,7 @@ class ReplicaRemoval(BackgroundLoop):
                     await self._changed.wait()
 
     async def _unassigned_replicas(self) -> list[PartitionReplica]:
+        """Return the replicas here that are not assigned to this broker; yields to the loop in between."""
         found = []
         for number, group in enumerate(list(self._node.driver.groups.values()), 1):
             if self._is_unassigned(group):
@@ -78,6 +79,7 @@ class ReplicaRemoval(BackgroundLoop):
         return found
 
     def _is_unassigned(self, group: PartitionReplica) -> bool:
+        """Return whether the partition exists, and its assignment does not name this broker's replica."""
         state = self._metadata.state
         name = state.group(group.group_id)
         return name is not None and self._node.identity.replica not in state.assignment(name).replicas

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
-from raftlog.partitions.placement.moves.plan import is_carried
+from raftlog.partitions.placement.moves.plan import has_majority
 from raftlog.raft import Configuration, ReplicaId
 
 
@@ -30,11 +30,12 @@ def wait_reason(
     if missing and not filling and not may_begin:
         return "it waits its turn: others that this broker leads are being filled"
     gone = [replica for replica in wanted if replica not in reachable]
-    if not missing and not filling and len(configuration.voters) > len(wanted) and not is_carried(wanted, reachable):
+    if not missing and not filling and len(configuration.voters) > len(wanted) and not has_majority(wanted, reachable):
         return f"the others that vote stay until enough of its replicas are there: {_node_list(gone)} away"
     return refused
 
 
 def _node_list(replicas: Iterable[ReplicaId]) -> str:
+    """Return the nodes of replicas with the verb for a sentence: `node 1 is`, or `the nodes 1, 2 are`."""
     nodes = sorted({replica.node_id for replica in replicas})
     return f"node {nodes[0]} is" if len(nodes) == 1 else f"the nodes {', '.join(map(str, nodes))} are"

@@ -71,15 +71,15 @@ def test_a_pause_of_the_observer_does_not_count_as_absence() -> None:
 
 def test_a_partition_is_moving_until_a_leader_reports_its_arrival() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
-    tenure.note_submission(FIRST, [NodeId(4)], 0.0)
-    tenure.note_reports({NodeId(1): held_replicas(), NodeId(2): None}, controller.state, 1.0)
+    tenure.record_submission(FIRST, [NodeId(4)], 0.0)
+    tenure.apply_reports({NodeId(1): held_replicas(), NodeId(2): None}, controller.state, 1.0)
     assert list(tenure.running_moves) == [FIRST]
     assert tenure.unanswered == [2]
-    tenure.note_reports(
+    tenure.apply_reports(
         {NodeId(1): held_replicas(moving={SECOND: MovingPartition((NodeId(4),), ())})}, controller.state, 2.0
     )
     assert list(tenure.running_moves) == [FIRST, SECOND]
-    tenure.note_reports({NodeId(2): held_replicas(arrived=(FIRST,))}, controller.state, 3.0)
+    tenure.apply_reports({NodeId(2): held_replicas(arrived=(FIRST,))}, controller.state, 3.0)
     assert list(tenure.running_moves) == [SECOND]
 
 
@@ -87,7 +87,7 @@ def test_a_waiting_move_delays_no_other() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
     heard = {1: True, 2: True, 3: True, 4: True}
     tenure.availability.record(heard, 0.0)
-    tenure.note_reports(
+    tenure.apply_reports(
         {NodeId(1): held_replicas(moving={FIRST: MovingPartition((NodeId(4),), ())})}, controller.state, 0.0
     )
     assert tenure.under_way(0.0) == 1
@@ -104,10 +104,10 @@ def test_the_rate_of_started_moves_is_bounded() -> None:
     tenure = Tenure(1, 0.0)
     assert tenure.startable_moves(16, 0.0) == 0
     assert tenure.startable_moves(16, 0.125) == MOVES_STARTED_PER_S / 8
-    tenure.note_move_started()
+    tenure.count_move_start()
     assert tenure.startable_moves(16, 0.125) == MOVES_STARTED_PER_S / 8 - 1
     assert tenure.startable_moves(16, 100.0) == MOVES_STARTED_AT_ONCE, "a pause is not made up for at once"
-    tenure.note_submission(FIRST, [], 100.0)
+    tenure.record_submission(FIRST, [], 100.0)
     assert tenure.startable_moves(1, 100.0) == 0, "no more than there can be under way"
 
 
@@ -130,7 +130,7 @@ def test_a_move_to_a_stopped_target_is_cancelled_after_a_time() -> None:
     way = {NodeId(1): held_replicas(moving={FIRST: MovingPartition((NodeId(4),), (NodeId(3),))})}
     for at in range(int(STUCK_S) + 1):
         tenure.availability.record({1: True, 2: True, 3: True, 4: False}, float(at))
-        tenure.note_reports(way, controller.state, float(at))
+        tenure.apply_reports(way, controller.state, float(at))
         first, second = tenure.placed(controller.state, SETTINGS, float(at))
         assert first.is_busy == (at < STUCK_S)
         assert not second.is_busy
@@ -146,11 +146,11 @@ def test_replicas_placed_by_a_request_stay_and_those_of_the_balancer_do_not() ->
     controller.assign(SECOND, 1, 2, 4)
 
     def resting(now: float) -> list[bool]:
-        tenure.note_environment(controller.state, now)
+        tenure.record_environment(controller.state, now)
         return [each.is_resting for each in tenure.placed(controller.state, SETTINGS, now)]
 
     assert resting(0.0) == [False, False], "a new tenure has no record of earlier requests"
-    tenure.note_ordered(FIRST, controller.assign(FIRST, 2, 1, 4))
+    tenure.record_ordered(FIRST, controller.assign(FIRST, 2, 1, 4))
     assert resting(1.0) == [False, False]
     controller.assign(FIRST, 1, 2, 3)
     assert resting(2.0) == [True, False]
@@ -160,15 +160,15 @@ def test_replicas_placed_by_a_request_stay_and_those_of_the_balancer_do_not() ->
 
 def test_the_cluster_is_calm_after_a_time_without_changes() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
-    tenure.note_environment(controller.state, 0.0)
-    tenure.note_environment(controller.state, SETTLE_S)
+    tenure.record_environment(controller.state, 0.0)
+    tenure.record_environment(controller.state, SETTLE_S)
     assert tenure.is_calm(SETTLE_S)
     controller.drain(3)
-    tenure.note_environment(controller.state, 10.0)
+    tenure.record_environment(controller.state, 10.0)
     assert not tenure.is_calm(11.0)
     for at in range(11, 80):  # something happens all the time
         controller.apply(UpdateBroker(NodeId(3), replica(3).disk_uuid, at % 2 == 0))
-        tenure.note_environment(controller.state, float(at))
+        tenure.record_environment(controller.state, float(at))
     assert tenure.is_calm(80.0), "and then it is not waited for any longer"
 
 
