@@ -173,7 +173,7 @@ class BrokerParts:
         self.topics.refresh(self.metadata.state)
 
     async def start(self, http: str, kafka: Mapping[str, str], first_user: str | None) -> None:
-        """See `Broker.start`."""
+        """Start all parts in order, and create the first user if one is given; see `Broker.start`."""
         await self.node.start()
         addresses = self._addresses(http, await self.gossip.bind(), kafka)
         self.gossip.start(addresses)

@@ -94,6 +94,7 @@ class KafkaListener:
         self._warming = loop.create_task(dispatcher.warm_up(), name="import of Kafka's schemas")
 
     async def stop(self, grace_s: float, last_s: float) -> None:
+        """Refuse new connections, answer waiting fetches, and end the open connections; see `KafkaConnections.stop`."""
         if self._sockets is None or self._connections is None or self._warming is None:
             return
         self._sockets.close()

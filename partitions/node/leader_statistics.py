@@ -42,7 +42,7 @@ class LeaderStatistics:
         return self._clock() - self._leaderless.get(group.key, self._began)
 
     def record_change(self, group: PartitionReplica, state: RoleState, *, is_handed_over: bool) -> None:
-        """Record a change of a group's role, term or leader here; `is_handed_over`: a transfer had begun here."""
+        """Record a change of a Raft group's role, term or leader here; `is_handed_over`: a transfer had begun here."""
         if state.leader is None:
             self._leaderless.setdefault(group.key, self._clock())
         else:

@@ -10,7 +10,7 @@ from raftlog.partitions.node import Node
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import Fetched
 from raftlog.partitions.routing.partition import Partition
-from raftlog.partitions.routing.router import FETCH, OFFSETS, TIMESTAMP, TRIM, PartitionRouter, numbers_of
+from raftlog.partitions.routing.router import FETCH, OFFSETS, TIMESTAMP, TRIM, PartitionRouter, decode_numbers
 from raftlog.types import NodeId, Offset, OffsetRange
 
 _POLL_MS = 2_000
@@ -55,7 +55,7 @@ class Reader:
         async def there(node: NodeId) -> Fetched:
             header = {"offset": offset, "max_bytes": max_bytes, "min_bytes": min_bytes}
             answer = await self._router.read(node, FETCH, target, header, until)
-            high_watermark, log_start, epoch = numbers_of(answer, 3)
+            high_watermark, log_start, epoch = decode_numbers(answer, 3)
             batches = [memoryview(piece) for piece in answer.payload]
             return Fetched(batches, Offset(high_watermark), Offset(log_start), epoch)
 
@@ -71,7 +71,7 @@ class Reader:
 
         async def there(node: NodeId) -> OffsetRange:
             header = {"linearizable": linearizable}
-            beginning, end = numbers_of(await self._router.read(node, OFFSETS, target, header, deadline), 2)
+            beginning, end = decode_numbers(await self._router.read(node, OFFSETS, target, header, deadline), 2)
             return OffsetRange(Offset(beginning), Offset(end))
 
         return await self._router.call(target, deadline, here, there)
@@ -88,7 +88,7 @@ class Reader:
             answer = await self._router.read(node, TIMESTAMP, target, {"timestamp": timestamp_ms}, deadline)
             if answer.value is None:
                 return None
-            offset, timestamp = numbers_of(answer, 2)
+            offset, timestamp = decode_numbers(answer, 2)
             return Offset(offset), timestamp
 
         return await self._router.call(target, deadline, here, there)
@@ -100,7 +100,7 @@ class Reader:
             return await replica.delete_before(offset, deadline)
 
         async def there(node: NodeId) -> Offset:
-            [start] = numbers_of(await self._router.read(node, TRIM, target, {"before": offset}, deadline), 1)
+            [start] = decode_numbers(await self._router.read(node, TRIM, target, {"before": offset}, deadline), 1)
             return Offset(start)
 
         return await self._router.call(target, deadline, here, there, only_reads=False)

@@ -185,7 +185,7 @@ class PartitionRouter:
             partition.failed, partition.hint = leader, None
             raise
         partition.failed = None
-        base, after, epoch, high_watermark, is_duplicate = numbers_of(answer, APPENDED, 0)
+        base, after, epoch, high_watermark, is_duplicate = decode_numbers(answer, APPENDED, 0)
         return ReplicaAppended(Offset(base), Offset(after), epoch, Offset(high_watermark), is_duplicate == 1)
 
     async def read(
@@ -209,7 +209,7 @@ class PartitionRouter:
             self.forwarding -= 1
 
 
-def numbers_of(answer: Answer, count: int, *defaults: int) -> list[int]:
+def decode_numbers(answer: Answer, count: int, *defaults: int) -> list[int]:
     """Return the first `count` numbers of an answer, and the numbers after them or their `defaults`.
 
     Further fields are of a later release and ignored. Raises `OutcomeUnknown` for another answer."""

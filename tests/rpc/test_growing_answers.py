@@ -14,9 +14,9 @@ from raftlog.partitions.controller.proposals import _read_decision
 from raftlog.partitions.coordinator.operation import CoordinatorOperation
 from raftlog.partitions.operations.move_reports import _decode_report, _ReplicaReport
 from raftlog.partitions.placement.balancing.progress import _read_report
-from raftlog.partitions.placement.balancing.report import BalancerReport, MisplacedReplica, report_of
+from raftlog.partitions.placement.balancing.report import BalancerReport, MisplacedReplica, decode_report
 from raftlog.partitions.placement.recovery.replica_status import LostEntry, ReplicaStatus, pack_status, unpack_status
-from raftlog.partitions.routing.router import numbers_of
+from raftlog.partitions.routing.router import decode_numbers
 from raftlog.raft import EntryId, ReplicaId
 from raftlog.runtime.rpc.calls import Answer, decode_answer
 from raftlog.runtime.rpc.config import RpcConfig
@@ -65,14 +65,14 @@ TOLD = _ReplicaReport(b"g", True, 3, [1], [2], 100, [[2, 5, 7]], None)
 @pytest.mark.parametrize(
     ("decode", "row"),
     [
-        (report_of, REPORT.pack()),
+        (decode_report, REPORT.pack()),
         (unpack_status, pack_status(STANDING)),
         (_decode_report, list(TOLD)),
         (_read_report, [3, [[b"g", [1], [2]]], [b"h"], b""]),
         (lambda row: _read_decision(Answer(row)), [7, 5, None]),
         (lambda row: _parse_report(Answer(row)), ["later", "it answers"]),
         (lambda row: unpack_view(ME, None, row), ["empty", "a:1", ["a:1"], None, []]),
-        (lambda row: numbers_of(Answer(row), 2), [1, 2]),
+        (lambda row: decode_numbers(Answer(row), 2), [1, 2]),
         (lambda row: str(decode_error(row)), encode_error(OffsetOutOfRange(Offset(1), Offset(2), Offset(3)))),
     ],
 )
@@ -96,12 +96,12 @@ def test_unknown_fields_of_a_bulk_answer_are_ignored(request_: BulkRequest, foun
 
 
 def test_missing_numbers_have_their_defaults() -> None:
-    assert numbers_of(Answer([1, 2]), 2, 0) == [1, 2, 0]
-    assert numbers_of(Answer([1, 2, 1]), 2, 0) == [1, 2, 1]
-    assert numbers_of(Answer([1, 2, 1, "later"]), 2, 0) == [1, 2, 1]
+    assert decode_numbers(Answer([1, 2]), 2, 0) == [1, 2, 0]
+    assert decode_numbers(Answer([1, 2, 1]), 2, 0) == [1, 2, 1]
+    assert decode_numbers(Answer([1, 2, 1, "later"]), 2, 0) == [1, 2, 1]
     for wrong in ([1], [1, "2"], [1, 2, None], None, 3):
         with pytest.raises(OutcomeUnknown):
-            numbers_of(Answer(wrong), 2, 0)
+            decode_numbers(Answer(wrong), 2, 0)
 
 
 def test_the_answer_for_an_uncompacted_log_round_trips() -> None:

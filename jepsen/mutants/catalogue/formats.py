@@ -63,7 +63,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _formats(
         "answer-of-just-these-fields",
-        "routing/router:numbers_of",
+        "routing/router:decode_numbers",
         "len(value) >= count:",
         "len(value) == count:",
         _ANSWERS,

@@ -55,7 +55,7 @@ class ReplicaMoves:
         return None
 
     def _best_partition(self, giver: int, taker: int) -> int | None:
-        """Return the best partition to move from the giver to the taker; None without one."""
+        """Return a movable partition of the topic that the move evens most; None if none can move."""
         heap = self._heaps.get((giver, taker))
         if heap is None:
             topics = self._layout.on[giver]
