@@ -1,6 +1,7 @@
 """Operators' requests over HTTP: calls of the broker's operations, responses, and refusals before any call."""
 
 import logging
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -20,6 +21,7 @@ from raftlog.partitions.operations.cluster import ClusterOperations
 from raftlog.partitions.operations.leadership import LeadershipOperations
 from raftlog.partitions.operations.local import LocalReplicas
 from raftlog.partitions.operations.partitions import PartitionOperations
+from raftlog.partitions.security.authorizer import Authorizer
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.values.brokers import BrokerDescription, MaintenanceStatus
@@ -40,6 +42,7 @@ class ScriptedBroker:
 
     def __init__(self):
         self.operations = ScriptedOperations()
+        self.security = SimpleNamespace(authorizer=Authorizer())
 
     def wake_fetches(self):
         return None
