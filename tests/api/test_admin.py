@@ -22,6 +22,7 @@ from raftlog.partitions.operations.leadership import LeadershipOperations
 from raftlog.partitions.operations.local import LocalReplicas
 from raftlog.partitions.operations.partitions import PartitionOperations
 from raftlog.partitions.security.authorizer import Authorizer
+from raftlog.partitions.security.client_rates import ClientRates
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.values.brokers import BrokerDescription, MaintenanceStatus
@@ -42,7 +43,7 @@ class ScriptedBroker:
 
     def __init__(self):
         self.operations = ScriptedOperations()
-        self.security = SimpleNamespace(authorizer=Authorizer())
+        self.security = SimpleNamespace(authorizer=Authorizer(), rates=ClientRates(None))
 
     def wake_fetches(self):
         return None
