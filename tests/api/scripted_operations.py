@@ -94,7 +94,7 @@ ANSWERS: dict[str, Any] = {
     ),
     "alter_cluster_config": 32,
     "cluster_config_status": [ClusterSettingsStatus(1, 31), ClusterSettingsStatus(2, None)],
-    "levels": LEVELS,
+    "feature_levels": LEVELS,
     "finish_upgrade": 3,
 }
 LOCAL = ()

@@ -190,7 +190,7 @@ async def test_group_offsets_are_committed_and_read(scripted: Any) -> None:
         assert await client.groups.committed("g") == {TopicPartition("t", 1): CommittedOffset(Offset(5))}
 
 
-@pytest.mark.parametrize("address", ["", "host:", ":1", "host:99999", "host:x", "http://host:1", "ho st:1"])
+@pytest.mark.parametrize("address", ["", "host:", ":1", "host:99999", "host:x", "ftp://host:1", "ho st:1"])
 async def test_invalid_addresses_are_refused(address: str) -> None:
     with pytest.raises(InvalidArgument, match="HOST:PORT"):
         BrokerClient([address])

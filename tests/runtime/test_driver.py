@@ -244,10 +244,10 @@ def test_a_repair_restores_a_configuration_whose_row_alone_is_damaged() -> None:
     with World(4, voters=3) as world:
         leader = world.leader()
         world.fill(leader, 1)
-        world.do(4, lambda: world.drivers[4].join_group(GROUP))
+        world.run_at(4, lambda: world.drivers[4].join_group(GROUP))
         core = world.group(leader).core
         change = ConfigurationChange(tuple(world.ids), (), core.configuration.index)
-        world.do(leader, lambda: world.group(leader).change_members(change))
+        world.run_at(leader, lambda: world.group(leader).change_members(change))
         world.run_until(lambda: len(core.configuration.voters) == 4 and not core.configuration.is_joint)
         world.fill(leader, 1)
         world.run(5)
@@ -272,7 +272,7 @@ def test_a_damaged_configuration_of_a_large_append_quarantines_until_it_is_repai
     with World(4, voters=3) as world:
         leader = world.leader()
         world.fill(leader, 1)
-        world.do(4, lambda: world.drivers[4].join_group(GROUP))
+        world.run_at(4, lambda: world.drivers[4].join_group(GROUP))
         world.run(5)
         world.fill(leader, 1)
         world.run(0.3)  # a checkpoint, and the next one comes in more than a second
@@ -283,7 +283,7 @@ def test_a_damaged_configuration_of_a_large_append_quarantines_until_it_is_repai
             world.group(leader).propose([build_batch([NewRecord(bytes(20_000), None, 1000)])])
             world.group(leader).change_members(change)
 
-        world.do(leader, append_both)
+        world.run_at(leader, append_both)
         hurt = next(number for number in (1, 2, 3) if number != leader)
         world.run_until(lambda: world.group(hurt).core.configuration.learners == change.learners, 1)
         world.run_until(lambda: world.group(hurt).applied_index == world.group(hurt).log.last_index, 1)
@@ -312,7 +312,7 @@ def test_a_repair_does_not_restore_a_configuration_that_is_being_cut() -> None:
     with World(6, voters=5) as world:
         old = world.leader()
         world.fill(old, 40)
-        world.do(6, lambda: world.drivers[6].join_group(GROUP))
+        world.run_at(6, lambda: world.drivers[6].join_group(GROUP))
         world.run(5)
         hurt = next(number for number in range(1, 6) if number != old)
         rest = [number for number in range(1, 6) if number not in (old, hurt)]
@@ -327,7 +327,7 @@ def test_a_repair_does_not_restore_a_configuration_that_is_being_cut() -> None:
                 world.network.cut(world.nodes[number - 1], world.nodes[other - 1])
                 world.network.cut(world.nodes[other - 1], world.nodes[number - 1])
         change = ConfigurationChange(held.voters, (world.ids[5],), held.index)
-        world.do(old, lambda: world.group(old).change_members(change).add_done_callback(lambda lost: lost.exception()))
+        world.run_at(old, lambda: world.group(old).change_members(change).add_done_callback(lambda lost: lost.exception()))
         segments_before = len(world.files(hurt))
         for number in range(14):
             world.propose(old, b"lost %d" % number + bytes(900))

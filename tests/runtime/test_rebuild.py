@@ -197,7 +197,7 @@ def test_a_gap_in_place_of_a_configuration_does_not_prevent_the_next_start() -> 
         world.fill(1, 1)
         replica = world.group(1)
         change = ConfigurationChange(replica.core.configuration.voters, (world.ids[1],), Index(1))
-        world.do(1, lambda: replica.change_members(change))
+        world.run_at(1, lambda: replica.change_members(change))
         world.run_until(lambda: replica.core.committed_index >= replica.core.configuration.index > 1)
         index = replica.core.configuration.index
         world.crash(2)
