@@ -234,7 +234,7 @@ async def test_bad_input_is_refused_before_any_operation_is_called(api, scripted
     told_status, answer = await api.call(method, path, body)
     assert (told_status, answer["outcome"]) == (status, "failed")
     assert len(answer["message"]) > 10
-    assert {name for name, *_ in scripted.ordered} <= {"levels", "cluster_config"}
+    assert {name for name, *_ in scripted.ordered} <= {"feature_levels", "cluster_config"}
 
 
 async def test_the_error_for_a_misspelt_parameter_lists_the_valid_ones(api):
@@ -318,7 +318,7 @@ async def test_finishing_an_upgrade_to_a_reached_level_does_nothing(api, scripte
 
 async def test_the_error_names_the_broker_that_does_not_support_the_feature_level(api, scripted):
     old = LEVELS.brokers[1].copy_with(level_max=2)
-    scripted.answers["levels"] = LEVELS.copy_with(highest_known_by_all=2, brokers=(LEVELS.brokers[0], old))
+    scripted.answers["feature_levels"] = LEVELS.copy_with(highest_known_by_all=2, brokers=(LEVELS.brokers[0], old))
     status, body = await api.call("PUT", "/v1/features", {"feature_level": 3})
     assert (status, "node 2 supports up to 2" in body["message"]) == (400, True)
 
