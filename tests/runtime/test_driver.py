@@ -327,7 +327,8 @@ def test_a_repair_does_not_restore_a_configuration_that_is_being_cut() -> None:
                 world.network.cut(world.nodes[number - 1], world.nodes[other - 1])
                 world.network.cut(world.nodes[other - 1], world.nodes[number - 1])
         change = ConfigurationChange(held.voters, (world.ids[5],), held.index)
-        world.run_at(old, lambda: world.group(old).change_members(change).add_done_callback(lambda lost: lost.exception()))
+        deposed = world.group(old)
+        world.run_at(old, lambda: deposed.change_members(change).add_done_callback(lambda lost: lost.exception()))
         segments_before = len(world.files(hurt))
         for number in range(14):
             world.propose(old, b"lost %d" % number + bytes(900))
