@@ -4,8 +4,8 @@
 
 Crashes, power losses, full and slow disks may affect all replicas. A member is healthy when its machine runs on the
 very disk that the member names, and no damage to its files is open. A damage is over when the bytes are correct again,
-or their file is missing, and the replica reports that it is healthy, or when the replica was removed, or the disk is
-another one. Owned by the faults.
+or their file is missing or no longer the replica's, and the replica reports that it is healthy, or when the replica was
+removed, or the disk is another one. Owned by the faults.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,8 +41,9 @@ class Damage(NamedTuple):
         group = broker.node.driver.groups.get(self.key)
         if group is None:
             return True  # it was removed, and the file of this path may be that of a new topic
+        is_in_use = self.wrong.path.startswith(f"{group.path}/")  # else its directory was set aside, and filled again
         return (
-            not self.wrong.is_in(self.machine.disk)
+            not (is_in_use and self.wrong.is_in(self.machine.disk))
             and group.damage is None
             and not group.core.status().is_quarantined
             and group.core.voting_position is None

@@ -16,6 +16,11 @@ from jepsen.simulation.timed_disk import TimedDisk
 class DiskDamage(Protocol):
     """Interface of damage on a disk."""
 
+    @property
+    def path(self) -> str:
+        """File that is damaged."""
+        ...
+
     def is_in(self, disk: TimedDisk) -> bool:
         """Return whether the damage is still in the disk's files."""
         ...
