@@ -24,7 +24,7 @@ def never_refute() -> None:
 
 def ignore_incarnations() -> None:
     """Accept the latest claim received, with any incarnation."""
-    verdict_on = states.find_verdict
+    find_verdict = states.find_verdict
 
     def accept_as_newer(known: GossipMember | None, claim: Claim) -> Verdict:
         if (
@@ -33,9 +33,9 @@ def ignore_incarnations() -> None:
             and known.disk_uuid == claim.disk_uuid
         ):
             return claim.state
-        return verdict_on(known, claim)
+        return find_verdict(known, claim)
 
-    replace_method(view, "verdict_on", accept_as_newer)
+    replace_method(view, "find_verdict", accept_as_newer)
 
 
 def retransmit_without_end() -> None:

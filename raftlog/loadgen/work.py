@@ -115,9 +115,8 @@ class Work:
                 path = f"/groups/{quote(self.group_name(client), safe='')}/offsets?timeout={timeout}"
                 return _make_post(self._head(address), path, "application/json", orjson.dumps({"offsets": [row]}))
             case _:
-                return _make_get(
-                    address, f"/groups/{quote(self.group_name(client), safe='')}/offsets?timeout={timeout}"
-                )
+                path = f"/groups/{quote(self.group_name(client), safe='')}/offsets?timeout={timeout}"
+                return _make_get(self._head(address), path)
 
     def _make_records(self) -> tuple[str, bytes]:
         """Return content type and body of a send."""

@@ -32,7 +32,7 @@ class Disk:
         self._done.append(f"lose {self._node}")
         return "dropped 2 pages"
 
-    def forget(self) -> None:
+    def mark_durable(self) -> None:
         pass
 
     def slow_syncs(self, seconds: float) -> None:

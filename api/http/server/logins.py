@@ -15,6 +15,7 @@ from aiohttp.hdrs import AUTHORIZATION, WWW_AUTHENTICATE
 
 from raftlog.api.authentication import ListenerAuthentication
 from raftlog.api.http.server.connection import HttpConnection
+from raftlog.api.http.server.request_headers import header
 from raftlog.errors import AuthenticationFailed
 from raftlog.partitions.caller import ANONYMOUS
 from raftlog.partitions.security.authenticator import Identity
@@ -36,7 +37,7 @@ class HttpLogins:
     def is_current(self, request: web.BaseRequest) -> bool:
         """Return whether the connection's caller is the one of this request."""
         connection = _connection_of(request)
-        if request.headers.get(AUTHORIZATION) != connection.authorization:
+        if header(request, AUTHORIZATION) != connection.authorization:
             return False
         if connection.identity is None:
             return connection.caller.principal != ANONYMOUS
@@ -46,18 +47,18 @@ class HttpLogins:
         """Set the caller of the connection by the header of this request.
 
         Raises `AuthenticationFailed`, and `Unavailable` while the broker starts."""
-        connection, header = _connection_of(request), request.headers.get(AUTHORIZATION)
+        connection, sent = _connection_of(request), header(request, AUTHORIZATION)
         connection.log_out()
-        if header is not None:
-            connection.log_in(header, await self._identify(header, connection))
+        if sent is not None:
+            connection.log_in(sent, await self._identify(sent, connection))
         elif connection.caller.principal == ANONYMOUS:
             raise AuthenticationFailed("this listener requires a login: send user and password, or a token")
 
-    async def _identify(self, header: str, connection: HttpConnection) -> Identity:
-        scheme, _, rest = header.partition(" ")
+    async def _identify(self, sent: str, connection: HttpConnection) -> Identity:
+        scheme, _, rest = sent.partition(" ")
         caller, offered = connection.caller, self._authentication.offered(is_encrypted=True)
         if scheme.lower() == BEARER.lower() and OAUTHBEARER in offered:
-            return await self._authenticator.check_token(parse_bearer_token(header), caller, BEARER)
+            return await self._authenticator.check_token(parse_bearer_token(sent), caller, BEARER)
         if scheme.lower() != BASIC.lower() or not any(name != OAUTHBEARER for name in offered):
             raise AuthenticationFailed("the header Authorization has a scheme that this listener does not take")
         user, password = _parse_basic(rest.strip())
@@ -74,7 +75,7 @@ class HttpLogins:
 
 def is_readiness(request: web.BaseRequest) -> bool:
     """Return whether a request asks for readiness without a login."""
-    is_read = request.method in ("GET", "HEAD") and request.headers.get(AUTHORIZATION) is None
+    is_read = request.method in ("GET", "HEAD") and header(request, AUTHORIZATION) is None
     return is_read and request.raw_path.partition("?")[0] == READY_PATH
 
 
