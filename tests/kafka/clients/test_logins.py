@@ -192,15 +192,15 @@ def test_a_wrong_password_of_kafka_python(secured: Cluster) -> None:
     program = (
         "import logging, sys, kafka\n"
         "logging.basicConfig()\n"
-        "kafka.KafkaProducer(bootstrap_servers=sys.argv[1], security_protocol='SASL_PLAINTEXT', max_block_ms=5000,\n"
+        "kafka.KafkaProducer(bootstrap_servers=sys.argv[1], security_protocol='SASL_PLAINTEXT', max_block_ms=12000,\n"
         "    sasl_mechanism='SCRAM-SHA-256', sasl_plain_username='alice', sasl_plain_password='wrong')"
     )
-    # In a process of its own: a producer that fails leaves its sockets open.
+    # In a process of its own: a producer that fails leaves its sockets open. Refusals may wait for earlier ones.
     done = subprocess.run(
         [sys.executable, "-c", program, secured.kafka], capture_output=True, timeout=60, check=False, text=True
     )
     assert done.returncode != 0
-    assert "authentication failed: unknown user or wrong password" in done.stderr
+    assert "authentication failed: unknown user or wrong password" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("claims", [{"expires_at": time.time() - 1}, {"aud": "other"}, {"iss": "other"}])
@@ -260,6 +260,10 @@ def test_a_deleted_user_is_cut_off_within_5_s(secured: Cluster) -> None:
 
 
 def test_the_log_has_the_logins_and_no_password(secured: Cluster) -> None:
+    by_aiokafka(secured, Login("SCRAM-SHA-256"))
+    by_aiokafka(secured, Login("OAUTHBEARER", token=token()))
+    with pytest.raises(PermissionError):
+        by_aiokafka(secured, Login("SCRAM-SHA-256", password="pencils"))
     log = (secured.directory / "1.log").read_text()
     assert "authenticated" in log
     assert "authentication_failed" in log
