@@ -36,7 +36,7 @@ def is_due(group: PartitionReplica, copy: LocalCopy, snapshot_log_bytes: int) ->
 
 async def write_snapshot(group: PartitionReplica, copy: LocalCopy, deadline: Deadline) -> None:
     """Write a snapshot and trim the log to it. Raises `RaftlogError` if it was abandoned, which loses no data."""
-    roll_index, base_offset = await _find_roll(group)
+    roll_index, base_offset = await _ensure_roll(group)
     if not await copy.wait_for_index(roll_index, deadline):
         raise Unavailable("the roll for a snapshot of the controller's state was not applied in time")
     waiting: list[tuple[ControlKind, bytes]] = []
@@ -55,8 +55,10 @@ async def write_snapshot(group: PartitionReplica, copy: LocalCopy, deadline: Dea
     _logger.info("a snapshot of the controller's state, %d bytes, stands behind entry %d", total, roll_index)
 
 
-async def _find_roll(group: PartitionReplica) -> tuple[Index, Offset]:
-    """Return a committed roll at the start of the newest segment; reuse one without records after it."""
+async def _ensure_roll(group: PartitionReplica) -> tuple[Index, Offset]:
+    """Return index and offset of a committed roll that begins the newest segment and has no records after it.
+
+    Begins a new segment where the newest one has records. Raises like `PartitionReplica.roll_now`."""
     active = group.log.segments.active
     if group.log.next_offset == active.base_offset and 1 < active.base_index <= group.applied_index:
         return Index(active.base_index), Offset(active.base_offset)

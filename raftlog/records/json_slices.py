@@ -99,7 +99,10 @@ def split_items(text: Text, start: int, end: int) -> Generator[Span | None, None
 
 
 def _find_cut(text: Text, at: int, end: int) -> Generator[None, None, tuple[int, list[Span]]]:
-    """Return the position after a comma, about a slice further on, or the end; and longer strings before it."""
+    """Return where to cut, and the spans of strings before it that are longer than a slice, which are checked.
+
+    The cut is after a comma outside of strings, about a slice after `at`, or at `end`. Yields between slices. Raises
+    `ValueError`."""
     strings: list[Span] = []
     loose = 0
     while True:

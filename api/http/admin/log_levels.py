@@ -1,4 +1,4 @@
-"""Handlers of GET and PUT /v1/config/log_level/{name}: log levels of this process, temporary or permanent."""
+"""Handlers of GET and PUT /v1/config/log_level/{name}: log levels of this process, for a time or until it restarts."""
 
 import asyncio
 import logging
@@ -34,7 +34,7 @@ _EXPIRES: Final = in_query(
 
 
 class _Override(NamedTuple):
-    """Override of a logger's level: the level before, and the timer that restores it (None when permanent)."""
+    """Override of a logger's level: the level before, and the timer that restores it (None if it stays)."""
 
     before: int
     timer: asyncio.TimerHandle | None
@@ -67,7 +67,7 @@ class LogLevelHandlers(Handlers):
         permissions=ALTER_CLUSTER_CONFIGS,
     )
     async def set_log_level(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Set the level of a logger of this broker, for `expires` seconds or permanently (0)."""
+        """Set the level of a logger of this broker, for `expires` seconds or until the broker restarts (0)."""
         name, text = _require_known(target.args[0]), target.query.get("level", "")
         level = LEVELS.get(text)
         if level is None:

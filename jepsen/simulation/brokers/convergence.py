@@ -19,7 +19,7 @@ from jepsen.simulation.brokers.nemesis import Nemesis
 from jepsen.simulation.brokers.workload.administrators import Topic
 from jepsen.simulation.brokers.workload.clients import KnownTopic
 from jepsen.simulation.brokers.workload.final_drain import Drain
-from jepsen.simulation.brokers.workload.group_members import members_out_of_step
+from jepsen.simulation.brokers.workload.group_members import describe_members_out_of_step
 from jepsen.simulation.brokers.workload.workload import Workload
 from jepsen.simulation.convergence import describe
 from jepsen.simulation.network.links import SECOND_NS
@@ -59,7 +59,9 @@ class Convergence:
             settling.settle()
         self.cluster.wanted = self._partitions()
         self._wait_for_none(options.progress_s, "no-progress", partial(self._groups_without_writes, healed_ns))
-        self._wait_for_none(options.progress_s, "stuck-group", partial(members_out_of_step, self.workload.members))
+        self._wait_for_none(
+            options.progress_s, "stuck-group", partial(describe_members_out_of_step, self.workload.members)
+        )
         self.loop.run_for(WRITES_S)
         self.workload.stop()
         self._read_damaged_files()

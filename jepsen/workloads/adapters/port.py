@@ -125,7 +125,9 @@ class OverlappingSender(Protocol):
     not_offered: int
     """Number of requests that were due while no process was free."""
 
-    async def send(self) -> None: ...
+    async def send(self) -> None:
+        """Make one request, a write or a read; count it in `not_offered` if no process is free."""
+        ...
 
 
 class GroupMemberRole(Protocol):

@@ -47,6 +47,7 @@ class Writer:
         self.not_offered = 0
 
     async def send(self) -> None:
+        """Read the end of a random partition linearizably, with one process for the register and one for the list."""
         with self._senders.take(2) as processes:
             if processes:
                 await self._write(*processes)
@@ -83,6 +84,7 @@ class RegisterReader:
         self.not_offered = 0
 
     async def send(self) -> None:
+        """Read the end of a random partition linearizably, with one process for the register and one for the list."""
         with self._senders.take(2) as processes:
             if processes:
                 await self._read(*processes)

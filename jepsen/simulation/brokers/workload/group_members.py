@@ -262,8 +262,8 @@ def _assignments(joined: JoinedGeneration, broker: Broker) -> tuple[tuple[str, b
     return tuple((member, encode_assignment(partitions)) for member, partitions in assigned.items())
 
 
-def members_out_of_step(members: Sequence[Member]) -> list[str]:
-    """Return members whose generation differs from that of others of their group."""
+def describe_members_out_of_step(members: Sequence[Member]) -> list[str]:
+    """Return a text for each member that is not a stable member of the newest generation of its group."""
     found = []
     for group in GROUPS:
         mine = [member for member in members if member.group == group]
