@@ -71,7 +71,7 @@ def _kernel_version() -> tuple[int, ...]:
 
 
 def _file_system_type(libc: ctypes.CDLL, path: str) -> int:
-    """Return the type of a path's file system: `f_type` of statfs(2), the first word of its result; 0 if that fails."""
+    """Return the type of a path's file system, `f_type` of statfs(2), its first word; 0 if the call fails."""
     answer = ctypes.create_string_buffer(_STATFS_BYTES)
     if libc.statfs(os.fsencode(path), answer):
         return 0
