@@ -150,7 +150,7 @@ class Assignments(BackgroundLoop):
         self.on_step(group, ready)
 
     def _preferred(self, group_id: UUID) -> ReplicaId | None:
-        """Return the replica that should lead: the first that is neither in maintenance nor draining; None without one."""
+        """Return the replica that should lead: the first not in maintenance or draining; None without one."""
         state = self._metadata.state
         name = state.group(group_id)
         if name is None:
