@@ -37,12 +37,12 @@ class BrokerConnection(ClosedAtExit):
 
     def start(self, question: Callable[[BrokerClient], Coroutine[Any, Any, _T]]) -> "Future[_T]":
         """Start a request and return its future, which can be cancelled."""
-        return self._thread.start(question(self._client))
+        return self._thread.submit(question(self._client))
 
     def close(self) -> None:
         """Cancel running requests and close the client."""
         if not self._thread.is_closed:
-            self._thread.start(_end_tasks_and_close(self._client)).result()
+            self._thread.submit(_end_tasks_and_close(self._client)).result()
             self._thread.close()
 
 

@@ -56,7 +56,7 @@ def write_rows(
     `run` names the execution of the driver. Raises `InvalidArgument` and `UnknownTopic` for rows that cannot be
     written, `WriteForgotten`, `InputChanged`, and errors of brokers once the limit has passed; written rows stay."""
     with LoopThread("raftlog-sink") as thread:
-        writer = thread.start(_Writer.open(settings, identity, run)).result()
+        writer = thread.submit(_Writer.open(settings, identity, run)).result()
         try:
             if writer.is_done:
                 for _ in batches:
@@ -66,10 +66,10 @@ def write_rows(
             for batch in batches:
                 for some in columns.slices(batch):
                     for part in pace.parts(some):
-                        thread.start(writer.add_rows(part)).result()
-            return thread.start(writer.finish()).result()
+                        thread.submit(writer.add_rows(part)).result()
+            return thread.submit(writer.finish()).result()
         finally:
-            thread.start(writer.close()).result()
+            thread.submit(writer.close()).result()
 
 
 class _Writer:

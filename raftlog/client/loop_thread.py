@@ -35,15 +35,15 @@ class LoopThread(ClosedAtExit):
         if problem is not None:
             coroutine.close()
             raise problem
-        future = self.start(coroutine)
+        future = self.submit(coroutine)
         try:
             return future.result(timeout_s)
         except BaseException:
             future.cancel()
             raise
 
-    def start(self, coroutine: Coroutine[Any, Any, R]) -> "Future[R]":
-        """Return the future of the coroutine, which any thread may wait for or cancel; the loop is not closed."""
+    def submit(self, coroutine: Coroutine[Any, Any, R]) -> "Future[R]":
+        """Schedule the coroutine on the loop, which is open; return its future, which any thread may wait for."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def create(self, make: Callable[[], R]) -> R:

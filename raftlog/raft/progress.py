@@ -162,8 +162,10 @@ class FollowerProgress:
         self.match_index = min(self.match_index, index)
         self.held_tick = self.goal_tick = _LOST_TICK
 
-    def note_answer(self, committed: Index, tick: int) -> None:
-        """Record an answer that came at `tick`, when `committed` was the commit index; `held_tick` may rise."""
+    def update_held_tick(self, committed: Index, tick: int) -> None:
+        """Raise `held_tick` to `goal_tick` if the follower holds all entries up to `goal_index`, and set the next goal.
+
+        The goal is `committed` at `tick`. Called after each answer with a durable index."""
         if self.match_index >= self.goal_index:
             self.held_tick = max(self.held_tick, self.goal_tick)
             self.goal_index, self.goal_tick = committed, tick

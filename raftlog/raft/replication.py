@@ -369,7 +369,7 @@ class Replication:
         """Record that the follower holds entries durably up to `durable`."""
         if progress.acknowledge(durable, self.sequence):
             self.is_due = self.match_moved = self.are_notices_due = True
-        progress.note_answer(self._replica.committed, self._replica.ticks)
+        progress.update_held_tick(self._replica.committed, self._replica.ticks)
 
     def _accept(self, progress: FollowerProgress, message: AppendResponse) -> None:
         """Record accepted entries; begin to pipeline after a probe, or to probe after catch-up."""

@@ -101,7 +101,7 @@ def test_the_lag_counts_from_the_last_time_of_no_missing_commit() -> None:
     progress.note_commit(Index(10), 5_000)
     assert _lag(progress, 11, 5_003) == 3
     progress.acknowledge(Index(11), 6)
-    progress.note_answer(Index(11), 5_003)
+    progress.update_held_tick(Index(11), 5_003)
     assert _lag(progress, 11, 6_000) == 0
 
 
@@ -110,13 +110,13 @@ def test_a_follower_always_one_commit_behind_has_a_bounded_lag() -> None:
     for tick in range(100, 200):
         progress.note_commit(Index(tick - 1), tick)  # which it does not hold yet
         progress.acknowledge(Index(tick - 1), tick)
-        progress.note_answer(Index(tick), tick)
+        progress.update_held_tick(Index(tick), tick)
         assert tick < 102 or 0 < _lag(progress, tick, tick) <= 2
     for tick in range(200, 300):
         progress.note_commit(Index(tick - 1), tick)  # it stands still
         assert _lag(progress, tick, tick) >= tick - 200
     progress.acknowledge(Index(250), 300)  # the half of what it lacks
-    progress.note_answer(Index(299), 300)
+    progress.update_held_tick(Index(299), 300)
     assert _lag(progress, 299, 300) > 90
 
 

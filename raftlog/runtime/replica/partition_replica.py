@@ -258,9 +258,9 @@ class PartitionReplica(ReadableReplica):
             self._host.mark_dirty(self)
 
     def trim(self, offset: int) -> None:
-        """Move this replica's log start to `offset` (≤ high watermark), and delete closed segments wholly below it.
+        """Schedule a move of the log start to `offset`, or just before it, and the deletion of closed segments below.
 
-        Every replica does this with a committed trim; other replicas may still need the records above it."""
+        Raises `InvalidArgument` above the high watermark. Every replica does this with a committed trim."""
         if offset > self.high_watermark:
             raise self._trim_error(offset)
         self._trims.schedule(self._trims.find_trimmable_offset(offset))
