@@ -20,6 +20,7 @@ from raftlog.partitions.replica.producers import (
     EXPIRED_MAX,
     ProducerTable,
     SnapshotRun,
+    apply_batch,
     check_sequence,
     decode_expired,
     encode_expired,
@@ -37,6 +38,19 @@ OTHER = st.one_of(
     st.tuples(st.just("restore")),
     st.tuples(st.just("merge")),
 )
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 3)), max_size=12))
+def test_a_batch_changes_a_state_as_it_changes_the_table(sends: list[tuple[int, int]]) -> None:
+    """Each send is the rise of the epoch and the number of records; states of the table are packed."""
+    table, state, epoch, base = ProducerTable(), None, 0, 0
+    for offset, (rise, count) in enumerate(sends):
+        epoch, base = (epoch + 1, 0) if rise else (epoch, base)
+        header = read_header(batch_of(base, *[b"v"] * count, epoch=epoch))
+        table.append(header, Offset(offset))
+        state = apply_batch(state, header, offset)
+        assert table.get(7) == state
+        base += count
 
 
 class Twin:

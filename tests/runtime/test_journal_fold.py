@@ -55,6 +55,13 @@ def test_a_cut_inside_an_append_leaves_its_first_batches() -> None:
     assert fold.read_batches(extent) == batches[:3]
 
 
+def test_a_cut_below_the_end_of_a_checkpoint_shortens_the_log() -> None:
+    folded = FoldedGroup(ONE)
+    folded.restart_at(end_of(dict.fromkeys(range(1, 6), b"entry")), 0, Index(0))
+    assert folded.cut(3) is None
+    assert (folded.keep_to, folded.last_index) == (2, 2)
+
+
 def test_terms_never_fall_and_a_term_has_one_vote() -> None:
     group = FoldedGroup(ONE)
     assert group.set_hard_state(3, None) is None

@@ -37,6 +37,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "if replica is None or not replica.is_leader:",
         "if replica is None:",
         _THREE,
+        equivalent="A replica that does not lead refuses the append with the same error; it never forwards it.",
     ),
     # Fetch
     _kafka(
