@@ -104,6 +104,7 @@ class Dispatcher:
             None if raw_login is None else KafkaRoute(raw_login, 0, self._create_counters(raw_login.key), is_raw=True)
         )
         """Route of bare tokens."""
+        self._importing: asyncio.Task[None] | None = None
         self._routes: dict[tuple[int, int], KafkaRoute] = {}
         for api in apis:
             times = self._create_counters(api.key)
@@ -133,10 +134,14 @@ class Dispatcher:
         name = name_of(ApiKey(key)) if key in _KNOWN_KEYS else f"the API {key}"
         raise ConnectionRefused(f"{name} v{version} is not served")
 
-    async def warm_up(self) -> None:
-        """Import the schemas in a thread, because it takes 0.1 s and would delay the start or a request."""
-        if not schemas.is_loaded():
-            await asyncio.to_thread(schemas.load)
+    async def wait_for_schemas(self) -> None:
+        """Import the schemas in a thread, at the first request that needs them: they take 0.1 s and some MiB."""
+        if schemas.is_loaded():
+            return
+        if self._importing is None:
+            importing = asyncio.to_thread(schemas.load)
+            self._importing = asyncio.get_running_loop().create_task(importing, name="import of Kafka's schemas")
+        await asyncio.shield(self._importing)
 
     def answer(
         self,
@@ -177,7 +182,7 @@ class Dispatcher:
         connection: RequestConnection | None,
     ) -> Answer:
         if route.needs_schemas and not schemas.is_loaded():
-            await self.warm_up()
+            await self.wait_for_schemas()
         version = route.version
         try:
             if route.needs_schemas:
@@ -220,7 +225,7 @@ class Dispatcher:
         """Return an answer of an error code only. Raises `ConnectionRefused` if the schema has no error code."""
         if route.is_raw:
             raise ConnectionRefused(f"{route!r} failed: {error}") from error
-        await self.warm_up()
+        await self.wait_for_schemas()
         answer = schemas.error_answer(route.key, route.version, code_of(error))
         if answer is None:
             raise ConnectionRefused(f"{route!r} failed, and its answer has no error code: {error}") from error

@@ -59,7 +59,6 @@ class KafkaListener:
         self.address = ""
         self._sockets: ListeningSockets | None = None
         self._connections: KafkaConnections | None = None
-        self._warming: asyncio.Task[None] | None = None
         self._stopping: asyncio.Future[None]
 
     @property
@@ -67,8 +66,7 @@ class KafkaListener:
         return self._advertised or self.address
 
     async def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._stopping = loop.create_future()
+        self._stopping = asyncio.get_running_loop().create_future()
         required = self._authentication
         context = KafkaContext(self._broker, self.name, self._settings, self._answers, required, self._stopping)
         counters = self._broker.measuring.counters.kafka
@@ -91,20 +89,18 @@ class KafkaListener:
             raise _listen_error(self._host, self._port, error) from error
         self._connections = connections
         self.address = join_host_port(*self._sockets.sockets[0].getsockname()[:2])
-        self._warming = loop.create_task(dispatcher.warm_up(), name="import of Kafka's schemas")
 
     async def stop(self, grace_s: float, last_s: float) -> None:
         """Refuse new connections, answer waiting fetches, and end the open connections; see `KafkaConnections.stop`."""
-        if self._sockets is None or self._connections is None or self._warming is None:
+        if self._sockets is None or self._connections is None:
             return
         self._sockets.close()
         self._broker.wake_fetches()
         if not self._stopping.done():
             self._stopping.set_result(None)
         await self._connections.stop(grace_s, last_s)
-        await self._warming
         await self._sockets.wait_closed()
-        self._sockets = self._connections = self._warming = None
+        self._sockets = self._connections = None
 
 
 def served_apis(context: KafkaContext) -> Sequence[KafkaApi]:

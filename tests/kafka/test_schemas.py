@@ -1,5 +1,6 @@
 """Decoding of requests by Kafka's schemas: as kafka-python encodes them, and of invalid bytes."""
 
+import asyncio
 import random
 import time
 import tracemalloc
@@ -9,11 +10,13 @@ from typing import Any
 import pytest
 
 from raftlog.api.kafka.api import ApiKey
+from raftlog.api.kafka.dispatcher import Dispatcher
 from raftlog.api.kafka.wire import schemas
 from raftlog.api.kafka.wire.errors import MalformedRequest
 from raftlog.api.kafka.wire.headers import FLEXIBLE_FROM, NEVER
 from raftlog.api.kafka.wire.reader import ELEMENTS_MAX, RequestReader
 from raftlog.api.kafka.wire.schemas import LARGE_ELEMENTS
+from raftlog.partitions.counters import KafkaCounters
 from tests.kafka.messages import draw_request, encode
 
 
@@ -143,3 +146,14 @@ def test_answers_with_many_elements_count_as_large() -> None:
     assert schemas.is_large(metadata_answer(20, 10))
     assert schemas.is_large(metadata_answer(1, LARGE_ELEMENTS))
     assert schemas.is_large(metadata_answer(LARGE_ELEMENTS + 1, 0))
+
+
+async def test_requests_that_arrive_together_import_the_schemas_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    imports = []
+    loaded = list(schemas._loaded)
+    monkeypatch.setattr(schemas, "_loaded", [])
+    monkeypatch.setattr(schemas, "load", lambda: (imports.append(True), schemas._loaded.extend(loaded)))
+    dispatcher = Dispatcher([], KafkaCounters())
+    await asyncio.gather(*(dispatcher.wait_for_schemas() for _ in range(3)))
+    await dispatcher.wait_for_schemas()
+    assert imports == [True]

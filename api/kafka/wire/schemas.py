@@ -2,7 +2,7 @@
 
 Requests are decoded here, into the library's classes: its own decoder is made for answers of a trusted broker, and
 accepts strings that end early, null for any field, negative counts and varints without end. Answers are encoded by the
-library. Its import takes 0.1 s, so that it is loaded in a thread once the listener serves.
+library. Its import takes 0.1 s and memory, so that it is imported in a thread by the first request that needs it.
 
 The library's classes accept versions from 0 on; the served ones are in the table of `dispatcher`."""
 
