@@ -26,6 +26,10 @@
     │   ├── ConsumerExists · ConsumerState · InvalidConsumer    consumer instances (REST)
     │   ├── OutOfOrderSequence  a producer's sequence that jumps: an earlier batch is missing
     │   ├── ProducerFenced      a newer epoch of this producer id has written
+    │   ├── InvalidProducerMapping   a producer id that is not that of the transactional id
+    │   ├── InvalidTransactionState   the transaction's state rules the operation out
+    │   ├── CoordinatorFenced   a marker of an older coordinator of the transaction
+    │   ├── UnknownTransaction  no transaction of that transactional id
     │   ├── FencedLeaderEpoch   a leader epoch older than the leader's
     │   ├── UnknownProducer     a producer id that has expired or was never allocated, or a sequence not begun at 0
     │   ├── UnknownUser · UserExists
@@ -48,6 +52,8 @@
     │   ├── CoordinatorLoading  a new coordinator still loads its groups
     │   ├── RebalanceInProgress the group rebalances: join again
     │   ├── GroupFull           a bound on members or groups is reached
+    │   ├── ConcurrentTransactions   an earlier transaction of the producer is still ending
+    │   ├── UnstableOffsets     offsets that an open transaction may still change
     │   ├── ChangeRefused       a change of the Raft configuration that cannot be made now
     │   ├── LogDamaged          a damaged log refuses appends until `raftlog log recover`
     │   └── LogClosed           closed, or stopped by a failed sync
@@ -229,6 +235,22 @@ class ProducerFenced(RequestError):
     """Producer id that was used with a newer epoch: this producer has to stop, or to take a new id."""
 
 
+class InvalidProducerMapping(RequestError):
+    """Producer id that is not the current one of the transactional id: initialize the producer again."""
+
+
+class InvalidTransactionState(RequestError):
+    """Operation that the state of the producer's transaction rules out, such as a write to a partition not in it."""
+
+
+class CoordinatorFenced(RequestError):
+    """Transaction marker of a coordinator that a newer one has replaced; nothing was written."""
+
+
+class UnknownTransaction(RequestError):
+    """Transactional id without a state: it was never initialized, or has expired."""
+
+
 class FencedLeaderEpoch(RequestError):
     """Leader epoch that is older than the leader's: the metadata of the client is stale (KIP-320)."""
 
@@ -345,6 +367,14 @@ class RebalanceInProgress(Unavailable):
 
 class GroupFull(Unavailable):
     """Bound on the members of a group, or on the groups of a coordinator, that is reached."""
+
+
+class ConcurrentTransactions(Unavailable):
+    """Earlier transaction, or transition, of the producer that has not ended yet; nothing was done."""
+
+
+class UnstableOffsets(Unavailable):
+    """Committed offsets that an open transaction may still change (KIP-447)."""
 
 
 class ChangeRefused(Unavailable):

@@ -11,7 +11,9 @@ FEATURE_LEVEL_FIRST: Final = 1
 """Feature level of formats without a level. It never changes, because logs are replayed by it in every release."""
 FEATURE_LEVEL_LEAST: Final = 1
 """Lowest feature level at which this release runs."""
-FEATURE_LEVEL_KNOWN: Final = 3
+FEATURE_LEVEL_TRANSACTIONS: Final = 4
+"""Feature level from which the records and fields of transactions are written."""
+FEATURE_LEVEL_KNOWN: Final = 4
 """Highest feature level whose formats this release reads and writes; docs/CONTROLLER.md section 8."""
 
 NodeId = NewType("NodeId", int)

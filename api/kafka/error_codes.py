@@ -57,7 +57,10 @@ class ErrorCode(IntEnum):
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     DUPLICATE_SEQUENCE_NUMBER = 46
     INVALID_PRODUCER_EPOCH = 47
-    TRANSACTIONAL_ID_NOT_FOUND = 105
+    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    CONCURRENT_TRANSACTIONS = 51
+    TRANSACTION_COORDINATOR_FENCED = 52
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     SECURITY_DISABLED = 54
     KAFKA_STORAGE_ERROR = 56
@@ -81,10 +84,12 @@ class ErrorCode(IntEnum):
     NO_REASSIGNMENT_IN_PROGRESS = 85
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_RECORD = 87
+    UNSTABLE_OFFSET_COMMIT = 88
     THROTTLING_QUOTA_EXCEEDED = 89
     RESOURCE_NOT_FOUND = 91
     DUPLICATE_RESOURCE = 92
     UNACCEPTABLE_CREDENTIAL = 93
+    TRANSACTIONAL_ID_NOT_FOUND = 105
     MISMATCHED_ENDPOINT_TYPE = 114
 
 
@@ -110,6 +115,10 @@ CODES: Final[Mapping[type[RaftlogError], ErrorCode]] = {
     errors.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     errors.ProducerFenced: ErrorCode.INVALID_PRODUCER_EPOCH,
     errors.UnknownProducer: ErrorCode.UNKNOWN_PRODUCER_ID,
+    errors.InvalidProducerMapping: ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    errors.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
+    errors.CoordinatorFenced: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    errors.UnknownTransaction: ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
     errors.DuplicateSequence: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
     errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
     errors.UnknownUser: ErrorCode.RESOURCE_NOT_FOUND,
@@ -133,6 +142,8 @@ CODES: Final[Mapping[type[RaftlogError], ErrorCode]] = {
     errors.CoordinatorLoading: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     errors.RebalanceInProgress: ErrorCode.REBALANCE_IN_PROGRESS,
     errors.GroupFull: ErrorCode.GROUP_MAX_SIZE_REACHED,
+    errors.ConcurrentTransactions: ErrorCode.CONCURRENT_TRANSACTIONS,
+    errors.UnstableOffsets: ErrorCode.UNSTABLE_OFFSET_COMMIT,
     errors.LogDamaged: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.LogClosed: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.StorageError: ErrorCode.KAFKA_STORAGE_ERROR,

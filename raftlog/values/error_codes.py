@@ -2,11 +2,12 @@
 
 Codes are Confluent REST Proxy's where it has one: its first three digits are the status. raftlog's own are 40304 to
 40306 (permissions on groups, the cluster and transactional ids), 40406 (no such broker), 40407 (no such member of a
-group), 40408 (no such user), 40904 (changed meanwhile), 40905 to 40911 (generations of groups and sequences of
-producers), 40912 (user exists), 50303 (the partition takes no records), 50304 (a group rebalances), 50305 (no memory
-left for requests or answers), 50306 (no file descriptors left), 50401 (unknown outcome), 50402 (appended long ago) and
-50701 (no space left). An error without a row has that of its nearest base class. Brokers read the table from
-left to right, and clients from right to left.
+group), 40408 (no such user), 40409 (no such transaction), 40904 (changed meanwhile), 40905 to 40911 (generations of
+groups and sequences of producers), 40912 (user exists), 40913 to 40915 (states of transactions), 50303 (the partition
+takes no records), 50304 (a group rebalances), 50305 (no memory left for requests or answers), 50306 (no file
+descriptors left), 50307 and 50308 (a transaction is open), 50401 (unknown outcome), 50402 (appended long ago) and 50701
+(no space left). An error without a row has that of its nearest base class. Brokers read the table from left to right,
+and clients from right to left.
 """
 
 from collections.abc import Mapping
@@ -35,6 +36,10 @@ STATUS_AND_CODE: Mapping[type[RaftlogError], tuple[int, int]] = {
     errors.OutOfOrderSequence: (409, 40909),
     errors.ProducerFenced: (409, 40910),
     errors.UnknownProducer: (409, 40911),
+    errors.InvalidProducerMapping: (409, 40913),
+    errors.InvalidTransactionState: (409, 40914),
+    errors.CoordinatorFenced: (409, 40915),
+    errors.UnknownTransaction: (404, 40409),
     errors.UnknownUser: (404, 40408),
     errors.UserExists: (409, 40912),
     errors.DuplicateSequence: (504, 50402),
@@ -46,6 +51,8 @@ STATUS_AND_CODE: Mapping[type[RaftlogError], tuple[int, int]] = {
     errors.InvalidConsumer: (422, 42204),
     errors.Unavailable: (503, 50302),
     errors.RebalanceInProgress: (503, 50304),
+    errors.ConcurrentTransactions: (503, 50307),
+    errors.UnstableOffsets: (503, 50308),
     errors.Overloaded: (429, 42901),
     errors.MemoryBudgetExceeded: (503, 50305),
     errors.DescriptorsExhausted: (503, 50306),

@@ -53,6 +53,9 @@ THEM = Hello(
 )
 
 
+FUTURE = FEATURE_LEVEL_KNOWN + 1
+
+
 def make_their_hello(*, life: bytes = LIFE, **changes: Any) -> Hello:
     return THEM._replace(life=life, identity=THEM.identity._replace(**changes))
 
@@ -60,7 +63,7 @@ def make_their_hello(*, life: bytes = LIFE, **changes: Any) -> Hello:
 @pytest.mark.parametrize(
     ("theirs", "known", "reason", "words"),
     [
-        (make_their_hello(feature_level_min=4, feature_level_max=5), KnownPeer(), Reason.FEATURE_LEVEL, "upgrade"),
+        (make_their_hello(feature_level_min=FUTURE, feature_level_max=9), KnownPeer(), Reason.FEATURE_LEVEL, "upgrade"),
         (make_their_hello(feature_level_min=0, feature_level_max=0), KnownPeer(), Reason.FEATURE_LEVEL, "upgrade"),
         (make_their_hello(life=US.life, node_id=NodeId(1)), KnownPeer(), Reason.SELF, "leads to node 1 itself"),
         (THEM._replace(channel=Channel.BULK), KnownPeer(), Reason.WRONG_CHANNEL, "BULK"),
@@ -120,8 +123,8 @@ def test_earlier_versions_are_refused_with_a_message(version: int, fields: int) 
         (THEM, KnownPeer(assigned_disk=DISK, live_disk=DISK)),
         (THEM, KnownPeer(boot_epoch=6, journal_sequence=100, life=OTHER_LIFE)),
         (THEM, KnownPeer(boot_epoch=7, journal_sequence=100)),
-        (make_their_hello(feature_level_min=1, feature_level_max=5), KnownPeer()),
-        (make_their_hello(feature_level_min=FEATURE_LEVEL_KNOWN, feature_level_max=5), KnownPeer()),
+        (make_their_hello(feature_level_min=1, feature_level_max=FUTURE), KnownPeer()),
+        (make_their_hello(feature_level_min=FEATURE_LEVEL_KNOWN, feature_level_max=FUTURE), KnownPeer()),
         (make_their_hello(feature_level_min=0, feature_level_max=1), KnownPeer()),
     ],
     ids=[

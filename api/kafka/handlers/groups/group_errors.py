@@ -23,6 +23,8 @@ _CODES: Final[Mapping[type[RaftlogError], ErrorCode]] = {
     errors.CoordinatorLoading: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     errors.RebalanceInProgress: ErrorCode.REBALANCE_IN_PROGRESS,
     errors.GroupFull: ErrorCode.GROUP_MAX_SIZE_REACHED,
+    errors.ConcurrentTransactions: ErrorCode.CONCURRENT_TRANSACTIONS,
+    errors.UnstableOffsets: ErrorCode.UNSTABLE_OFFSET_COMMIT,
     errors.StorageError: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 """Rows for requests about groups; an error without one has the code of `error_codes`."""
