@@ -9,6 +9,7 @@ Called by the façade (`broker`), which is the gate to the parts."""
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from raftlog.errors import InvalidTransactionState
 from raftlog.partitions.addresses import join_host_port
 from raftlog.partitions.cluster_view import ClusterObserver
 from raftlog.partitions.consumers.poll import RecordReader
@@ -18,12 +19,13 @@ from raftlog.partitions.controller.machine import Addresses
 from raftlog.partitions.coordinator.maintenance import CoordinatorMaintenance
 from raftlog.partitions.coordinator.router import ClusterParts
 from raftlog.partitions.counters import Counters
-from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.gossip.cluster_map import ClusterMap
 from raftlog.partitions.gossip.load import LoadMeter
 from raftlog.partitions.gossip.service import Gossip
 from raftlog.partitions.groups.environment import GroupEnvironment
 from raftlog.partitions.groups.places import TopicPlaces
+from raftlog.partitions.groups.results import TransactionalProducer
 from raftlog.partitions.groups.service import Groups
 from raftlog.partitions.leader.appends import LeaderAppends
 from raftlog.partitions.leader.offsets import LeaderOffsets
@@ -137,6 +139,7 @@ class BrokerParts:
             is_deleted=lambda topic_id: topic_id in metadata.state.deleted,
             offsets_retention_ms=settings.offsets_retention_ms,
             feature_level=lambda: metadata.state.feature_level,
+            verify_transaction=_refuse_transaction,
         )
         cluster = ClusterParts(node, metadata, self.topics, self.finder, self.router, self.changes, gate.check_ready)
         self.groups = Groups(cluster, self.reader, around, settings.offsets_partitions)
@@ -219,3 +222,9 @@ class BrokerParts:
         self.consumers.stop_waiting()
         for replica in self.assignments.replicas.values():
             replica.stop_waiting()
+
+
+async def _refuse_transaction(producer: TransactionalProducer, group: str, deadline: Deadline) -> None:
+    raise InvalidTransactionState(
+        f"group {group} is in no transaction of {producer.transactional_id!r}: this release has no transactions"
+    )

@@ -50,6 +50,8 @@ GUARDED: Final[Mapping[str, tuple[Needed, ...]]] = {
     "Groups.commit": (_READ_GROUP, _READ_TOPIC),
     "Groups.commit_each": (_READ_GROUP, _READ_TOPIC),
     "Groups.committed": (_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
+    "Groups.stable_offsets": (_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
+    "Groups.commit_pending": (_READ_GROUP, _READ_TOPIC, (AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID)),
     "Groups.describe": (_DESCRIBE_GROUP,),
     "Groups.lag": (_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
     "Groups.delete": (_DELETE_GROUP,),
@@ -133,6 +135,7 @@ INTERNAL: Final = frozenset(
             f"Groups.{name}"
             for name in ("state_changed", "without_forwarding", "close", "is_coordinator_of", "leader_of")
         ),
+        "Groups.end_transaction",
         *(f"Consumers.{name}" for name in ("coordinator_began", "coordinator_ended", "state_changed")),
         *(f"Consumers.{name}" for name in ("stop_waiting", "close")),
         "LeaderAppends.close",

@@ -25,7 +25,14 @@ from raftlog.partitions.groups.expiry import GroupExpiry
 from raftlog.partitions.groups.folded import FoldedGroups, GroupEntry
 from raftlog.partitions.groups.machine import Machine
 from raftlog.partitions.groups.offsets import Offsets, OffsetsPort
-from raftlog.partitions.groups.records import GroupKey, InstanceKey, InstanceRecord, Key, OffsetKey
+from raftlog.partitions.groups.records import (
+    GroupKey,
+    InstanceKey,
+    InstanceRecord,
+    Key,
+    OffsetKey,
+    PendingOffsetKey,
+)
 from raftlog.partitions.groups.results import (
     GroupHeartbeat,
     Join,
@@ -37,6 +44,7 @@ from raftlog.partitions.groups.results import (
     Sync,
     SyncedGeneration,
 )
+from raftlog.partitions.groups.transactions import GroupTransactions
 from raftlog.partitions.replica import Replica
 
 _R = TypeVar("_R")
@@ -55,6 +63,7 @@ class GroupCoordinator(OffsetsPort):
         self._environment = environment
         self.machine = Machine(environment.settings, environment.random, environment.partitions_of, environment.wall_ms)
         self.offsets = Offsets(self, environment)
+        self.transactions = GroupTransactions(self, self.offsets, environment)
         self._tokens = count(1)
         self._waiting: dict[Token, asyncio.Future[Any]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -83,7 +92,7 @@ class GroupCoordinator(OffsetsPort):
         await GroupExpiry(self, self._environment).run()
 
     def is_kept(self, key: Key) -> bool:
-        return not (isinstance(key, OffsetKey) and self._environment.is_deleted(key.topic_id))
+        return not (isinstance(key, OffsetKey | PendingOffsetKey) and self._environment.is_deleted(key.topic_id))
 
     def group_names(self) -> list[str]:
         """Return the names of groups with members or offsets here, sorted."""
@@ -161,12 +170,14 @@ class GroupCoordinator(OffsetsPort):
                 self.machine.cancel(token, self._loop.time())
                 self._execute_effects()
 
-    def commit_error(self, group: str, member: MemberIdentity) -> RaftlogError | None:
+    def commit_error(
+        self, group: str, member: MemberIdentity, *, is_transactional: bool = False
+    ) -> RaftlogError | None:
         """Return the error of `Machine.check_commit`; None if the member may commit.
 
         Records written in the same turn of the loop come before those of the machine's later decisions."""
         try:
-            self.machine.check_commit(group, *member, self._loop.time())
+            self.machine.check_commit(group, *member, self._loop.time(), is_transactional=is_transactional)
         except RaftlogError as error:
             return error
         finally:

@@ -1,12 +1,14 @@
 """Environment of group coordinators: the parts of the broker that they use."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 from uuid import UUID
 
 from raftlog.partitions.counters import Counters
+from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.places import TopicPlaces
+from raftlog.partitions.groups.results import TransactionalProducer
 from raftlog.partitions.groups.settings import GroupSettings
 
 
@@ -25,3 +27,7 @@ class GroupEnvironment:
     offsets_retention_ms: int
     feature_level: Callable[[], int]
     """Feature level of the cluster, as far as known here."""
+    verify_transaction: Callable[[TransactionalProducer, str, Deadline], Awaitable[None]]
+    """Function that returns once the transaction's coordinator confirms that the group is in the open transaction.
+
+    Raises `ProducerFenced`, `InvalidProducerMapping`, `InvalidTransactionState`, `ConcurrentTransactions`."""

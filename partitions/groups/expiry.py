@@ -1,9 +1,10 @@
 """Expiry of committed offsets of a coordinator's groups.
 
     expired    a group without members whose newest commit and whose last member are older than the retention
+               a producer's last end of a transaction that is older than the retention
 
-Measured by the leader's clock: a group with commits of a clock that was ahead is kept longer. Runs in slices. Owned
-by a coordinator."""
+A group with offsets of an open transaction does not expire. Measured by the leader's clock: a group with commits of a
+clock that was ahead is kept longer. Runs in slices. Owned by a coordinator."""
 
 import asyncio
 from typing import Final
@@ -38,12 +39,24 @@ class GroupExpiry:
                 await self._coordinator.delete(group, deadline_in(_WRITE_MS))
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
+        await self._expire_producers()
+
+    async def _expire_producers(self) -> None:
+        """Delete the records of producers whose last transaction ended before the retention time."""
+        keys = [
+            key
+            for key, record in list(self._folded.producers.items())
+            if self._is_retention_over(record.ended_ms) and not self._folded.latest_pending(*key)
+        ]
+        for first in range(0, len(keys), _SLICE):
+            entries = [LogEntry(key, None) for key in keys[first : first + _SLICE]]
+            await self._coordinator.commit_entries(entries, deadline_in(_WRITE_MS))
 
     def _find_expired_offsets(self, group: str) -> list[OffsetKey]:
         """Return the keys of offsets to delete: their topic was deleted, or the group has expired."""
         offsets = self._folded.latest_offsets(group)
         deleted = [key for key in offsets if self._environment.is_deleted(key.topic_id)]
-        if self._machine.has_members(group) or not offsets:
+        if self._machine.has_members(group) or not offsets or self._folded.latest_pending(group):
             return deleted
         newest = max(record.committed_ms for record in offsets.values())
         return list(offsets) if self._is_retention_over(max(newest, self._empty_since(group))) else deleted
@@ -52,7 +65,9 @@ class GroupExpiry:
         """Return whether a group that had members has had neither members nor offsets for the retention time."""
         if self._machine.group(group) is None or self._machine.has_members(group):
             return False
-        return not self._folded.latest_offsets(group) and self._is_retention_over(self._empty_since(group))
+        if self._folded.latest_offsets(group) or self._folded.latest_pending(group):
+            return False
+        return self._is_retention_over(self._empty_since(group))
 
     def _empty_since(self, group: str) -> int:
         """Return the wall-clock time in ms of the group's last change; 0 for a group that never had members."""

@@ -1,18 +1,25 @@
-"""Groups, offsets and consumer instances that the log of one partition of `__consumer_offsets` holds. Pure."""
+"""Groups, offsets and consumer instances that the log of one partition of `__consumer_offsets` holds. Pure.
 
-from collections.abc import Callable, Iterator, Mapping
+Offsets of open transactions are pending: apart from the committed ones, until the transaction's end."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 from uuid import UUID
 
 from raftlog.partitions.coordinator.folded import FoldedLog, LogEntry
 from raftlog.partitions.groups.records import (
     GroupKey,
+    GroupProducerKey,
+    GroupProducerRecord,
     GroupRecord,
     InstanceKey,
     InstanceRecord,
     Key,
     OffsetKey,
     OffsetRecord,
+    PendingOffsetKey,
+    PendingOffsetRecord,
     Value,
     decode_key,
     decode_value,
@@ -37,6 +44,12 @@ class FoldedGroups(FoldedLog[Key, Value]):
         self.offsets: dict[str, dict[Place, OffsetRecord]] = {}
         """Committed offsets by group; never an empty mapping."""
         self.instances: dict[InstanceKey, InstanceRecord] = {}
+        self.pending: dict[str, dict[int, dict[PendingOffsetKey, PendingOffsetRecord]]] = {}
+        """Offsets of open transactions by group and producer id; never an empty mapping."""
+        self.pending_count = 0
+        self.producers: dict[GroupProducerKey, GroupProducerRecord] = {}
+        self._pending_ahead: dict[str, Counter[PendingOffsetKey]] = {}
+        """Numbers of expected entries with pending offsets by group; never 0."""
 
     def encode(self, entry: GroupEntry) -> NewRecord:
         key, value = entry
@@ -64,8 +77,29 @@ class FoldedGroups(FoldedLog[Key, Value]):
                 self.instances[key] = value
             case InstanceKey(), None:
                 self.instances.pop(key, None)
+            case PendingOffsetKey(), PendingOffsetRecord():
+                pending = self.pending.setdefault(key.group, {}).setdefault(key.producer_id, {})
+                self.pending_count += key not in pending
+                pending[key] = value
+            case PendingOffsetKey(), None:
+                self._remove_pending(key)
+            case GroupProducerKey(), GroupProducerRecord():
+                self.producers[key] = value
+            case GroupProducerKey(), None:
+                self.producers.pop(key, None)
             case _:
                 raise AssertionError(f"a value of another kind than its key {key}")
+
+    def _remove_pending(self, key: PendingOffsetKey) -> None:
+        producers = self.pending.get(key.group, {})
+        pending = producers.get(key.producer_id, {})
+        if pending.pop(key, None) is None:
+            return
+        self.pending_count -= 1
+        if not pending:
+            del producers[key.producer_id]
+        if not producers:
+            del self.pending[key.group]
 
     def folded_value(self, key: Key) -> Value | None:
         match key:
@@ -73,12 +107,19 @@ class FoldedGroups(FoldedLog[Key, Value]):
                 return self.groups.get(group)
             case OffsetKey(group, topic_id, partition):
                 return self.offsets.get(group, {}).get((topic_id, partition))
+            case PendingOffsetKey():
+                return self.pending.get(key.group, {}).get(key.producer_id, {}).get(key)
+            case GroupProducerKey():
+                return self.producers.get(key)
         return self.instances.get(key)
 
     def clear(self) -> None:
         self.groups.clear()
         self.offsets.clear()
         self.instances.clear()
+        self.pending.clear()
+        self.pending_count = 0
+        self.producers.clear()
 
     def keys(self) -> Iterator[Key]:
         yield from map(GroupKey, self.groups)
@@ -86,6 +127,27 @@ class FoldedGroups(FoldedLog[Key, Value]):
             for place in offsets:
                 yield OffsetKey(group, *place)
         yield from self.instances
+        for producers in self.pending.values():
+            for pending in producers.values():
+                yield from pending
+        yield from self.producers
+
+    def expect(self, entries: Iterable[GroupEntry]) -> None:
+        entries = list(entries)
+        super().expect(entries)
+        for key in (each.key for each in entries if isinstance(each.key, PendingOffsetKey)):
+            self._pending_ahead.setdefault(key.group, Counter())[key] += 1
+
+    def forget(self, entries: Iterable[GroupEntry]) -> None:
+        entries = list(entries)
+        super().forget(entries)
+        for key in (each.key for each in entries if isinstance(each.key, PendingOffsetKey)):
+            ahead = self._pending_ahead[key.group]
+            ahead[key] -= 1
+            if not ahead[key]:
+                del ahead[key]
+            if not ahead:
+                del self._pending_ahead[key.group]
 
     def latest_offset(self, key: OffsetKey) -> OffsetRecord | None:
         """Return the offset that the partition will have after all expected entries."""
@@ -99,6 +161,25 @@ class FoldedGroups(FoldedLog[Key, Value]):
         keys |= {key for key in self._ahead if isinstance(key, OffsetKey) and key.group == group}
         found = {key: self.latest_offset(key) for key in sorted(keys)}
         return {key: record for key, record in found.items() if record is not None}
+
+    def pending_offsets(self, group: str) -> Iterator[PendingOffsetKey]:
+        """Iterate over the applied offsets of a group's open transactions."""
+        for pending in self.pending.get(group, {}).values():
+            yield from pending
+
+    def latest_pending(self, group: str, producer_id: int | None = None) -> dict[PendingOffsetKey, PendingOffsetRecord]:
+        """Return the offsets of a group's open transactions, or of one producer's, after all expected entries."""
+        pending = self.pending.get(group, {})
+        keys = {*self.pending_offsets(group)} if producer_id is None else {*pending.get(producer_id, ())}
+        keys |= {key for key in self._pending_ahead.get(group, ()) if producer_id in (None, key.producer_id)}
+        found = {key: self.latest(key) for key in sorted(keys)}
+        return {key: record for key, record in found.items() if isinstance(record, PendingOffsetRecord)}
+
+    def latest_producer(self, group: str, producer_id: int) -> GroupProducerRecord | None:
+        """Return the last end of a transaction of a producer after all expected entries."""
+        record = self.latest(GroupProducerKey(group, producer_id))
+        assert record is None or isinstance(record, GroupProducerRecord), f"producer {producer_id} with {record}"
+        return record
 
     def names(self) -> set[str]:
         """Return the names of groups with an applied group record or offset."""

@@ -197,12 +197,24 @@ class Machine:
             self._rebalance.remove_member(group, member, UnknownMember("the join request was cancelled"))
             self._rebalance.on_members_left(group, now)
 
-    def check_commit(self, group: str, member_id: str, generation: int, instance_id: str | None, now: float) -> None:
+    def check_commit(
+        self,
+        group: str,
+        member_id: str,
+        generation: int,
+        instance_id: str | None,
+        now: float,
+        *,
+        is_transactional: bool = False,
+    ) -> None:
         """Raise unless the member may commit: UnknownMember, FencedInstance, StaleGeneration, RebalanceInProgress.
 
         RebalanceInProgress: it has to sync first. A generation below 0 is a commit without a member, which only a group
         without members allows (UnknownMember), whatever ids it names: a Kafka consumer that assigns itself partitions
-        names its instance id. A member's permitted commit counts as a heartbeat."""
+        names its instance id. A member's permitted commit counts as a heartbeat.
+
+        `is_transactional`: as Kafka does, accept a commit without a member while the group has members, because older
+        clients name none, and one before the sync, because they do not expect RebalanceInProgress."""
         found = self._groups.get(group)
         if found is not None and found.state is ConsumerGroupState.DEAD:
             raise NotLeader(f"the group {group} is being deleted")
@@ -210,9 +222,11 @@ class Machine:
             if found is None or found.state is ConsumerGroupState.EMPTY:
                 return
             if not member_id and instance_id is None:
+                if is_transactional:
+                    return
                 raise UnknownMember(f"the group {group} has members: only they can commit")
         found, member = self._current_member(group, member_id, instance_id, generation)
-        if found.state is ConsumerGroupState.COMPLETING:
+        if found.state is ConsumerGroupState.COMPLETING and not is_transactional:
             raise RebalanceInProgress(f"the group {group} has a new generation: sync first")
         self._rebalance.restart_session(found, member, now)
 

@@ -4,8 +4,9 @@
     with generation −1     as it is, backwards too, for groups without members: Kafka's commit without a member
     without a member       a watermark that only rises, for groups without members
 
-Both are checked against the appends that are still pending, and appended in the same turn, so the log has them in
-the order of the decisions. Owned by a coordinator; called by its operations."""
+A commit replaces offsets of open transactions for its partitions: the later one in the log counts. All are checked
+against the appends that are still pending, and appended in the same turn, so the log has them in the order of the
+decisions. Owned by a coordinator; called by its operations."""
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -20,11 +21,13 @@ from raftlog.partitions.groups.environment import GroupEnvironment
 from raftlog.partitions.groups.folded import FoldedGroups, GroupEntry
 from raftlog.partitions.groups.machine import Machine
 from raftlog.partitions.groups.records import METADATA_BYTES_MAX, OffsetKey, OffsetRecord
-from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit, Place
+from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit, Place, StableOffset
+from raftlog.types import Offset
 
 OFFSETS_MAX: Final = 10_000
 """Limit of offsets in one commit or reset."""
 _SIMPLE: Final = MemberIdentity("", -1)
+_NONE: Final = OffsetRecord(Offset(-1), -1, "", 0)
 
 
 class OffsetsPort(PartitionCoordinator[FoldedGroups]):
@@ -33,7 +36,9 @@ class OffsetsPort(PartitionCoordinator[FoldedGroups]):
     machine: Machine
 
     @abstractmethod
-    def commit_error(self, group: str, member: MemberIdentity) -> RaftlogError | None:
+    def commit_error(
+        self, group: str, member: MemberIdentity, *, is_transactional: bool = False
+    ) -> RaftlogError | None:
         """Return the error that refuses the member's commit; None if it may commit now."""
 
     @abstractmethod
@@ -63,8 +68,8 @@ class Offsets:
         """
         check_offsets(offsets)
         await self._coordinator.wait_until_ready(deadline)
-        self._check_topics(offsets)
-        self._check_room(group)
+        self.check_topics(offsets)
+        self.check_room(group)
         refusal = self._coordinator.commit_error(group, member or _SIMPLE)
         if refusal is not None:
             await self._coordinator.confirm(deadline)
@@ -75,7 +80,8 @@ class Offsets:
             if not await self._coordinator.wait_for_pending(deadline):
                 await self._coordinator.wait_until_current(deadline)
             return self.applied_offsets(group)
-        await self._coordinator.commit_entries([GroupEntry(*each) for each in entries], deadline)
+        replaced = self._replaced_offsets(group, {key[1:] for key, _ in entries})
+        await self._coordinator.commit_entries([*(GroupEntry(*each) for each in entries), *replaced], deadline)
         self._environment.counters.group_commits += len(entries)
         found = self.applied_offsets(group)
         for key, record in entries:
@@ -84,13 +90,13 @@ class Offsets:
                 found[key.topic_id, key.partition] = record
         return found
 
-    def _check_topics(self, offsets: Iterable[Place]) -> None:
+    def check_topics(self, offsets: Iterable[Place]) -> None:
         """Raise `UnknownTopic` if one of the topics was deleted."""
         for topic_id in {topic_id for topic_id, _ in offsets}:
             if self._environment.is_deleted(topic_id):
                 raise UnknownTopic(f"the topic with the uuid {topic_id} was deleted; nothing was committed")
 
-    def _check_room(self, group: str) -> None:
+    def check_room(self, group: str) -> None:
         """Raise `GroupFull` for a further group with offsets at the limit."""
         most = self._environment.settings.max_groups
         if group not in self._folded.offsets and len(self._folded.offsets) >= most:
@@ -107,6 +113,11 @@ class Offsets:
             if not only_rises or known is None or known.offset < offset:
                 yield key, OffsetRecord(offset, leader_epoch, metadata, now_ms)
 
+    def _replaced_offsets(self, group: str, places: Collection[Place]) -> list[GroupEntry]:
+        """Return tombstones of the offsets of open transactions that a commit of these places replaces."""
+        pending = self._folded.latest_pending(group)
+        return [GroupEntry(key, None) for key in pending if (key.topic_id, key.partition) in places]
+
     # reading
 
     def applied_offsets(self, group: str) -> dict[Place, OffsetRecord]:
@@ -118,6 +129,14 @@ class Offsets:
         await self._coordinator.wait_until_current(deadline)
         return self.applied_offsets(group)
 
+    async def stable(self, group: str, deadline: Deadline) -> dict[Place, StableOffset]:
+        """Return what `committed` returns, and the partitions in which open transactions committed offsets."""
+        await self._coordinator.wait_until_current(deadline)
+        pending = {(key.topic_id, key.partition) for key in self._folded.pending_offsets(group)}
+        committed = self._folded.offsets.get(group, {})
+        places = sorted(committed.keys() | pending)
+        return {place: StableOffset(*committed.get(place, _NONE), place in pending) for place in places}
+
     # changes by operators
 
     async def reset(self, group: str, offsets: Mapping[Place, int], deadline: Deadline) -> dict[Place, int]:
@@ -126,7 +145,7 @@ class Offsets:
         check_offsets(moved)
         await self._coordinator.wait_until_current(deadline)
         self._check_empty(group)
-        self._check_topics(moved)
+        self.check_topics(moved)
         before = {}
         for place in moved:
             known = self._folded.latest_offset(OffsetKey(group, *place))
@@ -135,6 +154,7 @@ class Offsets:
         entries: list[GroupEntry] = [
             GroupEntry(*each) for each in self._changed_offsets(group, moved, only_rises=False)
         ]
+        entries += self._replaced_offsets(group, moved.keys())
         await self._coordinator.commit_entries(entries, deadline)
         return before
 

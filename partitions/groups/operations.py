@@ -15,6 +15,8 @@ from raftlog.partitions.groups.coordinator import GroupCoordinator
 from raftlog.partitions.groups.records import OffsetRecord
 from raftlog.partitions.groups.results import (
     CommitOffsets,
+    CommitPendingOffsets,
+    EndGroupTransaction,
     GroupDetails,
     GroupHeartbeat,
     GroupListing,
@@ -27,6 +29,7 @@ from raftlog.partitions.groups.results import (
     OffsetMove,
     PartitionOffsets,
     Place,
+    StableOffset,
     Sync,
     SyncedGeneration,
     TopicOffsets,
@@ -106,6 +109,18 @@ async def _committed(coordinator: GroupCoordinator, group: str, deadline: Deadli
     return await coordinator.offsets.committed(group, deadline)
 
 
+async def _stable(coordinator: GroupCoordinator, group: str, deadline: Deadline) -> dict[Place, StableOffset]:
+    return await coordinator.offsets.stable(group, deadline)
+
+
+async def _commit_pending(coordinator: GroupCoordinator, asked: CommitPendingOffsets, deadline: Deadline) -> None:
+    await coordinator.transactions.commit(*asked, deadline)
+
+
+async def _end_transaction(coordinator: GroupCoordinator, asked: EndGroupTransaction, deadline: Deadline) -> None:
+    await coordinator.transactions.end(*asked, deadline)
+
+
 async def _delete(coordinator: GroupCoordinator, group: str, deadline: Deadline) -> None:
     await coordinator.offsets.delete_group(group, deadline)
 
@@ -131,6 +146,9 @@ HEARTBEAT: Final = CoordinatorOperation("groups.heartbeat", _G.heartbeat, GroupH
 LEAVE: Final = CoordinatorOperation("groups.leave", _G.leave, Leave, tuple[LeftMember, ...])
 COMMIT: Final = CoordinatorOperation("groups.commit", _commit, CommitOffsets, _OFFSETS, is_repeatable=False)
 OFFSETS: Final = CoordinatorOperation("groups.offsets", _committed, str, _OFFSETS, only_reads=True)
+STABLE: Final = CoordinatorOperation("groups.stable", _stable, str, dict[Place, StableOffset], only_reads=True)
+COMMIT_PENDING: Final = CoordinatorOperation("groups.commit_pending", _commit_pending, CommitPendingOffsets)
+END_TRANSACTION: Final = CoordinatorOperation("groups.end_transaction", _end_transaction, EndGroupTransaction)
 DESCRIBE: Final = CoordinatorOperation("groups.describe", _describe, str, GroupDetails | None, only_reads=True)
 LIST: Final = CoordinatorOperation("groups.list", _list, type(None), list[GroupListing], only_reads=True)
 DELETE: Final = CoordinatorOperation("groups.delete", _delete, str, is_repeatable=False)

@@ -12,7 +12,7 @@ import msgpack  # type: ignore[import-untyped]  # it has no annotations
 import msgspec
 
 from raftlog.errors import FormatError, InvalidArgument
-from raftlog.types import FEATURE_LEVEL_FIRST, Offset
+from raftlog.types import FEATURE_LEVEL_FIRST, FEATURE_LEVEL_TRANSACTIONS, Offset
 
 Row = TypeVar("Row", bound=NamedTuple)
 VERSION: Final = 1
@@ -25,7 +25,7 @@ GROUP_BYTES_MAX: Final = 2_000_000
 INSTANCE_BYTES_MAX: Final = 65_536
 _ITEMS_MAX: Final = 10_000
 _KIND: Final = Struct(">h")
-_OFFSET, _GROUP, _INSTANCE = 1, 2, 16
+_OFFSET, _GROUP, _INSTANCE, _PENDING_OFFSET, _PRODUCER = 1, 2, 16, 17, 18
 """Kinds of keys; the first two as Kafka numbers them."""
 _UUID_BYTES: Final = 16
 
@@ -51,7 +51,23 @@ class InstanceKey(NamedTuple):
     instance: str
 
 
-Key: TypeAlias = GroupKey | OffsetKey | InstanceKey
+class PendingOffsetKey(NamedTuple):
+    """Key of an offset that a transaction committed and that is pending until its end."""
+
+    group: str
+    producer_id: int
+    topic_id: UUID
+    partition: int
+
+
+class GroupProducerKey(NamedTuple):
+    """Key of the last end of a transaction of a producer in a group."""
+
+    group: str
+    producer_id: int
+
+
+Key: TypeAlias = GroupKey | OffsetKey | InstanceKey | PendingOffsetKey | GroupProducerKey
 
 
 class Protocol(NamedTuple):
@@ -99,10 +115,32 @@ class OffsetRecord(NamedTuple):
     committed_ms: int
 
 
+class PendingOffsetRecord(NamedTuple):
+    """Offset of a partition that an open transaction of the producer epoch committed."""
+
+    offset: Offset
+    leader_epoch: int
+    metadata: str
+    committed_ms: int
+    epoch: int
+
+    def committed(self) -> OffsetRecord:
+        """Return the offset after the transaction has committed."""
+        return OffsetRecord(*self[:4])
+
+
+class GroupProducerRecord(NamedTuple):
+    """Epochs of the last marker of a producer: older ones are fenced."""
+
+    epoch: int
+    coordinator_epoch: int
+    ended_ms: int
+
+
 InstanceRecord: TypeAlias = Mapping[str, Any]
 """Record of a consumer instance, opaque here: JSON values and bytes; at most INSTANCE_BYTES_MAX."""
 
-Value: TypeAlias = GroupRecord | OffsetRecord | InstanceRecord
+Value: TypeAlias = GroupRecord | OffsetRecord | InstanceRecord | PendingOffsetRecord | GroupProducerRecord
 
 
 def encode_key(key: Key) -> bytes:
@@ -114,6 +152,10 @@ def encode_key(key: Key) -> bytes:
             return _pack_key(_OFFSET, [group, topic_id.bytes, partition])
         case InstanceKey(group, instance):
             return _pack_key(_INSTANCE, [group, instance])
+        case PendingOffsetKey(group, producer_id, topic_id, partition):
+            return _pack_key(_PENDING_OFFSET, [group, producer_id, topic_id.bytes, partition])
+        case GroupProducerKey(group, producer_id):
+            return _pack_key(_PRODUCER, [group, producer_id])
 
 
 def decode_key(data: bytes) -> Key:
@@ -128,6 +170,12 @@ def decode_key(data: bytes) -> Key:
             return OffsetKey(group, UUID(bytes=topic_id), partition)
         case int(), [str(group), str(instance)] if kind == _INSTANCE:
             return InstanceKey(group, instance)
+        case int(), [str(group), int(producer), bytes(topic_id), int(partition)] if (
+            kind == _PENDING_OFFSET and len(topic_id) == _UUID_BYTES
+        ):
+            return PendingOffsetKey(group, producer, UUID(bytes=topic_id), partition)
+        case int(), [str(group), int(producer)] if kind == _PRODUCER:
+            return GroupProducerKey(group, producer)
     raise _format_error(f"a key of kind {kind}", data)
 
 
@@ -135,6 +183,11 @@ LATER_FIELDS: Final[dict[tuple[type[Any], str], int]] = {}
 """Feature level of each field that was added to a record later, below which it must have its default.
 
 Example: `(OffsetRecord, "principal"): 2`."""
+LATER_RECORDS: Final[Mapping[type[Any], int]] = {
+    PendingOffsetRecord: FEATURE_LEVEL_TRANSACTIONS,
+    GroupProducerRecord: FEATURE_LEVEL_TRANSACTIONS,
+}
+"""Feature level of each record that was added later, below which it is not written."""
 
 
 def encode_value(value: Value, level: int = FEATURE_LEVEL_FIRST) -> bytes:
@@ -143,7 +196,7 @@ def encode_value(value: Value, level: int = FEATURE_LEVEL_FIRST) -> bytes:
         case GroupRecord():
             members = [_fields(each, level) for each in value.members]
             return _pack([VERSION, *_fields(value, level, members=members)], GROUP_BYTES_MAX)
-        case OffsetRecord():
+        case OffsetRecord() | PendingOffsetRecord() | GroupProducerRecord():
             return _pack([VERSION, *_fields(value, level)], OFFSET_BYTES_MAX)
         case _:
             return _pack([VERSION, dict(value)], INSTANCE_BYTES_MAX)
@@ -156,6 +209,7 @@ def _fields(record: Any, level: int, **packed: list[Any]) -> list[Any]:
     while names[-1] in defaults and getattr(record, names[-1]) == defaults[names[-1]]:
         names.pop()
     needed = [LATER_FIELDS.get((type(record), name), FEATURE_LEVEL_FIRST) for name in names]
+    needed.append(LATER_RECORDS.get(type(record), FEATURE_LEVEL_FIRST))
     if max(needed) > level:
         raise InvalidArgument(
             f"a {type(record).__name__} needs feature level {max(needed)}; the cluster runs at {level}"
@@ -176,6 +230,10 @@ def decode_value(key: Key, data: bytes) -> Value:
             return _make_record(OffsetRecord, fields)
         case InstanceKey(), [_, dict(instance)]:
             return instance
+        case PendingOffsetKey(), [_, *fields]:
+            return _make_record(PendingOffsetRecord, fields)
+        case GroupProducerKey(), [_, *fields]:
+            return _make_record(GroupProducerRecord, fields)
     raise _format_error(f"the value of a {type(key).__name__}", data)
 
 

@@ -147,6 +147,49 @@ class CommitOffsets(NamedTuple):
     member: MemberIdentity | None
 
 
+class TransactionalProducer(NamedTuple):
+    """Producer with an open transaction."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+class CommitPendingOffsets(NamedTuple):
+    """Request to commit a group's offsets in a transaction; they are pending until its end."""
+
+    group: str
+    offsets: dict[Place, OffsetCommit]
+    producer: TransactionalProducer
+    member: MemberIdentity
+
+
+class GroupMarker(NamedTuple):
+    """End of a producer's transaction, decided by its coordinator of this epoch."""
+
+    producer_id: int
+    epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+
+
+class EndGroupTransaction(NamedTuple):
+    """Request to end a producer's transaction in a group."""
+
+    group: str
+    marker: GroupMarker
+
+
+class StableOffset(NamedTuple):
+    """Committed offset of a partition, −1 without one, and whether an open transaction may change it."""
+
+    offset: Offset
+    leader_epoch: int
+    metadata: str
+    committed_ms: int
+    is_pending: bool
+
+
 class OffsetMove(NamedTuple):
     """Request to set the offsets of a group without members, also to lower ones."""
 

@@ -31,9 +31,12 @@ from raftlog.partitions.groups.offsets import check_offsets
 from raftlog.partitions.groups.records import OffsetRecord
 from raftlog.partitions.groups.results import (
     CommitOffsets,
+    CommitPendingOffsets,
+    EndGroupTransaction,
     GroupDetails,
     GroupHeartbeat,
     GroupListing,
+    GroupMarker,
     Join,
     JoinedGeneration,
     LagReport,
@@ -46,9 +49,11 @@ from raftlog.partitions.groups.results import (
     PartitionOffsets,
     Place,
     ResetTo,
+    StableOffset,
     Sync,
     SyncedGeneration,
     TopicOffsets,
+    TransactionalProducer,
 )
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.reads import Reader
@@ -182,6 +187,15 @@ class Groups:
 
         Raises the errors of the group as a whole: nothing was committed, unless it is `OutcomeUnknown`."""
         await self.router.partition_for(group, deadline)
+        failed, found = await self._find_commits(offsets, deadline)
+        if found:
+            await self.router.call(operations.COMMIT, group, CommitOffsets(group, found, member), deadline)
+        return failed
+
+    async def _find_commits(
+        self, offsets: Mapping[TopicPartition, OffsetCommit], deadline: Deadline
+    ) -> tuple[dict[TopicPartition, RaftlogError], dict[Place, OffsetCommit]]:
+        """Return the errors of partitions that do not exist and of invalid offsets, and the other commits."""
         failed: dict[TopicPartition, RaftlogError] = {}
         found: dict[Place, OffsetCommit] = {}
         for key, place in (await self._environment.places.find_each(offsets, deadline)).items():
@@ -193,9 +207,7 @@ class Groups:
                 failed[key] = error
             else:
                 found[place] = offsets[key]
-        if found:
-            await self.router.call(operations.COMMIT, group, CommitOffsets(group, found, member), deadline)
-        return failed
+        return failed, found
 
     async def committed(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, OffsetRecord]:
         """Return the committed offsets of a group (linearizable); none for an unknown group."""
@@ -204,6 +216,45 @@ class Groups:
             return {}
         committed = await self.router.call(operations.OFFSETS, group, group, deadline)
         return self._environment.places.name_offsets(committed)
+
+    async def stable_offsets(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, StableOffset]:
+        """Return the committed offsets of a group, and which of them an open transaction may change (KIP-447)."""
+        check_group(group)
+        if not await self.router.has_topic(deadline):
+            return {}
+        found = await self.router.call(operations.STABLE, group, group, deadline)
+        named = ((self._environment.places.name_partition(place), offset) for place, offset in found.items())
+        return {name: offset for name, offset in named if name is not None}
+
+    # ---- transactions
+
+    async def commit_pending(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, OffsetCommit],
+        *,
+        producer: TransactionalProducer,
+        member: MemberIdentity,
+        deadline: Deadline,
+    ) -> dict[TopicPartition, RaftlogError]:
+        """Commit offsets in a transaction: they count once `end_transaction` has committed it.
+
+        Returns the errors of partitions that do not exist. Raises the errors of `commit`, `ProducerFenced`,
+        `InvalidProducerMapping`, `InvalidTransactionState` unless the group is in the open transaction, and
+        `ConcurrentTransactions` while an earlier one ends."""
+        await self.router.partition_for(group, deadline)
+        failed, found = await self._find_commits(offsets, deadline)
+        if found:
+            asked = CommitPendingOffsets(group, found, producer, member)
+            await self.router.call(operations.COMMIT_PENDING, group, asked, deadline)
+        return failed
+
+    async def end_transaction(self, group: str, marker: GroupMarker, *, deadline: Deadline) -> None:
+        """End a producer's transaction in a group: commit its pending offsets, or remove them; repeatable.
+
+        Raises `ProducerFenced` and `CoordinatorFenced` for a marker that is older than the last one."""
+        asked = EndGroupTransaction(group, marker)
+        await self.router.call(operations.END_TRANSACTION, group, asked, deadline, creates=True)
 
     # ---- reads
 

@@ -70,7 +70,7 @@ from raftlog.records import read_control
 from raftlog.runtime.log import control_entries
 from raftlog.storage import roll
 from raftlog.storage.gap import REASON_COMPACTED, Gap, build_gap_batch, decode_gap
-from raftlog.types import Index, NodeId, Offset
+from raftlog.types import FEATURE_LEVEL_KNOWN, Index, NodeId, Offset
 from tests.controller.machine.fleet import BOOTSTRAP, create, disk_uuid, register, replica, topic_id
 from tests.controller.machine.test_snapshot import make_busy_cluster
 from tests.golden.wire import GROUP, ME, OTHER, Sample, wire_samples
@@ -177,6 +177,11 @@ GROUP_RECORDS: Sequence[tuple[records.Key, records.Value]] = (
     (records.GroupKey("g"), records.GroupRecord("consumer", 3, "range", "m-1", True, 1_700_000_000_000, (MEMBER,))),
     (records.OffsetKey("g", topic_id(1), 3), records.OffsetRecord(Offset(7), 2, "said", 1_700_000_000_000)),
     (records.InstanceKey("g", "i"), {"version": 1, "topics": ["t"]}),
+    (
+        records.PendingOffsetKey("g", 9, topic_id(1), 3),
+        records.PendingOffsetRecord(Offset(7), 2, "said", 1_700_000_000_000, 4),
+    ),
+    (records.GroupProducerKey("g", 9), records.GroupProducerRecord(4, 6, 1_700_000_000_000)),
 )
 
 
@@ -186,7 +191,7 @@ def _group_samples() -> Iterator[Sample]:
         yield Sample(
             f"value of a {type(key).__name__}",
             value,
-            records.encode_value,
+            lambda value: records.encode_value(value, FEATURE_LEVEL_KNOWN),
             lambda data, key=key: records.decode_value(key, data),
         )
 

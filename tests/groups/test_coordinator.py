@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from raftlog.errors import FormatError, GroupFull, NotLeader, Unavailable, UnknownTopic
+from raftlog.errors import FormatError, GroupFull, NotLeader, RaftlogError, Unavailable, UnknownTopic
 from raftlog.partitions.coordinator.maintenance import CoordinatorMaintenance
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
@@ -23,10 +23,10 @@ from raftlog.partitions.groups.records import (
     encode_key,
     encode_value,
 )
-from raftlog.partitions.groups.results import OffsetCommit, Place
+from raftlog.partitions.groups.results import OffsetCommit, Place, TransactionalProducer
 from raftlog.partitions.groups.settings import GroupSettings
 from raftlog.records import NewRecord
-from raftlog.types import Offset
+from raftlog.types import FEATURE_LEVEL_TRANSACTIONS, Offset
 from tests.groups.test_writer import Log
 from tests.undecodable import SMALL
 
@@ -66,6 +66,12 @@ class World:
     def __init__(self, growth_bytes_max: int = 1 << 30, max_groups: int = 10) -> None:
         self.replica: Any = Replica()
         self.now_ms, self.growth_bytes_max = 1_000_000, growth_bytes_max
+        self.feature_level = FEATURE_LEVEL_TRANSACTIONS
+        self.verifications: list[TransactionalProducer] = []
+        self.is_verified = asyncio.Event()
+        """Whether the transactions' coordinator answers; until then it is asked in vain."""
+        self.is_verified.set()
+        self.refusal: RaftlogError | None = None
         places: Any = None
         self.around = GroupEnvironment(
             settings=GroupSettings(max_groups=max_groups),
@@ -76,9 +82,17 @@ class World:
             places=places,
             is_deleted=lambda topic_id: topic_id == DELETED,
             offsets_retention_ms=RETENTION_MS,
-            feature_level=lambda: 1,
+            feature_level=lambda: self.feature_level,
+            verify_transaction=self.verify,
         )
         self.coordinator = GroupCoordinator(self.replica, self.around, lambda coordinator: coordinator.end())
+
+    async def verify(self, producer: TransactionalProducer, group: str, deadline: Deadline) -> None:
+        """Confirm as the transactions' coordinator that the group is in the open transaction."""
+        self.verifications.append(producer)
+        await self.is_verified.wait()
+        if self.refusal is not None:
+            raise self.refusal
 
     def put_record(self, key: OffsetKey | GroupKey, value: Value) -> None:
         """Put a record into the log before the coordinator loads."""

@@ -7,10 +7,12 @@ from raftlog.errors import RaftlogError
 from raftlog.partitions.groups import records
 from raftlog.partitions.groups.records import (
     GroupKey,
+    GroupProducerKey,
     InstanceKey,
     MemberRecord,
     OffsetKey,
     OffsetRecord,
+    PendingOffsetKey,
     encode_key,
     encode_value,
 )
@@ -21,6 +23,14 @@ from tests.layouts import DOCS, DOCUMENT, table_after
 
 GROUPS = (DOCS / "GROUPS.md").read_text(encoding="utf-8")
 TOPIC_ID = UUID("6f1c2b3a-0d4e-4f50-8a61-7b2c3d4e5f60")
+
+KEYS = (
+    GroupKey("g"),
+    OffsetKey("g", TOPIC_ID, 3),
+    InstanceKey("g", "i"),
+    PendingOffsetKey("g", 9, TOPIC_ID, 3),
+    GroupProducerKey("g", 9),
+)
 
 
 def test_the_documented_states_match_the_code() -> None:
@@ -56,15 +66,16 @@ def test_the_documented_fields_of_a_member_match_the_code() -> None:
 
 def test_the_documented_bounds_of_records_match_the_code() -> None:
     bounds = [int(cells[4]) for cells in table_after("group records")]
-    assert bounds == [records.OFFSET_BYTES_MAX, records.GROUP_BYTES_MAX, records.INSTANCE_BYTES_MAX]
+    offset = records.OFFSET_BYTES_MAX
+    assert bounds == [offset, records.GROUP_BYTES_MAX, records.INSTANCE_BYTES_MAX, offset, offset]
 
 
 def test_the_documented_example_is_encoded_by_the_code() -> None:
     block = DOCUMENT.split("<!-- group keys -->\n```\n")[1].split("\n```")[0]
     written = [
-        *(encode_key(key) for key in (GroupKey("g"), OffsetKey("g", TOPIC_ID, 3), InstanceKey("g", "i"))),
+        *map(encode_key, KEYS),
         encode_value(OffsetRecord(Offset(7), 2, "", 1_700_000_000_000)),
     ]
     assert [bytes.fromhex(line) for line in block.splitlines()] == written
     kinds = [int(cells[0]) for cells in table_after("group records")]
-    assert kinds == sorted(data[1] for data in written[:3])
+    assert kinds == sorted(data[1] for data in written[: len(KEYS)])

@@ -16,12 +16,16 @@ from raftlog.partitions.groups.records import (
     INSTANCE_BYTES_MAX,
     METADATA_BYTES_MAX,
     GroupKey,
+    GroupProducerKey,
+    GroupProducerRecord,
     GroupRecord,
     InstanceKey,
     Key,
     MemberRecord,
     OffsetKey,
     OffsetRecord,
+    PendingOffsetKey,
+    PendingOffsetRecord,
     Protocol,
     Value,
     decode_key,
@@ -29,7 +33,7 @@ from raftlog.partitions.groups.records import (
     encode_key,
     encode_value,
 )
-from raftlog.types import Offset
+from raftlog.types import FEATURE_LEVEL_TRANSACTIONS, Offset
 
 FEW = settings(max_examples=50)
 TOPIC_ID = UUID("6f1c2b3a-0d4e-4f50-8a61-7b2c3d4e5f60")
@@ -39,6 +43,8 @@ KEYS = st.one_of(
     st.builds(GroupKey, TEXT),
     st.builds(OffsetKey, TEXT, st.uuids(), st.integers(0, (1 << 31) - 1)),
     st.builds(InstanceKey, TEXT, TEXT),
+    st.builds(PendingOffsetKey, TEXT, NUMBER, st.uuids(), st.integers(0, (1 << 31) - 1)),
+    st.builds(GroupProducerKey, TEXT, NUMBER),
 )
 PROTOCOLS = st.lists(st.builds(Protocol, TEXT, st.binary(max_size=20)), max_size=3).map(tuple)
 MEMBERS = st.builds(
@@ -48,11 +54,15 @@ GROUPS = st.builds(
     GroupRecord, TEXT, NUMBER, TEXT, TEXT, st.booleans(), NUMBER, st.lists(MEMBERS, max_size=3).map(tuple)
 )
 OFFSETS = st.builds(OffsetRecord, NUMBER.map(Offset), NUMBER, TEXT, NUMBER)
+PENDING_OFFSETS = st.builds(PendingOffsetRecord, NUMBER.map(Offset), NUMBER, TEXT, NUMBER, NUMBER)
+PRODUCERS = st.builds(GroupProducerRecord, NUMBER, NUMBER, NUMBER)
 INSTANCES = st.dictionaries(TEXT, st.one_of(st.none(), st.booleans(), NUMBER, TEXT, st.lists(TEXT, max_size=2)))
 PAIRS = st.one_of(
     st.tuples(st.just(GroupKey("g")), GROUPS),
     st.tuples(st.just(OffsetKey("g", TOPIC_ID, 1)), OFFSETS),
     st.tuples(st.just(InstanceKey("g", "i")), INSTANCES),
+    st.tuples(st.just(PendingOffsetKey("g", 9, TOPIC_ID, 1)), PENDING_OFFSETS),
+    st.tuples(st.just(GroupProducerKey("g", 9)), PRODUCERS),
 )
 
 
@@ -68,7 +78,7 @@ def test_a_decoded_key_equals_the_encoded_one(key: Key) -> None:
 @given(PAIRS)
 def test_a_decoded_value_equals_the_encoded_one(pair: tuple[Key, Value]) -> None:
     key, value = pair
-    assert decode_value(key, encode_value(value)) == value
+    assert decode_value(key, encode_value(value, FEATURE_LEVEL_TRANSACTIONS)) == value
 
 
 @FEW
@@ -87,6 +97,8 @@ def test_different_keys_have_different_bytes(one: Key, other: Key) -> None:
         b"\x00\x02\x91\x01",
         b"\x00\x02\x92\xa1g\xa1g",
         b"\x00\x01" + msgpack.packb(["g", bytes(15), 1]),
+        b"\x00\x11" + msgpack.packb(["g", 9, bytes(15), 1]),
+        b"\x00\x12" + msgpack.packb(["g", "9"]),
         b"\x00\x02\xdd\xff\xff\xff\xff",
         b"\x00\x02" + msgpack.packb(["g" * 5000]),
     ],
@@ -110,6 +122,8 @@ def test_invalid_keys_are_refused(data: bytes) -> None:
         (InstanceKey("g", "i"), [1, []]),
         (InstanceKey("g", "i"), {}),
         (InstanceKey("g", "i"), 1),
+        (PendingOffsetKey("g", 9, TOPIC_ID, 1), [1, 1, 1, "", 1]),
+        (GroupProducerKey("g", 9), [1, 1, 1, 1, 1]),
     ],
     ids=str,
 )

@@ -7,7 +7,8 @@ import pytest
 from raftlog.api.kafka.api import ApiKey
 from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.api.kafka.wire.schemas import request_class
-from raftlog.partitions.groups.results import OffsetCommit
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.groups.results import GroupMarker, MemberIdentity, OffsetCommit, TransactionalProducer
 from raftlog.types import Offset, TopicPartition
 from tests.brokers import members as http
 from tests.brokers.members import soon
@@ -124,6 +125,30 @@ async def test_commits_over_kafka_and_http_are_read_by_each_other(handlers):
     (first, second) = (await fetch_offsets(handlers, {"t": [0, 1]})).topics[0].partitions
     assert (first.committed_offset, first.metadata, first.committed_leader_epoch) == (7, "from Kafka", 2)
     assert (second.committed_offset, second.metadata, second.committed_leader_epoch) == (9, "from HTTP", 4)
+
+
+async def test_offsets_of_an_open_transaction_are_unstable(handlers):
+    async def confirm(producer: TransactionalProducer, group: str, deadline: Deadline) -> None:
+        """Confirm that the transaction is open, as its coordinator does."""
+
+    groups = handlers.broker.groups
+    object.__setattr__(groups._environment, "verify_transaction", confirm)
+    await commit(handlers, {0: 7, 1: 7})
+    pending = {TopicPartition("t", number): OffsetCommit(Offset(9), "in a transaction", 3) for number in (1, 2)}
+    producer, nobody = TransactionalProducer("tx", 3, 0), MemberIdentity("", -1)
+    assert await groups.commit_pending(G, pending, producer=producer, member=nobody, deadline=soon()) == {}
+
+    async def fetch(version: int, wanted: dict[str, list[int]] | None = None) -> dict[int, tuple[int, int]]:
+        answer = await fetch_offsets(handlers, wanted, version=version)
+        (topic,) = answer.topics
+        return {each.partition_index: (each.committed_offset, each.error_code) for each in topic.partitions}
+
+    unstable = (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert await fetch(7) == await fetch(7, {"t": [0, 1, 2]}) == {0: (7, 0), 1: unstable, 2: unstable}
+    assert await fetch(6) == {0: (7, 0), 1: (7, 0)}
+    assert await fetch(6, {"t": [0, 1, 2]}) == {0: (7, 0), 1: (7, 0), 2: (-1, 0)}
+    await groups.end_transaction(G, GroupMarker(3, 0, True, 1), deadline=soon())
+    assert await fetch(7) == {0: (7, 0), 1: (9, 0), 2: (9, 0)}
 
 
 async def delete(handlers, partitions: dict[str, list[int]], group: str = G) -> Any:

@@ -3,7 +3,7 @@
 A commit with generation −1 (a consumer that assigns itself partitions, or an administrator) sets the offset as it is,
 backwards too, as Kafka does; the coordinator accepts it only while the group has no members."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
@@ -13,8 +13,8 @@ from raftlog.api.kafka.permissions import denied_topics, topic_resource
 from raftlog.api.kafka.wire.schemas import answer_class
 from raftlog.errors import GroupNotEmpty, RaftlogError, UnknownGroup
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.groups.records import METADATA_BYTES_MAX, OffsetRecord
-from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
+from raftlog.partitions.groups.records import METADATA_BYTES_MAX
+from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit, StableOffset
 from raftlog.partitions.groups.service import Groups
 from raftlog.partitions.security.authorizer import Authorizer
 from raftlog.security.permissions import AclOperation
@@ -22,7 +22,7 @@ from raftlog.types import Offset, TopicPartition
 
 _GROUP_ERROR_SINCE: Final = 2
 """First version of OffsetFetch with an error of the whole group; before it, each partition has it."""
-_NONE: Final = OffsetRecord(Offset(-1), -1, "", 0)
+_NONE: Final = StableOffset(Offset(-1), -1, "", 0, is_pending=False)
 """Answer for a partition in which nothing was committed."""
 
 
@@ -80,11 +80,11 @@ class OffsetHandlers:
     async def fetch(self, request: KafkaRequest) -> Any:
         """Return committed offsets: of the named partitions, or all offsets of the group."""
         asked = request.message
-        code, committed = ErrorCode.NONE, dict[TopicPartition, OffsetRecord]()
+        code, committed = ErrorCode.NONE, dict[TopicPartition, StableOffset]()
         try:
             authorize_group(self._authorizer, request, AclOperation.DESCRIBE, asked.group_id)
             check_coordinator(self._groups, asked.group_id)
-            committed = await self._groups.committed(asked.group_id, deadline=deadline_in(NO_DEADLINE_MS))
+            committed = await self._groups.stable_offsets(asked.group_id, deadline=deadline_in(NO_DEADLINE_MS))
         except RaftlogError as error:
             code = group_code(error)
         has_group_error = request.version >= _GROUP_ERROR_SINCE
@@ -95,9 +95,10 @@ class OffsetHandlers:
         denied: frozenset[str] = frozenset()
         if asked.topics is None:
             visible = self._authorizer.allows
+            known = (place for place, found in committed.items() if found.offset >= 0 or asked.require_stable)
             wanted = {
                 topic: numbers
-                for topic, numbers in _group_by_topic(committed).items()
+                for topic, numbers in _group_by_topic(known).items()
                 if visible(request.caller, AclOperation.DESCRIBE, topic_resource(topic))
             }
         else:
@@ -107,14 +108,17 @@ class OffsetHandlers:
         row = topic_row.OffsetFetchResponsePartition
 
         def describe_partition(topic: str, number: int) -> Any:
-            is_denied = topic in denied
-            found = _NONE if is_denied else committed.get(TopicPartition(topic, number), _NONE)
+            found, row_code = committed.get(TopicPartition(topic, number), _NONE), code
+            if topic in denied:
+                found, row_code = _NONE, code or ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif found.is_pending and asked.require_stable:
+                found, row_code = _NONE, ErrorCode.UNSTABLE_OFFSET_COMMIT
             return row(
                 partition_index=number,
                 committed_offset=found.offset,
                 committed_leader_epoch=found.leader_epoch,
                 metadata=found.metadata,
-                error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied and not code else code,
+                error_code=row_code,
             )
 
         return answer(
@@ -169,7 +173,7 @@ def _parse_commits(asked: Any) -> tuple[dict[TopicPartition, OffsetCommit], dict
     return offsets, codes
 
 
-def _group_by_topic(committed: Mapping[TopicPartition, OffsetRecord]) -> dict[str, list[int]]:
+def _group_by_topic(committed: Iterable[TopicPartition]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for topic, number in sorted(committed):
         found.setdefault(topic, []).append(number)
