@@ -35,6 +35,7 @@ Kind = Literal[
     "read",
     "cas",
     "topic",
+    "txn",
     "crash",
     "nemesis",
 ]
@@ -59,6 +60,7 @@ WRITE: Final = "write"
 READ: Final = "read"
 CAS: Final = "cas"
 TOPIC: Final = "topic"
+TXN: Final = "txn"
 CRASH: Final = "crash"
 NEMESIS: Final = "nemesis"
 
@@ -200,6 +202,53 @@ class Topic(NamedTuple):
     topic_id: str = ""
 
 
+class Append(NamedTuple):
+    """Record that a transaction appended; `offset` once it is known. `amount`: change of the account, the partition."""
+
+    partition: TopicPartition
+    value: Value
+    offset: Offset | None = None
+    amount: int = 0
+
+
+class Scan(NamedTuple):
+    """All committed records of a partition in `[start, end)`, of which `end` was the read-committed end."""
+
+    partition: TopicPartition
+    start: Offset = Offset(0)
+    end: Offset = Offset(0)
+    offsets: tuple[Offset, ...] = ()
+    values: tuple[Value, ...] = ()
+
+
+class OffsetsRead(NamedTuple):
+    """Committed offsets of a transaction's group, stable when they were read; `None` for a partition without one."""
+
+    offsets: tuple[tuple[TopicPartition, Offset | None], ...] = ()
+
+
+class Consumed(NamedTuple):
+    """Offsets `[first, end)` that a transaction consumed; it commits `end` in its group."""
+
+    partition: TopicPartition
+    first: Offset
+    end: Offset
+
+
+class Transaction(NamedTuple):
+    """Steps of a transaction in their order, each done before the next began, and what it consumed.
+
+    An `ok` was committed, a `fail` can never be committed. What the reads of any completion show was shown.
+    """
+
+    steps: tuple[Append | Scan | OffsetsRead, ...]
+    group: str = ""
+    consumed: tuple[Consumed, ...] = ()
+
+    def appends(self) -> list[Append]:
+        return [step for step in self.steps if isinstance(step, Append)]
+
+
 class Nemesis(NamedTuple):
     """Begin or end of a fault; ignored by checkers, shown in timelines."""
 
@@ -218,6 +267,7 @@ Payload: TypeAlias = (
     | Trim
     | Register
     | Topic
+    | Transaction
     | Nemesis
     | None
 )
@@ -265,11 +315,11 @@ class Recorder:
         returned = invocation.payload if payload is None else payload
         return self._record(invocation.process, OK, invocation.kind, returned, "")
 
-    def fail(self, invocation: Op, error: str = "") -> Op:
-        return self._record(invocation.process, FAIL, invocation.kind, invocation.payload, error)
+    def fail(self, invocation: Op, error: str = "", payload: Payload = None) -> Op:
+        return self._record(invocation.process, FAIL, invocation.kind, payload or invocation.payload, error)
 
-    def info(self, invocation: Op, error: str = "") -> Op:
-        return self._record(invocation.process, INFO, invocation.kind, invocation.payload, error)
+    def info(self, invocation: Op, error: str = "", payload: Payload = None) -> Op:
+        return self._record(invocation.process, INFO, invocation.kind, payload or invocation.payload, error)
 
     def crash(self, process: int) -> Op:
         """Record that the client of the process crashed; its operation under way never completes."""
@@ -314,6 +364,8 @@ def describe(payload: Payload) -> str:
         return f"{payload.partition} below {payload.start}"
     if isinstance(payload, Topic):
         return f"{payload.action} {payload.name}{f' {payload.topic_id}' if payload.topic_id else ''}"
+    if isinstance(payload, Transaction):
+        return _describe_transaction(payload)
     if isinstance(payload, Register):
         instead = "" if payload.expected is None else f" instead of {payload.expected!r}"
         return f"{payload.register}: {'nothing' if payload.value is None else repr(payload.value)}{instead}"
@@ -331,6 +383,24 @@ def _describe_send(send: Send) -> str:
         return text
     producer, epoch, sequence = send.sequenced
     return f"{text} from sequence {sequence} of producer {producer}/{epoch}"
+
+
+def _describe_transaction(transaction: Transaction) -> str:
+    parts = []
+    for step in transaction.steps:
+        if isinstance(step, Append):
+            at = "" if step.offset is None else f" at {step.offset}"
+            parts.append(f"append {step.value!r} to {step.partition}{at}")
+        elif isinstance(step, Scan):
+            parts.append(f"read {step.partition} to {step.end}: {_describe_run(step.values)}")
+        else:
+            rows = ", ".join(f"{place} at {_describe_offset(offset)}" for place, offset in step.offsets)
+            parts.append(f"offsets {rows}")
+    parts += [
+        f"consume {each.partition} offsets {each.first} to {each.end} as {transaction.group}"
+        for each in transaction.consumed
+    ]
+    return "; ".join(parts)
 
 
 def _describe_offset(offset: Offset | None) -> str:

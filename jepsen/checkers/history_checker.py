@@ -29,6 +29,7 @@ from jepsen.checkers.polls import Polls
 from jepsen.checkers.records import RecordBook
 from jepsen.checkers.sequences import Sequences
 from jepsen.checkers.topics import Topics
+from jepsen.checkers.transactions import Transactions
 from raftlog.errors import InvalidArgument
 
 
@@ -39,6 +40,8 @@ class Rules(NamedTuple):
     """Offsets have no holes: no transactions. Compacted partitions, whose values have keys, are excepted."""
     forward_only_commits: bool = True
     """Committed offsets of a group never go back, unless members commit or an operator resets them."""
+    serial_transactions: bool = False
+    """Transactions that overlap are serializable; those of Kafka are not."""
     lag_bound_ns: int | None = None
     """Longest time that a consumer may lag behind, in nanoseconds; `None` only measures."""
 
@@ -87,6 +90,7 @@ class HistoryChecker:
             HandlerOrder(self.findings),
             Sequences(self.book, self.findings),
             Compaction(self.book, self.findings),
+            Transactions(self.book, self.findings, is_serial=rules.serial_transactions),
             self.lag,
             self.linearizability,
             *((Density(self.book, self.findings),) if rules.dense else ()),

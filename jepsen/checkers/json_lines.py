@@ -26,8 +26,11 @@ from jepsen.checkers.history import (
     SUBSCRIBE,
     TOPIC,
     TRIM,
+    TXN,
     WRITE,
+    Append,
     Assign,
+    Consumed,
     Fetched,
     GroupOffsets,
     Handle,
@@ -36,15 +39,18 @@ from jepsen.checkers.history import (
     Membership,
     Nemesis,
     OffsetRange,
+    OffsetsRead,
     Op,
     OpType,
     Payload,
     Poll,
     Register,
+    Scan,
     Send,
     Sequenced,
     Subscribe,
     Topic,
+    Transaction,
     Trim,
 )
 from raftlog.errors import InvalidArgument
@@ -98,6 +104,22 @@ def _encode_list(listed: ListOffsets) -> dict[str, Any]:
     return {"ranges": ranges, "linearizable": listed.linearizable}
 
 
+def _encode_transaction(transaction: Transaction) -> dict[str, Any]:
+    consumed = [(str(each.partition), each.first, each.end) for each in transaction.consumed]
+    by = {"group": transaction.group, "consumed": consumed} if transaction.group else {}
+    return {"steps": list(map(_encode_step, transaction.steps)), **by}
+
+
+def _encode_step(step: Append | Scan | OffsetsRead) -> list[Any]:
+    match step:
+        case Append(partition, value, offset, amount):
+            return ["append", str(partition), value, offset, amount]
+        case Scan(partition, start, end, offsets, values):
+            return ["scan", str(partition), start, end, offsets, values]
+        case OffsetsRead(offsets):
+            return ["offsets", [(str(partition), offset) for partition, offset in offsets]]
+
+
 _ENCODERS: Final[dict[str, Callable[[Any], Any]]] = {
     SEND: _encode_send,
     POLL: _encode_poll,
@@ -110,6 +132,7 @@ _ENCODERS: Final[dict[str, Callable[[Any], Any]]] = {
     LIST: _encode_list,
     TRIM: lambda trim: (str(trim.partition), trim.start),
     TOPIC: lambda topic: topic._asdict(),
+    TXN: _encode_transaction,
     WRITE: lambda write: {"register": write.register, "value": write.value},
     READ: lambda read: {"register": read.register, "value": read.value},
     CAS: lambda cas: {"register": cas.register, "value": cas.value, "expected": cas.expected},
@@ -157,6 +180,7 @@ class _Decoder:
             LIST: self._decode_list,
             TRIM: lambda value: Trim(self._decode_partition(value[0]), Offset(value[1])),
             TOPIC: lambda value: Topic(value["action"], value["name"], value["topic_id"]),
+            TXN: self._decode_transaction,
             WRITE: _decode_register,
             READ: _decode_register,
             CAS: _decode_register,
@@ -218,6 +242,23 @@ class _Decoder:
             OffsetRange(self._decode_partition(p), Offset(start), Offset(end)) for p, start, end in value["ranges"]
         )
         return ListOffsets(ranges, bool(value["linearizable"]))
+
+    def _decode_transaction(self, value: Any) -> Transaction:
+        consumed = tuple(
+            Consumed(self._decode_partition(partition), Offset(first), Offset(end))
+            for partition, first, end in value.get("consumed", ())
+        )
+        return Transaction(tuple(map(self._decode_step, value["steps"])), value.get("group", ""), consumed)
+
+    def _decode_step(self, step: Any) -> Append | Scan | OffsetsRead:
+        match step:
+            case ["append", partition, value, offset, amount]:
+                return Append(self._decode_partition(partition), value, _decode_offset(offset), amount)
+            case ["scan", partition, start, end, offsets, values]:
+                return Scan(self._decode_partition(partition), start, end, tuple(offsets), tuple(values))
+            case ["offsets", rows]:
+                return OffsetsRead(tuple((self._decode_partition(place), _decode_offset(at)) for place, at in rows))
+        raise ValueError(f"a step of a transaction cannot be read: {step!r}")
 
 
 def _decode_register(value: Any) -> Register:

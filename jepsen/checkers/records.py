@@ -29,12 +29,15 @@ from jepsen.checkers.history import (
     POLL,
     SEND,
     TRIM,
+    TXN,
     Fetched,
     Kind,
     ListOffsets,
     Op,
     Poll,
+    Scan,
     Send,
+    Transaction,
     Trim,
     Value,
 )
@@ -109,8 +112,8 @@ class PartitionBook:
 class RecordBook(Checker):
     """Record book, see the module; `Density` and `Polls` read it too."""
 
-    invocations: ClassVar[frozenset[Kind]] = frozenset((SEND, TRIM))
-    completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, LIST, TRIM))
+    invocations: ClassVar[frozenset[Kind]] = frozenset((SEND, TRIM, TXN))
+    completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, LIST, TRIM, TXN))
 
     def __init__(self, findings: Findings | None = None) -> None:
         super().__init__(findings)
@@ -128,17 +131,24 @@ class RecordBook(Checker):
         if op.kind == TRIM:
             self._unknown_trims.on_invocation(op)
             return
+        if isinstance(op.payload, Transaction):
+            for append in op.payload.appends():
+                self._add_sent(self.book(append.partition), append.value, op)
+            return
         assert isinstance(op.payload, Send), op
         if not op.payload.values:
             raise InvalidArgument(f"a send has no value: {op}")
         book = self.book(op.payload.partition)
         for value in op.payload.values:
-            if book.sent.setdefault(value, op) is not op:
-                raise InvalidArgument(f"value {value!r} is sent twice; values are unique per partition: {op}")
+            self._add_sent(book, value, op)
         if op.payload.keys:
             book.keys.update(zip(op.payload.values, op.payload.keys, strict=True))
             book.tombstones.update(op.payload.tombstones)
             book.began.update(dict.fromkeys(op.payload.values, op.sequence))
+
+    def _add_sent(self, book: PartitionBook, value: Value, op: Op) -> None:
+        if book.sent.setdefault(value, op) is not op:
+            raise InvalidArgument(f"value {value!r} is sent twice; values are unique per partition: {op}")
 
     def on_crash(self, op: Op) -> None:
         self._unknown_trims.on_crash(op.process)
@@ -148,6 +158,8 @@ class RecordBook(Checker):
             self._unknown_trims.on_completion(op)
         if op.kind == SEND:
             self._on_send(op)
+        elif isinstance(op.payload, Transaction):
+            self._on_transaction(op, op.payload)
         elif op.type == OK and op.kind == POLL:
             assert isinstance(op.payload, Poll), op
             for fetched in op.payload.fetched:
@@ -178,6 +190,20 @@ class RecordBook(Checker):
             for value in send.values:
                 if value in book.offsets:
                     self._report_aborted(book, value, op, book.witnesses[book.offsets[value]])
+
+    def _on_transaction(self, op: Op, transaction: Transaction) -> None:
+        for step in transaction.steps:
+            if isinstance(step, Scan):
+                self._on_fetched(op, Fetched(step.partition, step.offsets, step.values))
+        for append in transaction.appends():
+            book = self.book(append.partition)
+            book.sent[append.value] = op
+            if op.type == OK:
+                if append.offset is None:
+                    raise InvalidArgument(f"value {append.value!r} was committed without an offset: {op}")
+                self._record_offset(book, append.offset, append.value, op)
+            elif op.type == FAIL and append.value in book.offsets:
+                self._report_aborted(book, append.value, op, book.witnesses[book.offsets[append.value]])
 
     def _on_fetched(self, op: Op, fetched: Fetched) -> None:
         partition, offsets, values = fetched
@@ -246,20 +272,22 @@ class RecordBook(Checker):
                 send = op.payload
                 # A send of several values stands in the book once for each; it is looked at once.
                 if op.type == OK and isinstance(send, Send) and value == send.values[0]:
-                    self._finish_send(book, op, send, newest, start_max)
+                    for offset, each in zip(send.offsets, send.values, strict=True):
+                        self._finish_record(book, op, offset, each, newest, start_max)
+                elif op.type == OK and isinstance(send, Transaction):
+                    self._finish_record(book, op, book.offsets[value], value, newest, start_max)
 
-    def _finish_send(
-        self, book: PartitionBook, op: Op, send: Send, newest: dict[str, Offset], start_max: Offset
+    def _finish_record(
+        self, book: PartitionBook, op: Op, offset: Offset, value: Value, newest: dict[str, Offset], start_max: Offset
     ) -> None:
-        """Report acknowledged records that were never polled; those below `start_max` may have been deleted."""
-        for offset, value in zip(send.offsets, send.values, strict=True):
-            if offset < start_max or book.was_polled(value):
-                continue
-            if value in book.tombstones or offset < newest.get(book.keys.get(value, ""), offset):
-                continue
-            if offset < book.polled_end:
-                text = f"{book.name} value {value!r} was acknowledged at offset {offset} and never polled"
-                self.findings.report("lost-write", f"{text}; offset {book.polled_end - 1} was", (op, book.polled_op))
-            else:
-                text = f"{book.name} value {value!r} was acknowledged at offset {offset}; no poll got so far"
-                self.findings.report("unseen", text, (op, book.polled_op))
+        """Report an acknowledged record that was never polled; one below `start_max` may have been deleted."""
+        if offset < start_max or book.was_polled(value):
+            return
+        if value in book.tombstones or offset < newest.get(book.keys.get(value, ""), offset):
+            return
+        if offset < book.polled_end:
+            text = f"{book.name} value {value!r} was acknowledged at offset {offset} and never polled"
+            self.findings.report("lost-write", f"{text}; offset {book.polled_end - 1} was", (op, book.polled_op))
+        else:
+            text = f"{book.name} value {value!r} was acknowledged at offset {offset}; no poll got so far"
+            self.findings.report("unseen", text, (op, book.polled_op))

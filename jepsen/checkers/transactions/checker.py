@@ -1,0 +1,153 @@
+"""Checker of transactions, after Adya's definitions and Elle's use of lists.
+
+    aborted-read (G1a)        of the record book, which also has lost, duplicated and unsent records
+    intermediate-read (G1b)   a read ended between two records of a transaction in one partition
+    torn-transaction          one record of a transaction was seen, and another was passed over
+    unbalanced                the amounts of all records that were seen do not add up to 0
+    G0, G1c                   `happened_before`
+    offsets                   `consumption`
+
+A transaction is committed if its commit was acknowledged, or if any of its records was seen. The list of a partition is
+its offsets, so the order of writes is known. Commits become visible in each partition for itself: a read of two
+partitions may show a transaction in one of them."""
+
+from typing import ClassVar, Final, NamedTuple
+
+from jepsen.checkers.checker import Checker, Findings
+from jepsen.checkers.history import FAIL, OK, TXN, Append, Kind, Op, Scan, Transaction
+from jepsen.checkers.records import RecordBook
+from jepsen.checkers.transactions.consumption import Consumption, Ended
+from jepsen.checkers.transactions.happened_before import Committed, HappenedBefore
+from raftlog.errors import InvalidArgument
+from raftlog.types import Offset, TopicPartition
+
+
+class _ReadEnd(NamedTuple):
+    """Read-committed end of a scan."""
+
+    end: Offset
+    op: Op
+
+
+class Transactions(Checker):
+    """Checker of transactions, which reports at the end; `book` has the records that were seen.
+
+    `is_serial`: transactions that overlap must be serializable too."""
+
+    invocations: ClassVar[frozenset[Kind]] = frozenset((TXN,))
+    completions: ClassVar[frozenset[Kind]] = frozenset((TXN,))
+
+    def __init__(self, book: RecordBook, findings: Findings | None = None, *, is_serial: bool = False) -> None:
+        super().__init__(findings)
+        self._book: Final = book
+        self._is_serial = is_serial
+        self._invoked: dict[int, Op] = {}
+        self._ops: list[tuple[Op, Op | None]] = []
+
+    def on_invocation(self, op: Op) -> None:
+        assert isinstance(op.payload, Transaction), op
+        if sum(append.amount for append in op.payload.appends()):
+            raise InvalidArgument(f"the amounts of a transaction do not add up to 0: {op}")
+        self._invoked[op.process] = op
+
+    def on_completion(self, invocation: Op, op: Op) -> None:
+        del self._invoked[op.process]
+        self._ops.append((invocation, op))
+
+    def on_crash(self, op: Op) -> None:
+        invocation = self._invoked.pop(op.process, None)
+        if invocation is not None:
+            self._ops.append((invocation, None))
+
+    def finish(self) -> None:
+        self._ops += [(invocation, None) for invocation in self._invoked.values()]
+        self._ops.sort(key=lambda pair: pair[0].sequence)
+        ended = [self._judge(invocation, completion) for invocation, completion in self._ops]
+        committed = [self._commit(each) for each in ended if each.is_committed]
+        for each in ended:
+            if each.is_committed and each.can_be_committed:
+                self._check_whole(each)
+        self._check_reads(ended, committed)
+        HappenedBefore(committed, is_serial=self._is_serial).report(self.findings)
+        Consumption(ended, self._book, self.findings).report()
+        self._check_balance(ended)
+
+    def _judge(self, invocation: Op, completion: Op | None) -> Ended:
+        """Return the transaction with what is known of its outcome."""
+        transaction = (completion or invocation).payload
+        assert isinstance(transaction, Transaction), invocation
+        is_seen = any(self._is_polled(append) for append in transaction.appends())
+        return Ended(invocation, completion, transaction, is_seen or (completion is not None and completion.type == OK))
+
+    def _is_polled(self, append: Append) -> bool:
+        book = self._book.book(append.partition)
+        return append.value in book.offsets and book.was_polled(append.value)
+
+    def _commit(self, each: Ended) -> Committed:
+        offsets = {}
+        for number, step in enumerate(each.transaction.steps):
+            if isinstance(step, Append):
+                offset = self._book.book(step.partition).offsets.get(step.value, step.offset)
+                if offset is not None:
+                    offsets[number] = offset
+        answered = each.completion if each.completion is not None and each.completion.type == OK else None
+        return Committed(each.invocation, answered, each.transaction, offsets)
+
+    def _check_whole(self, each: Ended) -> None:
+        """Report a transaction of which one record was seen and another was passed over."""
+        appends = each.transaction.appends()
+        seen = [append for append in appends if self._is_polled(append)]
+        for append in appends:
+            book = self._book.book(append.partition)
+            is_passed = append.offset is not None and book.start <= append.offset < book.polled_end
+            if seen and is_passed and append not in seen:
+                text = f"{seen[0].partition} showed {seen[0].value!r} of a transaction, and {append.partition} showed "
+                text += f"offset {book.polled_end - 1} and not {append.value!r} at {append.offset}"
+                self.findings.report("torn-transaction", text, (each.op, book.polled_op))
+                return
+
+    def _check_reads(self, ended: list[Ended], committed: list[Committed]) -> None:
+        """Report reads that ended between two records of a transaction."""
+        spans: dict[TopicPartition, list[tuple[Offset, Offset, Committed]]] = {}
+        for each in committed:
+            places: dict[TopicPartition, list[Offset]] = {}
+            for number, offset in each.offsets.items():
+                step = each.transaction.steps[number]
+                assert isinstance(step, Append), step
+                places.setdefault(step.partition, []).append(offset)
+            for place, offsets in places.items():
+                if len(offsets) > 1:
+                    spans.setdefault(place, []).append((min(offsets), max(offsets), each))
+        ends: dict[TopicPartition, list[_ReadEnd]] = {}
+        for reader in ended:
+            for step in reader.transaction.steps:
+                if isinstance(step, Scan):
+                    ends.setdefault(step.partition, []).append(_ReadEnd(step.end, reader.op))
+        for place, reads in ends.items():
+            for first, last, each in spans.get(place, ()):
+                read = next((read for read in reads if first < read.end <= last), None)
+                if read is not None:
+                    text = f"a read of {place} ended at {read.end}, between {first} and {last} of one transaction"
+                    self.findings.report("intermediate-read", text, (each.op, read.op))
+
+    def _check_balance(self, ended: list[Ended]) -> None:
+        """Report amounts that do not add up to 0, if all records of committed transactions were read."""
+        amounts: dict[TopicPartition, dict[object, int]] = {}
+        for each in ended:
+            for append in each.transaction.appends():
+                if not append.amount:
+                    continue
+                amounts.setdefault(append.partition, {})[append.value] = append.amount
+                book = self._book.book(append.partition)
+                offset = book.offsets.get(append.value, append.offset)
+                is_unread = offset is None or offset >= book.polled_end
+                if each.is_committed and (is_unread or (each.completion is not None and each.completion.type == FAIL)):
+                    return
+        total, last = 0, None
+        for place, by_value in amounts.items():
+            book = self._book.book(place)
+            total += sum(by_value.get(book.values[offset], 0) for offset in book.polled)
+            last = book.polled_op or last
+        if total:
+            text = f"the amounts in {len(amounts)} partitions add up to {total}"
+            self.findings.report("unbalanced", text, (last,))
