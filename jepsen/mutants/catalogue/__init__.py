@@ -17,6 +17,7 @@ from jepsen.mutants.catalogue import (
     rpc,
     runtime,
     storage,
+    transactions,
 )
 from jepsen.mutants.mutant import Mutant
 
@@ -35,4 +36,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *rpc.MUTANTS,
     *memory.MUTANTS,
     *kafka.MUTANTS,
+    *transactions.MUTANTS,
 )

@@ -35,7 +35,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _groups(
         "commit-before-sync",
         "machine:Machine.check_commit",
-        "if found.state is ConsumerGroupState.COMPLETING:",
+        "if found.state is ConsumerGroupState.COMPLETING and not is_transactional:",
         "if False:",
         _MACHINE,
     ),
@@ -212,7 +212,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _groups(
         "commit-into-a-deleted-topic",
         "offsets:Offsets.commit",
-        "self._check_topics(offsets)",
+        "self.check_topics(offsets)",
         "pass",
         _COORDINATOR,
     ),
@@ -225,12 +225,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _groups(
         "known-group-finds-no-room",
-        "offsets:Offsets._check_room",
+        "offsets:Offsets.check_room",
         "group not in self._folded.offsets and ",
         "",
         _COORDINATOR,
     ),
-    _groups("one-group-too-many", "offsets:Offsets._check_room", ">= most", "> most", _COORDINATOR),
+    _groups("one-group-too-many", "offsets:Offsets.check_room", ">= most", "> most", _COORDINATOR),
     _groups(
         "watermark-falls",
         "offsets:Offsets.commit",
@@ -333,8 +333,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _groups(
         "forget-an-empty-group-at-once",
         "expiry:GroupExpiry._has_group_expired",
-        " and self._is_retention_over(self._empty_since(group))",
-        "",
+        "return self._is_retention_over(self._empty_since(group))",
+        "return True",
         _COORDINATOR,
     ),
     _groups(
