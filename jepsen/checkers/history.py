@@ -236,9 +236,9 @@ class Consumed(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """Steps of a transaction in their order, each done before the next began, and what it consumed.
+    """Steps of a transaction in their order, each done before the next began, and its consumed offsets.
 
-    An `ok` was committed, a `fail` can never be committed. What the reads of any completion show was shown.
+    An `ok` was committed, a `fail` can never be committed. The reads of every completion count.
     """
 
     steps: tuple[Append | Scan | OffsetsRead, ...]

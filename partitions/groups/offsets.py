@@ -130,7 +130,7 @@ class Offsets:
         return self.applied_offsets(group)
 
     async def stable(self, group: str, deadline: Deadline) -> dict[Place, StableOffset]:
-        """Return what `committed` returns, and the partitions in which open transactions committed offsets."""
+        """Return committed offsets as `committed` does, and the partitions with offsets of open transactions."""
         await self._coordinator.wait_until_current(deadline)
         pending = {(key.topic_id, key.partition) for key in self._folded.pending_offsets(group)}
         committed = self._folded.offsets.get(group, {})

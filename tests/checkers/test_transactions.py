@@ -199,6 +199,33 @@ def test_a_read_that_ends_inside_of_a_transaction_is_intermediate(history: Trans
     assert "ended at 1, between 0 and 1" in history.check_found("intermediate-read", reader, writer)
 
 
+@pytest.mark.parametrize("outcome", ["ok", "fail", "info"])
+def test_a_read_that_ends_where_another_transaction_was_open_is_correct(
+    history: TransactionHistory, outcome: str
+) -> None:
+    """The last stable offset, that of the first open transaction, may lie between records of a committed one."""
+    other = history.begin(1, append(A, 80))
+    history.run(2, append(A, 70, 0), append(A, 71, 2))
+    history.run(3, scan(A, 1, {0: 70}))
+    if outcome == "ok":
+        history.commit(other, append(A, 80, 1))
+    else:
+        history.end(other, outcome, append(A, 80, 1))
+    history.show(A, {0: 70, 1: 80, 2: 71} if outcome == "ok" else {0: 70, 2: 71})
+    assert history.found() == []
+
+
+def test_a_read_that_ends_at_a_plain_record_inside_of_a_transaction_is_intermediate(
+    history: TransactionHistory,
+) -> None:
+    history.run(2, append(A, 70, 0), append(A, 71, 2))
+    sent = history.begin_send(1, 80)
+    history.end_send(sent, 1)
+    history.run(3, scan(A, 1, {0: 70}))
+    history.show(A, {0: 70, 1: 80, 2: 71})
+    assert history.found() == ["intermediate-read"]
+
+
 @pytest.mark.parametrize("end", [0, 3])
 def test_a_read_that_ends_before_or_after_a_transaction_is_correct(history: TransactionHistory, end: int) -> None:
     begun = history.begin(1, append(A, 70), append(A, 71))
@@ -380,6 +407,26 @@ def test_gaps_without_records_and_of_unknown_outcome_are_allowed(history: Transa
     history.show(A, {0: 70, 2: 71})
     history.show(B, {0: 710})
     assert history.found() == []
+
+
+def test_offsets_committed_without_the_records_of_their_transaction_skip_its_input(history: TransactionHistory) -> None:
+    history.run(1, append(A, 70, 0), append(A, 71, 1))
+    history.run(2, append(B, 700, 0), consumes=(consumed(0, 1),), outcome="info")
+    history.run(2, append(B, 710, 2), consumes=(consumed(1, 2),))
+    history.show(A, {0: 70, 1: 71})
+    history.show(B, {2: 710})
+    assert history.found() == ["skipped-input"]
+
+
+def test_records_committed_without_the_offsets_of_their_transaction_are_consumed_twice(
+    history: TransactionHistory,
+) -> None:
+    history.run(1, append(A, 70, 0))
+    history.run(2, append(B, 700, 0), consumes=(consumed(0, 1),), outcome="info")
+    history.run(2, append(B, 701, 2), consumes=(consumed(0, 1),))
+    history.show(A, {0: 70})
+    history.show(B, {0: 700, 2: 701})
+    assert history.found() == ["consumed-twice"]
 
 
 def test_an_offset_of_an_aborted_transaction_must_not_be_read(history: TransactionHistory) -> None:

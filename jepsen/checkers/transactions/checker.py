@@ -1,7 +1,7 @@
 """Checker of transactions, after Adya's definitions and Elle's use of lists.
 
     aborted-read (G1a)        of the record book, which also has lost, duplicated and unsent records
-    intermediate-read (G1b)   a read ended between two records of a transaction in one partition
+    intermediate-read (G1b)   a read ended between two records of a transaction, where no other was open
     torn-transaction          one record of a transaction was seen, and another was passed over
     unbalanced                the amounts of all records that were seen do not add up to 0
     G0, G1c                   `happened_before`
@@ -11,7 +11,7 @@ A transaction is committed if its commit was acknowledged, or if any of its reco
 its offsets, so the order of writes is known. Commits become visible in each partition for itself: a read of two
 partitions may show a transaction in one of them."""
 
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
 from jepsen.checkers.checker import Checker, Findings
 from jepsen.checkers.history import FAIL, OK, TXN, Append, Kind, Op, Scan, Transaction
@@ -20,13 +20,6 @@ from jepsen.checkers.transactions.consumption import Consumption, Ended
 from jepsen.checkers.transactions.happened_before import Committed, HappenedBefore
 from raftlog.errors import InvalidArgument
 from raftlog.types import Offset, TopicPartition
-
-
-class _ReadEnd(NamedTuple):
-    """Read-committed end of a scan."""
-
-    end: Offset
-    op: Op
 
 
 class Transactions(Checker):
@@ -73,15 +66,23 @@ class Transactions(Checker):
         self._check_balance(ended)
 
     def _judge(self, invocation: Op, completion: Op | None) -> Ended:
-        """Return the transaction with what is known of its outcome."""
+        """Return the transaction with its outcome, as far as known."""
         transaction = (completion or invocation).payload
         assert isinstance(transaction, Transaction), invocation
-        is_seen = any(self._is_polled(append) for append in transaction.appends())
-        return Ended(invocation, completion, transaction, is_seen or (completion is not None and completion.type == OK))
+        appends = transaction.appends()
+        is_seen = any(map(self._is_polled, appends))
+        is_acknowledged = completion is not None and completion.type == OK
+        is_passed_over = not is_seen and any(map(self._is_passed, appends))
+        return Ended(invocation, completion, transaction, is_seen or is_acknowledged, is_passed_over)
 
     def _is_polled(self, append: Append) -> bool:
         book = self._book.book(append.partition)
         return append.value in book.offsets and book.was_polled(append.value)
+
+    def _is_passed(self, append: Append) -> bool:
+        """Return whether a reader went past the offset of an append."""
+        book = self._book.book(append.partition)
+        return append.offset is not None and book.start <= append.offset < book.polled_end
 
     def _commit(self, each: Ended) -> Committed:
         offsets = {}
@@ -99,15 +100,16 @@ class Transactions(Checker):
         seen = [append for append in appends if self._is_polled(append)]
         for append in appends:
             book = self._book.book(append.partition)
-            is_passed = append.offset is not None and book.start <= append.offset < book.polled_end
-            if seen and is_passed and append not in seen:
+            if seen and self._is_passed(append) and append not in seen:
                 text = f"{seen[0].partition} showed {seen[0].value!r} of a transaction, and {append.partition} showed "
                 text += f"offset {book.polled_end - 1} and not {append.value!r} at {append.offset}"
                 self.findings.report("torn-transaction", text, (each.op, book.polled_op))
                 return
 
     def _check_reads(self, ended: list[Ended], committed: list[Committed]) -> None:
-        """Report reads that ended between two records of a transaction."""
+        """Report reads that ended between two records of a transaction, unless another one may have been open there.
+
+        A read ends at the first record of an open transaction, or after a marker."""
         spans: dict[TopicPartition, list[tuple[Offset, Offset, Committed]]] = {}
         for each in committed:
             places: dict[TopicPartition, list[Offset]] = {}
@@ -118,17 +120,31 @@ class Transactions(Checker):
             for place, offsets in places.items():
                 if len(offsets) > 1:
                     spans.setdefault(place, []).append((min(offsets), max(offsets), each))
-        ends: dict[TopicPartition, list[_ReadEnd]] = {}
+        owners = self._owners(ended)
         for reader in ended:
             for step in reader.transaction.steps:
-                if isinstance(step, Scan):
-                    ends.setdefault(step.partition, []).append(_ReadEnd(step.end, reader.op))
-        for place, reads in ends.items():
-            for first, last, each in spans.get(place, ()):
-                read = next((read for read in reads if first < read.end <= last), None)
-                if read is not None:
-                    text = f"a read of {place} ended at {read.end}, between {first} and {last} of one transaction"
-                    self.findings.report("intermediate-read", text, (each.op, read.op))
+                if not isinstance(step, Scan):
+                    continue
+                for first, last, each in spans.get(step.partition, ()):
+                    if first < step.end <= last and self._is_settled(step, each, owners):
+                        text = f"a read of {step.partition} ended at {step.end}, between {first} and {last} of one "
+                        self.findings.report("intermediate-read", f"{text}transaction", (each.op, reader.op))
+
+    def _owners(self, ended: list[Ended]) -> dict[tuple[TopicPartition, Offset], Op]:
+        """Return the transactions, by their invocations, of all offsets that are known."""
+        found = {}
+        for each in ended:
+            for append in each.transaction.appends():
+                offset = self._book.book(append.partition).offsets.get(append.value, append.offset)
+                if offset is not None:
+                    found[append.partition, offset] = each.invocation
+        return found
+
+    def _is_settled(self, scan: Scan, between: Committed, owners: dict[tuple[TopicPartition, Offset], Op]) -> bool:
+        """Return whether the record at the end of a read belongs to this transaction, or to none."""
+        owner = owners.get((scan.partition, scan.end))
+        is_plain = owner is None and scan.end in self._book.book(scan.partition).values
+        return is_plain or owner is between.invocation
 
     def _check_balance(self, ended: list[Ended]) -> None:
         """Report amounts that do not add up to 0, if all records of committed transactions were read."""

@@ -6,7 +6,7 @@
     stale-offset      a read of stable offsets missed a transaction that was committed before the read began
     phantom-commit    a read showed an offset that no transaction committed
 
-A transaction of unknown outcome may have consumed what it named."""
+A transaction of unknown outcome may have consumed what it named, unless readers passed over its records."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -21,12 +21,15 @@ Place = tuple[str, TopicPartition]
 
 
 class Ended(NamedTuple):
-    """Transaction with its invocation, its completion if there is one, and whether it was certainly committed."""
+    """Transaction with its invocation, its completion if there is one, and its outcome as far as known."""
 
     invocation: Op
     completion: Op | None
     transaction: Transaction
     is_committed: bool
+    """Whether it was certainly committed: its commit was acknowledged, or a record was seen."""
+    is_passed_over: bool
+    """Whether readers passed over one of its records, and saw none."""
 
     @property
     def op(self) -> Op:
@@ -34,7 +37,8 @@ class Ended(NamedTuple):
 
     @property
     def can_be_committed(self) -> bool:
-        return self.completion is None or self.completion.type != FAIL
+        is_failed = self.completion is not None and self.completion.type == FAIL
+        return not is_failed and not (self.is_passed_over and not self.is_committed)
 
 
 class _Range(NamedTuple):
