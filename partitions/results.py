@@ -46,12 +46,25 @@ class ProducerSequence(NamedTuple):
 
 
 class ActiveProducer(NamedTuple):
-    """Idempotent producer with batches in a partition; `last_timestamp` is that of its newest record."""
+    """Idempotent producer of a partition; `last_timestamp` is that of its newest record or marker.
+
+    Numbers are −1 without a batch, a marker, an open transaction."""
 
     producer_id: int
     epoch: int
     last_sequence: int
     last_timestamp: int
+    coordinator_epoch: int = -1
+    """Epoch of the coordinator that sent its last marker."""
+    transaction_start_offset: int = -1
+    """Offset of the first batch of its open transaction."""
+
+
+class AbortedTransaction(NamedTuple):
+    """Aborted transaction of a producer: its batches from `first_offset` on, up to its next marker, do not count."""
+
+    producer_id: int
+    first_offset: Offset
 
 
 class Fetched(NamedTuple):
@@ -64,6 +77,10 @@ class Fetched(NamedTuple):
     log_start_offset: Offset
     leader_epoch: int
     topic_id: UUID | None = None
+    last_stable_offset: Offset = Offset(-1)
+    """End of the records of which no transaction is open; −1 for a read of uncommitted records, or if unknown."""
+    aborted: Sequence[AbortedTransaction] = ()
+    """Aborted transactions with batches among these, by offset; for a read of committed records."""
 
 
 class ReplicaLag(NamedTuple):

@@ -3,6 +3,7 @@
 `Index` counts entries (Raft), `Offset` counts records (Kafka), `Position` counts bytes in a file. An entry is a
 record batch, so one index covers `lastOffsetDelta + 1` offsets; control batches take an index but no offset."""
 
+from enum import IntEnum
 from functools import lru_cache
 from typing import Final, NamedTuple, NewType, TypeAlias
 from uuid import UUID
@@ -15,6 +16,16 @@ FEATURE_LEVEL_TRANSACTIONS: Final = 4
 """Feature level from which the records and fields of transactions are written."""
 FEATURE_LEVEL_KNOWN: Final = 4
 """Highest feature level whose formats this release reads and writes; docs/CONTROLLER.md section 8."""
+
+
+class Isolation(IntEnum):
+    """Records that a reader sees, with Kafka's numbers."""
+
+    READ_UNCOMMITTED = 0
+    """All records that a majority has synced, also of open and aborted transactions."""
+    READ_COMMITTED = 1
+    """Records outside of transactions and of committed ones, up to the first open transaction."""
+
 
 NodeId = NewType("NodeId", int)
 Term = NewType("Term", int)

@@ -201,7 +201,7 @@ class PartitionsFetch:
                 elif offset < end:
                     self._is_full = True
             else:
-                batches = self._cut_to_fit(replica.read_now(offset, max(1, left), end), left, end)
+                batches = self._cut_to_fit(replica.read_now(offset, max(1, left), end).batches, left, end)
             start = group.committed_start_offset
             if offset < start:
                 raise OffsetOutOfRange(offset, start, end)

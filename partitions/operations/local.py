@@ -43,7 +43,7 @@ class LocalReplicas:
         found = self._topics.find(topic).partition(partition)
         if found.replica is None:
             raise NotLeader(f"{found.name} has no replica on this broker; ask its leader")
-        return await found.replica.active_producers(deadline)
+        return await found.replica.transactions.active_producers(deadline)
 
 
 async def _local_partitions(topics: Topics) -> AsyncIterator[tuple[str, Partition, Replica]]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from raftlog.errors import CorruptBatch, LogDamaged
+from raftlog.errors import CorruptBatch
 from raftlog.partitions.replica.pending_appends import active_members
 from raftlog.raft import ReplicaId, Role, Status
 from raftlog.raft.ready import FollowerStatus
@@ -113,12 +113,3 @@ def lost_end(group: PartitionReplica) -> str | None:
     if lost is None:
         return None
     return f"it held entry {lost.index} of term {lost.term}, and its log ends at entry {group.log.last_index} now"
-
-
-def damaged_error(name: str, why: str, *, is_alone: bool) -> LogDamaged:
-    """Return the error for a partition without a leader because of damage."""
-    others = "it has no other one" if is_alone else "none is sound, or none can be reached"
-    return LogDamaged(
-        f"{name} takes no records because it is damaged ({why}); sound offsets can be read. It would be repaired from "
-        f"another replica, and {others}: `raftlog partition recover {name}` lists the options"
-    )

@@ -13,13 +13,14 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from raftlog.errors import FormatError, RaftlogError, Unavailable
+from raftlog.errors import FormatError, OffsetNotAvailable, RaftlogError, Unavailable
 from raftlog.events import event
 from raftlog.partitions.replica.producers import ProducerTable, SnapshotRun
 from raftlog.partitions.replica.read_queue import ReadQueue
+from raftlog.partitions.replica.transaction_table import NO_EPOCH, NOT_OPEN
 from raftlog.partitions.results import ActiveProducer
 from raftlog.raft import Role
-from raftlog.records import ControlKind, read_header
+from raftlog.records import MARKER_KINDS, ControlKind, decode_coordinator_epoch, read_header
 from raftlog.runtime.log.producer_entries import PRODUCER_KINDS, ProducerEntry
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.headers import scan_headers
@@ -78,6 +79,20 @@ class ProducerState:
         return self._next > self._read_to and self.problem is None
 
     @property
+    def stable_end(self) -> Offset:
+        """End of the delivered entries below all open transactions: the last stable offset; never falls.
+
+        At a leader it is current once an entry of its own term is delivered. Raises `OffsetNotAvailable` while entries
+        are being read, and `Unavailable` once the state has stopped."""
+        self._follow_replaced_log()
+        if self.problem is not None:
+            raise Unavailable(f"{self._name}: its transactions are unknown: {self.problem}")
+        if not self.is_loaded or self._delivered != self._group.applied_index:
+            raise OffsetNotAvailable(f"{self._name}: its open transactions are being read; retry")
+        first = self.table.transactions.first_open_offset
+        return self._group.high_watermark if first is None else Offset(min(first, self._group.high_watermark))
+
+    @property
     def is_behind(self) -> bool:
         """Whether there are entries to read now."""
         return self._next <= min(self._read_to, self._group.applied_index) and not self._group.is_closed
@@ -95,7 +110,7 @@ class ProducerState:
         return self.problem is not None or (self.is_covered and active.end_position >= 2 * self._run_bytes)
 
     async def active(self) -> list[ActiveProducer]:
-        """Return the producers with committed batches; yield to the event loop between slices."""
+        """Return the known producers; yield to the event loop between slices."""
         if not self.is_loaded:
             raise Unavailable(f"{self._name}: the state of its producers is {self.problem or 'being read; try again'}")
         active = []
@@ -103,15 +118,20 @@ class ProducerState:
             if number % _LISTED_SLICE == 0:
                 await asyncio.sleep(0)
             producer = self.table.get(producer_id)
-            if producer is not None and producer.batches:
-                last_sequence = producer.batches[-1].last_sequence
-                active.append(ActiveProducer(producer_id, producer.epoch, last_sequence, producer.last_timestamp))
+            if producer is not None:
+                last_sequence = producer.batches[-1].last_sequence if producer.batches else -1
+                transactions = self.table.transactions
+                first_offset = transactions.open.get(producer_id, NOT_OPEN)
+                coordinator_epoch = transactions.coordinator_epochs.get(producer_id, NO_EPOCH)
+                found = producer_id, producer.epoch, last_sequence, producer.last_timestamp
+                active.append(ActiveProducer(*found, coordinator_epoch, first_offset))
         return active
 
     # following the log
 
     def on_step(self) -> None:
         """Continue after a step of the group."""
+        self._follow_replaced_log()
         if self.is_behind:
             self._loading.enqueue(self)
         elif self._at_roll is not None:
@@ -119,9 +139,10 @@ class ProducerState:
 
     def on_delivered(self, first: Index, last: Index) -> None:
         """Fold entries that were committed here."""
-        if first != self._delivered + 1 or self._segments is not self._group.log.segments:  # the log was replaced
+        if first != self._delivered + 1:  # the log was replaced
             self._begin_reading()
         self._delivered = last
+        self._follow_replaced_log()
         taken = self._group.log.producers.take(last)
         if self._next <= self._read_to:
             # Entries truncated meanwhile are never delivered; all present ones are read.
@@ -130,6 +151,13 @@ class ProducerState:
         for entry in taken:
             self._apply_entry(entry)
         self._next = Index(last + 1)
+
+    def _follow_replaced_log(self) -> None:
+        """Read the state from the files again if the log was replaced, also while nothing is delivered."""
+        if self._segments is not self._group.log.segments:
+            self._begin_reading()
+            self._delivered = self._group.applied_index
+            self._loading.enqueue(self)
 
     def read_some(self) -> None:
         """Read some entries. Raises `CorruptBatch`."""
@@ -165,12 +193,11 @@ class ProducerState:
         """Apply committed entries from the next one on, up to `max_bytes`."""
         entries = self._group.committed_entries(self._next, max_bytes)
         for index, _, kind, payload, batch in entries:
-            if kind is None:
-                header = read_header(batch)
-                if header.producer_id >= 0:
-                    self._apply_entry(ProducerEntry(index, Offset(header.base_offset), header, None, b""))
-            elif kind in PRODUCER_KINDS:
-                self._apply_entry(ProducerEntry(index, Offset(-1), None, kind, payload))
+            if kind is not None and kind not in PRODUCER_KINDS:
+                continue
+            header = read_header(batch)
+            if kind is not None or header.producer_id >= 0:
+                self._apply_entry(ProducerEntry(index, Offset(header.base_offset), header, kind, payload))
         if entries:
             self._next = Index(entries[-1].index + 1)
 
@@ -179,8 +206,12 @@ class ProducerState:
         if self.problem is not None:
             return
         try:
-            if entry.header is not None:
+            if entry.kind is None:
+                assert entry.header is not None, f"entry {entry.index} has neither header nor kind"
                 self.table.append(entry.header, entry.offset)
+            elif entry.kind in MARKER_KINDS:
+                assert entry.header is not None, f"entry {entry.index} is a marker without a header"
+                self.table.end_transaction(entry.header, decode_coordinator_epoch(entry.payload))
             elif entry.kind is ControlKind.ROLL:
                 self._take_roll(entry.index)
             elif entry.kind is ControlKind.SNAPSHOT:

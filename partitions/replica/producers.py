@@ -2,6 +2,7 @@
 
     a producer     epoch, and its newest batches (at most `WINDOW`), oldest first
     sequences      count a producer's records in this partition from 0; after 2³¹ − 1 comes 0
+    a marker       ends a transaction, and makes its producer and epoch known, also without batches
 
 States are kept in the bytes of a snapshot (docs/FORMATS.md, section 5): a hundred thousand idle producers
 cost some ten megabytes. Changed only by committed entries, the same on every replica. Pure.
@@ -20,7 +21,9 @@ from raftlog.errors import (
     UnknownProducer,
 )
 from raftlog.partitions.replica.expired_ids import NO_IDS, RANGE, RANGES_MAX, ExpiredIds
+from raftlog.partitions.replica.transaction_table import ProducerTransaction, TransactionTable, read_rows
 from raftlog.records import BatchHeader
+from raftlog.records.header import TRANSACTIONAL_BIT
 from raftlog.types import Index, Offset
 
 WINDOW: Final = 5
@@ -98,6 +101,11 @@ def check_sequence(
     may begin with any sequence, as at Kafka's brokers, so that a retry can be stored twice. Raises `ProducerFenced`,
     `UnknownProducer`, `OutOfOrderSequence` (nothing was appended) and `DuplicateSequence`."""
     base, head = header.base_sequence, f"{name}: producer {header.producer_id}"
+    if producer is not None and header.producer_epoch < producer.epoch:
+        raise ProducerFenced(
+            f"{head} wrote with epoch {producer.epoch}, and this batch has epoch {header.producer_epoch}: nothing was "
+            "appended"
+        )
     if producer is None or not producer.batches:
         if any_first_sequence:
             return None
@@ -111,11 +119,6 @@ def check_sequence(
         raise UnknownProducer(
             f"{head} is unknown here (or expired), and its batch begins with sequence {base}: nothing was appended; "
             "take a new producer id"
-        )
-    if header.producer_epoch < producer.epoch:
-        raise ProducerFenced(
-            f"{head} wrote with epoch {producer.epoch}, and this batch has epoch {header.producer_epoch}: nothing was "
-            "appended"
         )
     if header.producer_epoch > producer.epoch:
         if base == 0:
@@ -155,6 +158,12 @@ def apply_batch(producer: KnownProducer | None, header: BatchHeader, offset: int
     return _producer_of((header.producer_epoch, header.max_timestamp, (*before[-(WINDOW - 1) :], batch)))
 
 
+def apply_marker(producer: KnownProducer | None, epoch: int, timestamp: int) -> KnownProducer:
+    """Return the producer's state after a marker of this epoch; a newer epoch discards the former batches."""
+    before = () if producer is None or producer.epoch != epoch else producer.batches
+    return _producer_of((epoch, timestamp, before))
+
+
 def apply_to_packed(state: bytes, header: BatchHeader, offset: int) -> bytes:
     """Return the result of `apply_batch` for packed states; empty bytes are a producer without a state."""
     if not state or _EPOCH.unpack_from(state)[0] != header.producer_epoch:
@@ -170,12 +179,18 @@ def apply_to_packed(state: bytes, header: BatchHeader, offset: int) -> bytes:
 class ProducerTable:
     """All producers of a partition, the least recently used first; only committed entries change it, in order."""
 
-    __slots__ = ("_states", "forgotten")
+    __slots__ = ("_states", "forgotten", "transactions")
 
-    def __init__(self, states: dict[int, bytes] | None = None, forgotten: ExpiredIds = NO_IDS) -> None:
+    def __init__(
+        self,
+        states: dict[int, bytes] | None = None,
+        forgotten: ExpiredIds = NO_IDS,
+        transactions: TransactionTable | None = None,
+    ) -> None:
         self._states = {} if states is None else states
         self.forgotten = forgotten
         """Ids that were expired."""
+        self.transactions = transactions or TransactionTable()
 
     def __len__(self) -> int:
         return len(self._states)
@@ -200,6 +215,18 @@ class ProducerTable:
         producer_id = header.producer_id
         state = self._states.pop(producer_id, b"")
         self._states[producer_id] = apply_to_packed(state, header, offset)
+        if header.attributes & TRANSACTIONAL_BIT:
+            self.transactions.begin(producer_id, offset)
+
+    def end_transaction(self, header: BatchHeader, coordinator_epoch: int) -> None:
+        """Apply a committed marker; one of an older epoch than the producer's, which no leader appends, is ignored."""
+        producer_id = header.producer_id
+        producer = self.get(producer_id)
+        if producer is None or producer.epoch <= header.producer_epoch:
+            self._states.pop(producer_id, None)
+            ended = apply_marker(producer, header.producer_epoch, header.max_timestamp)
+            self._states[producer_id] = ended.pack()
+            self.transactions.end(producer_id, coordinator_epoch)
 
     def expire(self, payload: bytes) -> None:
         """Apply a committed `expire_producers` entry. Raises `FormatError`."""
@@ -208,20 +235,23 @@ class ProducerTable:
             producer = self.get(producer_id)
             if producer is not None and producer.epoch <= epoch:
                 del self._states[producer_id]
+                self.transactions.forget(producer_id)
         self.forgotten = self.forgotten.with_ids(producer_id for producer_id, _ in expired)
 
     def copy(self) -> "ProducerTable":
         """Return a copy of the table."""
-        return ProducerTable(self._states.copy(), self.forgotten)
+        return ProducerTable(self._states.copy(), self.forgotten, self.transactions.copy())
 
     def put_below(self, earlier: "ProducerTable", expired: Iterable[bytes]) -> None:
         """Make this table, which began empty, the continuation of `earlier`.
 
         `expired` are the payloads of the `expire_producers` entries since then."""
         since, self._states = self._states, earlier._states.copy()
+        later_transactions, self.transactions = self.transactions, earlier.transactions.copy()
         self.forgotten = earlier.forgotten
         for payload in expired:
             self.expire(payload)
+        self.transactions.add_later(later_transactions)
         for producer_id, state in since.items():
             known, later = self.get(producer_id), unpack_state(state)
             if known is not None and known.epoch == later.epoch:
@@ -236,23 +266,26 @@ class ProducerTable:
             some = ids[at : at + _PIECE_PRODUCERS]
             is_last = at + _PIECE_PRODUCERS >= len(ids)
             head = _SNAPSHOT.pack(_VERSION, SUBJECT_PRODUCERS, is_last, piece, roll_index) + _COUNT.pack(len(some))
-            yield head + b"".join([_ID.pack(each) + self._states[each] for each in some]) + self._ranges(piece)
+            states = b"".join([_ID.pack(each) + self._states[each] for each in some])
+            yield head + states + self._added_fields(piece, some)
 
-    def _ranges(self, piece: int) -> bytes:
-        """Return the bytes of the expired ids for the first piece, and none for the others."""
-        ranges = self.forgotten.ranges
-        if piece or not ranges:
+    def _added_fields(self, piece: int, producers: list[int]) -> bytes:
+        """Return the bytes after the producers: the expired ids, in the first piece only, and the transactions."""
+        ranges = () if piece else self.forgotten.ranges
+        transactions = self.transactions.pack_rows(producers)
+        if not ranges and not transactions:
             return b""
-        return _COUNT.pack(len(ranges)) + b"".join([RANGE.pack(*each) for each in ranges])
+        return _COUNT.pack(len(ranges)) + b"".join([RANGE.pack(*each) for each in ranges]) + transactions
 
 
 class SnapshotRun:
     """Collector of the pieces of a run. A new run replaces an unfinished one."""
 
-    __slots__ = ("_forgotten", "_next_piece", "_roll_index", "_states")
+    __slots__ = ("_forgotten", "_next_piece", "_roll_index", "_states", "_transactions")
 
     def __init__(self) -> None:
         self._states: dict[int, bytes] = {}
+        self._transactions: list[ProducerTransaction] = []
         self._forgotten = NO_IDS
         self._next_piece, self._roll_index = 0, -1
 
@@ -267,7 +300,7 @@ class SnapshotRun:
             raise FormatError(f"a snapshot entry of version {version} and subject {subject} in a partition's log")
         if piece == 0:
             self._states, self._next_piece, self._roll_index = {}, 0, roll_index
-            self._forgotten = NO_IDS
+            self._forgotten, self._transactions = NO_IDS, []
         if piece != self._next_piece or roll_index != self._roll_index:
             self._next_piece = -1
             return None
@@ -275,7 +308,11 @@ class SnapshotRun:
         states, position = _read_producers(payload)
         self._states.update(states)
         if position < len(payload):
-            self._forgotten, position = _read_ranges(payload, position)
+            ranges, position = _read_ranges(payload, position)
+            self._forgotten = ranges if piece == 0 else self._forgotten
+        if position < len(payload):
+            rows, position = read_rows(payload, position)
+            self._transactions += rows
         if position < len(payload):  # fields of later releases follow here
             raise FormatError(
                 f"a snapshot of producers has {len(payload) - position} bytes that this release does not know: "
@@ -284,7 +321,7 @@ class SnapshotRun:
         if not is_last:
             return None
         self._next_piece = -1
-        return Index(roll_index), ProducerTable(self._states, self._forgotten)
+        return Index(roll_index), ProducerTable(self._states, self._forgotten, TransactionTable(self._transactions))
 
 
 def _read_producers(payload: bytes) -> tuple[dict[int, bytes], int]:

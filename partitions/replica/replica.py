@@ -1,6 +1,6 @@
 """Replica of one partition on this node, for many callers on one loop.
 
-    log start ≤ committed start ≤ served offsets < high watermark ≤ log end
+    log start ≤ committed start ≤ served offsets < high watermark ≤ log end;   last stable offset ≤ high watermark
 
 Only committed records are served, and only the leader reports the end of the log; it does so once it has committed in
 its own term, because before that it does not know the end (KIP-207). *Out of range* is raised only when it is proven: a
@@ -24,24 +24,28 @@ from raftlog.errors import (
 )
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.replica.checked_calls import has_producer
+from raftlog.partitions.replica.committed_reads import UNKNOWN, CommittedRead, CommittedReads
 from raftlog.partitions.replica.compaction_marks import CompactionMarks
-from raftlog.partitions.replica.description import ReplicaDescription, damaged_error, describe, lost_end
+from raftlog.partitions.replica.description import ReplicaDescription, describe, lost_end
+from raftlog.partitions.replica.errors import closed_error, damaged_error
 from raftlog.partitions.replica.expiry import ProducerExpiry
+from raftlog.partitions.replica.participant import Participant
 from raftlog.partitions.replica.pending_appends import PendingAppends, ReplicaAppended
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.partitions.replica.read_queue import ReadQueue
 from raftlog.partitions.replica.record_deletion import RecordDeletion
 from raftlog.partitions.replica.retention import Retention
-from raftlog.partitions.replica.sequence_check import SequenceCheck, has_producer
+from raftlog.partitions.replica.sequence_check import SequenceCheck
 from raftlog.partitions.replica.waits import Waits
-from raftlog.partitions.results import ALL, Acks, ActiveProducer, Fetched
+from raftlog.partitions.results import ALL, Acks, Fetched
 from raftlog.raft import Ready, Role
 from raftlog.records import build_empty_batch, read_header
 from raftlog.runtime.config import GroupLimits
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.topic_config import TopicConfig
-from raftlog.types import Offset, OffsetRange
+from raftlog.types import Isolation, Offset, OffsetRange
 
 _ANSWER_MS = 500
 """Least time for a majority to confirm the leader and the committed entries."""
@@ -71,12 +75,17 @@ class Replica:
         self._pending_appends = PendingAppends(name, group)
         self._producers = ProducerState(name, group, loading or ReadQueue())
         self._sequence_check = SequenceCheck(name, group, self._producers, self._pending_appends, producers_max)
+        self._producers.on_loaded = self._on_loaded
         self._expiry = ProducerExpiry(name, group, self._producers, self._sequence_check)
         self._retention = Retention(name, group, self._producers, counters)
         self._compaction_marks = CompactionMarks(name, group, self._producers)
         self._record_deletion = RecordDeletion(name, group, self._producers)
         self.waits = Waits()
-        """Waits of readers."""
+        """Waits of readers of uncommitted transactions, and of requests that need delivered entries."""
+        self._committed_reads = CommittedReads(name, group, self._producers)
+        self.transactions = Participant(name, group, self._producers, self._sequence_check, self.waits)
+        """Requests of transactions: `enlist`, `end_transaction`."""
+        self.transactions.refusal = lambda: self._append_error(0)
         self._is_closed = False
         self.reconfigure(config)
         group.on_end = self._end_waits
@@ -84,7 +93,7 @@ class Replica:
     @property
     def waiting_count(self) -> int:
         """Number of fetches that wait for more records."""
-        return len(self.waits)
+        return len(self.waits) + len(self._committed_reads.waits)
 
     @property
     def is_leader(self) -> bool:
@@ -169,19 +178,34 @@ class Replica:
 
     def _closed_error(self) -> LogClosed:
         """Return the error for a closed replica, with the cause if it stopped by itself."""
-        why = self.group.closed_by
-        if why is None or isinstance(why, LogClosed):
-            return LogClosed(f"{self.name} is closed: the broker stops, or the topic was deleted")
-        return LogClosed(f"{self.name} stopped: {why}; restart the broker when the disk is sound")
+        return closed_error(self.name, self.group.closed_by)
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """End of the records of which no transaction is open, as delivered here; never falls.
+
+        Raises `OffsetNotAvailable` while the transactions are being read, and `Unavailable` if they are lost."""
+        return self._producers.stable_end
+
+    def waits_for(self, isolation: Isolation) -> Waits:
+        """Return the waits of readers with this isolation."""
+        return self.waits if isolation is Isolation.READ_UNCOMMITTED else self._committed_reads.waits
 
     # reading
 
-    async def fetch(self, offset: int, max_bytes: int, min_bytes: int, deadline: Deadline) -> Fetched:
+    async def fetch(
+        self,
+        offset: int,
+        max_bytes: int,
+        min_bytes: int,
+        deadline: Deadline,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> Fetched:
         """Return committed batches from the one that contains `offset`; wait for `min_bytes` until the deadline.
 
         Raises `NotLeader`, `OffsetOutOfRange`, `OffsetNotAvailable` (retry), `LogClosed`; for a sole voter
         `CorruptBatch`."""
-        may_wait = True
+        may_wait, waits, patient = True, self.waits_for(isolation), Deadline(max(deadline, deadline_in(_ANSWER_MS)))
         while True:
             end = self.readable_end(offset)
             if offset > end:
@@ -190,33 +214,46 @@ class Replica:
             if offset < self.group.committed_start_offset:
                 raise OffsetOutOfRange(offset, self.group.committed_start_offset, end)
             try:
-                batches = self.group.read(offset, max_bytes, end)
-            except CorruptBatch as error:
-                raise self._unreadable_error(error) from None
+                read = self._read(offset, max_bytes, end, isolation)
+            except OffsetNotAvailable:
+                if not await waits.wait(1, patient):
+                    raise
+                continue
+            batches = read.batches
             size = sum(map(len, batches))
-            if not may_wait or size >= min_bytes or (batches and read_header(batches[-1]).next_offset < end):
+            if not may_wait or size >= min_bytes or (batches and read_header(batches[-1]).next_offset < read.end):
                 break
-            may_wait = await self.waits.wait(min_bytes - size, deadline)
+            may_wait = await waits.wait(min_bytes - size, deadline)
         self._counters.fetches += 1
         self._counters.bytes_out += size
-        return Fetched(batches, end, self.group.committed_start_offset, self.group.core.term)
+        start, term = self.group.committed_start_offset, self.group.core.term
+        return Fetched(batches, end, start, term, None, read.last_stable_offset, read.aborted)
 
-    def read_now(self, offset: int, max_bytes: int, end: Offset) -> list[memoryview]:
+    def _read(self, offset: int, max_bytes: int, end: Offset, isolation: Isolation) -> CommittedRead:
+        """Read batches below `end`, the readable end, that a reader with this isolation sees. Raises like `fetch`."""
+        try:
+            if isolation is Isolation.READ_UNCOMMITTED:
+                return CommittedRead(self.group.read(offset, max_bytes, end), end, UNKNOWN, [])
+            return self._committed_reads.read(offset, max_bytes, end, is_lost=self._is_alone_and_damaged())
+        except CorruptBatch as error:
+            raise self._unreadable_error(error) from None
+
+    def read_now(
+        self, offset: int, max_bytes: int, end: Offset, isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> CommittedRead:
         """Return committed batches like `fetch`, without waiting; `offset` lies below `end`, the readable end.
 
         Where all records from `offset` to the end were removed, return one batch without records that spans them, so
-        that readers continue after it. Raises `OffsetOutOfRange` below the log start, `NotLeader`, `CorruptBatch`."""
+        that readers continue after it. Raises `OffsetOutOfRange` below the log start, `NotLeader`, `CorruptBatch`, and
+        `OffsetNotAvailable` (retry)."""
         group = self.group
         start = group.committed_start_offset
         if offset < start:
             raise OffsetOutOfRange(offset, start, end)
-        try:
-            batches = group.read(offset, max_bytes, end)
-        except CorruptBatch as error:
-            raise self._unreadable_error(error) from None
-        if not batches and group.log.segments.durable_offset >= end:
-            return [memoryview(build_empty_batch(offset, end, group.core.term))]
-        return batches
+        read = self._read(offset, max_bytes, end, isolation)
+        if not read.batches and offset < read.end <= group.log.segments.durable_offset:
+            return read._replace(batches=[memoryview(build_empty_batch(offset, read.end, group.core.term))])
+        return read
 
     async def prove_end(self, offset: int) -> None:
         """Raise `OffsetOutOfRange` once it is proven that the log ends below `offset`; return if it does not.
@@ -300,8 +337,10 @@ class Replica:
     def _not_available_error(self, why: str) -> OffsetNotAvailable:
         return OffsetNotAvailable(f"{self.name}: {why}; retry")
 
-    async def offsets(self, linearizable: bool, deadline: Deadline) -> OffsetRange:
-        """Return the log start offset and the high watermark. Raises the errors of `fetch`.
+    async def offsets(
+        self, linearizable: bool, deadline: Deadline, isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> OffsetRange:
+        """Return the log start offset, and the high watermark or last stable offset. Raises the errors of `fetch`.
 
         `linearizable`: a majority confirms that no newer leader has committed more."""
         end = self.readable_end()
@@ -310,11 +349,15 @@ class Replica:
             if linearizable:
                 await self._confirm(deadline)
             end = self.readable_end()
+        if isolation is Isolation.READ_COMMITTED:
+            end = await self._committed_reads.wait_for_end(deadline)
         return OffsetRange(self.group.committed_start_offset, end)
 
-    async def offset_for_timestamp(self, timestamp_ms: int, deadline: Deadline) -> tuple[Offset, int] | None:
+    async def offset_for_timestamp(
+        self, timestamp_ms: int, deadline: Deadline, isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> tuple[Offset, int] | None:
         """Return offset and timestamp of the first committed record whose timestamp is at least this (KIP-79)."""
-        end = (await self.offsets(False, deadline)).end
+        end = (await self.offsets(False, deadline, isolation)).end
         try:
             found = await self.group.offset_for_timestamp(timestamp_ms)
         except CorruptBatch as error:
@@ -342,11 +385,17 @@ class Replica:
             self._sequence_check.on_delivered(ready.apply.last)
         self._producers.on_step()
         self._sequence_check.on_step()
+        self._committed_reads.on_step(ready)
         if self.waits:
             if ready.role_state is not None:
                 self.waits.wake_all()
             elif ready.apply is not None:
                 self.waits.advance(self.group.log.size_of(*ready.apply))
+
+    def _on_loaded(self) -> None:
+        """Continue with the requests that waited for the state of the producers."""
+        self._sequence_check.on_step()
+        self._wake_all()
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Use these settings from now on."""
@@ -372,18 +421,10 @@ class Replica:
     def describe(self) -> ReplicaDescription:
         return describe(self.group, self._lag_ticks_max)
 
-    async def active_producers(self, deadline: Deadline) -> list[ActiveProducer]:
-        """Return the idempotent producers with committed batches.
-
-        Raises `NotLeader`, and `OffsetNotAvailable` and `Unavailable` while a new leader reads them."""
-        if not self.is_leader:
-            raise NotLeader(f"{self.name} is not led by this replica; ask its leader", self.group.core.leader)
-        await self._wait_for_own_term(deadline)
-        return await self._producers.active()
-
     def stop_waiting(self) -> None:
         """Answer every waiting fetch with the available records, and let none wait any more."""
         self.waits.close()
+        self._committed_reads.waits.close()
 
     def close(self) -> None:
         """Refuse further calls and end all waits; the group is closed by the node."""
@@ -391,9 +432,15 @@ class Replica:
             self._is_closed = True
             self.group.on_end = None
             self._producers.close()
+            self.transactions.close()
+            self._committed_reads.close()
             self._end_waits()
 
     def _end_waits(self) -> None:
         self._pending_appends.end(self._closed_error())
         self._sequence_check.end(self._closed_error())
+        self._wake_all()
+
+    def _wake_all(self) -> None:
         self.waits.wake_all()
+        self._committed_reads.waits.wake_all()

@@ -9,23 +9,25 @@ decides once an entry of its own term is applied, for then nothing older is unco
 until then such appends wait, a bounded number. A duplicate is answered when its original is committed, never before,
 unless the call requires only that the leader has written it.
 
+Markers of transactions go the same way, and so does what they permit (`leader_transactions`).
+
 When the table of producers is full, a new producer's batch is preceded by an `expire_producers` entry with the least
 recently used ones that have nothing in flight. From then on this leader treats these as expired, and every replica
 does once the entry is committed. Owned by a replica."""
 
 import asyncio
 import logging
-import struct
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from raftlog.errors import (
     DuplicateSequence,
     InvalidBatch,
+    InvalidTransactionState,
     NotLeader,
     OutOfOrderSequence,
     Overloaded,
@@ -35,6 +37,8 @@ from raftlog.errors import (
     UnknownProducer,
 )
 from raftlog.events import event
+from raftlog.partitions.replica.checked_calls import AheadProducer, BatchPlace, CheckedCall
+from raftlog.partitions.replica.leader_transactions import LeaderTransactions
 from raftlog.partitions.replica.pending_appends import PendingAppends, ReplicaAppended
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.partitions.replica.producers import (
@@ -42,14 +46,18 @@ from raftlog.partitions.replica.producers import (
     KnownProducer,
     WrittenBatch,
     apply_batch,
+    apply_marker,
     check_sequence,
     encode_expired,
     last_sequence,
 )
+from raftlog.partitions.replica.transaction_table import NO_EPOCH
 from raftlog.partitions.results import ALL, Acks
 from raftlog.raft import Accepted, Role
-from raftlog.records import BatchHeader, ControlKind, read_header
+from raftlog.records import BatchHeader, ControlKind, TransactionMarker, read_header
+from raftlog.records.header import TRANSACTIONAL_BIT
 from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
+from raftlog.runtime.replica.proposals import return_unchanged
 from raftlog.types import Index, Offset, Term
 
 _logger = logging.getLogger(__name__)
@@ -57,53 +65,11 @@ _EVICTED_PART: Final = 100
 """Divisor of the table's size: a full table expires its hundredth part at once."""
 _WAITING_MAX: Final = 1_000
 """Appends that wait until the leader can decide."""
-_PRODUCER_ID: Final = struct.Struct(">q")
-_PRODUCER_ID_AT: Final = 43
 _UNKNOWN: Final = Offset(-1)
-_OF_THE_PAST: Final = (DuplicateSequence, OutOfOrderSequence, ProducerFenced, UnknownProducer)
+_NO_BATCH: Final = (-1, -1)
+"""Sequences of a marker."""
+_OF_THE_PAST: Final = (DuplicateSequence, InvalidTransactionState, OutOfOrderSequence, ProducerFenced, UnknownProducer)
 """Errors that only a leader can raise, for they follow from all batches that were appended."""
-
-
-class _Ahead:
-    """Batches of a producer that this leadership has appended and that are not delivered yet."""
-
-    __slots__ = ("last_index", "places", "producer")
-
-    def __init__(self) -> None:
-        self.producer: KnownProducer
-        """State as if all of them were committed; offsets of batches are unknown."""
-        self.last_index = Index(0)
-        self.places: dict[tuple[int, int], Index] = {}
-        """Entries by first and last sequence."""
-
-
-class _BatchPlace(NamedTuple):
-    """Place of a batch: its entry while that is not committed; with index 0, its offset and the next one."""
-
-    index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
-    offset: Offset
-    end: Offset
-
-
-class _CheckedCall:
-    """Decisions on a call: places of the duplicates' originals, and the batches to append."""
-
-    __slots__ = ("any_first_sequence", "fresh", "headers", "newcomers", "producers", "spots")
-
-    def __init__(self, any_first_sequence: bool) -> None:
-        self.any_first_sequence = any_first_sequence
-        self.spots: list[_BatchPlace | None] = []
-        self.headers: list[BatchHeader] = []
-        self.fresh: list[bytearray] = []
-        self.producers: dict[int, KnownProducer] = {}
-        """States of the producers after the batches to append."""
-        self.newcomers = 0
-        """Number of those producers that are new."""
-
-
-def has_producer(batch: bytearray) -> bool:
-    """Return whether a batch is of an idempotent producer."""
-    return bool(_PRODUCER_ID.unpack_from(batch, _PRODUCER_ID_AT)[0] >= 0)
 
 
 class SequenceCheck:
@@ -120,10 +86,10 @@ class SequenceCheck:
         """Begin with a table of at most `producers_max` producers."""
         self._name, self._group, self._state, self._pending_appends = name, group, state, pending_appends
         self._producers_max = producers_max
-        state.on_loaded = self._append_waiting
+        self.transactions = LeaderTransactions(name, state, producers_max)
         self._term = Term(0)
         """Term of the leadership that decided last; the following fields belong to it."""
-        self._ahead: dict[int, _Ahead] = {}
+        self._ahead: dict[int, AheadProducer] = {}
         self._order: deque[tuple[Index, int, tuple[int, int]]] = deque()
         """Batches that are not delivered: entry, producer, sequences."""
         self._newcomers: set[int] = set()
@@ -192,13 +158,14 @@ class SequenceCheck:
         self._order.clear()
         self._newcomers.clear()
         self._expiring.clear()
+        self.transactions.reset()
         return True
 
-    def _check_new(self, calls: Sequence[Sequence[bytearray]], begin: int, any_first_sequence: bool) -> _CheckedCall:
+    def _check_new(self, calls: Sequence[Sequence[bytearray]], begin: int, any_first_sequence: bool) -> CheckedCall:
         """Check calls from `begin` on, up to the first one that is not exactly one new batch.
 
         A refusal or a duplicate is decided again, alone, once the calls before it are appended or have failed."""
-        call = _CheckedCall(any_first_sequence)
+        call = CheckedCall(any_first_sequence)
         if self._waiting or not self.can_decide():
             return call
         with suppress(RaftlogError):
@@ -212,7 +179,7 @@ class SequenceCheck:
                 call.headers.append(header)
         return call
 
-    def _append_new(self, call: _CheckedCall, acks: Acks, copies: int) -> "asyncio.Future[ReplicaAppended]":
+    def _append_new(self, call: CheckedCall, acks: Acks, copies: int) -> "asyncio.Future[ReplicaAppended]":
         """Append batches that are all new."""
         future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
         try:
@@ -222,7 +189,7 @@ class SequenceCheck:
             return future
         for index, header in enumerate(call.headers, accepted.first_index):
             self._record_batch(header, Index(index), call.producers)
-        ends = [_BatchPlace(index, _UNKNOWN, _UNKNOWN) for index in (accepted.first_index, accepted.last_index)]
+        ends = [BatchPlace(index, _UNKNOWN, _UNKNOWN) for index in (accepted.first_index, accepted.last_index)]
         self._answer(ends, False, acks, copies, future)
         return future
 
@@ -244,10 +211,10 @@ class SequenceCheck:
         except RaftlogError as error:
             future.set_exception(error)
             return
-        spots: list[_BatchPlace] = []
+        spots: list[BatchPlace] = []
         for known, header in zip(call.spots, call.headers, strict=True):
             if known is None:
-                spots.append(_BatchPlace(first, _UNKNOWN, _UNKNOWN))
+                spots.append(BatchPlace(first, _UNKNOWN, _UNKNOWN))
                 self._record_batch(header, first, call.producers)
                 first = Index(first + 1)
             else:
@@ -263,9 +230,9 @@ class SequenceCheck:
             why = NotLeader(f"{self._name}: no majority confirms that this replica leads", self._group.core.leader)
             future.set_exception(error if is_confirmed else why)
 
-    def _check_batches(self, batches: Sequence[bytearray], any_first_sequence: bool) -> _CheckedCall:
+    def _check_batches(self, batches: Sequence[bytearray], any_first_sequence: bool) -> CheckedCall:
         """Check all batches of a call. Raises the error of the first refused one; nothing is appended then."""
-        call = _CheckedCall(any_first_sequence)
+        call = CheckedCall(any_first_sequence)
         for batch in batches:
             header = read_header(batch)
             original = self._find_original(header, call) if header.producer_id >= 0 else None
@@ -275,10 +242,9 @@ class SequenceCheck:
             call.headers.append(header)
         return call
 
-    def _find_original(self, header: BatchHeader, call: _CheckedCall) -> WrittenBatch | None:
+    def _find_original(self, header: BatchHeader, call: CheckedCall) -> WrittenBatch | None:
         producer_id, table, producers = header.producer_id, self._state.table, call.producers
-        ahead = self._ahead.get(producer_id)
-        producer = producers.get(producer_id) or (ahead.producer if ahead else table.get(producer_id))
+        producer = producers.get(producer_id) or self.known(producer_id)
         is_expiring = producer_id in self._expiring
         known = None if is_expiring else producer
         is_forgotten = False
@@ -289,9 +255,11 @@ class SequenceCheck:
             known,
             header,
             is_forgotten=is_forgotten,
-            any_first_sequence=call.any_first_sequence,
+            any_first_sequence=call.any_first_sequence or header.is_transactional,
         )
         if original is None:
+            if header.attributes & TRANSACTIONAL_BIT or call.opened or self.transactions.has_any:
+                self.transactions.check_batch(header, call)
             if producer is None:
                 self._make_room(call)
                 call.newcomers += 1
@@ -303,7 +271,39 @@ class SequenceCheck:
         self.heard[producer_id] = None
         return original
 
-    def _make_room(self, call: _CheckedCall) -> None:
+    def append_marker(self, marker: TransactionMarker) -> "asyncio.Future[Committed]":
+        """Append a marker; done once it is committed. It ends the producer's transaction, if one is open.
+
+        Call it when `can_decide`. Raises definite errors: `ProducerFenced` and `CoordinatorFenced` for older epochs
+        than known here, and those of an append."""
+        producer_id = marker.producer_id
+        known, ahead = self.known(producer_id), self._ahead.get(producer_id)
+        self.transactions.check_marker(marker, NO_EPOCH if known is None else known.epoch)
+        if known is None:
+            self._make_room(CheckedCall(False))
+        accepted = self._group.append_marker(marker)
+        index = accepted.first_index
+        if producer_id not in self._state.table:
+            self._newcomers.add(producer_id)
+        if ahead is None:
+            ahead = self._ahead[producer_id] = AheadProducer()
+        elif ahead.producer.epoch != marker.producer_epoch:
+            ahead.places.clear()
+        before = None if producer_id in self._expiring else known
+        ahead.producer, ahead.last_index = apply_marker(before, marker.producer_epoch, -1), index
+        self._order.append((index, producer_id, _NO_BATCH))
+        self.transactions.record_marker(marker, index)
+        self.heard[producer_id] = None
+        future: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
+        self._group.answer(accepted, return_unchanged, future)
+        return future
+
+    def known(self, producer_id: int) -> KnownProducer | None:
+        """Return the state of a producer after all its entries here, committed or not."""
+        ahead = self._ahead.get(producer_id)
+        return ahead.producer if ahead else self._state.table.get(producer_id)
+
+    def _make_room(self, call: CheckedCall) -> None:
         """Expire producers if there is no room for one more. Raises definite errors."""
         table = self._state.table
         known = len(table) - len(self._expiring) + len(self._newcomers) + call.newcomers
@@ -330,18 +330,18 @@ class SequenceCheck:
         mark.exception()
         self._expiring = {each: other for each, other in self._expiring.items() if other is not mark}
 
-    def _place_of_original(self, header: BatchHeader, original: WrittenBatch) -> _BatchPlace:
+    def _place_of_original(self, header: BatchHeader, original: WrittenBatch) -> BatchPlace:
         """Return the place of a duplicate's original."""
         key = original.base_sequence, original.last_sequence
         ahead = self._ahead.get(header.producer_id)
         if ahead is not None and key in ahead.places:
-            return _BatchPlace(ahead.places[key], _UNKNOWN, _UNKNOWN)
+            return BatchPlace(ahead.places[key], _UNKNOWN, _UNKNOWN)
         offset = original.offset
         if offset < 0:  # it was appended by this leadership, and is committed by now
             producer = self._state.table.get(header.producer_id)
             offset = next(each.offset for each in producer.batches if each[:2] == key) if producer else offset
         assert offset >= 0, f"{self._name}: a batch of producer {header.producer_id} has no place"
-        return _BatchPlace(Index(0), Offset(offset), Offset(offset + header.last_offset_delta + 1))
+        return BatchPlace(Index(0), Offset(offset), Offset(offset + header.last_offset_delta + 1))
 
     def _record_batch(self, header: BatchHeader, index: Index, producers: dict[int, KnownProducer]) -> None:
         """Record a batch that was appended as this entry."""
@@ -352,18 +352,20 @@ class SequenceCheck:
             self._newcomers.add(producer_id)
         ahead = self._ahead.get(producer_id)
         if ahead is None:
-            ahead = self._ahead[producer_id] = _Ahead()
+            ahead = self._ahead[producer_id] = AheadProducer()
         key = header.base_sequence, last_sequence(header)
         if ahead.last_index and ahead.producer.epoch != header.producer_epoch:
             ahead.places.clear()
         ahead.producer, ahead.last_index, ahead.places[key] = producers[producer_id], index, index
         self._order.append((index, producer_id, key))
+        if header.attributes & TRANSACTIONAL_BIT:
+            self.transactions.record_batch(producer_id, index)
 
     # answering
 
     def _answer(
         self,
-        spots: list[_BatchPlace],
+        spots: list[BatchPlace],
         is_duplicate: bool,
         acks: Acks,
         copies: int,
@@ -390,7 +392,7 @@ class SequenceCheck:
             self._group.answer(accepted, answer, future)
 
     def _on_append(
-        self, first: _BatchPlace, last: _BatchPlace, is_duplicate: bool, is_committed: bool, committed: Committed
+        self, first: BatchPlace, last: BatchPlace, is_duplicate: bool, is_committed: bool, committed: Committed
     ) -> ReplicaAppended:
         log = self._group.log
         base = log.offset_of(first.index) if first.index else first.offset
@@ -415,6 +417,7 @@ class SequenceCheck:
                 del self._ahead[producer_id]
             elif ahead.places.get(key) == index:
                 del ahead.places[key]
+        self.transactions.on_delivered(applied)
 
     def on_step(self) -> None:
         """Continue after a step of the group."""
@@ -422,8 +425,9 @@ class SequenceCheck:
             self._append_waiting()
 
     def is_busy(self, producer_id: int) -> bool:
-        """Return whether a batch of this producer, or an entry that expires it, is not delivered yet."""
-        return producer_id in self._ahead or producer_id in self._expiring
+        """Return whether this producer has a transaction, or an entry about it that is not delivered yet."""
+        is_under_way = producer_id in self._ahead or producer_id in self._expiring
+        return is_under_way or self.transactions.is_busy(producer_id)
 
     def _append_waiting(self) -> None:
         """Process the waiting appends, or fail them if this replica does not lead."""

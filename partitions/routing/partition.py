@@ -15,7 +15,7 @@ from raftlog.partitions.produce.compacted import check_stored_keys, missing_key_
 from raftlog.partitions.produce.pending import NOBODY, Pending, build_sequenced, copied_error, record_size
 from raftlog.partitions.produce.produce_queue import ProduceQueue
 from raftlog.partitions.replica import Replica, ReplicaAppended
-from raftlog.partitions.replica.description import damaged_error
+from raftlog.partitions.replica.errors import damaged_error
 from raftlog.partitions.results import Acks, Produced, ProducerSequence
 from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.settings import BrokerSettings

@@ -8,26 +8,33 @@ Source: the Kafka protocol guide, "Record Batch" (KIP-98), and KIP-32, KIP-82 fo
 from raftlog.records.build import BatchBuilder, NewRecord, build_batch, build_columns
 from raftlog.records.check import split_batches, validate_client_batches
 from raftlog.records.compression import Compression
-from raftlog.records.control import ControlKind, build_control_batch, control_kind, read_control
+from raftlog.records.control import MARKER_KINDS, ControlKind, build_control_batch, control_kind, read_control
 from raftlog.records.empty import build_empty_batch
 from raftlog.records.header import COMPUTED_PRODUCER_IDS, HEADER_SIZE, BatchHeader, crc_matches, read_header, stamp
+from raftlog.records.markers import TransactionMarker, build_marker_batch, decode_coordinator_epoch
 from raftlog.records.read import Record, open_in_steps, read_records
+from raftlog.records.visible import drop_hidden
 
 __all__ = [
     "COMPUTED_PRODUCER_IDS",
     "HEADER_SIZE",
+    "MARKER_KINDS",
     "BatchBuilder",
     "BatchHeader",
     "Compression",
     "ControlKind",
     "NewRecord",
     "Record",
+    "TransactionMarker",
     "build_batch",
     "build_columns",
     "build_control_batch",
     "build_empty_batch",
+    "build_marker_batch",
     "control_kind",
     "crc_matches",
+    "decode_coordinator_epoch",
+    "drop_hidden",
     "open_in_steps",
     "read_control",
     "read_header",

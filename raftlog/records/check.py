@@ -13,6 +13,7 @@ from raftlog.records.header import (
     LENGTH_END,
     MAGIC,
     TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     read_header,
 )
@@ -56,13 +57,14 @@ def _parse_single(buffer: Buffer) -> tuple[tuple[BatchHeader, memoryview]] | Non
 
 
 def validate_client_batches(
-    buffer: Buffer, max_message_bytes: int, count_max: int | None = None
+    buffer: Buffer, max_message_bytes: int, count_max: int | None = None, *, is_transactional: bool = False
 ) -> list[tuple[BatchHeader, memoryview]]:
     """Check the batches of one produce request; raises `InvalidBatch` or `RecordTooLarge` with the reason.
 
     Accepted are CRC-valid, non-empty data batches in which recordCount = lastOffsetDelta + 1, with all of producer
     id, epoch and sequence or without an id: then the other two are ignored, as in Kafka, and aiokafka sends sequence 0.
-    Control and transactional batches are refused: the first are the broker's own, the second have no coordinator here.
+    Control batches are refused, because they are the broker's own. `is_transactional`: all batches belong to a
+    transaction, and have an id and the bit for it; otherwise none has the bit.
     """
     checked = []
     for number, (header, batch) in enumerate(_parse_single(buffer) or split_batches(buffer)):
@@ -70,21 +72,21 @@ def validate_client_batches(
             raise RecordTooLarge(f"batch {number} has {len(batch)} bytes; max.message.bytes is {max_message_bytes}")
         if number == count_max:
             raise RecordTooLarge(f"there are more than {count_max} batches; send them in parts, or make larger ones")
-        _check_client_batch(number, header, batch)
+        _check_client_batch(number, header, batch, TRANSACTIONAL_BIT if is_transactional else 0)
         checked.append((header, batch))
     if not checked:
         raise InvalidBatch("no batch was sent")
     return checked
 
 
-def _check_client_batch(number: int, header: BatchHeader, batch: memoryview) -> None:
+def _check_client_batch(number: int, header: BatchHeader, batch: memoryview, transactional: int) -> None:
     """Raise `InvalidBatch` unless CRC, attributes, counts and producer fields are those of a client batch."""
     if crc32c(batch[CRC_START:]) != header.crc:
         raise CrcMismatch(f"batch {number}: the CRC does not match; it was damaged in transit, send it again")
-    if header.attributes & ~_CLIENT_ATTRIBUTES:
+    if header.attributes & ~_CLIENT_ATTRIBUTES != transactional:
         raise InvalidBatch(
-            f"batch {number}: attributes {header.attributes:#06x} are not accepted; "
-            "clients cannot write control or transactional batches"
+            f"batch {number}: attributes {header.attributes:#06x} are not accepted; clients cannot write control "
+            f"batches, and batches of a transaction {'have' if transactional else 'need a transactional id and'} bit 4"
         )
     compression = header.attributes & COMPRESSION_MASK
     if compression > _CODEC_MAX:
@@ -100,6 +102,8 @@ def _check_client_batch(number: int, header: BatchHeader, batch: memoryview) -> 
                 f"batch {number}: producer id {header.producer_id}, epoch {header.producer_epoch}, sequence "
                 f"{header.base_sequence}: an idempotent producer has all three"
             )
+    elif transactional:
+        raise InvalidBatch(f"batch {number}: it belongs to a transaction and has no producer id")
     elif header.producer_id != -1:
         raise InvalidBatch(f"batch {number}: producer id {header.producer_id}: without an id it is -1")
     if not compression and header.record_count * RECORD_BYTES_MIN > len(batch) - HEADER_SIZE:

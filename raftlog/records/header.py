@@ -32,6 +32,8 @@ COMPRESSION_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
+MARKER_BITS = TRANSACTIONAL_BIT | CONTROL_BIT
+"""Both bits: a marker that ends a transaction. The log's own control batches have the control bit alone."""
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _STAMP_OFFSET = struct.Struct(">q")
@@ -69,6 +71,16 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def is_marker(self) -> bool:
+        """Whether it ends a transaction; the only control batches that take an offset and are delivered to readers."""
+        return self.attributes & MARKER_BITS == MARKER_BITS
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it belongs to a transaction, as data or as its marker."""
+        return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def compression(self) -> int:

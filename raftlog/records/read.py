@@ -42,13 +42,16 @@ class Record(Protocol):
 def read_records(batch: Buffer, opened_bytes_max: int = OPENED_BYTES_MAX) -> Iterator[Record]:
     """Iterate over the records of exactly one batch, whose CRC the caller has checked.
 
-    A compressed batch is decompressed before the first record, all at once; `open_in_steps` does it with pauses.
+    A compressed batch is decompressed before the first record, all at once; `open_in_steps` does it with pauses. A
+    batch without records, as `build_empty_batch` makes it, has none.
 
     Raises `UndecodableBatch` after the records that can be decoded, when the others are inconsistent or the
     batch decompresses to more than `opened_bytes_max` bytes. At least one record of such a batch is not
     returned."""
     header = read_header(batch)
     base_offset, count = header.base_offset, header.record_count
+    if count == 0 and header.size == HEADER_SIZE == len(batch):
+        return
     end = base_offset + 1 if header.is_control else header.next_offset
     last = base_offset - 1
     opened = _pad(batch) if not header.compression else _open_at_once(batch, opened_bytes_max)

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from raftlog.errors import CorruptBatch, OffsetOutOfRange, StorageError, UndecodableBatch
 from raftlog.records import HEADER_SIZE, crc_matches, open_in_steps, read_header, read_records
-from raftlog.records.header import CONTROL_BIT
+from raftlog.records.header import CONTROL_BIT, MARKER_BITS
 from raftlog.storage.disk import Disk
 from raftlog.storage.index_repair import repair_index, repair_row
 from raftlog.storage.rows import ROW_SIZE, Row, restore_header, row_matches, unpack_rows
@@ -210,7 +210,7 @@ class ReadableLog:
                 if batches:
                     return _RowsRead(number, row.offset, batches)
                 raise self.corruption_error(segment, row, reason)
-            if not batch[22] & CONTROL_BIT:
+            if batch[22] & MARKER_BITS != CONTROL_BIT:
                 batches.append(batch)
         next_offset = read_header(batch).next_offset
         segment.add_hint(next_offset, first + len(rows))

@@ -64,7 +64,7 @@ def test_ids_expired_between_a_roll_and_its_snapshot_stay_expired() -> None:
     [
         (
             ControlKind.SNAPSHOT,
-            snapshot_of(5, 7) + bytes(4) + b"later",
+            snapshot_of(5, 7) + bytes(4 + 4) + b"later",
             "5 bytes that this release does not know: run a newer",
         ),
         (ControlKind.EXPIRE_PRODUCERS, encode_expired([(7, 0)]) + b"later", "expire_producers entry of 1 producers"),

@@ -10,6 +10,7 @@ from jepsen.mutants.catalogue import (
     journal,
     kafka,
     memory,
+    participants,
     producer_expiry,
     producers,
     raft,
@@ -37,4 +38,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *memory.MUTANTS,
     *kafka.MUTANTS,
     *transactions.MUTANTS,
+    *participants.MUTANTS,
 )

@@ -29,7 +29,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _producers(
         "zombie-writes",
         "replica/producers:check_sequence",
-        "if header.producer_epoch < producer.epoch:",
+        "if producer is not None and header.producer_epoch < producer.epoch:",
         "if False:",
         _BOTH,
     ),

@@ -20,7 +20,7 @@ from raftlog.errors import CorruptBatch, DescriptorsExhausted
 from raftlog.raft import Entry, EntryId, LogView
 from raftlog.raft.log_view import prefix_within_bytes
 from raftlog.records import BatchHeader, ControlKind, read_control, read_header, stamp
-from raftlog.records.header import CONTROL_BIT
+from raftlog.records.header import CONTROL_BIT, MARKER_BITS
 from raftlog.runtime.journal.operations import LogEnd
 from raftlog.runtime.log.boundary import boundary_of, entry_before
 from raftlog.runtime.log.control_entries import (
@@ -144,7 +144,7 @@ class GroupLog(LogView):
                 stamp(batch, Offset(offset), entry.term)
             if header.attributes & CONTROL_BIT:
                 self.has_unwritten_control = True
-                self._collect_control(entry, header)
+                self._collect_control(entry, header, Offset(offset))
             elif header.producer_id >= 0:
                 self.producers.add_batch(entry.index, Offset(offset), header)
             offset += header.last_offset_delta + 1
@@ -158,9 +158,9 @@ class GroupLog(LogView):
         self.next_offset = Offset(offset)
         return size
 
-    def _collect_control(self, entry: Entry, header: BatchHeader) -> None:
+    def _collect_control(self, entry: Entry, header: BatchHeader, offset: Offset) -> None:
         kind, payload = read_control(entry.payload, header)
-        self.producers.add_control(entry.index, kind, payload)
+        self.producers.add_control(entry.index, offset, header, kind, payload)
         if kind is ControlKind.TRIM:
             self.noted.append((entry.index, decode_trim(payload)))
         elif kind is ControlKind.COMPACTED_TO:
@@ -274,7 +274,7 @@ class GroupLog(LogView):
     # reading
 
     def read(self, offset: int, max_bytes: int, end: Offset) -> list[memoryview]:
-        """Return client batches below `end`, from the one that holds `offset` on; at least one if there is any.
+        """Return client batches and markers below `end`, from the one with `offset` on; at least one if there is any.
 
         Entries that are not in a file yet come from memory. Raises `OffsetOutOfRange`, `CorruptBatch`,
         `DescriptorsExhausted`."""
@@ -298,7 +298,7 @@ class GroupLog(LogView):
             header = read_header(entry.payload)
             if header.base_offset >= end or (found and len(entry.payload) > max_bytes):
                 break
-            if header.next_offset > offset and not is_control(entry.payload):
+            if header.next_offset > offset and header.attributes & MARKER_BITS != CONTROL_BIT:
                 found.append(memoryview(entry.payload))
                 max_bytes -= len(entry.payload)
         return found

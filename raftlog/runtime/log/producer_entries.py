@@ -7,17 +7,16 @@ be uncommitted. Owned by a group log, emptied by the replica above it."""
 from collections import deque
 from typing import Final, NamedTuple
 
-from raftlog.records import BatchHeader, ControlKind
+from raftlog.records import MARKER_KINDS, BatchHeader, ControlKind
 from raftlog.types import Index, Offset
 
-_NO_OFFSET: Final = Offset(-1)
-PRODUCER_KINDS: Final = frozenset((ControlKind.ROLL, ControlKind.SNAPSHOT, ControlKind.EXPIRE_PRODUCERS))
+PRODUCER_KINDS: Final = MARKER_KINDS | {ControlKind.ROLL, ControlKind.SNAPSHOT, ControlKind.EXPIRE_PRODUCERS}
 
 
 class ProducerEntry(NamedTuple):
-    """Batch of an idempotent producer with offset and header, or control entry with kind and payload.
+    """Batch of an idempotent producer, whose kind is None, or a control entry with its kind and payload.
 
-    The header may not be stamped yet."""
+    The header may not be stamped yet; the offset is right."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     offset: Offset
@@ -44,10 +43,10 @@ class ProducerEntries:
         if self._is_followed:
             self._waiting.append(ProducerEntry(index, offset, header, None, b""))
 
-    def add_control(self, index: Index, kind: ControlKind, payload: bytes) -> None:
+    def add_control(self, index: Index, offset: Offset, header: BatchHeader, kind: ControlKind, payload: bytes) -> None:
         """Add an appended control entry, if its kind is about producers."""
         if self._is_followed and kind in PRODUCER_KINDS:
-            self._waiting.append(ProducerEntry(index, _NO_OFFSET, None, kind, payload))
+            self._waiting.append(ProducerEntry(index, offset, header, kind, payload))
 
     def cut_to(self, index: Index) -> None:
         """Remove all entries above `index`."""

@@ -10,7 +10,16 @@ from collections.abc import Sequence
 from raftlog.errors import FormatError, InvalidBatch
 from raftlog.raft import Entry, EntryId
 from raftlog.raft.messages import AppendRequest
-from raftlog.records import HEADER_SIZE, BatchHeader, ControlKind, crc_matches, read_control, read_header
+from raftlog.records import (
+    HEADER_SIZE,
+    MARKER_KINDS,
+    BatchHeader,
+    ControlKind,
+    crc_matches,
+    decode_coordinator_epoch,
+    read_control,
+    read_header,
+)
 from raftlog.records.header import MAGIC
 from raftlog.runtime.log.control_entries import decode_compacted_to, decode_trim, entry_of, is_control
 from raftlog.runtime.log.group_log import GroupLog
@@ -89,6 +98,9 @@ def _is_readable(entry: Entry, header: BatchHeader, group_id: uuid.UUID) -> bool
             return decode_trim(payload).log_start_offset <= header.base_offset
         if kind is ControlKind.COMPACTED_TO:
             return decode_compacted_to(payload).compacted_to <= header.base_offset
+        if kind in MARKER_KINDS:
+            decode_coordinator_epoch(payload)
+            return header.last_offset_delta == 0 and header.producer_id >= 0
         if kind is not ControlKind.ROLL:
             return True
         roll = decode_roll(payload)

@@ -34,7 +34,7 @@ from raftlog.raft import (
     Role,
 )
 from raftlog.raft.ready import IndexRange
-from raftlog.records import ControlKind, build_control_batch
+from raftlog.records import ControlKind, TransactionMarker, build_control_batch, build_marker_batch
 from raftlog.runtime.config import GroupLimits
 from raftlog.runtime.histogram import stopwatch
 from raftlog.runtime.journal.blocks import JournalSequence
@@ -47,7 +47,7 @@ from raftlog.runtime.replica.admission import Admission
 from raftlog.runtime.replica.disk_room import room_error
 from raftlog.runtime.replica.host import Host
 from raftlog.runtime.replica.part import Part
-from raftlog.runtime.replica.proposals import Committed, Proposals, error_of
+from raftlog.runtime.replica.proposals import Committed, Proposals, error_of, return_unchanged
 from raftlog.runtime.replica.readable_replica import ReadableReplica
 from raftlog.runtime.replica.rolls import Rolls
 from raftlog.runtime.replica.trims import Trims
@@ -145,7 +145,7 @@ class PartitionReplica(ReadableReplica):
 
         The future fails with `NotLeader`, `Overloaded`, `StorageFull` or `LogClosed` (nothing was appended), or
         `OutcomeUnknown`."""
-        return self.propose_as(batches, _return_unchanged)
+        return self.propose_as(batches, return_unchanged)
 
     def propose_as(self, batches: Sequence[bytearray], answer: Callable[[Committed], _T]) -> "asyncio.Future[_T]":
         """Append like `propose`; the future's result is `answer(outcome)`."""
@@ -157,9 +157,12 @@ class PartitionReplica(ReadableReplica):
 
     def append(self, batches: Sequence[bytearray]) -> Accepted:
         """Append like `propose`, without a future for the outcome; raise the refusal if nothing was appended."""
-        size = sum(map(len, batches))
-        self.roll_if_due(size)
-        return self._append(batches, size)
+        return self._append(batches, self.roll_if_due(sum(map(len, batches))))
+
+    def append_marker(self, marker: TransactionMarker) -> Accepted:
+        """Append a marker like `append`, also on a disk with little room: retention stops at open transactions."""
+        batch = build_marker_batch(marker, self._host.wall_ms())
+        return self._append([batch], self.roll_if_due(len(batch)), is_essential=True)
 
     def propose_control(
         self, entries: Sequence[tuple[ControlKind, bytes]], *, is_essential: bool = False
@@ -190,7 +193,7 @@ class PartitionReplica(ReadableReplica):
         if self.core.role is Role.LEADER and not self.rolls.may_roll():
             return self._fail(Unavailable(f"{self.name}: the newest segment holds no record yet that is written"))
         try:
-            return self._add_future(self._propose_roll(is_essential=True), _return_unchanged)
+            return self._add_future(self._propose_roll(is_essential=True), return_unchanged)
         except RaftlogError as error:
             return self._fail(error)
 
@@ -202,7 +205,7 @@ class PartitionReplica(ReadableReplica):
         batches = [build_control_batch(kind, payload, now_ms, next_offset=_UNSTAMPED) for kind, payload in entries]
         try:
             accepted = self._append(batches, sum(map(len, batches)), is_essential=is_essential)
-            return self._add_future(accepted, _return_unchanged)
+            return self._add_future(accepted, return_unchanged)
         except RaftlogError as error:
             return self._fail(error)
 
@@ -229,7 +232,7 @@ class PartitionReplica(ReadableReplica):
             accepted = self._check_accepted(self.core.propose_configuration(change))
         except RaftlogError as error:
             return self._fail(error)
-        return self._add_future(accepted, _return_unchanged)
+        return self._add_future(accepted, return_unchanged)
 
     def read_index(self) -> "asyncio.Future[Index]":
         """Return a future that is done when all entries acknowledged before the call are delivered."""
@@ -315,14 +318,14 @@ class PartitionReplica(ReadableReplica):
 
     # rolls
 
-    def roll_if_due(self, size: int = 0) -> None:
-        """Propose a roll if the active segment is too old, or would grow too large with `size` bytes more."""
-        if self.core.role is not Role.LEADER or not self.rolls.is_due(size, self._host.wall_ms):
-            return
-        self.write_entries()
-        if self.rolls.may_roll():
-            with suppress(Unavailable):  # the next append is refused for the same reason
-                self._propose_roll()
+    def roll_if_due(self, size: int = 0) -> int:
+        """Propose a roll if the active segment is too old, or too small for `size` bytes more; return `size`."""
+        if self.core.role is Role.LEADER and self.rolls.is_due(size, self._host.wall_ms):
+            self.write_entries()
+            if self.rolls.may_roll():
+                with suppress(Unavailable):  # the next append is refused for the same reason
+                    self._propose_roll()
+        return size
 
     def _propose_roll(self, *, is_essential: bool = False) -> Accepted:
         core, rolls = self.core, self.rolls
@@ -444,7 +447,3 @@ class PartitionReplica(ReadableReplica):
                 read.set_exception(LogClosed(f"{self.name}: {reason}"))
         if self.on_end is not None:
             self.on_end()
-
-
-def _return_unchanged(committed: Committed) -> Committed:
-    return committed

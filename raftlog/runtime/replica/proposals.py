@@ -32,6 +32,11 @@ class Committed(NamedTuple):
     next_offset: Offset
 
 
+def return_unchanged(committed: Committed) -> Committed:
+    """Return the outcome itself, as the answer to a proposal."""
+    return committed
+
+
 class _Open(NamedTuple):
     """Open proposal; the result of `future` will be `answer(outcome)`."""
 

@@ -1,0 +1,105 @@
+"""Mutants of transactions at a partition (`raftlog/partitions/replica`): last stable offset, permissions, outcomes."""
+
+from typing import Final
+
+from jepsen.mutants.mutant import Mutant
+
+_TESTS: Final = ("tests/replica/test_transactions.py",)
+
+
+def _replica(name: str, place: str, old: str, new: str, tests: tuple[str, ...] = _TESTS) -> Mutant:
+    """Return a mutant at `place`, which is module:function below `raftlog/partitions/replica`."""
+    module, _, function = place.partition(":")
+    return Mutant(f"participant-{name}", f"raftlog/partitions/replica/{module}.py", function, old, new, tests)
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    # last stable offset
+    _replica(
+        "stable-above-an-open-one",
+        "producer_state:ProducerState.stable_end",
+        "self._group.high_watermark if first is None else",
+        "self._group.high_watermark if True else",
+    ),
+    _replica(
+        "stable-falls-after-a-start",
+        "producer_state:ProducerState.stable_end",
+        "if not self.is_loaded or self._delivered != self._group.applied_index:",
+        "if False:",
+    ),
+    _replica(
+        "stable-at-the-newest-batch",
+        "transaction_table:TransactionTable.begin",
+        "self.open.setdefault(producer_id, offset)",
+        "self.open[producer_id] = offset",
+    ),
+    _replica(
+        "open-ones-lost-at-a-roll",
+        "transaction_table:TransactionTable.pack_rows",
+        'if rows else b""',
+        'if False else b""',
+    ),
+    _replica(
+        "ended-one-opens-again-at-a-roll",
+        "transaction_table:TransactionTable.add_later",
+        "self.end(producer_id, coordinator_epoch)",
+        "self.coordinator_epochs[producer_id] = coordinator_epoch",
+        ("tests/replica/test_transaction_table.py",),
+    ),
+    # permissions
+    _replica(
+        "guard-outlives-a-term",
+        "sequence_check:SequenceCheck.can_decide",
+        "self.transactions.reset()",
+        "pass",
+    ),
+    _replica(
+        "marker-leaves-the-permission",
+        "leader_transactions:LeaderTransactions.record_marker",
+        "self._permitted.pop(producer_id, None)",
+        "pass",
+    ),
+    _replica(
+        "marker-leaves-the-guard",
+        "leader_transactions:LeaderTransactions.record_marker",
+        "self._break_guards([producer_id])",
+        "pass",
+    ),
+    _replica(
+        "deposed-coordinator-confirms",
+        "leader_transactions:LeaderTransactions.permit",
+        "if coordinator_epoch < self.coordinator_epoch(producer_id):",
+        "if False:",
+    ),
+    _replica(
+        "higher-epoch-joins-an-open-one",
+        "leader_transactions:LeaderTransactions._check_epoch",
+        "if epoch > known_epoch and self.is_open(producer_id):",
+        "if False:",
+    ),
+    _replica(
+        "marker-of-an-older-coordinator",
+        "leader_transactions:LeaderTransactions.check_marker",
+        "if marker.coordinator_epoch < coordinator_epoch:",
+        "if False:",
+    ),
+    _replica(
+        "marker-of-an-older-epoch",
+        "leader_transactions:LeaderTransactions.check_marker",
+        "if marker.producer_epoch < known_epoch:",
+        "if False:",
+    ),
+    # outcomes
+    _replica(
+        "outcomes-end-at-a-roll",
+        "aborted_transactions:AbortedTransactions._segments_from",
+        "if each.next_offset > offset]",
+        "if each.next_offset > offset][:1]",
+    ),
+    _replica(
+        "undecided-counts-as-committed",
+        "aborted_transactions:AbortedTransactions.find",
+        "            if is_abort is None:",
+        "            if False:",
+    ),
+)

@@ -1,0 +1,208 @@
+"""Transactions at the leader: permissions of producers to append to one, and the state ahead of the committed one.
+
+    guard → the coordinator confirms the transaction → permission of (producer id, epoch)       until a marker of the
+    producer is appended, or the term ends
+
+A batch of a transaction without a permission is refused, so none is appended after the marker of its transaction. The
+guard begins before the coordinator is asked: a marker that is appended meanwhile breaks it, because the answer may be
+older than the marker. So a transaction that the coordinator has ended never opens again by a late batch (KIP-890).
+Owned by a replica's `SequenceCheck`, which resets it with each term."""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from raftlog.errors import (
+    ConcurrentTransactions,
+    CoordinatorFenced,
+    InvalidTransactionState,
+    Overloaded,
+    ProducerFenced,
+)
+from raftlog.partitions.replica.checked_calls import CheckedCall
+from raftlog.partitions.replica.producer_state import ProducerState
+from raftlog.partitions.replica.transaction_table import NO_EPOCH
+from raftlog.records import BatchHeader, TransactionMarker
+from raftlog.types import Index
+
+_GUARDS_MAX: Final = 10_000
+"""Guards whose coordinator has not answered."""
+
+
+class TransactionGuard:
+    """Guard of a producer while its coordinator is asked."""
+
+    __slots__ = ("epoch", "is_broken", "producer_id")
+
+    def __init__(self, producer_id: int, epoch: int) -> None:
+        self.producer_id, self.epoch = producer_id, epoch
+        self.is_broken = False
+        """Whether a marker of the producer was appended, or the term has ended, since it began."""
+
+
+class _Ahead(NamedTuple):
+    """State of a producer's transaction after its newest entry of this leadership that is not delivered yet."""
+
+    last_index: Index
+    is_open: bool
+    coordinator_epoch: int
+    """Epoch in the newest marker among those entries."""
+
+
+class LeaderTransactions:
+    """Transactions of one replica while it leads."""
+
+    def __init__(self, name: str, state: ProducerState, permissions_max: int) -> None:
+        self._name, self._state, self._permissions_max = name, state, permissions_max
+        self._permitted: dict[int, int] = {}
+        """Epoch with which a producer may append to its transaction."""
+        self._guards: dict[int, list[TransactionGuard]] = {}
+        """Guards by producer."""
+        self._ahead: dict[int, _Ahead] = {}
+        self._order: deque[tuple[Index, int]] = deque()
+        """Entries that are not delivered, with their producers."""
+
+    def reset(self) -> None:
+        """End all permissions and guards with their term, and drop the entries that were not committed in it."""
+        self._break_guards(list(self._guards))
+        self._permitted.clear()
+        self._ahead.clear()
+        self._order.clear()
+
+    # permissions
+
+    def is_permitted(self, producer_id: int, epoch: int) -> bool:
+        """Return whether the producer may append to its transaction with this epoch."""
+        return self._permitted.get(producer_id) == epoch
+
+    def begin_guard(self, producer_id: int, epoch: int, known_epoch: int) -> TransactionGuard:
+        """Begin a guard; `known_epoch` is the producer's newest one here.
+
+        Raises `ProducerFenced`, `ConcurrentTransactions` and `Overloaded`."""
+        self._check_epoch(producer_id, epoch, known_epoch)
+        if len(self._guards) >= _GUARDS_MAX:
+            raise Overloaded(f"{self._name}: {_GUARDS_MAX} producers wait for their transaction coordinators; retry")
+        guard = TransactionGuard(producer_id, epoch)
+        self._guards.setdefault(producer_id, []).append(guard)
+        return guard
+
+    def end_guard(self, guard: TransactionGuard) -> None:
+        """End a guard without a permission, if it has not ended yet."""
+        guards = self._guards.get(guard.producer_id, [])
+        if guard in guards:
+            guards.remove(guard)
+            if not guards:
+                del self._guards[guard.producer_id]
+
+    def _break_guards(self, producers: Iterable[int]) -> None:
+        for producer_id in producers:
+            for guard in self._guards.pop(producer_id, ()):
+                guard.is_broken = True
+
+    def permit(self, guard: TransactionGuard, known_epoch: int, coordinator_epoch: int) -> None:
+        """Give the permission after the confirmation by the coordinator with this epoch.
+
+        Raises `ConcurrentTransactions` for a broken guard or the answer of a coordinator whose successor has sent a
+        marker of the producer, and the errors of `begin_guard`."""
+        self.end_guard(guard)
+        producer_id, epoch = guard.producer_id, guard.epoch
+        if guard.is_broken:
+            raise ConcurrentTransactions(
+                f"{self._name}: the transaction of producer {producer_id} ended while its coordinator was asked; retry"
+            )
+        if coordinator_epoch < self.coordinator_epoch(producer_id):
+            raise ConcurrentTransactions(
+                f"{self._name}: a deposed coordinator confirmed the transaction of producer {producer_id}; retry"
+            )
+        self._check_epoch(producer_id, epoch, known_epoch)
+        if len(self._permitted) >= self._permissions_max and producer_id not in self._permitted:
+            raise Overloaded(f"{self._name}: {self._permissions_max} producers have transactions here; retry")
+        self._permitted[producer_id] = epoch
+
+    def _check_epoch(self, producer_id: int, epoch: int, known_epoch: int) -> None:
+        """Raise the error for an epoch with which no transaction can begin or continue now."""
+        newest = max(known_epoch, self._permitted.get(producer_id, NO_EPOCH))
+        if epoch < newest:
+            raise ProducerFenced(
+                f"{self._name}: producer {producer_id} has epoch {newest}, and this transaction epoch {epoch}: another "
+                "producer with its transactional id has begun since"
+            )
+        if epoch > known_epoch and self.is_open(producer_id):
+            raise ConcurrentTransactions(
+                f"{self._name}: the transaction of producer {producer_id} with epoch {known_epoch} is still open; retry"
+            )
+
+    # batches and markers
+
+    @property
+    def has_any(self) -> bool:
+        """Whether a transaction may be open."""
+        return bool(self._ahead or self._state.table.transactions.open)
+
+    def is_open(self, producer_id: int) -> bool:
+        """Return whether the producer has an open transaction, as far as entries were appended here."""
+        ahead = self._ahead.get(producer_id)
+        return producer_id in self._state.table.transactions.open if ahead is None else ahead.is_open
+
+    def is_busy(self, producer_id: int) -> bool:
+        """Return whether the producer has an open transaction, or may begin one without asking its coordinator."""
+        return self.is_open(producer_id) or producer_id in self._permitted
+
+    def coordinator_epoch(self, producer_id: int) -> int:
+        """Return the epoch of the coordinator in the producer's newest marker here; `NO_EPOCH` without one."""
+        ahead = self._ahead.get(producer_id)
+        known = self._state.table.transactions.coordinator_epochs.get(producer_id, NO_EPOCH)
+        return known if ahead is None else max(known, ahead.coordinator_epoch)
+
+    def check_batch(self, header: BatchHeader, call: CheckedCall) -> None:
+        """Raise `InvalidTransactionState` for a new batch that must not be appended; note one of a transaction."""
+        producer_id = header.producer_id
+        if not header.is_transactional:
+            if producer_id in call.opened or self.is_open(producer_id):
+                raise InvalidTransactionState(
+                    f"{self._name}: producer {producer_id} has an open transaction, and this batch does not belong to "
+                    "it: nothing was appended"
+                )
+        elif self._permitted.get(producer_id) != header.producer_epoch:
+            raise InvalidTransactionState(
+                f"{self._name}: producer {producer_id} has no transaction with epoch {header.producer_epoch} in this "
+                "partition: nothing was appended"
+            )
+        else:
+            call.opened.add(producer_id)
+
+    def check_marker(self, marker: TransactionMarker, known_epoch: int) -> None:
+        """Raise `ProducerFenced` or `CoordinatorFenced` for a marker that must not be appended."""
+        head = f"{self._name}: a marker of producer {marker.producer_id}"
+        coordinator_epoch = self.coordinator_epoch(marker.producer_id)
+        if marker.producer_epoch < known_epoch:
+            raise ProducerFenced(f"{head} has epoch {marker.producer_epoch}, and the producer epoch {known_epoch}")
+        if marker.coordinator_epoch < coordinator_epoch:
+            raise CoordinatorFenced(
+                f"{head} is of the coordinator with epoch {marker.coordinator_epoch}, and one of epoch "
+                f"{coordinator_epoch} sent the last: nothing was appended"
+            )
+
+    def record_batch(self, producer_id: int, index: Index) -> None:
+        """Record a batch of a transaction, which was appended as this entry."""
+        self._record(producer_id, index, is_open=True, coordinator_epoch=self.coordinator_epoch(producer_id))
+
+    def record_marker(self, marker: TransactionMarker, index: Index) -> None:
+        """Record a marker, which was appended as this entry: it ends the permission, and breaks guards."""
+        producer_id = marker.producer_id
+        self._permitted.pop(producer_id, None)
+        self._break_guards([producer_id])
+        self._record(producer_id, index, is_open=False, coordinator_epoch=marker.coordinator_epoch)
+
+    def _record(self, producer_id: int, index: Index, *, is_open: bool, coordinator_epoch: int) -> None:
+        self._ahead[producer_id] = _Ahead(index, is_open, coordinator_epoch)
+        self._order.append((index, producer_id))
+
+    def on_delivered(self, applied: Index) -> None:
+        """Drop the entries up to `applied`, which the committed state contains now."""
+        order = self._order
+        while order and order[0][0] <= applied:
+            index, producer_id = order.popleft()
+            ahead = self._ahead.get(producer_id)
+            if ahead is not None and ahead.last_index == index:
+                del self._ahead[producer_id]

@@ -1,0 +1,130 @@
+"""Requests of transactions to a replica: permissions of producers, and markers. Only the leader serves them.
+
+    enlist:            guard → the coordinator is asked → permission                    one question for all that wait
+    end_transaction:   checked by both epochs → appended → committed
+
+Not here: the coordinator, and retries. Called by the handlers of other nodes' and of clients' requests."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from raftlog.errors import DeadlineExceeded, NotLeader, OffsetNotAvailable, RaftlogError, Unavailable
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.replica.leader_transactions import TransactionGuard
+from raftlog.partitions.replica.producer_state import ProducerState
+from raftlog.partitions.replica.sequence_check import SequenceCheck
+from raftlog.partitions.replica.transaction_table import NO_EPOCH
+from raftlog.partitions.replica.waits import Waits
+from raftlog.partitions.results import ActiveProducer
+from raftlog.raft import Role
+from raftlog.records import TransactionMarker
+from raftlog.runtime.replica.partition_replica import PartitionReplica
+from raftlog.types import Term
+
+
+class Participant:
+    """Part of one replica in transactions."""
+
+    def __init__(
+        self, name: str, group: PartitionReplica, state: ProducerState, sequence_check: SequenceCheck, waits: Waits
+    ) -> None:
+        self._name, self._group, self._state, self._waits = name, group, state, waits
+        self._sequence_check, self._transactions = sequence_check, sequence_check.transactions
+        self.refusal: Callable[[], RaftlogError | None] = lambda: None
+        """Error with which an append fails at once now; None if it can be tried."""
+        self._questions: dict[tuple[Term, int, int], asyncio.Task[None]] = {}
+        """Questions to coordinators by term, producer id and epoch."""
+
+    def is_enlisted(self, producer_id: int, epoch: int) -> bool:
+        """Return whether the producer may append to its transaction now, so that `enlist` has nothing to do."""
+        return self._sequence_check.can_decide() and self._transactions.is_permitted(producer_id, epoch)
+
+    async def enlist(
+        self, producer_id: int, epoch: int, verify: Callable[[], Awaitable[int]], deadline: Deadline
+    ) -> None:
+        """Let the producer append to its transaction with this epoch, until its marker or the end of the term.
+
+        `verify` asks the coordinator whether the transaction is under way and contains this partition; it returns the
+        coordinator's epoch, or raises. Raises its error, `NotLeader`, `ProducerFenced`, `ConcurrentTransactions` and
+        `Unavailable` (retry)."""
+        await self._wait_until_deciding(deadline)
+        if self._transactions.is_permitted(producer_id, epoch):
+            return
+        key = self._group.core.term, producer_id, epoch
+        question = self._questions.get(key)
+        if question is None:
+            guard = self._transactions.begin_guard(producer_id, epoch, self._known_epoch(producer_id))
+            question = asyncio.get_running_loop().create_task(self._ask(guard, verify), name=f"guard of {self._name}")
+            self._questions[key] = question
+            question.add_done_callback(partial(self._on_answer, key))
+        try:
+            async with asyncio.timeout_at(deadline):
+                await asyncio.shield(question)
+        except asyncio.CancelledError:
+            if not question.cancelled():
+                raise
+            raise NotLeader(f"{self._name}: the replica was closed meanwhile", self._group.core.leader) from None
+        except TimeoutError:
+            raise Unavailable(
+                f"{self._name}: no coordinator confirmed the transaction of producer {producer_id} in time; retry"
+            ) from None
+
+    async def _ask(self, guard: TransactionGuard, verify: Callable[[], Awaitable[int]]) -> None:
+        """Ask the coordinator, and give the permission if nothing ended the transaction meanwhile."""
+        try:
+            coordinator_epoch = await verify()
+            if not self._sequence_check.can_decide():
+                raise NotLeader(f"{self._name}: the leadership ended meanwhile", self._group.core.leader)
+            self._transactions.permit(guard, self._known_epoch(guard.producer_id), coordinator_epoch)
+        finally:
+            self._transactions.end_guard(guard)
+
+    def _on_answer(self, key: tuple[Term, int, int], question: "asyncio.Task[None]") -> None:
+        del self._questions[key]
+        if not question.cancelled():
+            question.exception()  # every caller may have stopped waiting
+
+    def _known_epoch(self, producer_id: int) -> int:
+        """Return the newest epoch of a producer here, committed or not."""
+        known = self._sequence_check.known(producer_id)
+        return NO_EPOCH if known is None else known.epoch
+
+    async def end_transaction(self, marker: TransactionMarker, deadline: Deadline) -> None:
+        """Append the marker of a transaction's end, also without an open one; return once it is committed.
+
+        Raises `NotLeader`, `ProducerFenced` and `CoordinatorFenced` for older epochs than known here, and the errors of
+        an append. A retry is safe."""
+        refusal = self.refusal()
+        if refusal is not None:
+            raise refusal
+        await self._wait_until_deciding(deadline)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._sequence_check.append_marker(marker)
+        except TimeoutError:
+            raise DeadlineExceeded(f"{self._name}: the marker was not committed before the deadline; retry") from None
+
+    async def active_producers(self, deadline: Deadline) -> list[ActiveProducer]:
+        """Return the known producers, with their open transactions.
+
+        Raises `NotLeader`, and `OffsetNotAvailable` and `Unavailable` while a new leader reads them."""
+        await self._wait_until_deciding(deadline)
+        return await self._state.active()
+
+    async def _wait_until_deciding(self, deadline: Deadline) -> None:
+        """Wait until this leader knows all committed entries. Raises `NotLeader`, `Unavailable`."""
+        while not self._sequence_check.can_decide():
+            core = self._group.core
+            if core.role is not Role.LEADER:
+                raise NotLeader(f"{self._name}: it does not lead", core.leader)
+            if self._state.problem is not None:
+                raise Unavailable(f"{self._name} lost the state of its producers: {self._state.problem}")
+            self._state.on_step()
+            if not await self._waits.wait(1, deadline):
+                raise OffsetNotAvailable(f"{self._name}: the leader is new, and reads its producers; retry")
+
+    def close(self) -> None:
+        """End all questions, because the replica ends."""
+        for question in self._questions.values():
+            question.cancel()

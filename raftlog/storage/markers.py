@@ -1,0 +1,102 @@
+"""Markers of transactions in a segment, found by its headers: for reads that skip aborted records, and for compaction.
+
+Rebuilt from the segment when it is needed, and extended while the segment grows. A slice of a scan reads a hundred
+small batches at once. A damaged row or header ends it with an error, so that no marker is overlooked."""
+
+from array import array
+from bisect import bisect_left
+from typing import Final, NamedTuple
+
+from raftlog.records import HEADER_SIZE, ControlKind, crc_matches, read_control, read_header
+from raftlog.storage.index_repair import repair_row
+from raftlog.storage.readable_log import ReadableLog
+from raftlog.storage.rows import ROW_SIZE, row_matches, unpack_rows
+from raftlog.storage.segment import Segment
+from raftlog.types import Index, Offset
+
+_ROWS_AT_ONCE: Final = 128
+_CHUNK_BYTES: Final = 256 * 1024
+
+
+class ScannedHeader(NamedTuple):
+    """Header of a transaction's batch or marker; `is_abort` is None for a batch."""
+
+    offset: Offset
+    producer_id: int
+    is_abort: bool | None
+
+
+def scan_transactions(segment: Segment, number: int, last: Index) -> tuple[list[ScannedHeader], int]:
+    """Return the batches and markers of transactions from row `number` on, in some rows, and the next row's number.
+
+    Entries above `last`, which may be cut, and those that are not in the file are left out. The same number means that
+    there are no further ones, or that a row was repaired. Raises `CorruptBatch` and `OSError`."""
+    packed = memoryview(segment.row_bytes(number, _ROWS_AT_ONCE))
+    rows = list(unpack_rows(packed))
+    written = segment.written_position
+    if not rows or rows[0].end > written or rows[0].index > last:
+        return [], number
+    start = rows[0].position
+    chunk = memoryview(segment.files.log.read(start, min(_CHUNK_BYTES, written - start)))
+    found: list[ScannedHeader] = []
+    for at, row in enumerate(rows):
+        is_in_chunk = row.position - start + HEADER_SIZE <= len(chunk)
+        if at and (row.end > written or row.index > last or not is_in_chunk):
+            break
+        head = chunk[max(0, row.position - start) :][:HEADER_SIZE]
+        is_sound = is_in_chunk and row_matches(packed[at * ROW_SIZE : (at + 1) * ROW_SIZE], head)
+        if not is_sound or not segment.can_be_row_of(number, row.index):
+            if repair_row(segment, number):
+                break  # the next scan reads the repaired row
+            raise ReadableLog.corruption_error(segment, row, "header and index row do not belong together")
+        header = read_header(head)
+        if header.is_marker:
+            batch = segment.files.log.read(row.position, row.length)
+            if not crc_matches(batch, header):
+                raise ReadableLog.corruption_error(segment, row, "the CRC does not match")
+            is_abort = read_control(batch, header)[0] is ControlKind.ABORT
+            found.append(ScannedHeader(Offset(row.offset), header.producer_id, is_abort))
+        elif header.is_transactional:
+            found.append(ScannedHeader(Offset(row.offset), header.producer_id, None))
+        number += 1
+    return found, number
+
+
+class SegmentMarkers:
+    """Markers of one segment in the order of offsets, as far as it was scanned."""
+
+    __slots__ = ("_aborts", "_next_row", "_offsets", "_producers", "_segment")
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._next_row = 0
+        self._offsets, self._producers, self._aborts = array("q"), array("q"), bytearray()
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def has_all(self, last: Index) -> bool:
+        """Return whether all entries up to `last` that are in the file were scanned."""
+        segment, number = self._segment, self._next_row
+        if number >= segment.rows:
+            return True
+        row = segment.row(number)
+        return row.index > last or row.end > segment.written_position
+
+    def scan_some(self, last: Index) -> None:
+        """Scan some of the entries up to `last`, the last committed one. Raises `CorruptBatch` and `OSError`."""
+        found, following = scan_transactions(self._segment, self._next_row, last)
+        for offset, producer_id, is_abort in found:
+            if is_abort is not None:
+                self._offsets.append(offset)
+                self._producers.append(producer_id)
+                self._aborts.append(is_abort)
+        self._next_row = following
+
+    def find_outcome(self, producer_id: int, offset: int) -> bool | None:
+        """Return whether the producer's first marker from `offset` on is an abort; None if none was scanned."""
+        try:
+            at = self._producers.index(producer_id, bisect_left(self._offsets, offset))
+        except ValueError:
+            return None
+        return bool(self._aborts[at])

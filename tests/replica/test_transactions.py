@@ -1,0 +1,326 @@
+"""Transactions at a replica: permissions, markers, the last stable offset, and reads of committed records."""
+
+import asyncio
+from contextlib import suppress
+
+from raftlog.errors import (
+    ConcurrentTransactions,
+    CoordinatorFenced,
+    InvalidTransactionState,
+    NotLeader,
+    OffsetNotAvailable,
+    ProducerFenced,
+)
+from raftlog.records import ControlKind, read_control, read_header
+from raftlog.types import Isolation
+from tests.replica.producing import batch_of
+from tests.replica.transacting import TransactionWorld, visible_values
+from tests.replica.worlds import other_numbers
+
+
+def test_committed_records_are_read_and_aborted_ones_are_not() -> None:
+    with TransactionWorld() as world:
+        leader = world.lead()
+        world.appended(leader, b"plain")
+        world.transact(leader, 0, b"a", b"b")
+        world.transact(leader, 2, b"c", b"d", is_commit=False)
+        world.transact(leader, 4, b"e")
+        assert world.committed_values(leader) == [b"plain", b"a", b"b", b"e"]
+        assert world.committed_values(leader, max_bytes=1) == [b"plain", b"a", b"b", b"e"]
+        found = world.committed_fetch(leader, 1)
+        assert found.last_stable_offset == found.high_watermark == 9
+        assert found.aborted == [(7, 4)]
+        assert world.has_equal_tables()
+
+
+def test_a_marker_takes_an_offset_and_is_delivered_with_its_fields() -> None:
+    with TransactionWorld() as world:
+        leader = world.lead()
+        world.appended(leader, b"0")
+        world.transact(leader, 0, b"a")
+        world.begin(leader, 8, 3)
+        world.ended(leader, is_commit=False, producer=8, epoch=3, coordinator=5)
+        found = world.fetch_and_wait(leader, 1)
+        data, commit, abort = map(read_header, found.batches)
+        assert (data.is_transactional, data.is_control) == (True, False)
+        assert [read_control(batch)[0] for batch in found.batches[1:]] == [ControlKind.COMMIT, ControlKind.ABORT]
+        assert (commit.producer_id, commit.producer_epoch, commit.base_offset, commit.next_offset) == (7, 0, 2, 3)
+        assert (abort.producer_id, abort.producer_epoch, abort.base_sequence, abort.record_count) == (8, 3, -1, 1)
+        assert read_control(found.batches[2])[1] == bytes((0, 0, 0, 0, 0, 5))
+        assert world.appended(leader, b"next").base_offset == 4
+
+
+def test_the_last_stable_offset_stops_at_the_first_open_transaction() -> None:
+    with TransactionWorld() as world:
+        leader = world.lead()
+        world.appended(leader, b"0")
+        assert world.stable(leader) == 1
+        for producer in (7, 8):
+            world.begin(leader, producer)
+            world.written(leader, 0, b"%d" % producer, producer=producer)
+        world.appended(leader, b"3")
+        assert world.stable(leader) == 1
+        assert visible_values(world.committed_fetch(leader, 0)) == [b"0"]
+        assert world.committed_fetch(leader, 1).batches == []
+        assert world.committed_fetch(leader, 3).last_stable_offset == 1
+        world.ended(leader, is_commit=True, producer=8)
+        assert world.stable(leader) == 1
+        world.ended(leader, is_commit=False, producer=7)
+        assert world.stable(leader) == 6
+        assert world.committed_values(leader) == [b"0", b"8", b"3"]
+        bounds = world.get(leader, lambda replica: replica.offsets(True, world.deadline(leader, 1)))
+        assert bounds.end == 6
+
+
+def test_offsets_of_committed_records_end_at_the_last_stable_offset() -> None:
+    with TransactionWorld() as world:
+        leader = world.lead()
+        world.appended(leader, b"0")
+        world.begin(leader)
+        world.written(leader, 0, b"1")
+        deadline, committed = world.deadline(leader, 5), Isolation.READ_COMMITTED
+        assert world.get(leader, lambda replica: replica.offsets(True, deadline, committed)).end == 1
+        assert world.get(leader, lambda replica: replica.offsets(True, deadline)).end == 2
+        assert world.get(leader, lambda replica: replica.offset_for_timestamp(0, deadline, committed)) == (0, 1000)
+        world.ended(leader, is_commit=True)
+        assert world.get(leader, lambda replica: replica.offsets(True, deadline, committed)).end == 3
+
+
+def test_a_fetch_of_committed_records_waits_for_the_end_of_the_transaction() -> None:
+    with TransactionWorld() as world:
+        leader = world.lead()
+        world.begin(leader)
+        world.written(leader, 0, bytes(5000))
+        waiting = world.fetch_committed(leader, 0, wait=100, min_bytes=1)
+        many = world.fetch_committed(leader, 0, wait=100, min_bytes=4000)
+        for _ in range(10):
+            world.appended(leader, bytes(1000))
+        assert not waiting.done()
+        world.ended(leader, is_commit=True)
+        world.run(0.01)
+        assert waiting.result().last_stable_offset == 12
+        assert many.done()
+
+
+def test_a_batch_without_a_permission_is_refused() -> None:
+    with TransactionWorld() as world:
+        leader = world.lead()
+        assert world.error_of(world.write(leader, 0, b"?")) is InvalidTransactionState
+        world.begin(leader)
+        world.written(leader, 0, b"a")
+        assert world.error_of(world.write(leader, 0, b"?", epoch=1)) is InvalidTransactionState
+        assert world.error_of(world.send(leader, 1, b"plain")) is InvalidTransactionState
+        assert world.written(leader, 0, b"a").is_duplicate
+        world.ended(leader, is_commit=True)
+        assert world.error_of(world.write(leader, 1, b"late")) is InvalidTransactionState
+        assert world.written(leader, 0, b"a").is_duplicate
+        world.send_and_wait(leader, 1, b"plain")
+        assert world.committed_values(leader) == [b"a", b"plain"]
+
+
+def test_a_marker_breaks_the_guard_of_a_question() -> None:
+    """KIP-890: the answer may be older than the marker, and the batch would never be followed by one."""
+    with TransactionWorld() as world:
+        leader = world.lead()
+        world.begin(leader)
+        world.written(leader, 0, b"a")
+        world.ended(leader, is_commit=True)
+        answer: asyncio.Future[int] = world.group_loop(leader).create_future()
+
+        async def verify() -> int:
+            return await answer
+
+        late = world.enlist(leader, verify=verify)
+        second = world.enlist(leader, verify=verify)
+        world.run(0.01)
+        world.ended(leader, is_commit=True)
+        world.run_at(leader, lambda: answer.set_result(1))
+        assert world.error_of(late) is ConcurrentTransactions
+        assert world.error_of(second) is ConcurrentTransactions
+        assert world.error_of(world.write(leader, 1, b"late")) is InvalidTransactionState
+        world.begin(leader)
+        world.written(leader, 1, b"b")
+
+
+def test_the_answer_of_a_deposed_coordinator_does_not_count() -> None:
+    with TransactionWorld() as world:
+        leader = world.lead()
+        world.ended(leader, is_commit=False, coordinator=2)
+        assert world.error_of(world.enlist(leader)) is ConcurrentTransactions
+
+
+def test_a_permission_ends_with_its_term() -> None:
+    with TransactionWorld() as world:
+        old = world.lead()
+        world.begin(old)
+        world.written(old, 0, b"a")
+        world.isolate(old)
+        new = world.wait_for_new_leader(old)
+        world.appended(new, b"own term")
+        assert world.error_of(world.write(new, 1, b"b")) is InvalidTransactionState
+        assert world.stable(new) == 0
+        world.network.heal()
+        world.converge()
+        world.isolate(new)
+        again = world.wait_for_new_leader(new)
+        world.network.heal()
+        assert world.error_of(world.write(again, 1, b"b")) is InvalidTransactionState
+        world.begin(again)
+        world.written(again, 1, b"b")
+        world.ended(again, is_commit=True)
+        assert world.committed_values(again) == [b"a", b"own term", b"b"]
+
+
+def test_a_leader_that_leads_again_has_no_permissions() -> None:
+    with TransactionWorld() as world:
+        leader = world.lead()
+        world.begin(leader)
+        answer: asyncio.Future[int] = world.group_loop(leader).create_future()
+
+        async def verify() -> int:
+            return await answer
+
+        late = world.enlist(leader, 8, verify=verify)
+        term = world.group(leader).core.term
+        world.run_at(leader, lambda: world.group(leader).step_down("test"))
+        world.run_until(lambda: world.group(leader).core.term > term)
+        new = world.lead()
+        while new != leader:
+            world.isolate(new)
+            new = world.wait_for_new_leader(new)
+            world.network.heal()
+            world.converge()
+        world.run_at(leader, lambda: answer.set_result(1))
+        assert world.error_of(late) is ConcurrentTransactions
+        assert world.error_of(world.write(leader, 0, b"?")) is InvalidTransactionState
+        assert world.error_of(world.write(leader, 0, b"?", producer=8)) is InvalidTransactionState
+
+
+def test_epochs_fence_producers_and_coordinators() -> None:
+    with TransactionWorld() as world:
+        leader = world.lead()
+        world.begin(leader, epoch=1)
+        world.written(leader, 0, b"a", epoch=1)
+        assert world.error_of(world.enlist(leader, epoch=0)) is ProducerFenced
+        assert world.error_of(world.enlist(leader, epoch=2)) is ConcurrentTransactions
+        assert world.error_of(world.end(leader, is_commit=True, epoch=0)) is ProducerFenced
+        world.ended(leader, is_commit=False, epoch=2, coordinator=4)
+        assert world.stable(leader) == 2
+        assert world.error_of(world.write(leader, 1, b"b", epoch=1)) is ProducerFenced
+        assert world.error_of(world.enlist(leader, epoch=1)) is ProducerFenced
+        assert world.error_of(world.end(leader, is_commit=True, epoch=2, coordinator=3)) is CoordinatorFenced
+        world.ended(leader, is_commit=True, epoch=2, coordinator=4)
+        assert world.error_of(world.send(leader, 0, b"plain", epoch=1)) is ProducerFenced
+
+
+def test_a_marker_without_a_transaction_fences_its_epoch() -> None:
+    """KAFKA-9144, PR#30003: the state without batches survives a roll, and a new leader knows it."""
+    with TransactionWorld() as world:
+        leader = world.lead()
+        world.appended(leader, b"0")
+        world.ended(leader, is_commit=False, epoch=5, coordinator=9)
+        world.roll_segment(leader)
+        world.appended(leader, b"2")
+        world.roll_segment(leader)
+        assert world.has_equal_tables()
+        world.crash_and_restart_all()
+        leader = world.lead()
+        world.appended(leader, b"3")
+        assert world.error_of(world.enlist(leader, epoch=4)) is ProducerFenced
+        assert world.error_of(world.end(leader, is_commit=True, epoch=5, coordinator=8)) is CoordinatorFenced
+
+
+def test_an_open_transaction_survives_rolls_restarts_and_new_leaders() -> None:
+    with TransactionWorld() as world:
+        leader = world.lead()
+        world.appended(leader, b"0")
+        world.begin(leader)
+        world.written(leader, 0, b"open")
+        for number in range(3):
+            world.appended(leader, b"%d" % number)
+            world.roll_segment(leader)
+        assert world.has_equal_tables()
+        world.crash_and_restart_all()
+        leader = world.lead()
+        world.appended(leader, b"after")
+        assert world.stable(leader) == 1
+        for number in other_numbers(leader):
+            assert world.stable(number) == 1
+        world.ended(leader, is_commit=False)
+        assert b"open" not in world.committed_values(leader)
+        assert world.stable(leader) == world.group(leader).high_watermark
+        assert world.has_equal_tables()
+
+
+def test_the_last_stable_offset_is_unknown_until_the_producers_are_read() -> None:
+    with TransactionWorld() as world:
+        leader = world.lead()
+        world.appended(leader, b"0")
+        world.begin(leader)
+        world.written(leader, 0, b"open")
+        world.converge()
+        world.crash_and_restart_all()
+        seen: set[int] = set()
+        for number in (1, 2, 3):
+            replica = world.replica(number)
+            with suppress(OffsetNotAvailable):
+                seen.add(replica._producers.stable_end)
+        leader = world.lead()
+        seen.add(world.committed_fetch(leader, 0).last_stable_offset)
+        world.appended(leader, b"after")
+        seen.add(world.stable(leader))
+        assert max(seen) == 1
+
+
+def test_a_transaction_over_segments_is_aborted_in_each() -> None:
+    with TransactionWorld() as world:
+        leader = world.lead()
+        world.begin(leader)
+        for number in range(4):
+            world.written(leader, number, b"aborted")
+            world.appended(leader, b"%d" % number)
+            world.roll_segment(leader)
+        world.ended(leader, is_commit=False)
+        world.transact(leader, 4, b"later")
+        expected = [b"0", b"1", b"2", b"3", b"later"]
+        assert world.committed_values(leader) == expected
+        assert world.committed_values(leader, max_bytes=1) == expected
+        world.crash_and_restart_all()
+        leader = world.lead()
+        world.appended(leader, b"end")
+        assert world.committed_values(leader, max_bytes=1) == [*expected, b"end"]
+
+
+def test_an_uncommitted_marker_does_not_release_records() -> None:
+    with TransactionWorld() as world:
+        old = world.lead()
+        world.begin(old)
+        world.written(old, 0, b"a")
+        world.converge()
+        world.isolate(old)
+        lost = world.end(old, is_commit=True)
+        world.run(0.05)
+        assert world.stable(old) == 0
+        new = world.wait_for_new_leader(old)
+        world.ended(new, is_commit=False)
+        world.network.heal()
+        assert world.error_of(lost) is NotLeader
+        world.converge()
+        assert world.committed_values(new) == []
+
+
+def test_a_follower_refuses_requests_of_transactions() -> None:
+    with TransactionWorld() as world:
+        other = other_numbers(world.lead())[0]
+        assert world.error_of(world.enlist(other)) is NotLeader
+        assert world.error_of(world.end(other, is_commit=True)) is NotLeader
+
+
+def test_transactions_and_plain_batches_of_other_producers_do_not_mix() -> None:
+    with TransactionWorld() as world:
+        leader = world.lead()
+        world.begin(leader)
+        world.written(leader, 0, b"a")
+        future = world.send_batches(leader, batch_of(0, b"plain", producer=9))
+        world.run_until(future.done)
+        assert future.result().base_offset == 1
