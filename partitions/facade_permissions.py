@@ -142,7 +142,7 @@ INTERNAL: Final = frozenset(
         "LeadershipOperations.refresh",
         *(f"Users.{name}" for name in ("credential", "any_credential", "is_superuser", "version_of")),
         *(f"Users.{name}" for name in ("superusers", "create_first")),
-        "Acls.entries",
+        "Acls.refresh",
         *(f"Quotas.{name}" for name in ("value", "find", "connection_rate")),
     }
 )

@@ -199,12 +199,15 @@ class Instance:
         owner = self.stored.settings.owner
         return tuple(topic for topic in matched if self._host.may_read(owner, topic))
 
-    def _authorize(self) -> None:
-        """Raise `TopicNotAuthorized` if the owner may not read a topic of the assignment any more."""
-        owner = self.stored.settings.owner
-        for topic in dict.fromkeys(partition.topic for partition in self._positions.owned):
-            if not self._host.may_read(owner, topic):
-                raise TopicNotAuthorized(f"the user that created {self.name} may not READ the topic {topic!r}")
+    @asynccontextmanager
+    async def _while_authorized(self) -> AsyncIterator[None]:
+        """Raise `TopicNotAuthorized` unless, and once not, the owner may read all topics of the assignment."""
+        topics = dict.fromkeys(partition.topic for partition in self._positions.owned)
+        try:
+            async with self._host.while_readable(self.stored.settings.owner, topics):
+                yield
+        except TopicNotAuthorized as error:
+            raise TopicNotAuthorized(f"the user that created {self.name} lacks a permission: {error}") from None
 
     async def topics_changed(self) -> None:
         """Match the pattern again after topics were created or deleted."""
@@ -355,10 +358,10 @@ class Instance:
                 refused = await self._ensure_positions(Deadline(max(until, deadline_in(_LEAST_FINDING_MS))))
                 if refused:
                     return PollDelivery(self.stored.settings.format, (), refused)
-                self._authorize()
-                delivery = await self._deliveries.attempt(
-                    until, max_bytes, self._interrupted, lambda: number == self._polls
-                )
+                async with self._while_authorized():
+                    delivery = await self._deliveries.attempt(
+                        until, max_bytes, self._interrupted, lambda: number == self._polls
+                    )
             moved += delivery.moved
             if not delivery.pieces:
                 self._check_usable()  # the client retries at the new coordinator, which may wait longer

@@ -1,6 +1,7 @@
 """Dependencies of consumer instances: the coordinator of their groups, the topics, and the reader of records."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -78,5 +79,14 @@ class InstanceHost(NamedTuple):
         """Return whether the owner of an instance may read a topic; everything may be read without an owner."""
         if owner is None or not self.authorizer.is_on:
             return True
-        caller = Caller(owner.principal, "", owner.address, "")
-        return self.authorizer.allows(caller, AclOperation.READ, Resource(AclResourceType.TOPIC, topic))
+        return self.authorizer.allows(_caller(owner), AclOperation.READ, Resource(AclResourceType.TOPIC, topic))
+
+    def while_readable(self, owner: Owner | None, topics: Collection[str]) -> AbstractAsyncContextManager[None]:
+        """Return a block that raises `TopicNotAuthorized` unless, and once not, the owner may read all topics."""
+        if owner is None:
+            return nullcontext()
+        return self.authorizer.while_allowed(_caller(owner), AclOperation.READ, AclResourceType.TOPIC, topics)
+
+
+def _caller(owner: Owner) -> Caller:
+    return Caller(owner.principal, "", owner.address, "")

@@ -1,7 +1,8 @@
 """Entries of access control: creation, deletion and description through the controller. Used by API servers."""
 
+import asyncio
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from raftlog.errors import InvalidArgument
@@ -11,6 +12,7 @@ from raftlog.partitions.controller.machine import AclEntry, AclRow, CreateAcls, 
 from raftlog.partitions.controller.machine.security_commands import COMMAND_ACLS_MAX
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.security.audit import write_acls_changed
+from raftlog.partitions.security.authorizer import Authorizer
 from raftlog.security.permissions import (
     CLUSTER_NAME,
     OPERATIONS,
@@ -24,6 +26,8 @@ from raftlog.security.permissions import (
     PatternType,
 )
 
+_SLICE: Final = 500
+"""Entries that are described in one turn of the loop."""
 _ABSTRACT: Final = (AclOperation.ANY, AclResourceType.ANY, PatternType.ANY, PatternType.MATCH, AclEffect.ANY)
 
 
@@ -32,18 +36,29 @@ class Acls:
 
     def __init__(self, metadata: ControllerHost) -> None:
         self._metadata = metadata
-        self._known: dict[AclEntry, Acl] = {}
 
-    def entries(self) -> list[Acl]:
-        """Return all entries, as known here."""
-        known = self._known
-        self._known = {row.entry: known.get(row.entry) or _acl_of(row) for row in self._metadata.state.acls}
-        return list(self._known.values())
+    def refresh(self, authorizer: Authorizer, superusers: Iterable[str]) -> None:
+        """Make an authorizer follow the entries that changed since the last call, or all of a new state."""
+        table = self._metadata.state.acls
+        changed = table.take_changed()
+        if changed is None:
+            authorizer.refresh(map(_acl_of, table), superusers)
+            return
+        added = [_acl_of(row) for key in changed if (row := table.get(key)) is not None]
+        removed = [_acl_of(AclEntry(*key)) for key in changed if key not in table]
+        authorizer.update(added, removed, superusers)
 
     async def describe(self, wanted: AclFilter, *, deadline: Deadline) -> list[Acl]:
         """Return the entries that a filter selects, sorted."""
         await self._metadata.barrier(deadline)
-        return sorted(acl for acl in self.entries() if wanted.matches(acl))
+        found = []
+        for number, row in enumerate(list(self._metadata.state.acls), 1):
+            acl = _acl_of(row)
+            if wanted.matches(acl):
+                found.append(acl)
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+        return sorted(found)
 
     async def create(self, acls: Sequence[Acl], *, caller: Caller, deadline: Deadline) -> None:
         """Add entries; existing ones stay. Raises `InvalidArgument` for an invalid one, before any is added.

@@ -3,9 +3,11 @@
     off (no configuration)   everything is allowed
     on                       superusers, then the entries of the controller's state (`raftlog.security.permissions`)
 
-Decisions are kept until the entries change, so one costs a look-up. Used by the façade and the API servers."""
+Decisions are kept until the entries change, so one costs a look-up. Requests that wait are checked again at each
+change (`permission_watch`). Used by the façade and the API servers."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final
 
 from raftlog.errors import (
@@ -16,7 +18,9 @@ from raftlog.errors import (
     TransactionalIdNotAuthorized,
 )
 from raftlog.partitions.caller import Caller
-from raftlog.security.permissions import CLUSTER, Acl, AclIndex, AclOperation, AclResourceType, Resource
+from raftlog.partitions.security.permission_watch import PermissionWatch, PermissionWatches
+from raftlog.security.acl_index import AclIndex
+from raftlog.security.permissions import CLUSTER, Acl, AclOperation, AclResourceType, Resource
 
 DECISIONS_MAX: Final = 10_000
 """Decisions that are kept; when there are more, all are made again."""
@@ -48,12 +52,32 @@ class Authorizer:
         self._on_denied = on_denied
         self._index = AclIndex()
         self._decisions: dict[tuple[str, str, AclOperation, Resource], bool] = {}
+        self._any_decisions: dict[tuple[str, str, AclOperation, AclResourceType], bool] = {}
+        self._watches = PermissionWatches(self.authorize)
 
     def refresh(self, acls: Iterable[Acl], superusers: Iterable[str]) -> None:
         """Replace the entries and the superusers of the controller's state."""
         self._index = AclIndex(acls)
+        self._follow(superusers)
+
+    def update(self, added: Iterable[Acl], removed: Iterable[Acl], superusers: Iterable[str]) -> None:
+        """Add and remove entries of the controller's state, and replace the superusers."""
+        for acl in removed:
+            self._index.remove(acl)
+        for acl in added:
+            self._index.add(acl)
+        self._follow(superusers)
+
+    def _follow(self, superusers: Iterable[str]) -> None:
+        """Decide again from now on, also for requests that wait."""
         self._superusers = self._configured_superusers | frozenset(superusers)
         self._decisions.clear()
+        self._any_decisions.clear()
+        self._watches.check_all()
+
+    def close(self) -> None:
+        """Stop a check of the requests that wait."""
+        self._watches.close()
 
     def allows(self, caller: Caller, operation: AclOperation, resource: Resource) -> bool:
         """Return whether the caller may perform an operation on a resource."""
@@ -73,7 +97,29 @@ class Authorizer:
         """Return whether the caller may perform an operation on some resource of a type, existing or not."""
         if not self.is_on or caller.principal in self._superusers:
             return True
-        return self._index.allows_any(caller.principal, caller.address, operation, resource_type)
+        key = (caller.principal, caller.address, operation, resource_type)
+        decision = self._any_decisions.get(key)
+        if decision is None:
+            if len(self._any_decisions) >= DECISIONS_MAX:
+                self._any_decisions.clear()
+            decision = self._any_decisions[key] = self._index.allows_any(*key)
+        return decision
+
+    def while_allowed(
+        self,
+        caller: Caller,
+        operation: AclOperation,
+        type_: AclResourceType,
+        names: Collection[str],
+        *,
+        is_checked: bool = False,
+    ) -> AbstractAsyncContextManager[None]:
+        """Return a block that raises `NotAuthorized` unless, and once not, the operation is allowed on all resources.
+
+        `is_checked`: the caller was found to be allowed just now."""
+        if not self.is_on:
+            return nullcontext()
+        return PermissionWatch(self._watches, caller, operation, type_, names, is_checked=is_checked)
 
     def authorize(self, caller: Caller, operation: AclOperation, resource: Resource) -> None:
         """Raise `NotAuthorized` of the resource's type, and report it, unless the caller may perform the operation."""

@@ -1,9 +1,8 @@
 """Security of a broker: users, logins, permissions and quotas, from the local copy of the controller's state.
 
 The composition calls `state_changed` after each batch of applied commands, so that a change is effective on every
-broker once it has applied it. With many entries the decisions follow within `REFRESH_S`."""
+broker once it has applied it."""
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -21,9 +20,6 @@ from raftlog.partitions.security.users import Users
 from raftlog.security.credentials import PASSWORD_BYTES_MAX, check_user_name
 
 _logger = logging.getLogger(__name__)
-MANY_ACLS: Final = 5_000
-"""Number of entries from which their changes are collected before the decisions follow."""
-REFRESH_S: Final = 0.25
 FIRST_USER_MS: Final = 30_000
 FIRST_USER_VARIABLE: Final = "RAFTLOG_BOOTSTRAP_USER"
 """Variable of the environment with the first user of a cluster, as `NAME:PASSWORD`."""
@@ -50,38 +46,27 @@ class Security:
         self._metadata = metadata
         self._applied: tuple[bytes, bytes] | None = None
         self._applied_quotas: bytes | None = None
-        self._timer: asyncio.TimerHandle | None = None
 
     def state_changed(self) -> None:
-        """Make the decisions follow the controller's state, now or soon."""
+        """Make the decisions follow the controller's state."""
         state = self._metadata.state
         if self._applied_quotas != state.client_quotas.digest:
             self._applied_quotas = state.client_quotas.digest
             self.rates.refresh()
-        if self._applied == (state.users.digest, state.acls.digest) or self._timer is not None:
-            return
-        if len(state.acls) < MANY_ACLS:
+        if self._applied != (state.users.digest, state.acls.digest):
             self.refresh()
-        else:
-            self._timer = asyncio.get_running_loop().call_later(REFRESH_S, self.refresh)
 
     def refresh(self) -> None:
-        """Make the decisions follow the controller's state now."""
-        self._cancel_timer()
+        """Make the decisions about permissions follow the controller's state."""
         state = self._metadata.state
         self._applied = (state.users.digest, state.acls.digest)
-        self.authorizer.refresh(self.acls.entries(), self.users.superusers())
+        self.acls.refresh(self.authorizer, self.users.superusers())
 
     def close(self) -> None:
-        """Cancel a refresh that waits, and a reading of keys."""
-        self._cancel_timer()
+        """Cancel checks of waiting requests, and a reading of keys."""
+        self.authorizer.close()
         if self.authenticator.bearer is not None:
             self.authenticator.bearer.close()
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     async def create_first_user(self, name_and_password: str) -> None:
         """Create the first user of the cluster, a superuser, from `NAME:PASSWORD`, unless it ever had a user.

@@ -6,7 +6,7 @@ An entry of an access control list (ACL) allows or denies one operation to one p
 of one pattern. `ALL` stands for every operation; READ, WRITE, DELETE and ALTER allow DESCRIBE as well, and
 ALTER_CONFIGS allows DESCRIBE_CONFIGS. Denials imply nothing: a denied READ does not deny DESCRIBE."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -93,10 +93,11 @@ OPERATIONS: Final[Mapping[AclResourceType, frozenset[AclOperation]]] = {
     AclResourceType.TRANSACTIONAL_ID: frozenset({AclOperation.ALL, AclOperation.WRITE, AclOperation.DESCRIBE}),
 }
 """Operations that entries for each type of resource can name."""
-_IMPLIED_BY: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
+IMPLIED_BY: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
     AclOperation.DESCRIBE: frozenset({AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER}),
     AclOperation.DESCRIBE_CONFIGS: frozenset({AclOperation.ALTER_CONFIGS}),
 }
+"""Operations whose permission includes another one."""
 
 
 class Resource(NamedTuple):
@@ -158,75 +159,3 @@ def _applies(acl: Acl, name: str) -> bool:
     if acl.pattern_type is PatternType.PREFIXED:
         return name.startswith(acl.resource_name)
     return acl.resource_name in (name, WILDCARD)
-
-
-class AclIndex:
-    """Entries for look-up by resource; immutable.
-
-    The cost of a decision grows with the length of the resource's name, not with the number of resources."""
-
-    def __init__(self, acls: Iterable[Acl] = ()) -> None:
-        self._literal: dict[tuple[AclResourceType, str], list[Acl]] = {}
-        self._prefixed: dict[tuple[AclResourceType, str], list[Acl]] = {}
-        self._by_type: dict[AclResourceType, list[Acl]] = {}
-        for acl in acls:
-            patterns = self._prefixed if acl.pattern_type is PatternType.PREFIXED else self._literal
-            patterns.setdefault((acl.resource_type, acl.resource_name), []).append(acl)
-            self._by_type.setdefault(acl.resource_type, []).append(acl)
-
-    def allows(self, principal: str, host: str, operation: AclOperation, resource: Resource) -> bool:
-        """Return whether the entries allow an operation; `principal` is a name without its type."""
-        own = USER_PREFIX + principal
-        is_allowed = False
-        granting = _granting(operation)
-        for acl in self._matching(resource):
-            if acl.principal not in (own, EVERY_PRINCIPAL) or acl.host not in (host, WILDCARD):
-                continue
-            if acl.effect is AclEffect.DENY:
-                if acl.operation in (operation, AclOperation.ALL):
-                    return False
-            elif acl.operation in granting:
-                is_allowed = True
-        return is_allowed
-
-    def allows_any(self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType) -> bool:
-        """Return whether the entries allow an operation on any resource of a type, existing or not (KIP-679).
-
-        An allowed pattern that a denial covers completely does not count."""
-        own = (USER_PREFIX + principal, EVERY_PRINCIPAL)
-        relevant = [
-            acl for acl in self._by_type.get(resource_type, ()) if acl.principal in own and acl.host in (host, WILDCARD)
-        ]
-        denied = [
-            acl for acl in relevant if acl.effect is AclEffect.DENY and acl.operation in (operation, AclOperation.ALL)
-        ]
-        granting = _granting(operation)
-        return any(
-            acl.effect is AclEffect.ALLOW
-            and acl.operation in granting
-            and not any(_covers(deny, acl) for deny in denied)
-            for acl in relevant
-        )
-
-    def _matching(self, resource: Resource) -> Iterable[Acl]:
-        type_, name = resource
-        yield from self._literal.get((type_, name), ())
-        if name != WILDCARD:
-            yield from self._literal.get((type_, WILDCARD), ())
-        if self._prefixed:
-            for end in range(1, len(name) + 1):
-                yield from self._prefixed.get((type_, name[:end]), ())
-
-
-def _granting(operation: AclOperation) -> frozenset[AclOperation]:
-    """Return the operations whose permission includes this one."""
-    return _IMPLIED_BY.get(operation, frozenset()) | {operation, AclOperation.ALL}
-
-
-def _covers(wide: Acl, narrow: Acl) -> bool:
-    """Return whether the pattern of one entry matches every resource that the pattern of another one matches."""
-    if wide.pattern_type is PatternType.PREFIXED:
-        return narrow.resource_name != WILDCARD and narrow.resource_name.startswith(wide.resource_name)
-    if wide.resource_name == WILDCARD:
-        return True
-    return narrow.pattern_type is PatternType.LITERAL and narrow.resource_name == wide.resource_name

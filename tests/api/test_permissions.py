@@ -1,6 +1,7 @@
 """Permissions over HTTP: every route is guarded, and answers show only what the caller may describe."""
 
 import asyncio
+from collections.abc import AsyncIterator, Coroutine
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from raftlog.security.permissions import (
     USER_PREFIX,
     Acl,
     AclEffect,
+    AclFilter,
     AclOperation,
     AclResourceType,
     PatternType,
@@ -237,6 +239,69 @@ async def test_a_tail_ends_when_the_permission_ends(guarded: Api) -> None:
         await allow(guarded, AclOperation.READ, AclResourceType.TOPIC, "open", AclEffect.DENY)
         last = b"".join([line async for line in response.content])
     assert b'"error_code":40301' in last
+
+
+async def is_waiting(api: Api, count: int = 1) -> bool:
+    return len(api.broker.security.authorizer._watches) >= count
+
+
+async def revoke_while(api: Api, request: Coroutine[Any, Any, tuple[int, Any]], type_: AclResourceType, name: str) -> Any:
+    """Deny READ once a request waits; return its answer, which has to come within a second."""
+    waiting = asyncio.create_task(request)
+    await wait_for(partial(is_waiting, api))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    await allow(api, AclOperation.READ, type_, name, AclEffect.DENY)
+    return await asyncio.wait_for(waiting, 1)
+
+
+async def test_a_long_poll_ends_when_the_permission_ends(guarded: Api) -> None:
+    await allow(guarded, AclOperation.ALL, AclResourceType.TOPIC, "open")
+    request = guarded.get("/topics/open/partitions/0/records?offset=0&timeout=20000")
+    status, refused = await revoke_while(guarded, request, AclResourceType.TOPIC, "open")
+    assert (status, refused["error_code"]) == (403, 40301)
+
+
+@pytest.mark.parametrize(
+    ("type_", "name", "code"), [(AclResourceType.TOPIC, "open", 40301), (AclResourceType.GROUP, "g", 40304)]
+)
+async def test_a_poll_that_waits_ends_when_a_permission_ends(
+    guarded: Api, type_: AclResourceType, name: str, code: int
+) -> None:
+    await allow(guarded, AclOperation.ALL, AclResourceType.GROUP, "g")
+    await allow(guarded, AclOperation.ALL, AclResourceType.TOPIC, "open")
+    settings = {"name": "i", "auto.offset.reset": "earliest", "consumer.request.timeout.ms": 20_000}
+    assert (await guarded.post("/consumers/g", settings))[0] == 200
+    place = {"topic": "open", "partition": 0}
+    assert (await guarded.post(f"{INSTANCE}/assignments", {"partitions": [place]}))[0] == 204
+    status, refused = await revoke_while(guarded, guarded.get(f"{INSTANCE}/records"), type_, name)
+    assert (status, refused["error_code"]) == (403, code)
+
+
+async def test_a_body_that_arrives_late_is_not_stored_after_the_permission_ended(guarded: Api) -> None:
+    await allow(guarded, AclOperation.ALL, AclResourceType.TOPIC, "open")
+    for content_type, parts in (
+        ("application/json", (b'{"records": [{"value": 1},', b'{"value": 2}]}')),
+        ("application/octet-stream", (b"one", b"two")),
+    ):
+        denied = asyncio.Event()
+
+        async def send(denied: asyncio.Event = denied, parts: tuple[bytes, ...] = parts) -> AsyncIterator[bytes]:
+            yield parts[0]
+            await denied.wait()
+            yield parts[1]
+
+        headers = {"Content-Type": content_type}
+        path = f"{guarded.url}/topics/open"
+        sending = asyncio.create_task(guarded.session.post(path, data=send(), headers=headers))
+        await asyncio.sleep(0.1)
+        await allow(guarded, AclOperation.WRITE, AclResourceType.TOPIC, "open", AclEffect.DENY)
+        denied.set()
+        async with await sending as response:
+            assert response.status == 403
+        deny = AclFilter(resource_name="open", effect=AclEffect.DENY)
+        await guarded.broker.security.acls.delete([deny], caller=ME, deadline=deadline_in(10_000))
+    assert (await guarded.get("/topics/open/partitions/0/offsets"))[1]["end_offset"] == 0
 
 
 async def test_settings_of_a_topic_need_their_own_permission(guarded: Api) -> None:

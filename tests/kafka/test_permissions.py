@@ -1,5 +1,6 @@
 """Permissions over Kafka's protocol: every API is guarded, as Kafka guards it, and lists what the caller may see."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from raftlog.security.permissions import OPERATIONS, AclEffect, AclOperation, Ac
 from tests.kafka.guarded import ADMIN, Guarded, error_codes
 from tests.security.facade import record_calls
 from tests.small_journal import SMALL_JOURNAL
+from tests.waiting import until
 
 TOPIC, GROUP, CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
 CODES = {
@@ -303,6 +305,37 @@ async def test_a_session_ends_when_a_permission_ends(guarded: Guarded) -> None:
     await guarded.allow(AclOperation.READ, TOPIC, "open", AclEffect.DENY)
     ended = await guarded.call(ApiKey.FETCH, **next_one | {"session_epoch": 2})
     assert (ended.error_code, ended.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
+
+
+async def revoke_while(guarded: Guarded, **fields: Any) -> Any:
+    """Deny READ on `open` while a Fetch waits; return its answer, which has to come within a second."""
+    fetching = asyncio.create_task(guarded.call(ApiKey.FETCH, **fields | {"max_wait_ms": 20_000}))
+    await until(lambda: len(guarded.broker.security.authorizer._watches) == 1)
+    await asyncio.sleep(0.1)
+    assert not fetching.done()
+    await guarded.allow(AclOperation.READ, TOPIC, "open", AclEffect.DENY)
+    return await asyncio.wait_for(fetching, 1)
+
+
+@pytest.mark.parametrize("session_epoch", [-1, 0])
+async def test_a_fetch_that_waits_ends_when_a_permission_ends(guarded: Guarded, session_epoch: int) -> None:
+    await guarded.allow(AclOperation.READ, TOPIC, "open")
+    fields = requests("open")[ApiKey.FETCH] | {"session_epoch": session_epoch, "min_bytes": 1_000_000}
+    answer = await revoke_while(guarded, **fields)
+    assert (answer.session_id, set(error_codes(answer))) == (0, {0, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+    [topic] = answer.responses
+    assert not topic.partitions[0].records
+
+
+async def test_a_fetch_of_a_session_that_waits_ends_when_a_permission_ends(guarded: Guarded) -> None:
+    await guarded.allow(AclOperation.READ, TOPIC, "open")
+    fields = requests("open")[ApiKey.FETCH] | {"session_epoch": 0, "max_wait_ms": 10}
+    begun = await guarded.call(ApiKey.FETCH, **fields)
+    more = {"session_id": begun.session_id, "session_epoch": 1, "topics": [], "min_bytes": 1_000_000}
+    ended = await revoke_while(guarded, **fields | more)
+    assert (ended.error_code, ended.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
+    again = await guarded.call(ApiKey.FETCH, **fields)
+    assert set(error_codes(again)) == {0, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 
 async def test_configurations_of_a_new_topic_need_their_own_permission(guarded: Guarded) -> None:

@@ -78,3 +78,13 @@ def test_kept_decisions_are_bounded() -> None:
         assert not authorizer.allows(ALICE, AclOperation.READ, Resource(AclResourceType.TOPIC, f"t{number}"))
     assert authorizer.allows(ALICE, AclOperation.READ, ORDERS)
     assert len(authorizer._decisions) <= DECISIONS_MAX
+
+
+def test_kept_decisions_about_any_resource_follow_changes() -> None:
+    authorizer = Authorizer(is_on=True)
+    arguments = (ALICE, AclOperation.READ, AclResourceType.TOPIC)
+    assert not authorizer.allows_any(*arguments)
+    authorizer.update([READ_ORDERS], [], [])
+    assert authorizer.allows_any(*arguments)
+    authorizer.update([], [READ_ORDERS], [])
+    assert not authorizer.allows_any(*arguments)

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raftlog.security.acl_index import AclIndex
 from raftlog.security.permissions import (
     CLUSTER,
     OPERATIONS,
@@ -11,7 +12,6 @@ from raftlog.security.permissions import (
     Acl,
     AclEffect,
     AclFilter,
-    AclIndex,
     AclOperation,
     AclResourceType,
     PatternType,

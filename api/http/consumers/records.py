@@ -19,6 +19,7 @@ from raftlog.api.http.openapi.parts import integer, string
 from raftlog.api.http.records.json_records import JsonRecords, join_objects
 from raftlog.api.http.server.answer_memory import AnswerMemory
 from raftlog.api.http.server.answers import answer_with
+from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint, in_query, parameter
 from raftlog.api.http.server.handlers import GroupAnswers
 from raftlog.api.http.server.media import JSON_TYPE, Format, accepted_embedded
@@ -31,6 +32,7 @@ from raftlog.errors import MemoryBudgetExceeded, OffsetOutOfRange
 from raftlog.partitions.consumers.deliveries import MAX_BYTES_MAX
 from raftlog.partitions.consumers.results import MovedPosition, PollDelivery
 from raftlog.partitions.consumers.settings import REQUEST_TIMEOUT_MS_MAX
+from raftlog.security.permissions import AclOperation, AclResourceType
 from raftlog.types import Buffer, Offset
 from raftlog.values.records import RecordAsJson
 
@@ -89,7 +91,10 @@ class ConsumerRecordHandlers(GroupAnswers):
                     "nothing was read, try again"
                 )
             # Once positions have moved the answer cannot be refused any more.
-            delivery = await self._poll_while_connected(request, target, wait_ms, memory.reserve(max_bytes), formats)
+            reading = (AclOperation.READ, AclResourceType.GROUP, (target.args[0],))
+            async with self._authorizer.while_allowed(caller_of(request), *reading):
+                room = memory.reserve(max_bytes)
+                delivery = await self._poll_while_connected(request, target, wait_ms, room, formats)
             memory.end_reservation()
             self._authorize_read(request, (piece.topic for piece in delivery.pieces))
             memory.add(sum(len(batch) for piece in delivery.pieces for batch in piece.batches))

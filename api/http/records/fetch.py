@@ -13,6 +13,7 @@ from raftlog.api.http.records.produce_endpoints import TOPIC_ID
 from raftlog.api.http.records.tail import PATIENCE_MS_MAX, Tails
 from raftlog.api.http.server.answer_memory import AnswerMemory
 from raftlog.api.http.server.answers import value_answer
+from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint, in_query
 from raftlog.api.http.server.handlers import HandlerContext, Handlers
 from raftlog.api.http.server.media import JSON_TYPE, Format, accepted_format
@@ -20,10 +21,11 @@ from raftlog.api.http.server.paced_answer import send_body
 from raftlog.api.http.server.permissions import DESCRIBE_TOPIC, on_topic
 from raftlog.api.http.server.request_headers import header
 from raftlog.api.http.server.routing import Target, flag, partition_number, query_int
+from raftlog.partitions.caller import Caller
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.results import Fetched
 from raftlog.records import read_header
-from raftlog.security.permissions import AclOperation
+from raftlog.security.permissions import AclOperation, AclResourceType
 from raftlog.types import Buffer
 from raftlog.values.records import LogOffsets, RecordAsJson
 
@@ -115,7 +117,8 @@ class FetchHandlers(Handlers):
         )
         deadline = deadline_in(options.timeout_ms)
         with AnswerMemory(self._answers) as memory:
-            fetched = await self._fetch(topic, partition, options, deadline, memory)
+            caller = caller_of(request)
+            fetched = await self._fetch(caller, topic, partition, options, deadline, memory)
             if format_ is Format.BATCHES:
                 body: Sequence[Buffer] = fetched.batches
                 next_offset = read_header(fetched.batches[-1]).next_offset if fetched.batches else options.offset
@@ -125,7 +128,7 @@ class FetchHandlers(Handlers):
                 while not parts and fetched.batches:
                     options = options._replace(offset=encoder.next_offset)
                     memory.release()
-                    fetched = await self._fetch(topic, partition, options, deadline, memory)
+                    fetched = await self._fetch(caller, topic, partition, options, deadline, memory)
                     parts = await encoder.encode(fetched.batches, options.offset, memory.room(options.max_bytes))
                 next_offset = encoder.next_offset
                 body = _json_array(parts)
@@ -135,29 +138,31 @@ class FetchHandlers(Handlers):
             return await send_body(request, body, content_type, headers)
 
     async def _fetch(
-        self, topic: str, partition: int, options: _Options, deadline: Deadline, memory: AnswerMemory
+        self, caller: Caller, topic: str, partition: int, options: _Options, deadline: Deadline, memory: AnswerMemory
     ) -> Fetched:
         """Return batches, for which memory is reserved. Raises `MemoryBudgetExceeded` if the first finds none."""
-        fetched = await self._fetch_at_most(topic, partition, options, deadline, memory.room(options.max_bytes))
+        fetched = await self._fetch_at_most(caller, topic, partition, options, deadline, memory.room(options.max_bytes))
         if memory.try_add(sum(map(len, fetched.batches))):
             return fetched
         # Other requests took memory while this one waited for records.
         del fetched
-        fetched = await self._fetch_at_most(topic, partition, options, deadline, memory.room(options.max_bytes))
+        fetched = await self._fetch_at_most(caller, topic, partition, options, deadline, memory.room(options.max_bytes))
         memory.add(sum(map(len, fetched.batches)))
         return fetched
 
     async def _fetch_at_most(
-        self, topic: str, partition: int, options: _Options, deadline: Deadline, max_bytes: int
+        self, caller: Caller, topic: str, partition: int, options: _Options, deadline: Deadline, max_bytes: int
     ) -> Fetched:
-        return await self._broker.fetch(
-            topic,
-            partition,
-            options.offset,
-            max_bytes=max_bytes,
-            min_bytes=options.min_bytes,
-            deadline=deadline,
-        )
+        """Fetch batches; raises `TopicNotAuthorized` if the permission ends meanwhile."""
+        async with self._authorizer.while_allowed(caller, AclOperation.READ, AclResourceType.TOPIC, (topic,)):
+            return await self._broker.fetch(
+                topic,
+                partition,
+                options.offset,
+                max_bytes=max_bytes,
+                min_bytes=options.min_bytes,
+                deadline=deadline,
+            )
 
     def _leader_header(self, topic: str, partition: int) -> dict[str, str]:
         return leader_header(self._broker, self._broker.leader_of(topic, partition))

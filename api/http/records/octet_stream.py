@@ -18,6 +18,7 @@ from raftlog.api.codes import BAD_REQUEST, TOO_LARGE
 from raftlog.api.http.records.produce_answers import describe_result
 from raftlog.api.http.records.produce_options import ProduceOptions
 from raftlog.api.http.server.answers import value_answer
+from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.held_memory import HeldMemory
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import text_header
@@ -29,6 +30,7 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.records import NewRecord
 from raftlog.records.json_record import read_headers, read_timestamp
 from raftlog.runtime.memory_budget import MemoryBudget
+from raftlog.security.permissions import AclOperation
 from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, make_refusal
 from raftlog.values.records import ProducedRecords
 
@@ -56,6 +58,9 @@ class OctetStream:
         with tempfile.SpooledTemporaryFile(max_size=SPOOLED_FROM_BYTES) as spool:
             with _spool_errors():
                 size = await _receive(body, spool, limit)
+            # The permission may have ended while the body arrived.
+            authorizer = self._broker.security.authorizer
+            authorizer.authorize_topics(caller_of(request), AclOperation.WRITE, (options.topic,))
             deadline = deadline_in(options.timeout_ms)
             with HeldMemory(self._memory) as held:
                 await held.cover(size, deadline)

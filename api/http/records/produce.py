@@ -31,7 +31,7 @@ from raftlog.partitions.caller import Caller
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import ALL, Acks
 from raftlog.partitions.security.client_rates import PRODUCED
-from raftlog.security.permissions import AclOperation
+from raftlog.security.permissions import AclOperation, AclResourceType
 from raftlog.values.records import ProducedBatches, ProducedRecord
 from raftlog.values.value import UNSET
 
@@ -78,6 +78,8 @@ class ProduceHandlers(Handlers):
                     response = await self._produce_body(request, options, format_, whole, held)
         else:
             async with self._bodies.receive(request) as body:
+                # The permission may have ended while the body arrived.
+                self._authorizer.authorize_topics(caller_of(request), AclOperation.WRITE, (options.topic,))
                 response = await self._produce_body(request, options, format_, body.data, body.held)
         if options.partition is not None and not response.prepared:
             response.headers.update(self._leader_header(options))
@@ -107,8 +109,9 @@ class ProduceHandlers(Handlers):
 
     async def _admit(self, caller: Caller, topic: str, size: int) -> None:
         """Admit a block of a stream: see `NdjsonIngest`."""
-        self._authorizer.authorize_topics(caller, AclOperation.WRITE, (topic,))
-        await pace(self._broker.security.rates, caller, PRODUCED, size)
+        writing = (AclOperation.WRITE, AclResourceType.TOPIC, (topic,))
+        async with self._authorizer.while_allowed(caller, *writing):
+            await pace(self._broker.security.rates, caller, PRODUCED, size)
 
     def _leader_header(self, options: ProduceOptions) -> dict[str, str]:
         if options.partition is None:

@@ -35,7 +35,7 @@ from raftlog.partitions.results import Fetched
 from raftlog.partitions.security.client_rates import FETCHED
 from raftlog.records import read_header
 from raftlog.runtime.memory_budget import MemoryBudget
-from raftlog.security.permissions import AclOperation
+from raftlog.security.permissions import AclOperation, AclResourceType
 from raftlog.types import Buffer, Offset
 
 logger = logging.getLogger(__name__)
@@ -214,9 +214,11 @@ class _Tail:
         """Write the batches as lines; return the pending write if the reader takes it too slowly, else None.
 
         The batches after a pending write have to be fetched again."""
+        authorizer = self._broker.security.authorizer
         for batch in fetched.batches:
             async with aclosing(self._encoder.lines(batch, self._offset, self._end)) as slices:
                 async for lines in slices:
+                    authorizer.authorize_topics(self._caller, AclOperation.READ, (self._wanted.topic,))
                     writing = self._loop.create_task(_write_in_parts(response, lines))
                     self._offset = Offset(self._encoder.next_offset)
                     # It waits until the reader has taken earlier lines, except for the socket's buffer.
@@ -248,20 +250,21 @@ class _Tail:
     async def _fetch(self, wait_ms: int, min_bytes: int) -> Fetched:
         """Fetch batches; raises `MemoryBudgetExceeded` as well, if the first one finds no memory.
 
-        The permission may have ended since the request began."""
-        wanted = self._wanted
-        fetched = await self._broker.fetch(
-            wanted.topic,
-            wanted.partition,
-            self._offset,
-            max_bytes=self._memory.room(_FETCH_BYTES),
-            min_bytes=min_bytes,
-            deadline=deadline_in(wait_ms),
-        )
-        self._broker.security.authorizer.authorize_topics(self._caller, AclOperation.READ, (wanted.topic,))
-        size = sum(map(len, fetched.batches))
-        self._memory.add(size)
-        await pace(self._broker.security.rates, self._caller, FETCHED, size)
+        Raises `TopicNotAuthorized` if the permission has ended, or ends meanwhile."""
+        wanted, security = self._wanted, self._broker.security
+        reading = (AclOperation.READ, AclResourceType.TOPIC, (wanted.topic,))
+        async with security.authorizer.while_allowed(self._caller, *reading):
+            fetched = await self._broker.fetch(
+                wanted.topic,
+                wanted.partition,
+                self._offset,
+                max_bytes=self._memory.room(_FETCH_BYTES),
+                min_bytes=min_bytes,
+                deadline=deadline_in(wait_ms),
+            )
+            size = sum(map(len, fetched.batches))
+            self._memory.add(size)
+            await pace(security.rates, self._caller, FETCHED, size)
         return fetched
 
 

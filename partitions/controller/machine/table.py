@@ -22,7 +22,7 @@ class Table(Generic[K, R]):
     That order is not part of the state: sort wherever it matters.
     """
 
-    __slots__ = ("_digests", "_key_of", "_rows", "_sum", "name", "order", "row_type")
+    __slots__ = ("_changed", "_digests", "_key_of", "_rows", "_sum", "name", "order", "row_type")
 
     def __init__(
         self, name: str, row_type: type[R], key_of: Callable[[R], K], order: Callable[[R], Any] | None = None
@@ -33,6 +33,15 @@ class Table(Generic[K, R]):
         self._rows: dict[K, R] = {}
         self._digests: dict[K, int] = {}
         self._sum = 0
+        self._changed: set[K] | None = None
+        """Keys of changed rows; None if they are not followed."""
+
+    def take_changed(self) -> set[K] | None:
+        """Return the keys of the rows that changed since the last call; None at the first call.
+
+        For one user of the table, which updates an index of its own."""
+        changed, self._changed = self._changed, set()
+        return changed
 
     def put(self, row: R) -> None:
         """Insert the row, or replace the one with the same key."""
@@ -40,9 +49,13 @@ class Table(Generic[K, R]):
         self._sum = (self._sum - self._digests.get(key, 0) + digest) % _MODULUS
         self._rows[key] = row
         self._digests[key] = digest
+        if self._changed is not None:
+            self._changed.add(key)
 
     def remove(self, key: K) -> R:
         self._sum = (self._sum - self._digests.pop(key)) % _MODULUS
+        if self._changed is not None:
+            self._changed.add(key)
         return self._rows.pop(key)
 
     def get(self, key: K) -> R | None:

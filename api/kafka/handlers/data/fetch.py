@@ -8,7 +8,8 @@ Requests with isolation level read_committed get the same records: there are no 
 answers is used up, an answer has no records, and is held for a moment first."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Final
 
 from raftlog.api.kafka.api import ApiKey, KafkaApi, KafkaRequest
@@ -18,12 +19,13 @@ from raftlog.api.kafka.fetch_sessions import FetchSession, FetchSessions
 from raftlog.api.kafka.permissions import denied_topics, topic_resource
 from raftlog.api.kafka.wire import fetch as codec
 from raftlog.api.kafka.wire.fetch import AnsweredPartition, FetchAnswer, PartitionRow, PartitionsRequest
+from raftlog.errors import TopicNotAuthorized
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.leader.fetch import FetchedPartition, PartitionFetch
 from raftlog.runtime.memory_budget import MemoryBudget
-from raftlog.security.permissions import AclOperation
+from raftlog.security.permissions import AclOperation, AclResourceType
 
 VERSIONS: Final = (4, 12)
 _NO_SESSION: Final = -1
@@ -63,17 +65,32 @@ class FetchHandler:
             if ended is not None:
                 self.sessions.remove(ended)
         asked = _distinct(message.topics)
+        while True:
+            with suppress(TopicNotAuthorized):  # a permission ended during the long poll: answer with its refusal
+                return await self._fetch_anew(request, message, asked)
+
+    async def _fetch_anew(self, request: KafkaRequest, message: PartitionsRequest, asked: Topics) -> FetchAnswer:
+        """Fetch from all partitions of a request; raises `TopicNotAuthorized` if a permission ends meanwhile."""
         denied: frozenset[str] = frozenset()
+        names: Collection[str] = ()
         if self._authorizer.is_on:
-            names = (topic for topic, _ in asked)
+            names = [topic for topic, _ in asked]
             denied = denied_topics(self._authorizer, request.caller, AclOperation.READ, names)
-        if message.session_epoch == _NEW_SESSION and not denied:
-            size = sum(len(rows) for _, rows in asked)
-            session = self.sessions.create(size, request.caller.principal, request.connection)
-            if session is not None:
-                _put_all(session, asked)
-                return await self._fetch_session(session, message)
-        return await self._fetch_all(message, asked, denied)
+            names = [topic for topic in names if topic not in denied] if denied else names
+        async with self._while_readable(request.caller, names):
+            if message.session_epoch == _NEW_SESSION and not denied:
+                size = sum(len(rows) for _, rows in asked)
+                session = self.sessions.create(size, request.caller.principal, request.connection)
+                if session is not None:
+                    _put_all(session, asked)
+                    return await self._fetch_session(session, message)
+            return await self._fetch_all(message, asked, denied)
+
+    def _while_readable(self, caller: Caller, topics: Collection[str]) -> AbstractAsyncContextManager[None]:
+        """Return a block that raises `TopicNotAuthorized` once the caller may not read one of these topics any more."""
+        return self._authorizer.while_allowed(
+            caller, AclOperation.READ, AclResourceType.TOPIC, topics, is_checked=True
+        )
 
     async def _fetch_all(self, message: PartitionsRequest, asked: Topics, denied: frozenset[str]) -> FetchAnswer:
         """Fetch from the partitions of a request, without a session; an answer with denied topics is not delayed."""
@@ -113,7 +130,12 @@ class FetchHandler:
         if self._authorizer.is_on and not self._may_read(request.caller, session.topics):
             self.sessions.remove(session)  # the client begins anew, and gets the refusals
             return _session_error(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, message)
-        return await self._fetch_session(session, message)
+        try:
+            async with self._while_readable(request.caller, session.topics):
+                return await self._fetch_session(session, message)
+        except TopicNotAuthorized:
+            self.sessions.remove(session)
+            return _session_error(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, message)
 
     def _may_read(self, caller: Caller, topics: Iterable[str]) -> bool:
         return all(self._authorizer.allows(caller, AclOperation.READ, topic_resource(topic)) for topic in topics)
