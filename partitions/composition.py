@@ -117,7 +117,15 @@ class BrokerParts:
             self.counters,
         )
         self.map = ClusterMap(node, metadata, self.topics, self.router, self.gossip)
-        self.view = ClusterObserver(node, metadata, self.topics, self.measuring.disk_space, self.moves, self.gossip)
+        self.view = ClusterObserver(
+            node,
+            metadata,
+            self.topics,
+            self.measuring.disk_space,
+            self.moves,
+            self.gossip,
+            self.security.listeners,
+        )
         self.leader = LeaderParts(
             LeaderAppends(self.topics, self.shared, given_ids),
             LeaderFetches(self.topics, self.counters, settings.fetch_bytes_max),
@@ -191,10 +199,10 @@ class BrokerParts:
         self.housekeeping.start()
 
     def _addresses(self, http: str, gossip: str, kafka: Mapping[str, str]) -> Addresses:
-        """Return the addresses that this broker registers; settings take precedence over bound ones."""
+        """Return the addresses that this broker registers; `http` is the advertised one, with its scheme."""
         rpc = self.settings.advertise_rpc or (self.settings.rpc and self.node.transport.address)
         return Addresses(
-            self.settings.advertise_http or http,
+            http or self.settings.advertise_http,
             "" if rpc is None else join_host_port(*rpc),
             gossip,
             tuple(sorted(kafka.items())),

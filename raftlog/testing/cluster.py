@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
+from raftlog.client.addresses import BrokerAddresses
 from raftlog.cluster_secret import ensure_secret
 from raftlog.context import ClosedAtExit
 from raftlog.testing.errors import BrokerFailed
@@ -26,6 +27,7 @@ from raftlog.testing.http import ask
 from raftlog.testing.network import Network
 from raftlog.testing.node import ClusterNode
 from raftlog.testing.process import PROGRAM, READY_SECONDS_MAX, wait_ready
+from raftlog.testing.security import ClusterSecurity, prepare_security
 
 POLL_SECONDS: Final = 0.02
 """Pause between two requests while a state is polled."""
@@ -50,6 +52,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
         client_cuts: bool = False,
         environment: Callable[[int], Mapping[str, str]] | None = None,
         program: Sequence[str] = PROGRAM,
+        secure: bool = False,
     ) -> None:
         """Prepare a cluster; `start` or the `with` block starts it.
 
@@ -59,7 +62,10 @@ class Cluster(NetworkFaults, ClosedAtExit):
         runs the brokers, with the raftlog installed there, and `program` its arguments before `serve`.
         `with_gossip=False` switches gossip off. `environment(node_id)` is called at each start of a node and returns
         variables to add to its environment. `client_cuts=True` gives the nodes public addresses, so that clients can
-        be cut off as well. The brokers are killed when this program ends, also by a signal."""
+        be cut off as well. The brokers are killed when this program ends, also by a signal.
+
+        `secure=True` switches on TLS, logins and permissions for clients, with a superuser; clients take `access` as
+        `bootstrap`. Connections between brokers have TLS only with `with_cuts=False`, since the proxy reads them."""
         super().__init__(with_cuts and nodes > 1, client_cuts)
         assert nodes >= 1, f"a cluster of {nodes} nodes"
         self.nodes: dict[int, ClusterNode] = {}
@@ -71,6 +77,9 @@ class Cluster(NetworkFaults, ClosedAtExit):
         self._with_gossip = with_gossip
         self._environment = environment
         self._program = tuple(program)
+        self._is_secure = secure
+        self.security: ClusterSecurity | None = None
+        """Authority and superuser of a secure cluster, set by `start`; None for another one."""
         self._guard: Network | None = None
         """Proxy, which kills the brokers if this program ends without `close`; without cuts it forwards nothing."""
         self._seeds: list[str] = []
@@ -93,6 +102,8 @@ class Cluster(NetworkFaults, ClosedAtExit):
         for node in self.nodes.values():
             node.launch()
         wait_ready(list(self.nodes.values()), self._ready_timeout_s)
+        if self._is_secure:
+            self.wait_ready(self._ready_timeout_s)  # every node knows the superuser
 
     def prepare(self) -> None:
         """Create ports, directories and the proxy; `start` calls it as well. It may be called only once."""
@@ -105,6 +116,8 @@ class Cluster(NetworkFaults, ClosedAtExit):
             self.nodes[number] = self._new_node(number)
         if self._count > 1:
             ensure_secret(self.secret_path)
+        if self._is_secure:
+            self.security = prepare_security(self.directory, self.nodes)
         self._seeds = [node.rpc for node in self.nodes.values() if node.rpc is not None]
         for node in self.nodes.values():
             self._configure(node, ())
@@ -130,6 +143,8 @@ class Cluster(NetworkFaults, ClosedAtExit):
             )
         number = max(self.nodes) + 1
         node = self.nodes[number] = self._new_node(number)
+        if self._is_secure:
+            prepare_security(self.directory, self.nodes)
         self._configure(node, flags)
         if start:
             node.start(self._ready_timeout_s)
@@ -145,18 +160,28 @@ class Cluster(NetworkFaults, ClosedAtExit):
             gossips=self._with_gossip,
             between=self._network if self._with_cuts else None,
             clients=self._network if self._client_cuts else None,
+            is_secure=self._is_secure,
         )
 
     def _configure(self, node: ClusterNode, flags: Sequence[str]) -> None:
         """Set the flags, interpreter and environment with which a node starts next."""
-        ask_for = self._environment
+        ask_for, security = self._environment, self.security
+        own: list[str] = []
+        if security is not None:
+            own = security.flags(node.node_id) + (["--plaintext", "rpc"] if self._with_cuts and node.rpc else [])
+            node.access = self.access
+
+        def find_environment() -> dict[str, str]:
+            given = {} if ask_for is None else ask_for(node.node_id)
+            return {**({} if security is None else security.environment()), **given}
+
         node.configure(
             self._seeds,
             self.secret_path,
-            (*self._flags, *flags),
+            (*own, *self._flags, *flags),
             self._python,
             self._program,
-            dict if ask_for is None else lambda: ask_for(node.node_id),
+            find_environment,
         )
 
     def _update_guard(self) -> None:
@@ -179,6 +204,11 @@ class Cluster(NetworkFaults, ClosedAtExit):
     def bootstrap(self) -> str:
         """Addresses of all nodes as one text, for `--bootstrap`."""
         return ",".join(self.addresses)
+
+    @property
+    def access(self) -> BrokerAddresses:
+        """Addresses of all nodes with the authority and the superuser's login, as `bootstrap` of clients."""
+        return BrokerAddresses(self.addresses, **({} if self.security is None else self.security.as_json()))
 
     @property
     def kafka(self) -> str:
@@ -243,7 +273,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
 
     def _is_ready(self, node: ClusterNode) -> bool:
         try:
-            return ask(node.http, "/v1/status/ready", timeout_s=ASK_SECONDS_MAX)[0] == 200
+            return ask(node.http, "/v1/status/ready", timeout_s=ASK_SECONDS_MAX, access=node.access)[0] == 200
         except BrokerFailed:
             return False
 
@@ -257,7 +287,8 @@ class Cluster(NetworkFaults, ClosedAtExit):
     def _reported_leader(self, node: ClusterNode, topic: str, partition: int) -> int | None:
         """Return the leader of a partition that a node reports; None if it does not answer."""
         try:
-            status, described = ask(node.http, f"/topics/{topic}/partitions/{partition}", timeout_s=ASK_SECONDS_MAX)
+            path = f"/topics/{topic}/partitions/{partition}"
+            status, described = ask(node.http, path, timeout_s=ASK_SECONDS_MAX, access=node.access)
         except BrokerFailed:
             return None
         return described.get("leader") if status == 200 else None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from raftlog.client.addresses import HTTPS, BrokerAddresses, host_of
 from raftlog.testing.http import ask
 from raftlog.testing.network import Network
 from raftlog.testing.ports import address_of, reserve_gossip_port, reserve_port
@@ -24,11 +25,12 @@ class ClusterNode(BrokerProcess):
         gossips: bool,
         between: Network | None,
         clients: Network | None,
+        is_secure: bool = False,
     ) -> None:
         """Reserve the ports of a node.
 
         `between` gives the addresses for other brokers, `clients` those for clients; with None the node advertises the
-        address that it listens on."""
+        address that it listens on. `is_secure`: the HTTP addresses begin with `https://`."""
         self.node_id = node_id
         self.rpc: str | None = None
         """RPC address that the broker advertises, used as seed; None for a single broker."""
@@ -37,14 +39,17 @@ class ClusterNode(BrokerProcess):
         self.is_paused = False
         self._launched = launched
         self._held = [reserve_port()]
-        self.http = address_of(self._held[0])
+        listening, scheme = address_of(self._held[0]), HTTPS if is_secure else ""
+        self.http = f"{scheme}{listening}"
         """HTTP address on which the broker listens, which bypasses the proxy."""
         self.http_public = self.http
         """HTTP address that the broker advertises to clients."""
+        self.access: BrokerAddresses | None = None
+        """Authority and login for requests; None for a cluster without TLS."""
         log_path, name = directory / f"{node_id}.log", f"node {node_id}"
-        super().__init__(directory / str(node_id), http=self.http, log_path=log_path, name=name)
+        super().__init__(directory / str(node_id), http=listening, log_path=log_path, name=name)
         if clients is not None:
-            self.http_public = clients.add_clients(node_id, self._held[0].getsockname()[1])
+            self.http_public = f"{scheme}{clients.add_clients(node_id, self._held[0].getsockname()[1])}"
         if is_clustered:
             held = reserve_port()
             self._held.append(held)
@@ -107,7 +112,7 @@ class ClusterNode(BrokerProcess):
         return (*listening, *cluster, "--host-label", f"host-{self.node_id}")
 
     def _http_flags(self) -> tuple[str, ...]:
-        return ("--advertise-http", self.http_public) if self.http_public != self.http else ()
+        return ("--advertise-http", host_of(self.http_public)) if self.http_public != self.http else ()
 
     def __repr__(self) -> str:
         return f"<node {self.node_id} http {self.http} {'running' if self.is_running else 'down'}>"
@@ -149,7 +154,7 @@ class ClusterNode(BrokerProcess):
 
     def get(self, path: str, timeout_s: float = 10.0) -> Any:
         """Return the JSON answer to a GET request, with any status. Raises `BrokerFailed` without an answer."""
-        return ask(self.http, path, timeout_s=timeout_s)[1]
+        return ask(self.http, path, timeout_s=timeout_s, access=self.access)[1]
 
     def close(self) -> None:
         """Kill the process and free its ports. Called when the cluster is closed."""

@@ -24,7 +24,6 @@ from rich.status import Status
 from raftlog.cli.children import Child, run_until
 from raftlog.cli.dev.control import DevControl, send_request
 from raftlog.cli.dev.plan import check_plan
-from raftlog.cli.dev.secure import DevSecurity, prepare_security
 from raftlog.cli.dev.supervisor import DevNode, Supervisor
 from raftlog.cli.options import json_option, option
 from raftlog.cli.outcome import CommandFailed
@@ -33,6 +32,7 @@ from raftlog.cli.tables import Columns, format_count, show, table_of
 from raftlog.client import BrokerAddresses, BrokerClient
 from raftlog.cluster_secret import ensure_secret
 from raftlog.errors import AuthenticationFailed, Unavailable
+from raftlog.testing.security import ClusterSecurity, prepare_security
 
 HOST: Final = "127.0.0.1"
 DATA_DIR_DEFAULT: Final = "./raftlog-dev"
@@ -92,7 +92,7 @@ def dev(
         raise click.UsageError("--secure is for one worker for each node, whose certificate names it")
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_plan(directory, nodes=nodes, base_port=base_port, workers=workers, secure=secure)
-    security = prepare_security(directory, nodes) if secure else None
+    security = prepare_security(directory, range(1, nodes + 1)) if secure else None
     planned = plan_nodes(nodes, directory, base_port, workers, security)
     asyncio.run(_Dev(planned, directory, as_json, security).run())
 
@@ -112,7 +112,7 @@ def _restart_command(directory: Path, node: int | str) -> str:
 
 
 def plan_nodes(
-    nodes: int, directory: Path, base_port: int, workers: int, security: DevSecurity | None = None
+    nodes: int, directory: Path, base_port: int, workers: int, security: ClusterSecurity | None = None
 ) -> list[DevNode]:
     """Plan the nodes: their addresses, directories and commands."""
     secret = ensure_secret(str(directory / SECRET_FILE))
@@ -124,7 +124,9 @@ def plan_nodes(
     return [_plan_node(number, port, directory, shared, security) for number, port in enumerate(first_ports, start=1)]
 
 
-def _plan_node(number: int, port: int, directory: Path, shared: Sequence[str], security: DevSecurity | None) -> DevNode:
+def _plan_node(
+    number: int, port: int, directory: Path, shared: Sequence[str], security: ClusterSecurity | None
+) -> DevNode:
     """Return the description of a node: its addresses, its directory and the command that starts it."""
     http, kafka, rpc, gossip = (f"{HOST}:{port + step}" for step in (0, KAFKA_STEP, RPC_STEP, GOSSIP_STEP))
     data_dir = str(directory / f"node-{number}")
@@ -142,7 +144,7 @@ class _Dev:
     """One run of `raftlog dev`: starts the nodes, waits for a signal, and stops them."""
 
     def __init__(
-        self, nodes: Sequence[DevNode], directory: Path, as_json: bool, security: DevSecurity | None = None
+        self, nodes: Sequence[DevNode], directory: Path, as_json: bool, security: ClusterSecurity | None = None
     ) -> None:
         self._nodes, self._directory, self._as_json = nodes, directory, as_json
         self._security = {} if security is None else security.as_json()

@@ -14,11 +14,11 @@ from typing import Any, Final
 import click
 
 from raftlog.cli.dev.control import send_request
-from raftlog.cli.dev.secure import SECURITY_FIELDS
 from raftlog.cli.dev.supervisor import replace_interpreter
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.rolling.steps import RestartUnit
 from raftlog.client import BrokerAddresses, BrokerDescription
+from raftlog.testing.security import SECURITY_FIELDS
 
 OUTPUT_SHOWN_BYTES: Final = 500
 

@@ -1,15 +1,18 @@
-"""Security of `raftlog dev --secure`: certificates, a superuser and its password, made once for a directory.
+"""Security of a cluster on one machine: certificates, a superuser and its password, made once for a directory.
 
-{data dir}/tls               private authority, and a certificate for each node
-{data dir}/admin.password    password of the superuser `admin`; only its owner can read the file"""
+{directory}/tls               private authority, and a certificate for each node
+{directory}/admin.password    password of the superuser `admin`; only its owner can read the file
+
+Used by `Cluster(secure=True)` and `raftlog dev --secure`."""
 
 import importlib
 import os
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from raftlog.cli.outcome import CommandFailed
+from raftlog.errors import InvalidArgument
 
 SECURITY_FIELDS: Final = ("ca", "user", "password_file")
 """Fields of a description that clients need, by the names that `BrokerAddresses` has as well."""
@@ -18,7 +21,7 @@ _PASSWORD_BYTES: Final = 18
 _VARIABLE: Final = "RAFTLOG_BOOTSTRAP_USER"
 
 
-class DevSecurity(NamedTuple):
+class ClusterSecurity(NamedTuple):
     """Files of a cluster with TLS and users; all paths are absolute."""
 
     directory: Path
@@ -32,29 +35,32 @@ class DevSecurity(NamedTuple):
         files = ["--tls-certificate", f"{at}.pem", "--tls-key", f"{at}.key", "--tls-authority", self.ca]
         return [*files, "--client-certificates", "optional", "--authentication", "required", "--authorization", "acl"]
 
+    def password(self) -> str:
+        """Return the password of the superuser."""
+        return Path(self.password_file).read_text(encoding="ascii").strip()
+
     def environment(self) -> dict[str, str]:
         """Return the variables of a node, which create the first user at the founding of the cluster."""
-        password = Path(self.password_file).read_text(encoding="ascii").strip()
-        return {_VARIABLE: f"{self.user}:{password}"}
+        return {_VARIABLE: f"{self.user}:{self.password()}"}
 
     def as_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in SECURITY_FIELDS}
 
 
-def prepare_security(directory: Path, nodes: int) -> DevSecurity:
-    """Create the files that are missing, and return all. Raises `InvalidArgument` and `CommandFailed`."""
-    own = directory / "tls"
-    issuing = importlib.import_module("raftlog.security.authority")  # clients of `dev` do not need its library
+def prepare_security(directory: Path, nodes: Iterable[int]) -> ClusterSecurity:
+    """Create the files that are missing for nodes, and return all. Raises `InvalidArgument`."""
+    own = directory.absolute() / "tls"
+    issuing = importlib.import_module("raftlog.security.authority")  # clients do not need its library
     authority = issuing.PrivateAuthority(str(own))
-    authority.issue(node for node in range(1, nodes + 1) if not (own / f"node-{node}.pem").exists())
-    password_file = directory / f"{USER}.password"
+    authority.issue(node for node in nodes if not (own / f"node-{node}.pem").exists())
+    password_file = directory.absolute() / f"{USER}.password"
     try:
         descriptor = os.open(password_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         pass
     except OSError as error:
-        raise CommandFailed(f"{password_file} cannot be written: {error.strerror}") from None
+        raise InvalidArgument(f"{password_file} cannot be written: {error.strerror}") from None
     else:
         with open(descriptor, "w", encoding="ascii") as file:
             file.write(f"{secrets.token_urlsafe(_PASSWORD_BYTES)}\n")
-    return DevSecurity(own, authority.certificate, USER, str(password_file))
+    return ClusterSecurity(own, authority.certificate, USER, str(password_file))
