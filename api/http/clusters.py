@@ -1,5 +1,6 @@
 """Clusters and topics in the format of Confluent's v3 API: create, grow, delete, configure. `-` is this cluster."""
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 
 from aiohttp import web
@@ -93,14 +94,16 @@ class ClusterHandlers(V3Handlers):
         if body.replicas_assignments not in (None, []):
             raise HttpProblem(BAD_REQUEST, "replicas_assignments is not supported; send a replication_factor instead")
         configs = {each.name: text for each in body.configs or () if (text := _to_text(each)) is not None}
-        described = await self._broker.create_topic(
-            body.topic_name,
-            body.partitions_count,
-            body.replication_factor,
-            configs,
-            deadline=target.deadline(),
-            validate_only=body.validate_only,
-        )
+        count = 0 if body.validate_only else body.partitions_count or self._broker.settings.default_partitions
+        with self._mutation(request, count):
+            described = await self._broker.create_topic(
+                body.topic_name,
+                body.partitions_count,
+                body.replication_factor,
+                configs,
+                deadline=target.deadline(),
+                validate_only=body.validate_only,
+            )
         return value_answer(self._summarize(request, described), status=200 if body.validate_only else 201)
 
     @HttpEndpoint(
@@ -115,16 +118,31 @@ class ClusterHandlers(V3Handlers):
 
         Later records of a key can go to another partition."""
         body = await self._bodies.read(request, GrownTopicBody)
-        described = await self._broker.create_partitions(
-            target.args[1], body.partitions_count, deadline=target.deadline(), validate_only=body.validate_only
-        )
+        present = 0 if body.validate_only else await self._count_partitions(target)
+        with self._mutation(request, 0 if body.validate_only else max(0, body.partitions_count - present)):
+            described = await self._broker.create_partitions(
+                target.args[1], body.partitions_count, deadline=target.deadline(), validate_only=body.validate_only
+            )
         return value_answer(self._summarize(request, described))
 
     @HttpEndpoint(f"DELETE {_TOPIC}", permissions=on_topic(AclOperation.DELETE))
     async def delete_topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Delete a topic with its records."""
-        await self._broker.delete_topic(target.args[1], deadline=target.deadline())
+        with self._mutation(request, await self._count_partitions(target)):
+            await self._broker.delete_topic(target.args[1], deadline=target.deadline())
         return no_content()
+
+    def _mutation(self, request: web.BaseRequest, partitions: int) -> AbstractContextManager[None]:
+        """Return a block that counts changed partitions, if any. Raises `QuotaExceeded`."""
+        if not partitions:
+            return nullcontext()
+        return self._broker.security.rates.mutation(caller_of(request), partitions)
+
+    async def _count_partitions(self, target: Target) -> int:
+        """Return the number of a topic's partitions if a quota may limit its changes, else 0. Raises `UnknownTopic`."""
+        if not self._broker.security.rates.is_on:
+            return 0
+        return len((await self._broker.outline_topic(target.args[1], deadline=target.deadline())).partitions)
 
     @HttpEndpoint(
         f"GET {_TOPIC}/configs", ObjectList[TopicSetting], permissions=on_topic(AclOperation.DESCRIBE_CONFIGS)

@@ -295,7 +295,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             exchange.answer = await dispatcher.answer(exchange.route, exchange.body, exchange.caller, login, order)
             if login is not None:
                 self._follow_login(login)
-            if dispatcher.rates.is_on and (delay_s := dispatcher.rates.delay_s(exchange.caller)):
+            if dispatcher.rates.is_on and (delay_s := dispatcher.throttle_s(exchange.route, exchange.caller)):
                 self._mute(delay_s)
         except ConnectionRefused as error:
             exchange.is_failed = True

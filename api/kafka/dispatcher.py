@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 from raftlog.api.kafka.api import ApiKey, KafkaApi, KafkaRequest, RequestConnection
 from raftlog.api.kafka.error_codes import ErrorCode, code_of
 from raftlog.api.kafka.handlers.versions import ApiVersionsHandler
+from raftlog.api.kafka.mutation_quota import quotas_of
 from raftlog.api.kafka.wire import schemas
 from raftlog.api.kafka.wire.errors import MalformedRequest
 from raftlog.api.kafka.wire.headers import is_flexible
@@ -24,7 +25,7 @@ from raftlog.api.kafka.wire.throttle_time import set_throttle_time
 from raftlog.errors import RaftlogError
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.counters import KafkaCounters
-from raftlog.partitions.security.client_rates import FETCHED, PRODUCED, REQUESTS, UNLIMITED, ClientRates
+from raftlog.partitions.security.client_rates import DELAY_S_MAX, FETCHED, PRODUCED, REQUESTS, UNLIMITED, ClientRates
 from raftlog.runtime.histogram import Histogram
 from raftlog.runtime.timed_steps import TimedSteps
 from raftlog.types import Buffer
@@ -33,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 _LARGE_BYTES: Final = 32 * 1024
 """Body of a request that is decoded in a thread: the schemas take about 1 ms for 4 KiB."""
+_INT32_MAX: Final = (1 << 31) - 1
 _KNOWN_KEYS: Final = frozenset(map(int, ApiKey))
 Answer: TypeAlias = Sequence[Buffer] | None
 
@@ -55,6 +57,7 @@ class KafkaRoute:
         "key",
         "name",
         "needs_schemas",
+        "quotas",
         "skips_body",
         "times",
         "version",
@@ -69,6 +72,8 @@ class KafkaRoute:
         self.decode: Callable[[memoryview, int], Any] = api.decode or partial(schemas.decode, api.key)
         self.encode: Callable[[Any, int], Sequence[Buffer]] = api.encode or schemas.encode
         self.needs_schemas = api.decode is None or api.encode is None
+        self.quotas = quotas_of(api.key, version)
+        """Quotas that delay the connection after a request."""
         self.is_request_tagged = is_flexible(api.key, version)
         self.is_answer_tagged = self.is_request_tagged and api.key is not ApiKey.API_VERSIONS
         self.skips_body = skips_body
@@ -173,6 +178,10 @@ class Dispatcher:
             set_throttle_time(route.key, pieces, math.ceil(delay_s * 1000), is_tagged=route.is_answer_tagged)
         return pieces
 
+    def throttle_s(self, route: KafkaRoute, caller: Caller) -> float:
+        """Return the seconds for which a connection is muted after a request, and count them."""
+        return min(self.rates.throttle_s(caller, *route.quotas), DELAY_S_MAX)
+
     async def _answer(
         self,
         route: KafkaRoute,
@@ -207,7 +216,8 @@ class Dispatcher:
         if answer is None:
             return None
         if self.rates.is_on and hasattr(answer, "throttle_time_ms"):
-            answer.throttle_time_ms = math.ceil(self.rates.delay_s(caller) * 1000)
+            delay_ms = math.ceil(self.rates.delay_s(caller, *route.quotas) * 1000)
+            answer.throttle_time_ms = min(max(delay_ms, answer.throttle_time_ms or 0), _INT32_MAX)
         if schemas.is_large(answer):
             return await asyncio.to_thread(route.encode, answer, version)
         return route.encode(answer, version)

@@ -132,6 +132,7 @@ CODES: Final[Mapping[type[RaftlogError], ErrorCode]] = {
     errors.EntriesTrimmed: ErrorCode.OFFSET_OUT_OF_RANGE,
     errors.Unavailable: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.Overloaded: ErrorCode.NOT_ENOUGH_REPLICAS,
+    errors.QuotaExceeded: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     errors.StorageFull: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.DescriptorsExhausted: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,

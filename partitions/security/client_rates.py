@@ -1,14 +1,17 @@
-"""Use of client quotas: a token bucket for each client that a quota limits (KIP-13, KIP-124, KIP-612).
+"""Use of client quotas: a token bucket for each client that a quota limits (KIP-13, KIP-124, KIP-599, KIP-612).
 
     tokens ≤ 1 s of the rate, or 1;   a request may make tokens negative, and its client waits until they are 0 again
 
 So the mean rate is the quota, whatever the size of the requests, and a client delays nobody but itself. Each broker
 counts for itself, as in Kafka. Without quotas `is_on` is false, and API servers ask nothing else."""
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
+from raftlog.errors import QuotaExceeded, RaftlogError
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.security.quotas import Quotas
 
@@ -17,27 +20,31 @@ FETCHED: Final = "consumer_byte_rate"
 REQUESTS: Final = "request_percentage"
 """Quota on the time in which the event loop serves requests, in percent of it."""
 CONNECTIONS: Final = "connection_creation_rate"
+MUTATIONS: Final = "controller_mutation_rate"
+"""Quota on partitions that are created or deleted, per second."""
 DELAY_S_MAX: Final = 30.0
-"""Longest delay; tokens do not fall below it."""
+"""Longest delay; tokens do not fall below it, except those of `MUTATIONS`."""
 CLIENTS_MAX: Final = 10_000
 """Clients whose tokens are kept; when there are more, those without a delay are dropped, or else the oldest half."""
-_PER_CLIENT: Final = (PRODUCED, FETCHED, REQUESTS)
+PER_CLIENT: Final = (PRODUCED, FETCHED, REQUESTS)
+"""Quotas that delay any request of a client."""
+LIMITED: Final = (*PER_CLIENT, MUTATIONS, CONNECTIONS)
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class RateBucket:
-    """Token bucket of one client. `rate` is in units per second."""
+    """Token bucket of one client. `rate` is in units per second, `debt_s_max` the longest time until it is filled."""
 
-    __slots__ = ("_filled_at", "_tokens", "rate")
+    __slots__ = ("_debt_s_max", "_filled_at", "_tokens", "rate")
 
-    def __init__(self, rate: float, now: float) -> None:
-        self.rate = rate
+    def __init__(self, rate: float, now: float, debt_s_max: float = DELAY_S_MAX) -> None:
+        self.rate, self._debt_s_max = rate, debt_s_max
         self._tokens, self._filled_at = max(rate, 1.0), now
 
     def take(self, amount: float, now: float) -> None:
-        """Take the tokens of a request that was served."""
+        """Take the tokens of a request that was served; a negative amount returns tokens."""
         self._fill(now)
-        self._tokens = max(self._tokens - amount, -DELAY_S_MAX * self.rate)
+        self._tokens = max(self._tokens - amount, -self._debt_s_max * self.rate)
 
     def delay_s(self, now: float) -> float:
         """Return the seconds until tokens are not negative; 0 if they are not."""
@@ -73,6 +80,10 @@ class ClientRates:
         self._quotas, self._clock = quotas, clock
         self._found: dict[tuple[str, str, str], RateBucket | None] = {}
         self._buckets: dict[_Key, RateBucket] = {}
+        self.throttles = dict.fromkeys(LIMITED, 0)
+        """Requests that were delayed or refused, by quota."""
+        self.throttled_s = dict.fromkeys(LIMITED, 0.0)
+        """Seconds of these delays, and those until a refused request may be repeated."""
 
     def refresh(self) -> None:
         """Follow changed quotas."""
@@ -89,16 +100,62 @@ class ClientRates:
 
     def delay_s(self, caller: Caller, *quotas: str) -> float:
         """Return the seconds that a client has to wait, because of these quotas or any."""
-        now = self._clock()
-        buckets = [self._bucket_of(quota, caller) for quota in quotas or _PER_CLIENT]
-        return max((bucket.delay_s(now) for bucket in buckets if bucket is not None), default=0.0)
+        return self._longest(caller, quotas)[0]
+
+    def throttle_s(self, caller: Caller, *quotas: str) -> float:
+        """Return the seconds that a client has to wait, as `delay_s` does, and count them: the caller delays it."""
+        delay_s, quota = self._longest(caller, quotas)
+        if delay_s > 0:
+            self._count(quota, delay_s)
+        return delay_s
+
+    def _longest(self, caller: Caller, quotas: Sequence[str]) -> tuple[float, str]:
+        """Return the longest delay, and its quota."""
+        now, longest = self._clock(), (0.0, "")
+        for quota in quotas or PER_CLIENT:
+            bucket = self._bucket_of(quota, caller)
+            if bucket is not None and (delay_s := bucket.delay_s(now)) > longest[0]:
+                longest = delay_s, quota
+        return longest
+
+    def _count(self, quota: str, delay_s: float) -> None:
+        self.throttles[quota] += 1
+        self.throttled_s[quota] += delay_s
+
+    @contextmanager
+    def mutation(self, caller: Caller, partitions: int, *, is_strict: bool = True) -> Iterator[None]:
+        """Count partitions that a client creates or deletes in this block; a definite refusal of it costs nothing.
+
+        Raises `QuotaExceeded`, unless not `is_strict`, while earlier changes of the client exceed its quota."""
+        bucket = self._bucket_of(MUTATIONS, caller) if self.is_on else None
+        if bucket is None:
+            yield
+            return
+        delay_s = bucket.delay_s(self._clock())
+        if is_strict and delay_s > 0:
+            self._count(MUTATIONS, delay_s)
+            raise QuotaExceeded(
+                f"{caller.principal} exceeded its quota of changed partitions ({MUTATIONS}); retry after "
+                f"{math.ceil(delay_s)} s",
+                delay_s,
+            )
+        bucket.take(partitions, self._clock())
+        try:
+            yield
+        except RaftlogError as error:
+            if error.outcome == "failed":
+                bucket.take(-partitions, self._clock())
+            raise
 
     def admits(self, address: str) -> bool:
         """Count a new connection from an address; return whether its quota allows it."""
         rate = None if self._quotas is None else self._quotas.connection_rate(address)
         if rate is None:
             return True
-        return self._shared(CONNECTIONS, ClientQuota(rate, (("ip", address),))).maybe_take(self._clock())
+        is_admitted = self._shared(CONNECTIONS, ClientQuota(rate, (("ip", address),))).maybe_take(self._clock())
+        if not is_admitted:
+            self._count(CONNECTIONS, 0.0)
+        return is_admitted
 
     def _bucket_of(self, quota: str, caller: Caller) -> RateBucket | None:
         """Return the bucket for a client; None without a quota."""
@@ -120,7 +177,8 @@ class ClientRates:
         if bucket is None:
             if len(self._buckets) >= CLIENTS_MAX:
                 self._drop_some(now)
-            bucket = self._buckets[key] = RateBucket(found.rate, now)
+            debt_s_max = math.inf if quota == MUTATIONS else DELAY_S_MAX
+            bucket = self._buckets[key] = RateBucket(found.rate, now, debt_s_max)
         bucket.rate = found.rate
         return bucket
 

@@ -74,6 +74,26 @@ async def test_a_stream_is_slowed_down_and_not_refused(api: Api) -> None:
     assert time.monotonic() - began > 1, "500 kB at 200 kB/s, after a burst of one second"
 
 
+async def test_changes_of_partitions_above_the_quota_are_refused(api: Api) -> None:
+    await set_quota(api, {"user": ANONYMOUS}, controller_mutation_rate=0.5)
+    topics = "/v3/clusters/-/topics"
+    body = {"topic_name": "a", "partitions_count": 3}
+    assert (await api.post(topics, body | {"validate_only": True}))[0] == 200
+    assert (await api.post(topics, body))[0] == 201
+    for method, path, sent in (
+        ("POST", topics, {"topic_name": "b"}),
+        ("PATCH", f"{topics}/a", {"partitions_count": 4}),
+        ("DELETE", f"{topics}/a", None),
+    ):
+        async with api.session.request(method, api.url + path, json=sent) as response:
+            refused = await response.json()
+            assert (response.status, refused["error_code"], refused["outcome"]) == (429, 42901, "failed"), method
+            assert 2 <= int(response.headers["Retry-After"]) <= 5
+    assert (await api.get("/topics"))[1] == ["a"]
+    async with api.session.get(f"{api.url}/metrics") as response:
+        assert b'raftlog_quota_throttles_total{quota="controller_mutation_rate"} 3.0' in await response.read()
+
+
 async def test_new_connections_of_an_address_are_limited(api: Api) -> None:
     await set_quota(api, {"ip": "127.0.0.1"}, connection_creation_rate=2.0)
     statuses = []

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from raftlog.api.kafka.api import ApiKey
+from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.api.kafka.listener import KafkaListener
 from raftlog.api.kafka.wire import schemas
 from raftlog.api.kafka.wire.headers import is_flexible
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.caller import ANONYMOUS, Caller
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.security.client_rates import REQUESTS
+from raftlog.partitions.security.client_rates import MUTATIONS, REQUESTS
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.records import NewRecord, build_batch
 from raftlog.runtime.memory_budget import MemoryBudget
@@ -144,3 +145,54 @@ async def test_new_connections_of_an_address_are_limited(served: Served) -> None
     assert (await first.ask(ApiKey.METADATA, 8, topics=None)).topics
     with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
         await second.ask(ApiKey.METADATA, 8, topics=None)
+
+
+def new_topics(*names: str, partitions: int = 4) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "num_partitions": partitions, "replication_factor": 1, "assignments": [], "configs": []}
+        for name in names
+    ]
+
+
+async def create(client: Client, version: int, *names: str, **fields: Any) -> tuple[list[int], int]:
+    """Create topics; return the error codes and the throttle time."""
+    asked = {"topics": new_topics(*names), "timeout_ms": 10_000, "validate_only": False, **fields}
+    answer = await client.ask(ApiKey.CREATE_TOPICS, version, **asked)
+    return [each.error_code for each in answer.topics], answer.throttle_time_ms
+
+
+async def test_changes_of_partitions_above_the_quota_are_refused(served: Served) -> None:
+    client = await served.connect()
+    await served.limit({"user": ANONYMOUS}, controller_mutation_rate=0.5)
+    assert (await create(client, 6, "v", validate_only=True)) == ([0], 0), "nothing was changed"
+    codes, throttle_ms = await create(client, 6, "a", "b")
+    assert codes == [0, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
+    assert 4_000 <= throttle_ms <= 6_000, "4 partitions, one of them at once"
+    began = time.monotonic()
+    codes, throttle_ms = await create(client, 6, "t")
+    assert codes == [ErrorCode.THROTTLING_QUOTA_EXCEEDED]
+    deleted = await client.ask(ApiKey.DELETE_TOPICS, 5, topic_names=["a"], timeout_ms=10_000)
+    assert [each.error_code for each in deleted.responses] == [ErrorCode.THROTTLING_QUOTA_EXCEEDED]
+    assert deleted.throttle_time_ms > 0
+    grown = await client.ask(
+        ApiKey.CREATE_PARTITIONS,
+        3,
+        topics=[{"name": "a", "count": 5, "assignments": None}],
+        timeout_ms=10_000,
+        validate_only=False,
+    )
+    assert [each.error_code for each in grown.results] == [ErrorCode.THROTTLING_QUOTA_EXCEEDED]
+    assert time.monotonic() - began < 3, "refusals do not mute the connection"
+    assert served.broker.security.rates.throttles[MUTATIONS] == 4
+    assert "b" not in served.broker.topics()
+
+
+async def test_old_clients_change_partitions_and_are_muted(served: Served) -> None:
+    client = await served.connect()
+    await served.limit({"user": ANONYMOUS}, controller_mutation_rate=4.0)
+    codes, throttle_ms = await create(client, 5, "a", "b")
+    assert codes == [0, 0]
+    assert 500 <= throttle_ms <= 1_000
+    began = time.monotonic()
+    assert (await client.ask(ApiKey.METADATA, 8, topics=None)).topics
+    assert time.monotonic() - began > 0.4

@@ -5,11 +5,13 @@ import time
 
 import pytest
 
+from raftlog.errors import OutcomeUnknown, QuotaExceeded, TopicExists
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.security import client_rates
 from raftlog.partitions.security.client_rates import (
     DELAY_S_MAX,
     FETCHED,
+    MUTATIONS,
     PRODUCED,
     REQUESTS,
     UNLIMITED,
@@ -170,3 +172,75 @@ async def test_errors_and_cancellations_reach_the_coroutine() -> None:
         with pytest.raises((ValueError, asyncio.CancelledError)):
             await task
     assert reached == [ValueError, asyncio.CancelledError]
+
+
+class TestMutations:
+    """Quota on changed partitions."""
+
+    def limit(self, rate: float) -> Rates:
+        return Rates({(("user", "alice"),): {MUTATIONS: rate}})
+
+    def change(self, rates: Rates, partitions: int, *, is_strict: bool = True) -> None:
+        with rates.mutation(ALICE, partitions, is_strict=is_strict):
+            pass
+
+    def test_changes_above_the_quota_are_refused_until_their_time(self) -> None:
+        rates = self.limit(2.0)
+        self.change(rates, 12)
+        with pytest.raises(QuotaExceeded, match="retry after 5 s") as raised:
+            self.change(rates, 1)
+        assert raised.value.retry_after_s == 5
+        assert (rates.throttles[MUTATIONS], rates.throttled_s[MUTATIONS]) == (1, 5)
+        assert rates.delay_s(ALICE) == 0, "other requests are not delayed"
+        rates.now = 5.0
+        self.change(rates, 1)
+
+    def test_a_large_change_counts_whole(self) -> None:
+        rates = self.limit(1.0)
+        self.change(rates, 10_000)
+        rates.now = 9_998.0
+        with pytest.raises(QuotaExceeded):
+            self.change(rates, 1)
+
+    def test_old_clients_are_delayed_and_not_refused(self) -> None:
+        rates = self.limit(1.0)
+        for _ in range(3):
+            self.change(rates, 2, is_strict=False)
+        assert rates.delay_s(ALICE, MUTATIONS) == 5
+
+    def test_a_refused_change_costs_nothing_and_an_unknown_one_counts(self) -> None:
+        rates = self.limit(1.0)
+        for _ in range(3):
+            with pytest.raises(TopicExists), rates.mutation(ALICE, 100):
+                raise TopicExists("t")
+        assert rates.delay_s(ALICE, MUTATIONS) == 0
+        with pytest.raises(OutcomeUnknown), rates.mutation(ALICE, 100):
+            raise OutcomeUnknown("perhaps")
+        assert rates.delay_s(ALICE, MUTATIONS) == 99
+
+    def test_others_and_clients_without_a_quota_are_free(self) -> None:
+        rates = self.limit(1.0)
+        with rates.mutation(ALICE._replace(principal="bob"), 1_000):
+            pass
+        with UNLIMITED.mutation(ALICE, 1_000):
+            pass
+        self.change(rates, 1)
+
+
+def test_throttled_requests_are_counted_by_their_quota() -> None:
+    rates = Rates(
+        {(("user", "alice"),): {PRODUCED: 10.0, FETCHED: 100.0}, (("ip", ""),): {"connection_creation_rate": 1}}
+    )
+    rates.charge(PRODUCED, ALICE, 30)
+    rates.charge(FETCHED, ALICE, 150)
+    assert rates.throttle_s(ALICE) == 2
+    assert rates.throttle_s(ALICE, FETCHED) == 0.5
+    assert rates.throttle_s(ALICE, REQUESTS) == 0
+    assert rates.admits("10.0.0.1")
+    assert not rates.admits("10.0.0.1")
+    assert {name: count for name, count in rates.throttles.items() if count} == {
+        PRODUCED: 1,
+        FETCHED: 1,
+        "connection_creation_rate": 1,
+    }
+    assert rates.throttled_s[PRODUCED] == 2

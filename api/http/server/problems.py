@@ -4,6 +4,7 @@
 range, with `"topic_exists": true` when that is the reason, and with `"undecodable": {"base_offset", "offset",
 "next_offset"}` for stored records that cannot be decoded."""
 
+import math
 from typing import Any
 
 from raftlog.api.codes import INTERNAL
@@ -11,6 +12,7 @@ from raftlog.errors import (
     DescriptorsExhausted,
     MemoryBudgetExceeded,
     OffsetOutOfRange,
+    QuotaExceeded,
     RaftlogError,
     TopicExists,
     UndecodableBatch,
@@ -48,7 +50,9 @@ def error_body(error: RaftlogError | HttpProblem) -> tuple[int, bytes]:
 
 
 def retry_headers(error: BaseException) -> dict[str, str]:
-    """Return `Retry-After`, in seconds, for errors of a shortage that ends with other requests; else nothing."""
+    """Return `Retry-After`, in seconds, for quotas and for shortages that end with other requests; else nothing."""
+    if isinstance(error, QuotaExceeded):
+        return {"Retry-After": str(math.ceil(error.retry_after_s))}
     is_shortage = isinstance(error, MemoryBudgetExceeded | DescriptorsExhausted)
     return {"Retry-After": _RETRY_AFTER_S} if is_shortage else {}
 

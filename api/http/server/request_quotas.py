@@ -32,7 +32,7 @@ async def pace(rates: ClientRates, caller: Caller, quota: str, size: int) -> Non
     """Count bytes of a stream, and wait while its client exceeds its quota."""
     if rates.is_on:
         rates.charge(quota, caller, size)
-        delay_s = rates.delay_s(caller, quota)
+        delay_s = rates.throttle_s(caller, quota)
         if delay_s > 0:
             await asyncio.sleep(delay_s)
 
@@ -44,7 +44,7 @@ async def answer_within_quotas(
 
     Raises `HttpProblem` 429 if its client has to wait."""
     caller, quota = caller_of(request), _QUOTAS.get(kind)
-    delay_s = rates.delay_s(caller, REQUESTS) if quota is None else rates.delay_s(caller, REQUESTS, quota)
+    delay_s = rates.throttle_s(caller, REQUESTS) if quota is None else rates.throttle_s(caller, REQUESTS, quota)
     if delay_s > 0:
         work.close()
         wait_s = math.ceil(delay_s)

@@ -1,6 +1,9 @@
 """Handlers of CreateTopics, DeleteTopics and CreatePartitions; any broker serves them."""
 
+import math
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -20,11 +23,13 @@ from raftlog.api.kafka.handlers.admin.outcomes import (
     run_in_parallel,
 )
 from raftlog.api.kafka.handlers.admin.topic_config_names import parse_overrides
+from raftlog.api.kafka.mutation_quota import is_strict
 from raftlog.api.kafka.permissions import topic_resource
 from raftlog.api.kafka.wire.schemas import answer_class
 from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.results import TopicState
+from raftlog.partitions.security.client_rates import MUTATIONS
 from raftlog.security.permissions import AclOperation
 
 _DEFAULT: Final = -1
@@ -47,6 +52,7 @@ class TopicAdministration:
 
     def __init__(self, context: KafkaContext) -> None:
         self._broker, self._authorizer = context.broker, context.broker.security.authorizer
+        self._rates = context.broker.security.rates
 
     def apis(self) -> list[KafkaApi]:
         """Return the APIs that this class serves."""
@@ -70,7 +76,8 @@ class TopicAdministration:
                 return _error_row(answer, topic.name, _TWICE)
             try:
                 self._authorizer.authorize_creation(request.caller, topic.name)
-                state = await self._create(topic, message.validate_only, deadline)
+                with self._mutation(request, self._count_new(topic)):
+                    state = await self._create(topic, message.validate_only, deadline)
             except RaftlogError as error:
                 meanings = _ASSIGNED if topic.assignments else _CONFIGURED
                 return _error_row(answer, topic.name, outcome_of(error, meanings))
@@ -78,7 +85,27 @@ class TopicAdministration:
             is_shown = self._authorizer.allows(request.caller, AclOperation.DESCRIBE_CONFIGS, resource)
             return self._success_row(answer, state, is_shown=is_shown)
 
-        return answer(topics=await run_in_parallel(list(topics.values()), create_one))
+        rows = await run_in_parallel(list(topics.values()), create_one)
+        return answer(topics=rows, throttle_time_ms=self._retry_after_ms(request, rows))
+
+    def _count_new(self, topic: Any) -> int:
+        """Return the number of partitions that a topic shall have."""
+        if topic.assignments:
+            return len(topic.assignments)
+        return topic.num_partitions if topic.num_partitions > 0 else self._broker.settings.default_partitions
+
+    def _mutation(self, request: KafkaRequest, partitions: int) -> AbstractContextManager[None]:
+        """Return a block that counts changed partitions for the quota, unless nothing is changed."""
+        if partitions <= 0 or getattr(request.message, "validate_only", False):
+            return nullcontext()
+        strict = is_strict(request.key, request.version)
+        return self._rates.mutation(request.caller, partitions, is_strict=strict)
+
+    def _retry_after_ms(self, request: KafkaRequest, rows: Sequence[Any]) -> int:
+        """Return the time after which a client may repeat changes above its quota; 0 if none was refused for it."""
+        if not any(row.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED for row in rows):
+            return 0
+        return math.ceil(self._rates.delay_s(request.caller, MUTATIONS) * 1000)
 
     async def _create(self, topic: Any, validate_only: bool, deadline: Deadline) -> TopicState:
         """Create one topic, unless `validate_only`; return its state. Raises `AdminRefusal`."""
@@ -135,11 +162,16 @@ class TopicAdministration:
             return answer.DeletableTopicResult(name=name, error_code=outcome.code, error_message=outcome.message)
 
         names = list(dict.fromkeys(message.topic_names))
-        return answer(responses=await run_in_parallel(names, delete_one))
+        rows = await run_in_parallel(names, delete_one)
+        return answer(responses=rows, throttle_time_ms=self._retry_after_ms(request, rows))
 
     async def _delete(self, name: str, request: KafkaRequest, deadline: Deadline) -> None:
         self._authorizer.authorize(request.caller, AclOperation.DELETE, topic_resource(name))
-        await self._broker.delete_topic(name, deadline=deadline)
+        count = 0
+        if self._rates.is_on:
+            count = len((await self._broker.outline_topic(name, deadline=deadline)).partitions)
+        with self._mutation(request, count):
+            await self._broker.delete_topic(name, deadline=deadline)
 
     # partitions
 
@@ -159,11 +191,12 @@ class TopicAdministration:
                 name=topic.name, error_code=outcome.code, error_message=outcome.message
             )
 
-        return answer(results=await run_in_parallel(list(topics.values()), grow_one))
+        rows = await run_in_parallel(list(topics.values()), grow_one)
+        return answer(results=rows, throttle_time_ms=self._retry_after_ms(request, rows))
 
     async def _grow(self, topic: Any, request: KafkaRequest, deadline: Deadline) -> None:
-        self._authorizer.authorize(request.caller, AclOperation.ALTER, topic_resource(topic.name))
         """Add partitions to one topic up to `topic.count`, unless `validate_only`. Raises `AdminRefusal`."""
+        self._authorizer.authorize(request.caller, AclOperation.ALTER, topic_resource(topic.name))
         present = len((await self._broker.outline_topic(topic.name, deadline=deadline)).partitions)
         if topic.count <= present:
             raise AdminRefusal(
@@ -172,9 +205,10 @@ class TopicAdministration:
                 "partitions can only be added",
             )
         assignments = None if topic.assignments is None else [each.broker_ids for each in topic.assignments]
-        await self._broker.create_partitions(
-            topic.name, topic.count, assignments, deadline=deadline, validate_only=request.message.validate_only
-        )
+        with self._mutation(request, topic.count - present):
+            await self._broker.create_partitions(
+                topic.name, topic.count, assignments, deadline=deadline, validate_only=request.message.validate_only
+            )
 
 
 def _check_numbers(topic: Any, partitions_max: int) -> None:

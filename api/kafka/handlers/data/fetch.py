@@ -88,9 +88,7 @@ class FetchHandler:
 
     def _while_readable(self, caller: Caller, topics: Collection[str]) -> AbstractAsyncContextManager[None]:
         """Return a block that raises `TopicNotAuthorized` once the caller may not read one of these topics any more."""
-        return self._authorizer.while_allowed(
-            caller, AclOperation.READ, AclResourceType.TOPIC, topics, is_checked=True
-        )
+        return self._authorizer.while_allowed(caller, AclOperation.READ, AclResourceType.TOPIC, topics, is_checked=True)
 
     async def _fetch_all(self, message: PartitionsRequest, asked: Topics, denied: frozenset[str]) -> FetchAnswer:
         """Fetch from the partitions of a request, without a session; an answer with denied topics is not delayed."""

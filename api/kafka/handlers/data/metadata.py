@@ -12,7 +12,7 @@ from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.error_codes import ErrorCode, code_of
 from raftlog.api.kafka.permissions import authorized_operations, topic_resource
 from raftlog.api.kafka.wire import schemas
-from raftlog.errors import RaftlogError, TopicExists, UnknownTopic
+from raftlog.errors import QuotaExceeded, RaftlogError, TopicExists, UnknownTopic
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.controller.machine.naming import INTERNAL_PREFIX, check_topic_name
 from raftlog.partitions.deadline import deadline_in
@@ -84,11 +84,13 @@ class MetadataHandler:
     async def _create(self, names: Sequence[str], caller: Caller) -> dict[str, RaftlogError]:
         """Create topics; return the errors of those that failed, by name."""
         problems: dict[str, RaftlogError] = {}
+        security = self._broker.security
         for name in names:
             try:
                 self._authorizer.authorize_creation(caller, name)
-                await self._broker.create_topic(name, None, deadline=deadline_in(NO_DEADLINE_MS))
-            except TopicExists:
+                with security.rates.mutation(caller, self._broker.settings.default_partitions):
+                    await self._broker.create_topic(name, None, deadline=deadline_in(NO_DEADLINE_MS))
+            except (TopicExists, QuotaExceeded):  # clients ask again for a topic that is unknown
                 continue
             except RaftlogError as error:
                 problems[name] = error
