@@ -7,14 +7,13 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from msgspec import convert
 from msgspec.structs import asdict
 
 import raftlog
 from raftlog.errors import InvalidArgument, RaftlogError
+from raftlog.partitions.broker_description import describe_broker
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import AddPartitions, CreateTopic, GroupName
-from raftlog.partitions.controller.machine import RegisteredBroker as BrokerRow
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.gossip.service import Gossip
 from raftlog.partitions.kafka_addresses import kafka_listener_warning
@@ -26,6 +25,7 @@ from raftlog.partitions.placement.moves import Moves, lost_majority
 from raftlog.partitions.results import PartitionState, ReplicaLag, TopicState, planned_states
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic, Topics
+from raftlog.partitions.security.listener_security import ListenerSecurities
 from raftlog.runtime.rpc.calls import Answer, row_of
 from raftlog.topic_config import TopicConfig
 from raftlog.types import NodeId
@@ -34,8 +34,6 @@ from raftlog.values.brokers import (
     BrokerDescription,
     ClusterHealth,
     DiskSpace,
-    LevelRange,
-    MaintenanceStatus,
 )
 from raftlog.values.value import leader_number
 
@@ -48,7 +46,6 @@ DOUBTED_ASK_MS: Final = 500
 _ASKED_AT_ONCE: Final = 4_000
 _SLICE: Final = 64
 """Replicas described in one turn of the loop."""
-_DOWN: Final = "no answer"
 LEADERLESS_S: Final = 1.5
 """Seconds without a leader after which a partition is unhealthy; a leadership transfer and two elections take less."""
 
@@ -64,7 +61,9 @@ class ClusterObserver:
         disk: Callable[[], DiskSpace],
         moves: Moves,
         gossip: Gossip,
+        listeners: ListenerSecurities,
     ) -> None:
+        self._listeners = listeners
         self._node, self._metadata, self._topics, self._disk = node, metadata, topics, disk
         self._moves, self._gossip = moves, gossip
         self._me = node.identity.node_id
@@ -226,14 +225,19 @@ class ClusterObserver:
         """Return all registered brokers with their state."""
         return (await self._collect_brokers(deadline))[0]
 
-    async def _collect_brokers(self, deadline: Deadline) -> tuple[list[BrokerDescription], int]:
-        """Return all brokers, and the number of pending reassignments of partitions that they lead."""
+    async def _collect_brokers(self, deadline: Deadline) -> tuple[list[BrokerDescription], int, list[str]]:
+        """Return all brokers, the number of pending reassignments of partitions that they lead, and their notes."""
         rows = self._metadata.state.all_brokers()
         statuses = await self._statuses([row.node_id for row in rows], deadline)
         racks = self._gossip.racks()
         resting = self._metadata.state.in_maintenance()
-        brokers = [_broker(row, row.node_id in resting, statuses[row.node_id], racks.get(row.node_id)) for row in rows]
-        return brokers, sum(status["moving"] for status in statuses.values() if status is not None)
+        brokers = [
+            describe_broker(row, row.node_id in resting, statuses[row.node_id], racks.get(row.node_id)) for row in rows
+        ]
+        alive = {node: status for node, status in statuses.items() if status is not None}
+        # Earlier releases report no notes.
+        notes = [f"node {node}: {note}" for node, status in alive.items() for note in status.get("notes", ())]
+        return brokers, sum(status["moving"] for status in alive.values()), notes
 
     async def _statuses(self, nodes: Sequence[NodeId], deadline: Deadline) -> dict[NodeId, dict[str, Any] | None]:
         answers = await asyncio.gather(*(self._status_of(node, self._cut_deadline(node, deadline)) for node in nodes))
@@ -247,11 +251,12 @@ class ClusterObserver:
         return status
 
     def _status(self) -> dict[str, Any]:
-        """Return version, disk space, problems and moves of this broker."""
+        """Return version, disk space, problems, notes and moves of this broker."""
         problems = [*self._node.fitness_exchange.problems(), *problems_of(self._node.driver.groups.values())]
         problem = self._metadata.freshness().problem
         if problem:
             problems.append(problem)
+        problems += self._listeners.problems()
         stuck = self._moves.stuck_reasons()
         if stuck:
             problems.append(f"{len(stuck)} reassignments of partitions that it leads are stuck: {'; '.join(stuck[:3])}")
@@ -260,6 +265,7 @@ class ClusterObserver:
             "disk": asdict(self._disk()),
             "is_working": self._node.is_working,
             "problem": "; ".join(problems) or None,
+            "notes": self._listeners.notes(),
             "moving": self._moves.moving_count,
             "uptime_s": round(asyncio.get_running_loop().time() - self._began_at, 3),
         }
@@ -271,7 +277,8 @@ class ClusterObserver:
 
     async def health(self, deadline: Deadline) -> ClusterHealth:
         """Return the problems of the cluster with their reasons."""
-        brokers, moving = await self._collect_brokers(deadline)
+        brokers, moving, notes = await self._collect_brokers(deadline)
+        kafka_note = kafka_listener_warning(self._metadata.state.all_brokers())
         topics = list(self._topics)
         rows, leaderless_ms = await self._ask_leaders([each for topic in topics for each in topic.partitions], deadline)
         leaderless, electing, under_replicated, lagging, problems = [], [], [], [], []
@@ -327,7 +334,7 @@ class ClusterObserver:
             len(lagging),
             electing[:HEALTH_NAMES_MAX],
             len(electing),
-            [note for note in [kafka_listener_warning(self._metadata.state.all_brokers())] if note is not None],
+            [*notes, *([] if kafka_note is None else [kafka_note])],
         )
 
     def _is_controller_leaderless(self) -> bool:
@@ -417,34 +424,4 @@ def _make_topic_state(
         creation.created_ms,
         creation.is_internal,
         list(partitions),
-    )
-
-
-def _broker(row: BrokerRow, in_maintenance: bool, status: dict[str, Any] | None, rack: str | None) -> BrokerDescription:
-    host, _, port = row.addresses.rpc.rpartition(":")
-    known = BrokerDescription(
-        node_id=row.node_id,
-        host=row.host,
-        rack=rack,
-        http_address=row.addresses.http or None,
-        kafka_addresses=dict(row.addresses.kafka),
-        internal_rpc_address=host.strip("[]") or None,
-        internal_rpc_port=int(port) if port else None,
-        membership_status="draining" if row.is_draining else "active",
-        disk_uuid=str(row.disk_uuid),
-        is_alive=False,
-        maintenance_status=MaintenanceStatus(draining=in_maintenance),
-        boot_epoch=row.boot_epoch,
-        feature_levels=LevelRange(row.feature_level_min, row.feature_level_max),
-        row_version=row.version,
-        problem=_DOWN,
-    )
-    if status is None:
-        return known
-    return known.copy_with(
-        is_alive=True,
-        version=status["version"],
-        disk_space=[convert(status["disk"], DiskSpace)],
-        problem=status["problem"] if status["is_working"] else "it is starting or stopping",
-        uptime_s=status["uptime_s"],
     )

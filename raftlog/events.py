@@ -54,6 +54,14 @@ EVENTS: Final[dict[str, EventKind]] = {
     "tls_reload_failed": _kind(
         ERROR, "listener why", "changed certificate files cannot be used; the listener keeps its certificate"
     ),
+    "certificate_expires": _kind(
+        WARNING, "listener expires", "the certificate of a listener expires soon or has expired: renew its files"
+    ),
+    "listener_insecure": _kind(
+        WARNING,
+        "listener address lacks",
+        "other machines can reach a listener without TLS or logins, as --insecure allows",
+    ),
     "tls_handshake_failed": _kind(
         INFO, "listener address why", "a client's TLS handshake failed, or a client uses TLS where there is none"
     ),

@@ -24,7 +24,17 @@ Authorize = Callable[[Caller, AclOperation, Resource], None]
 class PermissionWatch:
     """Block of one task that ends when a permission ends: `async with`. Made by `PermissionWatches`."""
 
-    __slots__ = ("_caller", "_cancelling", "_is_checked", "_names", "_operation", "_refusal", "_task", "_type", "_watches")
+    __slots__ = (
+        "_caller",
+        "_cancelling",
+        "_is_checked",
+        "_names",
+        "_operation",
+        "_refusal",
+        "_task",
+        "_type",
+        "_watches",
+    )
 
     def __init__(
         self,

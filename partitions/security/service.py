@@ -15,6 +15,7 @@ from raftlog.partitions.security.acls import Acls
 from raftlog.partitions.security.authenticator import Authenticator
 from raftlog.partitions.security.authorizer import Authorizer
 from raftlog.partitions.security.client_rates import ClientRates
+from raftlog.partitions.security.listener_security import ListenerSecurities
 from raftlog.partitions.security.quotas import Quotas
 from raftlog.partitions.security.users import Users
 from raftlog.security.credentials import PASSWORD_BYTES_MAX, check_user_name
@@ -43,6 +44,8 @@ class Security:
         """Rates of clients against their quotas."""
         self.authenticator = Authenticator(self.users, wall_ms, check_ready)
         self.authorizer = authorizer or Authorizer()
+        self.listeners = ListenerSecurities(wall_ms)
+        """Protection and certificates of the listeners, set by the process that makes them."""
         self._metadata = metadata
         self._applied: tuple[bytes, bytes] | None = None
         self._applied_quotas: bytes | None = None

@@ -96,6 +96,14 @@ ALERTS: Final = (
         "{{ $value }} damaged replicas of {{ $labels.instance }} are not repaired.",
     ),
     Alert(
+        "RaftlogCertificateExpires",
+        "raftlog_tls_certificate_expiry_seconds < 7 * 86400",
+        "10m",
+        "warning",
+        "The certificate of the listener {{ $labels.listener }} of {{ $labels.instance }} expires in "
+        "{{ $value | humanizeDuration }}; renew it.",
+    ),
+    Alert(
         "RaftlogOverload",
         "rate(raftlog_throttled_total[5m]) > 0",
         "10m",

@@ -11,7 +11,7 @@ import importlib
 import os
 import ssl
 import stat
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -19,6 +19,8 @@ from raftlog.errors import InvalidArgument
 
 CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Ciphers of TLS 1.2, as OpenSSL selects them; those of TLS 1.3 are all good."""
+WARNED_BEFORE: Final = timedelta(days=14)
+"""Time before the end of a certificate from which operators are warned."""
 _CREATE: Final = "`raftlog tls create` makes certificates"
 
 
@@ -46,6 +48,23 @@ class ServerTlsFiles(NamedTuple):
     client_certificates: ClientCertificates = ClientCertificates.NONE
 
 
+class CertificatePeriod(NamedTuple):
+    """Times between which a certificate is valid, in UTC."""
+
+    begins: datetime
+    ends: datetime
+
+    @property
+    def warn_from(self) -> datetime:
+        """Time from which operators are warned: 14 days before the end, or the last fifth of a short period."""
+        return self.ends - min(WARNED_BEFORE, (self.ends - self.begins) / 5)
+
+    @property
+    def end_text(self) -> str:
+        """Time of the end for operators."""
+        return f"{self.ends:%Y-%m-%d %H:%M} UTC"
+
+
 class ServerTls:
     """TLS of one listener. Raises `InvalidArgument` for an unusable file."""
 
@@ -53,6 +72,8 @@ class ServerTls:
         self.files = files
         self._newest = self.context = load_server_context(files)
         """Context for the event loop; it remains the same after `reload`."""
+        self.period = check_dates(files.certificate)
+        """Period of the newest certificate."""
         self.context.sni_callback = self._use_newest
 
     @property
@@ -67,7 +88,8 @@ class ServerTls:
 
     def reload(self) -> None:
         """Use the present files for new connections. Raises `InvalidArgument`; then the old ones stay in use."""
-        self._newest = load_server_context(self.files)
+        newest, period = load_server_context(self.files), check_dates(self.files.certificate)
+        self._newest, self.period = newest, period
 
     def _use_newest(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
         if self._newest is not self.context:
@@ -128,13 +150,12 @@ def load_authority(context: ssl.SSLContext, path: str) -> None:
         ) from None
 
 
-def check_dates(certificate: str) -> datetime:
-    """Return the time at which a certificate expires. Raises `InvalidArgument` outside of its period."""
+def check_dates(certificate: str) -> CertificatePeriod:
+    """Return the period of a certificate. Raises `InvalidArgument` outside of it."""
     x509 = importlib.import_module("cryptography.x509")  # its import takes 30 ms, and few processes need it
     with open(certificate, "rb") as file:
         found = x509.load_pem_x509_certificates(file.read())[0]
-    begins: datetime = found.not_valid_before_utc
-    ends: datetime = found.not_valid_after_utc
+    begins, ends = found.not_valid_before_utc, found.not_valid_after_utc
     now = datetime.now(UTC)
     if now >= ends:
         raise InvalidArgument(f"the certificate {certificate} expired on {ends:%Y-%m-%d %H:%M} UTC; issue a new one")
@@ -142,7 +163,7 @@ def check_dates(certificate: str) -> datetime:
         raise InvalidArgument(
             f"the certificate {certificate} is valid from {begins:%Y-%m-%d %H:%M} UTC on; check this machine's clock"
         )
-    return ends
+    return CertificatePeriod(begins, ends)
 
 
 def check_readable(path: str, what: str) -> None:

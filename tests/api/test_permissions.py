@@ -245,7 +245,9 @@ async def is_waiting(api: Api, count: int = 1) -> bool:
     return len(api.broker.security.authorizer._watches) >= count
 
 
-async def revoke_while(api: Api, request: Coroutine[Any, Any, tuple[int, Any]], type_: AclResourceType, name: str) -> Any:
+async def revoke_while(
+    api: Api, request: Coroutine[Any, Any, tuple[int, Any]], type_: AclResourceType, name: str
+) -> Any:
     """Deny READ once a request waits; return its answer, which has to come within a second."""
     waiting = asyncio.create_task(request)
     await wait_for(partial(is_waiting, api))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from raftlog.storage.json_file import encode_json
+from raftlog.testing.http import ask
 
 Spawn = Callable[..., "subprocess.Popen[bytes]"]
 STOP_SECONDS_MAX = 5.0
@@ -226,8 +227,19 @@ def test_an_address_beyond_loopback_needs_tls_or_insecure(run: Any, tmp_path: Pa
 
 
 def test_insecure_allows_an_address_beyond_loopback(spawn: Spawn, tmp_path: Path) -> None:
-    process = spawn("serve", "--data-dir", str(tmp_path / "data"), "--http", "0.0.0.0:0", "--insecure")
-    assert "0.0.0.0" in read_first_line(process)
+    flags = ("--data-dir", str(tmp_path / "data"), "--http", "0.0.0.0:0", "--insecure", "--log-format", "json")
+    process = spawn("serve", *flags)
+    ready = json.loads(read_first_line(process))
+    assert ready["http"].startswith("0.0.0.0:")
+    address = f"127.0.0.1:{ready['http'].rpartition(':')[2]}"
+    note = "node 1: other machines can reach the listener http at 0.0.0.0:0 without TLS and logins (--insecure)"
+    health = ask(address, "/v1/cluster/health_overview")[1]
+    assert (health["is_healthy"], health["notes"]) == (True, [note])
+    process.terminate()
+    _, stderr = process.communicate()
+    [warning] = [line for line in map(json.loads, stderr.splitlines()) if line["event"] == "listener_insecure"]
+    shown = {"level": "warning", "listener": "http", "address": "0.0.0.0:0", "lacks": "TLS and logins"}
+    assert warning.items() >= shown.items()
 
 
 def test_serve_refuses_python_optimisation(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from raftlog.cli.serve.tls_options import check_reach, tls_plan_from
 from raftlog.cli.serve.tls_reload import TlsReloader
 from raftlog.errors import InvalidArgument
+from raftlog.security.authority import PrivateAuthority
 from raftlog.security.tls_files import ClientCertificates, ServerTls
 from tests.security.certificates import create
 
@@ -126,3 +128,23 @@ def test_changed_files_are_read_once_they_are_stable(
     assert caplog.messages == ["tls_reload_failed"] * 2
     reloader.reload_all()
     assert caplog.messages == ["tls_reload_failed"] * 3
+
+
+def test_a_certificate_that_expires_soon_is_reported_once(
+    files: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tls = plan(**files)[0]["http"]
+    reloader = TlsReloader({"http": tls})
+    reloader.warn(tls.period.warn_from - timedelta(seconds=1))
+    assert caplog.messages == []
+    for late in (timedelta(0), timedelta(days=30)):
+        reloader.warn(tls.period.warn_from + late)
+    assert caplog.messages == ["certificate_expires"]
+    (renewed,) = PrivateAuthority(str(tmp_path / "renewed")).issue((1,), days=100)
+    os.replace(renewed.key, tls.paths[1])
+    os.replace(renewed.certificate, tls.paths[0])
+    before = tls.period
+    reloader.reload_all()
+    assert tls.period.ends < before.ends
+    reloader.warn(tls.period.warn_from)
+    assert caplog.messages.count("certificate_expires") == 2

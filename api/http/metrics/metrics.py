@@ -25,6 +25,7 @@ from raftlog.api.http.metrics.partitions import partition_families
 from raftlog.api.http.metrics.process import process_families
 from raftlog.api.http.metrics.requests import RequestMetrics
 from raftlog.api.http.metrics.rpc import rpc_families
+from raftlog.api.http.metrics.security import security_families
 from raftlog.partitions.broker import Broker
 
 Source: TypeAlias = Callable[[Broker], Iterable[Metric]]
@@ -35,6 +36,7 @@ SOURCES: Final[tuple[Source, ...]] = (
     rpc_families,
     gossip_families,
     kafka_families,
+    security_families,
 )
 _SLICE: Final = 250
 """Samples that are written in one turn of the loop, about a millisecond's work."""

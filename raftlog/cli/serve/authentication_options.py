@@ -73,14 +73,18 @@ class AuthenticationPlan(NamedTuple):
 
     def check_reach(self, flag: str, host: str, name: str, tls: Mapping[str, ServerTls]) -> None:
         """Raise `UsageError` if clients on other machines need no login, unless that is allowed."""
-        found = tls.get(name)
-        is_certified = found is not None and found.files.client_certificates is ClientCertificates.REQUIRED
-        if self.is_insecure or is_certified or name in self.mechanisms or is_loopback(host):
+        if self.is_insecure or self.identifies(name, tls) or is_loopback(host):
             return
         raise click.UsageError(
             f"other machines can reach {flag} without a login: give --authentication {name}=required or "
             f"--client-certificates {name}=required, listen on 127.0.0.1, or give --insecure"
         )
+
+    def identifies(self, name: str, tls: Mapping[str, ServerTls]) -> bool:
+        """Return whether every client of a listener has to log in, or to show a certificate."""
+        found = tls.get(name)
+        is_certified = found is not None and found.files.client_certificates is ClientCertificates.REQUIRED
+        return is_certified or name in self.mechanisms
 
     def warn_without_users(self, has_users: bool) -> None:
         """Log a warning if logins are required, and no client can log in."""

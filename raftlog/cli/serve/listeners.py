@@ -10,10 +10,15 @@ from raftlog.api.http.listener import HttpListener
 from raftlog.api.http.server.server import HttpSettings, requests_budget
 from raftlog.api.kafka.listener import KafkaListener
 from raftlog.cli.serve.authentication_options import AuthenticationPlan
+from raftlog.cli.serve.cluster_options import is_loopback
 from raftlog.cli.serve.kafka_options import KafkaPlan
-from raftlog.cli.serve.tls_options import HTTP
+from raftlog.cli.serve.tls_options import HTTP, RPC
 from raftlog.errors import InvalidArgument
+from raftlog.events import event
+from raftlog.partitions.addresses import join_host_port
 from raftlog.partitions.broker import Broker
+from raftlog.partitions.security.listener_security import ListenerSecurity
+from raftlog.runtime.rpc.tls import TlsContexts
 from raftlog.security.tls_files import ServerTls
 
 _logger = logging.getLogger(__name__)
@@ -75,6 +80,24 @@ class Listeners:
             raise failures[0]
 
 
+def describe_listeners(
+    plan: ListenerPlan, rpc: tuple[str, int] | None, rpc_tls: TlsContexts | None
+) -> list[ListenerSecurity]:
+    """Return the protection of all listeners; brokers prove themselves to each other also without TLS."""
+    found = []
+    for name, host, port in (
+        (HTTP, plan.host, plan.port),
+        *((each.name, each.host, each.port) for each in plan.kafka.listeners),
+    ):
+        tls = plan.tls.get(name)
+        lacks = ["TLS"] * (tls is None) + ["logins"] * (not plan.logins.identifies(name, plan.tls))
+        found.append(ListenerSecurity(name, join_host_port(host, port), () if is_loopback(host) else lacks, tls))
+    if rpc is not None:
+        lacks = ["TLS"] * (rpc_tls is None and not is_loopback(rpc[0]))
+        found.append(ListenerSecurity(RPC, join_host_port(*rpc), lacks, rpc_tls))
+    return found
+
+
 def make_listeners(broker: Broker, plan: ListenerPlan) -> Listeners:
     """Make the listeners of a broker, which share file descriptors and the memory for requests and answers."""
     requests, kafka = requests_budget(broker), plan.kafka
@@ -86,6 +109,10 @@ def make_listeners(broker: Broker, plan: ListenerPlan) -> Listeners:
     )
     authenticator = broker.security.authenticator
     plan.logins.prepare(authenticator)
+    broker.security.listeners.all = describe_listeners(plan, broker.settings.rpc, broker.settings.tls)
+    for each in broker.security.listeners.all:
+        if each.lacks:
+            event(_logger, "listener_insecure", listener=each.name, address=each.address, lacks=each.missing)
     http = HttpListener(
         broker,
         plan.host,

@@ -11,11 +11,12 @@ import logging
 import os
 import signal
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from raftlog.errors import InvalidArgument
 from raftlog.events import event
-from raftlog.security.tls_files import check_dates
+from raftlog.security.tls_files import CertificatePeriod
 
 _logger = logging.getLogger(__name__)
 
@@ -30,6 +31,10 @@ class ReloadableTls(Protocol):
     def paths(self) -> tuple[str, ...]:
         """Files to watch; the first is the certificate."""
 
+    @property
+    def period(self) -> CertificatePeriod:
+        """Period of the certificate in use."""
+
     def reload(self) -> None:
         """Use the present files for new connections. Raises `InvalidArgument`; then the old ones stay in use."""
 
@@ -41,12 +46,22 @@ class TlsReloader:
         self._listeners = dict(listeners)
         self._loaded = {name: _signature(tls) for name, tls in listeners.items()}
         self._seen = dict(self._loaded)
+        self._warned: dict[str, CertificatePeriod] = {}
 
     async def run(self) -> None:
         """Check the files each second, until it is cancelled."""
         while self._listeners:
+            self.warn(datetime.now(UTC))
             await asyncio.sleep(CHECK_S)
             self.check()
+
+    def warn(self, now: datetime) -> None:
+        """Write one event for each certificate that expires soon."""
+        for name, tls in self._listeners.items():
+            period = tls.period
+            if now >= period.warn_from and self._warned.get(name) != period:
+                self._warned[name] = period
+                event(_logger, "certificate_expires", listener=name, expires=_format_end(period))
 
     def check(self) -> None:
         """Reload the files that changed and are stable."""
@@ -67,11 +82,10 @@ class TlsReloader:
         self._loaded[name] = signature
         try:
             tls.reload()
-            expires = f"{check_dates(tls.paths[0]):%Y-%m-%dT%H:%M:%SZ}"
         except (InvalidArgument, OSError) as error:
             event(_logger, "tls_reload_failed", listener=name, why=str(error))
         else:
-            event(_logger, "tls_reloaded", listener=name, expires=expires)
+            event(_logger, "tls_reloaded", listener=name, expires=_format_end(tls.period))
 
 
 def watch_certificates(listeners: Mapping[str, ReloadableTls]) -> "asyncio.Task[None]":
@@ -81,6 +95,10 @@ def watch_certificates(listeners: Mapping[str, ReloadableTls]) -> "asyncio.Task[
     if listeners:
         loop.add_signal_handler(signal.SIGHUP, reloader.reload_all)
     return loop.create_task(reloader.run(), name="reload of certificates")
+
+
+def _format_end(period: CertificatePeriod) -> str:
+    return f"{period.ends:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _signature(tls: ReloadableTls) -> _Signature:

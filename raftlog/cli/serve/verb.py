@@ -28,6 +28,7 @@ from raftlog.cli.serve.cluster_options import cluster_options, cluster_settings_
 from raftlog.cli.serve.gossip_options import gossip_options, gossip_settings_from
 from raftlog.cli.serve.kafka_options import kafka_options, kafka_plan_from
 from raftlog.cli.serve.listeners import ListenerPlan, Listeners, make_listeners
+from raftlog.cli.serve.process_secrets import forbid_core_dumps, take_variable
 from raftlog.cli.serve.tls_options import HTTP, RPC, check_reach, tls_options, tls_plan_from
 from raftlog.cli.serve.tls_reload import watch_certificates
 from raftlog.cli.serve.workers import supervise, workers_option
@@ -207,7 +208,7 @@ def serve(
         supervise(click.get_current_context().params)
         return
     host, port = split_address(http, "--http")
-    first_user = os.environ.pop(FIRST_USER_VARIABLE, None)
+    first_user = take_variable(FIRST_USER_VARIABLE)
     if first_user is not None:
         check_first_user(first_user)
     if advertise_http is not None:
@@ -259,6 +260,8 @@ async def _serve(
 ) -> None:
     """Run a broker until a signal or a failure; again if its disk turned out to be another one."""
     _raise_open_files()
+    if settings.secret is not None or plan.tls or plan.logins.mechanisms:
+        forbid_core_dumps()
     collections = Collections()
     collections.begin()
     LOOP_HOLDS.begin()

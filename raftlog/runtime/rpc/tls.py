@@ -12,7 +12,14 @@ from typing import Any, NamedTuple
 from raftlog.errors import InvalidArgument
 from raftlog.events import event
 from raftlog.runtime.rpc.authentication import certified_nodes
-from raftlog.security.tls_files import is_readable_by_others, load_authority, load_own_certificate, new_context
+from raftlog.security.tls_files import (
+    CertificatePeriod,
+    check_dates,
+    is_readable_by_others,
+    load_authority,
+    load_own_certificate,
+    new_context,
+)
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
@@ -36,6 +43,7 @@ class _Loaded(NamedTuple):
     client: ssl.SSLContext
     certified: frozenset[int]
     names: tuple[str, ...]
+    period: CertificatePeriod
 
 
 class TlsContexts:
@@ -62,6 +70,11 @@ class TlsContexts:
     def names(self) -> tuple[str, ...]:
         """Subject alternative names of this node's certificate, as text."""
         return self._newest.names
+
+    @property
+    def period(self) -> CertificatePeriod:
+        """Period of this node's certificate."""
+        return self._newest.period
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -101,7 +114,7 @@ def _load(files: TlsFiles) -> _Loaded:
     certificate = _read_own_certificate(files, server, client)
     client.check_hostname = files.check_names
     names = tuple(f"{kind}:{name}" for kind, name in certificate.get("subjectAltName", ()))
-    return _Loaded(server, client, certified_nodes(certificate), names)
+    return _Loaded(server, client, certified_nodes(certificate), names, check_dates(files.certificate))
 
 
 def check_certificate(tls: TlsContexts, node: NodeId) -> None:
