@@ -41,7 +41,6 @@
     │   └── NotAtBatchBorder    a cut inside a batch; carries the borders around it
     ├── Unavailable             not now; the same call may succeed later
     │   ├── Overloaded          a bounded queue is full
-    │   │   ├── QuotaExceeded   the client is above a quota; carries the seconds to wait
     │   │   └── MemoryBudgetExceeded   requests or answers hold all of their memory budget
     │   ├── StorageFull         the disk has no room; reads and deletes go on
     │   ├── DescriptorsExhausted   the process has no file descriptor left for a file of a log
@@ -320,14 +319,6 @@ class Unavailable(RaftlogError):
 
 class Overloaded(Unavailable):
     """Full queue: slow down and retry."""
-
-
-class QuotaExceeded(Overloaded):
-    """Client above a quota: retry after `retry_after_s` seconds."""
-
-    def __init__(self, message: str, retry_after_s: float = 1.0) -> None:
-        super().__init__(message)
-        self.retry_after_s = retry_after_s
 
 
 class MemoryBudgetExceeded(Overloaded):

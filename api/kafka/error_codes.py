@@ -10,6 +10,7 @@ from typing import Final
 
 from raftlog import errors
 from raftlog.errors import RaftlogError
+from raftlog.partitions.security.client_rates import QuotaExceeded
 
 
 class ErrorCode(IntEnum):
@@ -132,7 +133,7 @@ CODES: Final[Mapping[type[RaftlogError], ErrorCode]] = {
     errors.EntriesTrimmed: ErrorCode.OFFSET_OUT_OF_RANGE,
     errors.Unavailable: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.Overloaded: ErrorCode.NOT_ENOUGH_REPLICAS,
-    errors.QuotaExceeded: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    QuotaExceeded: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     errors.StorageFull: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.DescriptorsExhausted: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,

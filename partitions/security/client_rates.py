@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from raftlog.errors import QuotaExceeded, RaftlogError
+from raftlog.errors import Overloaded, RaftlogError
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.security.quotas import Quotas
 
@@ -30,6 +30,14 @@ PER_CLIENT: Final = (PRODUCED, FETCHED, REQUESTS)
 """Quotas that delay any request of a client."""
 LIMITED: Final = (*PER_CLIENT, MUTATIONS, CONNECTIONS)
 _Key = tuple[str, tuple[tuple[str, str], ...]]
+
+
+class QuotaExceeded(Overloaded):
+    """Client above a quota, which may retry after `retry_after_s` seconds."""
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class RateBucket:

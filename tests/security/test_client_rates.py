@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from raftlog.errors import OutcomeUnknown, QuotaExceeded, TopicExists
+from raftlog.errors import OutcomeUnknown, TopicExists
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.security import client_rates
 from raftlog.partitions.security.client_rates import (
@@ -16,6 +16,7 @@ from raftlog.partitions.security.client_rates import (
     REQUESTS,
     UNLIMITED,
     ClientRates,
+    QuotaExceeded,
     RateBucket,
 )
 from raftlog.partitions.security.quotas import Quotas

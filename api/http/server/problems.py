@@ -12,11 +12,11 @@ from raftlog.errors import (
     DescriptorsExhausted,
     MemoryBudgetExceeded,
     OffsetOutOfRange,
-    QuotaExceeded,
     RaftlogError,
     TopicExists,
     UndecodableBatch,
 )
+from raftlog.partitions.security.client_rates import QuotaExceeded
 from raftlog.values.error_codes import status_and_code
 from raftlog.values.records import ErrorBody, Outcome, UndecodableRange
 from raftlog.values.value import to_json

@@ -12,12 +12,13 @@ from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.error_codes import ErrorCode, code_of
 from raftlog.api.kafka.permissions import authorized_operations, topic_resource
 from raftlog.api.kafka.wire import schemas
-from raftlog.errors import QuotaExceeded, RaftlogError, TopicExists, UnknownTopic
+from raftlog.errors import RaftlogError, TopicExists, UnknownTopic
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.controller.machine.naming import INTERNAL_PREFIX, check_topic_name
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.leader.topic_leaders import PartitionLeader, TopicLeader
 from raftlog.partitions.security.authorizer import refusal
+from raftlog.partitions.security.client_rates import QuotaExceeded
 from raftlog.security.permissions import CLUSTER, AclOperation
 
 VERSIONS: Final = (0, 9)
