@@ -44,12 +44,14 @@ def run_generator(
         stop_generator(process)
 
 
-def start_generator(command: Sequence[str], environment: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
+def start_generator(
+    command: Sequence[str], environment: Mapping[str, str] | None = None, *, takes_input: bool = False
+) -> "subprocess.Popen[str]":
     """Start a load generator at the priority of the nodes."""
     process = subprocess.Popen(
         command,
         env={**os.environ, **(environment or {})},
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE if takes_input else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

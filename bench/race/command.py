@@ -24,7 +24,7 @@ from clients.packages import NotInstalled
 
 RUNS: Final = 3
 _RESULTS: Final = Path("bench/results")
-_WIDTH: Final = 180
+_WIDTH: Final = 230
 _TERMINATED: Final = 128 + signal.SIGTERM
 """Exit code after SIGTERM, at which all nodes are stopped."""
 

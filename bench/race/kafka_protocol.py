@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.measure import MeasureFailed
+from bench.race import group_rebalances
 from bench.race.accounting import raise_priority, run_generator, start_generator, stop_generator, wait_for_generator
 from bench.race.system import Values
 from clients import packages
@@ -27,6 +28,7 @@ OFFERED_PER_S: Final = 1_000
 OFFERED_CONNECTIONS: Final = 4
 OFFERED_S: Final = 12
 SMALL_BYTES: Final = 100
+IDLE_CONNECTIONS: Final = 5_000
 WIDE_PARTITIONS: Final = 1_000
 WIDE_CONSUMERS: Final = 50
 WIDE_RECORDS_PER_S: Final = 100
@@ -62,14 +64,32 @@ class KafkaProtocolLoad:
     def measures(self) -> Mapping[str, Callable[[], Values]]:
         """Return all measures by name."""
         return {
+            "idle": self.hold_idle_connections,
             "produce": self.produce,
             "consume": self.consume,
             "closed": self.run_closed,
             "offered": self.run_offered,
             "wide": self.read_many_partitions,
+            "group": self.rebalance_group,
             "gap": self.measure_gap,
             "gap_librdkafka": self.measure_gap_librdkafka,
         }
+
+    def hold_idle_connections(self) -> Values:
+        """Hold 5,000 idle connections to one node; return the memory of the largest node."""
+        shape = map(str, (IDLE_CONNECTIONS, *self._pids()))
+        command = [sys.executable, "-m", "bench.race.idle_connections", self._bootstrap, *shape]
+        return {name: float(value) for name, value in json.loads(run_generator(command)).items()}
+
+    def rebalance_group(self) -> Values:
+        """Let a member join a group of ten Java consumers, and kill one of ten; return the seconds until all settle."""
+        classes = packages.java_classes(_HERE / "java" / "Groups.java", self._libraries)
+        topic = self._create_topic(group_rebalances.PARTITIONS)
+
+        def command(*arguments: object) -> list[str]:
+            return java(self._libraries, "Groups", *map(str, arguments), classes=classes)
+
+        return group_rebalances.measure_rebalances(command, self._environment, topic)
 
     def produce(self) -> Values:
         """Run `kafka-producer-perf-test`."""

@@ -35,11 +35,13 @@ class RaceMeasure(NamedTuple):
 
 
 MEASURES: Final = (
+    RaceMeasure("idle", "memory of the largest node with 5,000 idle connections to one", 1),
     RaceMeasure("produce", "1 KB records as fast as they are taken"),
     RaceMeasure("consume", "the same records read from the start"),
     RaceMeasure("closed", "64 connections, one record of 100 bytes a request, closed loop"),
     RaceMeasure("offered", "1,000 records of 100 bytes a second offered by 4 connections"),
     RaceMeasure("wide", "50 consumers each read all of 1,000 partitions, 100 records a second in total", 1),
+    RaceMeasure("group", "10 Java consumers: until all have their partitions after one joined, or was killed", 1),
     RaceMeasure("gap", "leader killed: longest time between two answers of the Java client or the system's own", 5),
     RaceMeasure("gap_librdkafka", "the same with librdkafka", 5),
 )
@@ -55,6 +57,7 @@ class Column(NamedTuple):
 
 
 COLUMNS: Final = (
+    Column("idle", "memory_mib", "5,000 conn. MiB", 0),
     Column("produce", "mib_per_s", "produce MiB/s", 1),
     Column("consume", "mib_per_s", "consume MiB/s", 0),
     Column("closed", "per_s", "64 conn. /s", 0),
@@ -62,6 +65,9 @@ COLUMNS: Final = (
     Column("offered", "p50", "1,000/s p50 ms", 2),
     Column("offered", "p99", "… p99 ms", 2),
     Column("wide", "cpu", "1,000 partitions CPU", 2),
+    Column("group", "join_range_s", "join s, range", 1),
+    Column("group", "join_cooperative_s", "… cooperative", 1),
+    Column("group", "killed_s", "member killed s", 1),
     Column("gap", "gap_ms", "gap ms", 0),
     Column("gap_librdkafka", "gap_ms", "librdkafka gap ms", 0),
 )

@@ -25,7 +25,7 @@ def make_result(key: str, *per_s: float, others: float = 0.0, **errors: str) -> 
 
 
 def print_table(*results: SystemResult) -> str:
-    console = Console(file=StringIO(), width=200)
+    console = Console(file=StringIO(), width=240)
     console.print(race_table(results))
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
