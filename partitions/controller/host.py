@@ -360,6 +360,10 @@ class ControllerHost:
         """Wait until the copy here has everything that was committed before the call. Raises `Unavailable`."""
         await self._duties.barrier(deadline)
 
+    async def wait_for_index(self, index: Index, deadline: Deadline) -> bool:
+        """Wait until the copy here has applied this index; return False if the deadline passes first."""
+        return await self._copy.wait_for_index(index, deadline)
+
     # callbacks
 
     def _on_step(self, group: PartitionReplica, ready: Ready) -> None:

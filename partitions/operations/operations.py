@@ -15,6 +15,7 @@ Every call raises `Unavailable` (mostly `NoLeader`) when the controller cannot b
 
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.node import Node
+from raftlog.partitions.operations.applied_changes import AppliedChanges
 from raftlog.partitions.operations.balancer_operations import BalancerOperations
 from raftlog.partitions.operations.broker_reports import BrokerReporter
 from raftlog.partitions.operations.brokers import BrokerOperations
@@ -44,6 +45,7 @@ class Operations:
         brokers: Brokers,
     ) -> None:
         move_reporter, broker_reporter = MoveReporter(node, metadata, moves), BrokerReporter(node, metadata)
+        self.applied = AppliedChanges(node, metadata)
         self.brokers = BrokerOperations(metadata, broker_reporter, move_reporter, balancer)
         self.partitions = PartitionOperations(metadata, move_reporter)
         self.leadership = LeadershipOperations(node, metadata, topics, router)

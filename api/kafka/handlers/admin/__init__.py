@@ -9,6 +9,7 @@ from raftlog.api.kafka.handlers.admin.configs import ConfigDescriptions
 from raftlog.api.kafka.handlers.admin.placement import PlacementRequests
 from raftlog.api.kafka.handlers.admin.quotas import QuotaRequests
 from raftlog.api.kafka.handlers.admin.topics import TopicAdministration
+from raftlog.api.kafka.handlers.applied import with_applied_changes
 
 
 def apis(context: KafkaContext) -> list[KafkaApi]:
@@ -22,4 +23,4 @@ def apis(context: KafkaContext) -> list[KafkaApi]:
         AclRequests(context),
         QuotaRequests(context),
     )
-    return [api for room in rooms for api in room.apis()]
+    return with_applied_changes(context.broker, (api for room in rooms for api in room.apis()))
