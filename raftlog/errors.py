@@ -5,6 +5,7 @@
     │   ├── InvalidArgument     a value, name or setting that cannot be used
     │   │   ├── InvalidTopic    a topic name that cannot be used
     │   │   ├── MissingKey      a record without a key for a compacted topic
+    │   │   ├── InvalidTimestamp   a timestamp outside of the topic's bounds
     │   │   ├── InvalidGroup    a name that no consumer group can have
     │   │   └── PlacementImpossible   more replicas than hosts
     │   ├── InvalidBatch        a malformed record batch (length, CRC, counts)
@@ -100,6 +101,10 @@ class InvalidTopic(InvalidArgument):
 
 class MissingKey(InvalidArgument):
     """Record without a key for a compacted topic, in which it could never be replaced."""
+
+
+class InvalidTimestamp(InvalidArgument):
+    """Timestamp that no record can have, or that is too far from the broker's clock for its topic."""
 
 
 class InvalidGroup(InvalidArgument):

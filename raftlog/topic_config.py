@@ -99,6 +99,10 @@ class TopicConfig(LogConfig):
     """Time for which a tombstone (record without a value) is kept after it was first compacted."""
     producer_id_expiration_ms: int = bounded_field(DAY_MS, 1, 1000 * 365 * DAY_MS)
     """Idle time after which the state of an idempotent producer is removed."""
+    message_timestamp_before_max_ms: int | None = bounded_field(None, 0, 1000 * 365 * DAY_MS)
+    """Distance from the broker's clock into the past above which a timestamp is refused."""
+    message_timestamp_after_max_ms: int | None = bounded_field(None, 0, 1000 * 365 * DAY_MS)
+    """Distance from the broker's clock into the future above which a timestamp is refused."""
 
     def __post_init__(self) -> None:
         LogConfig.__post_init__(self)
@@ -114,6 +118,11 @@ class TopicConfig(LogConfig):
         return COMPACT in self.cleanup_policy
 
     @property
+    def bounds_timestamps(self) -> bool:
+        """Whether timestamps have to be near the broker's clock."""
+        return self.message_timestamp_before_max_ms is not None or self.message_timestamp_after_max_ms is not None
+
+    @property
     def segment_ms_max(self) -> int:
         """Age at which a segment rolls; at most `max_compaction_lag_ms`, since only closed segments are compacted."""
         if self.is_compacted and self.max_compaction_lag_ms is not None:
@@ -126,7 +135,14 @@ class TopicConfig(LogConfig):
         return DELETE in self.cleanup_policy
 
 
-UNBOUNDED = ("retention_ms", "retention_bytes", "flush_ms", "max_compaction_lag_ms")
+UNBOUNDED = (
+    "retention_ms",
+    "retention_bytes",
+    "flush_ms",
+    "max_compaction_lag_ms",
+    "message_timestamp_before_max_ms",
+    "message_timestamp_after_max_ms",
+)
 
 
 def kafka_name(field_name: str) -> str:

@@ -101,6 +101,7 @@ CODES: Final[Mapping[type[RaftlogError], ErrorCode]] = {
     errors.InvalidGroup: ErrorCode.INVALID_GROUP_ID,
     errors.PlacementImpossible: ErrorCode.INVALID_REPLICATION_FACTOR,
     errors.MissingKey: ErrorCode.INVALID_RECORD,
+    errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     errors.InvalidBatch: ErrorCode.INVALID_RECORD,
     errors.CrcMismatch: ErrorCode.CORRUPT_MESSAGE,
     errors.RecordTooLarge: ErrorCode.MESSAGE_TOO_LARGE,

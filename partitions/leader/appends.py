@@ -20,6 +20,7 @@ from typing import Final
 from raftlog.errors import (
     DeadlineExceeded,
     InvalidArgument,
+    InvalidTimestamp,
     InvalidTopic,
     LogClosed,
     NotLeader,
@@ -30,9 +31,10 @@ from raftlog.errors import (
     UnknownTopic,
 )
 from raftlog.partitions.deadline import NEVER, Deadline, DeadlineSweep
-from raftlog.partitions.produce import GivenIds
+from raftlog.partitions.produce import GivenIds, computed_id_error
 from raftlog.partitions.produce.compacted import check_stored_keys
 from raftlog.partitions.produce.pending import copied_error
+from raftlog.partitions.produce.timestamps import check_batch_timestamps
 from raftlog.partitions.replica import Replica, ReplicaAppended
 from raftlog.partitions.results import Acks
 from raftlog.partitions.routing.partition import (
@@ -43,7 +45,7 @@ from raftlog.partitions.routing.partition import (
     Shared,
 )
 from raftlog.partitions.routing.topics import Topics
-from raftlog.records import BatchHeader, validate_client_batches
+from raftlog.records import COMPUTED_PRODUCER_IDS, BatchHeader, validate_client_batches
 from raftlog.runtime.histogram import stopwatch
 from raftlog.types import Buffer, Offset
 
@@ -99,7 +101,7 @@ class LeaderAppends:
 
     def __init__(self, topics: Topics, shared: Shared, given_ids: GivenIds) -> None:
         self._topics, self._counters, self._budget = topics, shared.counters, shared.budget
-        self._given_ids, self._opening = given_ids, shared.opening
+        self._given_ids, self._opening, self._wall_ms = given_ids, shared.opening, shared.wall_ms
         self._loop = asyncio.get_running_loop()
         self._open: dict[LeaderAppend, None] = {}
         """Appends that a caller waits for."""
@@ -118,7 +120,8 @@ class LeaderAppends:
         """Check a client's batches, which are copied, and propose them at the end of the turn; call `outcomes` then.
 
         The order of calls is the order in the log. Raises definite errors: `UnknownTopic`, `UnknownPartition`,
-        `NotLeader`, `InvalidTopic` for an internal topic, `InvalidBatch`, `RecordTooLarge` and `LogClosed`."""
+        `NotLeader`, `InvalidTopic` for an internal topic, `InvalidBatch`, `InvalidTimestamp`, `RecordTooLarge`,
+        `UnknownProducer` for a computed producer id, and `LogClosed`."""
         found = self._topics.get(topic)
         if found is None:
             raise UnknownTopic(f"topic {topic!r} does not exist; create it first")
@@ -130,10 +133,13 @@ class LeaderAppends:
             raise NotLeader(f"{partition.name}: this broker does not lead it")
         config = partition.config
         checked = validate_client_batches(records, config.max_message_bytes, CALL_BATCHES_MAX)
+        check_batch_timestamps(partition.name, config, checked, self._wall_ms)
         size, count = len(records), 0
         batches, producers = [], set()
         for header, batch in checked:
             count += header.record_count
+            if header.has_append_time:
+                raise InvalidTimestamp(f"{partition.name}: a producer cannot send batches with LogAppendTime")
             if header.producer_id >= 0:
                 producers.add(header.producer_id)
             batches.append(bytearray(batch))
@@ -144,6 +150,8 @@ class LeaderAppends:
                 f"{partition.name}: batches of {len(producers)} producers in one request; the limit is "
                 f"{CALL_PRODUCERS_MAX}"
             )
+        if producers and max(producers) >= COMPUTED_PRODUCER_IDS:
+            raise computed_id_error(partition.name, max(producers))
         if self._is_closed:
             raise LogClosed(f"{partition.name}: the broker stops")
         future: asyncio.Future[ReplicaAppended] = self._loop.create_future()

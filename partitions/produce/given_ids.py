@@ -1,6 +1,6 @@
 """Check that the controller allocated a producer id, at the broker that receives a produce request.
 
-    allocated ids < `next_producer_id` of the controller
+    allocated ids < `next_producer_id` of the controller ≤ computed ids (of the sink on Spark, over HTTP)
 
 The local copy of the controller's state answers for ids it has. It may lag behind an id that another broker has just
 handed out, so an unknown id is refused only after a read of the controller (ReadIndex) that began after the request
@@ -83,3 +83,11 @@ def _retrieve(read: "asyncio.Task[None]") -> None:
     """Retrieve the error of a read for which no request waits any more, so that asyncio does not log it."""
     if not read.cancelled():
         read.exception()
+
+
+def computed_id_error(name: str, producer_id: int) -> UnknownProducer:
+    """Return the error for an id that only the sink on Spark may use; a client's could take its sequences."""
+    return UnknownProducer(
+        f"{name}: producer id {producer_id} was never given out by this cluster; nothing was appended; get an id with "
+        "InitProducerId"
+    )

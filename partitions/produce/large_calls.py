@@ -37,7 +37,7 @@ class _Share:
     def add(self, place: int, record: NewRecord, size: int, now_ms: int) -> None:
         """Add a record. Raises the error of a refused record."""
         self.partition.check_size(size)
-        self.partition.check_keys((record,))
+        self.partition.check_records((record,))
         if self._builder is None or size > self._room:
             self.end_batch()
             self._builder, self._room = BatchBuilder(), self.partition.batch_bytes_max - HEADER_SIZE

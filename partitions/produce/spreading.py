@@ -111,7 +111,7 @@ def _drop_unstorable(
     for place in places:
         try:
             partition.check_size(record_size(records[place]))
-            partition.check_keys(records[place : place + 1])
+            partition.check_records(records[place : place + 1])
         except RaftlogError as error:
             results[place] = RecordResult(number, None, error)
             refused.add(place)

@@ -90,8 +90,8 @@ async def _queue(
         target = topic.partition(number)
         sizes = [_size(record) for record in records]
         target.check_size(max(sizes))
-        if target.config.is_compacted:
-            target.check_keys(NewRecord(each) if type(each) is bytes else each for each in records)  # type: ignore[misc]
+        if target.checks_records:
+            target.check_records([NewRecord(each) if type(each) is bytes else each for each in records])  # type: ignore[misc]
         batches = [
             build_batch(part, now_ms=now_ms) for part in _split(records, sizes, target.batch_bytes_max - HEADER_SIZE)
         ]

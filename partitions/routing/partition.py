@@ -4,7 +4,7 @@
 partition of every topic; the queue is made with the first record. Called by the broker."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from uuid import UUID
 
 from raftlog.errors import InvalidArgument, NotLeader, RaftlogError, RecordTooLarge
@@ -14,6 +14,7 @@ from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.produce.compacted import check_stored_keys, missing_key_error
 from raftlog.partitions.produce.pending import NOBODY, Pending, build_sequenced, copied_error, record_size
 from raftlog.partitions.produce.produce_queue import ProduceQueue
+from raftlog.partitions.produce.timestamps import check_batch_timestamps, check_record_timestamps
 from raftlog.partitions.replica import Replica, ReplicaAppended
 from raftlog.partitions.replica.errors import damaged_error
 from raftlog.partitions.results import Acks, Produced, ProducerSequence
@@ -60,11 +61,11 @@ class Partition:
 
     __slots__ = (
         "_closed_because",
-        "_is_compacted",
         "_queue",
         "_record_bytes_max",
         "_shared",
         "assigned",
+        "checks_records",
         "config",
         "failed",
         "group_id",
@@ -105,8 +106,8 @@ class Partition:
         self, records: Sequence[NewRecord], acks: Acks, deadline: Deadline
     ) -> "asyncio.Future[int] | None":
         """Queue the records; the future gets their first offset. Raises definite errors."""
-        if self._is_compacted:
-            self.check_keys(records)
+        if self.checks_records:
+            self.check_records(records)
         total = 0
         for record in records:
             size = record_size(record)
@@ -117,8 +118,8 @@ class Partition:
 
     def try_queue_record(self, records: Sequence[NewRecord], acks: Acks, deadline: Deadline) -> Pending | None:
         """Queue the only record of a call; None if there is no room. Raises definite errors."""
-        if self._is_compacted:
-            self.check_keys(records)
+        if self.checks_records:
+            self.check_records(records)
         size = record_size(records[0])
         if size > self._record_bytes_max:
             raise self._too_large_error(size)
@@ -138,6 +139,7 @@ class Partition:
     async def produce_batches(self, body: Buffer, acks: Acks, deadline: Deadline) -> Produced:
         """Append a client's batches unchanged, all or nothing; a writable body is stamped in place."""
         checked = validate_client_batches(body, self.config.max_message_bytes, CALL_BATCHES_MAX)
+        check_batch_timestamps(self.name, self.config, checked, self._shared.wall_ms)
         if self.config.is_compacted:
             limit, turn = self.config.max_message_bytes, self._shared.opening
             await check_stored_keys(self.name, checked, limit, turn, deadline)
@@ -158,7 +160,7 @@ class Partition:
         self, records: Sequence[NewRecord], producer: ProducerSequence, acks: Acks, deadline: Deadline
     ) -> Produced:
         """Append records of an idempotent producer, as one batch."""
-        self.check_keys(records)
+        self.check_records(records)
         batch = await run_in_slices(build_sequenced(records, producer, self._shared.wall_ms(), self._check_batch))
         self._check_batch(len(batch))
         producers = frozenset((producer.producer_id,))
@@ -187,10 +189,15 @@ class Partition:
                 f"max.message.bytes is {self.config.max_message_bytes}; send fewer records at once"
             )
 
-    def check_keys(self, records: Iterable[NewRecord]) -> None:
-        """Raise `InvalidArgument` for a record without a key in a compacted topic."""
-        if self._is_compacted and any(record.key is None for record in records):
+    def check_records(self, records: Sequence[NewRecord]) -> None:
+        """Raise `MissingKey` for a record without a key in a compacted topic, `InvalidTimestamp` outside of its bounds.
+
+        Neither is possible unless `checks_records`."""
+        config = self.config
+        if config.is_compacted and any(record.key is None for record in records):
             raise missing_key_error(self.name)
+        if config.bounds_timestamps:
+            check_record_timestamps(self.name, config, records, self._shared.wall_ms())
 
     def check_size(self, size: int) -> None:
         """Raise `RecordTooLarge` for a record of this size (`record_size`) above the limit."""
@@ -284,7 +291,7 @@ class Partition:
     def reconfigure(self, config: TopicConfig) -> None:
         """Use these settings from now on."""
         self.config = config
-        self._is_compacted = config.is_compacted
+        self.checks_records = config.is_compacted or config.bounds_timestamps
         self._record_bytes_max = config.max_message_bytes - HEADER_SIZE
         if self.replica is not None:
             self.replica.reconfigure(config)

@@ -83,6 +83,11 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
+    def has_append_time(self) -> bool:
+        """Whether the timestamps are those of a broker (LogAppendTime), and not the producer's."""
+        return bool(self.attributes & TIMESTAMP_TYPE_BIT)
+
+    @property
     def compression(self) -> int:
         return self.attributes & COMPRESSION_MASK
 

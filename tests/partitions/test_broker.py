@@ -1,6 +1,7 @@
 """The façade: topics and records after crashes, foreign directories and damage."""
 
 import asyncio
+import re
 
 import pytest
 
@@ -9,6 +10,7 @@ from raftlog.errors import (
     DirectoryLocked,
     FormatError,
     InvalidArgument,
+    InvalidTimestamp,
     InvalidTopic,
     LogDamaged,
     MissingKey,
@@ -23,8 +25,9 @@ from raftlog.errors import (
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups.results import OffsetCommit
+from raftlog.partitions.results import ProducerSequence
 from raftlog.partitions.settings import BrokerSettings
-from raftlog.records import NewRecord, read_records
+from raftlog.records import NewRecord, build_batch, read_records
 from raftlog.records.partitioner import murmur2
 from raftlog.topic_config import TopicConfig
 from raftlog.types import Offset, TopicPartition
@@ -125,6 +128,31 @@ async def test_altered_settings_apply_to_the_next_record(open_broker):
     assert await errors() == [MissingKey, type(None)]
     await broker.alter_topic_config("t", {"cleanup.policy": "delete"}, deadline=soon())
     assert await errors() == [type(None), type(None)]
+
+
+async def test_timestamps_outside_of_the_bounds_are_refused_on_every_way(open_broker):
+    broker = await open_broker()
+    settings = {"message.timestamp.before.max.ms": "60000", "message.timestamp.after.max.ms": "60000"}
+    await broker.create_topic("t", 1, config=settings, deadline=soon())
+    now = broker._wall_ms()
+    producer = (await broker.producers.allocate(soon())).producer_id
+    old, new, future = (NewRecord(b"x", timestamp=now + far) for far in (-120_000, 0, 120_000))
+    for bad, side in ((old, "before"), (future, "after")):
+        match = rf"message\.timestamp\.{side}\.max\.ms is 60000"
+        for records in ([bad], [bad, bad]):
+            for more in ({}, {"is_large": True}, {"producer": ProducerSequence(producer, 0, 0)}):
+                results = await broker.produce_records("t", 0, records, deadline=soon(), **more)
+                assert [type(each.error) for each in results] == [InvalidTimestamp] * len(records), (side, more)
+                assert re.search(match, str(results[0].error))
+        sent = [old, new] if bad is old else [new, future]
+        with pytest.raises(InvalidTimestamp, match=match):
+            await broker.produce_batches("t", 0, build_batch(sent), deadline=soon())
+        stream = await broker.open_stream("t", 0, deadline=soon())
+        [share] = await stream.append([b"plain", bad], None, -1, soon())
+        assert isinstance(share.error, InvalidTimestamp)
+    results = await broker.produce_records("t", 0, [old, new, future, NewRecord(b"none")], deadline=soon())
+    assert [each.offset for each in results] == [None, 0, None, 1], "each record has its own outcome"
+    assert (await broker.produce_batches("t", 0, build_batch([new]), deadline=soon())).base_offset == 2
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "a b", "ü", "x" * 250, "__internal", "a\n"])

@@ -8,7 +8,8 @@ from raftlog.api.kafka.api import ApiKey
 from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.errors import Overloaded, RaftlogError
 from raftlog.partitions.deadline import deadline_in
-from raftlog.records import read_header
+from raftlog.records import HEADER_SIZE, read_header
+from raftlog.records.header import batch_crc, header_bytes
 from tests.kafka.data.requests import CLASSES, decode_values, make_batch, make_sequenced_batch
 
 
@@ -78,6 +79,13 @@ def _replace_byte(place: int, value: int) -> bytes:
     return bytes(data)
 
 
+def _sealed_batch(**fields: int) -> bytes:
+    """Return a batch of one record with these fields of its header, and the CRC for them."""
+    data = make_batch(b"abc")
+    lying = header_bytes(read_header(data)._replace(**fields)) + data[HEADER_SIZE:]
+    return header_bytes(read_header(lying)._replace(crc=batch_crc(lying))) + data[HEADER_SIZE:]
+
+
 BAD = {
     "null": (None, ErrorCode.INVALID_RECORD),
     "empty": (b"", ErrorCode.INVALID_RECORD),
@@ -88,6 +96,20 @@ BAD = {
     "wrong CRC": (_replace_byte(-1, 255), ErrorCode.CORRUPT_MESSAGE),
     "too large": (make_batch(bytes(9_000_000)), ErrorCode.MESSAGE_TOO_LARGE),
     "an id that was never given out": (make_sequenced_batch(1 << 40, 0, b"a"), ErrorCode.UNKNOWN_PRODUCER_ID),
+    "the next id": (make_sequenced_batch(0, 0, b"a"), ErrorCode.UNKNOWN_PRODUCER_ID),
+    "an id of the sink on Spark": (make_sequenced_batch(1 << 62, 0, b"a"), ErrorCode.UNKNOWN_PRODUCER_ID),
+    "the highest id": (make_sequenced_batch((1 << 63) - 1, 7, b"a"), ErrorCode.UNKNOWN_PRODUCER_ID),
+    "timestamps of a broker": (_sealed_batch(attributes=0x08), ErrorCode.INVALID_TIMESTAMP),
+    "a negative timestamp": (_sealed_batch(base_timestamp=-2), ErrorCode.INVALID_TIMESTAMP),
+    "a negative greatest timestamp": (_sealed_batch(max_timestamp=-(1 << 63)), ErrorCode.INVALID_TIMESTAMP),
+    "more records than bytes": (_sealed_batch(record_count=99, last_offset_delta=98), ErrorCode.INVALID_RECORD),
+    "fewer records than offsets": (_sealed_batch(last_offset_delta=5), ErrorCode.INVALID_RECORD),
+    "no records": (_sealed_batch(record_count=0, last_offset_delta=-1), ErrorCode.INVALID_RECORD),
+    "a control batch": (_sealed_batch(attributes=0x20), ErrorCode.INVALID_RECORD),
+    "a transactional batch": (_sealed_batch(attributes=0x10), ErrorCode.INVALID_RECORD),
+    "an unknown codec": (_sealed_batch(attributes=0x05), ErrorCode.INVALID_RECORD),
+    "a length beyond the request": (_sealed_batch(batch_length=1 << 30), ErrorCode.INVALID_RECORD),
+    "a negative length": (_sealed_batch(batch_length=-1), ErrorCode.INVALID_RECORD),
 }
 
 

@@ -160,6 +160,8 @@ _NAMES: Final = (
     _topic_default("log.flush.interval.messages", "flush.messages"),
     _topic_default("log.flush.interval.ms", "flush.ms"),
     _topic_default("log.cleaner.max.compaction.lag.ms", "max.compaction.lag.ms"),
+    _topic_default("log.message.timestamp.after.max.ms", "message.timestamp.after.max.ms"),
+    _topic_default("log.message.timestamp.before.max.ms", "message.timestamp.before.max.ms"),
     _topic_default("message.max.bytes", "max.message.bytes"),
     _topic_default("log.cleaner.min.cleanable.ratio", "min.cleanable.dirty.ratio"),
     _topic_default("log.cleaner.min.compaction.lag.ms", "min.compaction.lag.ms"),

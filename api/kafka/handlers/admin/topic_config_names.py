@@ -36,13 +36,15 @@ _HIGHEST: Final[Mapping[str, int]] = {
     if field.endswith("_ms") or field == "flush_messages"
 }
 """Greatest values; a greater one of Kafka's is taken as the greatest one, or as no bound."""
-_LONG_MAX_UNBOUNDED: Final = frozenset(("flush.ms", "max.compaction.lag.ms"))
+_LONG_MAX_UNBOUNDED: Final = frozenset(
+    ("flush.ms", "max.compaction.lag.ms", "message.timestamp.after.max.ms", "message.timestamp.before.max.ms")
+)
 _FLUSH_MESSAGES: Final = "flush.messages"
 
 _PRODUCER: Final = "Batches are stored as producers compressed them; set compression.type in the producer."
 _TIERED: Final = "There is no tiered storage; retention.ms and retention.bytes bound the local log."
 _THROTTLED: Final = "Limit replication with the cluster's setting catch.up.bytes.per.s."
-_TIMESTAMPS: Final = "Timestamps of producers are kept as they are; check them in the producer."
+_TIMESTAMPS: Final = "Set message.timestamp.before.max.ms and message.timestamp.after.max.ms, which replace it."
 
 TOPIC_NAMES: Final[Mapping[str, ConfigName]] = index_by_name(
     (
@@ -78,6 +80,18 @@ TOPIC_NAMES: Final[Mapping[str, ConfigName]] = index_by_name(
             synonym="log.cleaner.max.compaction.lag.ms",
         ),
         ConfigName("max.message.bytes", _I, "Largest record batch.", synonym="message.max.bytes"),
+        ConfigName(
+            "message.timestamp.after.max.ms",
+            _L,
+            "Largest distance of timestamps after the clock of the broker.",
+            synonym="log.message.timestamp.after.max.ms",
+        ),
+        ConfigName(
+            "message.timestamp.before.max.ms",
+            _L,
+            "Largest distance of timestamps before the clock of the broker.",
+            synonym="log.message.timestamp.before.max.ms",
+        ),
         ConfigName(
             "min.cleanable.dirty.ratio",
             _D,
@@ -173,22 +187,6 @@ TOPIC_NAMES: Final[Mapping[str, ConfigName]] = index_by_name(
             "Batches are always stored in format version 2.",
             lambda value: value[:2] in ("1.", "2.", "3.", "4."),
             "log.message.format.version",
-        ),
-        ConfigName(
-            "message.timestamp.after.max.ms",
-            _L,
-            "Largest distance of timestamps after the clock of the broker.",
-            str(LONG_MAX),
-            _TIMESTAMPS,
-            synonym="log.message.timestamp.after.max.ms",
-        ),
-        ConfigName(
-            "message.timestamp.before.max.ms",
-            _L,
-            "Largest distance of timestamps before the clock of the broker.",
-            str(LONG_MAX),
-            _TIMESTAMPS,
-            synonym="log.message.timestamp.before.max.ms",
         ),
         ConfigName(
             "message.timestamp.difference.max.ms",
