@@ -242,8 +242,8 @@ async def test_small_requests_do_not_wait_for_large_ones(make_edge) -> None:
     second, _ = edge.connect()
     third, third_transport = edge.connect()
     feed(first, make_request(PRODUCE, 3, bytes(MIB), 1)[:-1])
-    feed(second, make_request(PRODUCE, 3, bytes(300_000), 2))
-    assert edge.requests.waiting_count == 1
+    feed(second, make_request(PRODUCE, 3, bytes(100_000), 2))
+    assert edge.requests.waiting_count == 1, "a frame above 64 KiB does not take the reserve"
     assert feed(third, make_request(PRODUCE, 3, bytes(60_000), 3)) == b""
     await settle()
     assert [len(each.message) for each in edge.seen] == [60_000]

@@ -5,6 +5,8 @@ from typing import Final
 from jepsen.mutants.mutant import Mutant
 
 _PRODUCE: Final = ("tests/kafka/data/test_produce.py",)
+_TIMESTAMPS: Final = ("tests/kafka/data/test_timestamps.py",)
+_APPLIED: Final = ("tests/kafka/admin/test_applied_changes.py",)
 _FETCH: Final = ("tests/kafka/data/test_fetch.py",)
 _SESSIONS: Final = ("tests/kafka/data/test_fetch_sessions.py",)
 _SESSION_BOUNDS: Final = ("tests/kafka/test_fetch_session_bounds.py",)
@@ -38,6 +40,57 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "if replica is None:",
         _THREE,
         equivalent="A replica that does not lead refuses the append with the same error; it never forwards it.",
+    ),
+    _kafka(
+        "computed-ids-accepted",
+        "partitions/leader/appends:LeaderAppends.begin",
+        "if producers and max(producers) >= COMPUTED_PRODUCER_IDS:",
+        "if False:",
+        _PRODUCE,
+    ),
+    _kafka(
+        "timestamp-before-its-bound",
+        "partitions/produce/timestamps:_check",
+        "timestamp < now_ms - before:",
+        "timestamp < now_ms - 3 * before:",
+        _TIMESTAMPS,
+    ),
+    _kafka(
+        "timestamp-of-the-first-record-alone",
+        "partitions/produce/timestamps:check_batch_timestamps",
+        "for timestamp in (first, last):",
+        "for timestamp in (first,):",
+        ("tests/partitions/test_broker.py",),
+    ),
+    # administration
+    _kafka(
+        "applied-nowhere-else",
+        "api/kafka/handlers/applied:_wait_after",
+        "if applied.index != before:",
+        "if False:",
+        _APPLIED,
+    ),
+    _kafka(
+        "applied-at-once",
+        "partitions/operations/applied_changes:AppliedChanges._serve",
+        "await self._metadata.wait_for_index(Index(index), request.deadline)",
+        "pass",
+        _APPLIED,
+    ),
+    # memory
+    _kafka(
+        "reserve-for-large-frames",
+        "api/kafka/incoming_frame:IncomingFrame.take_missing",
+        "is_small=self.size <= SMALL_BYTES_MAX",
+        "is_small=True",
+        _CONNECTION,
+    ),
+    _kafka(
+        "reserve-for-no-frame",
+        "api/kafka/incoming_frame:IncomingFrame.take_missing",
+        "is_small=self.size <= SMALL_BYTES_MAX",
+        "is_small=False",
+        _CONNECTION,
     ),
     # Fetch
     _kafka(
