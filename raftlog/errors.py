@@ -3,10 +3,9 @@
     RaftlogError
     ├── RequestError            the caller's error; the same call fails again
     │   ├── InvalidArgument     a value, name or setting that cannot be used
-    │   │   ├── InvalidTopic    a topic name that cannot be used
+    │   │   ├── InvalidTopic · InvalidGroup   a name that no topic, or consumer group, can have
     │   │   ├── MissingKey      a record without a key for a compacted topic
     │   │   ├── InvalidTimestamp   a timestamp outside of the topic's bounds
-    │   │   ├── InvalidGroup    a name that no consumer group can have
     │   │   └── PlacementImpossible   more replicas than hosts
     │   ├── InvalidBatch        a malformed record batch (length, CRC, counts)
     │   │   ├── CrcMismatch     a batch that was damaged on its way
@@ -19,12 +18,11 @@
     │   ├── VersionConflict     compare and set: the object was changed meanwhile
     │   ├── UnknownGroup        no consumer group of that name
     │   ├── UnknownMember       the group has no such member (any more): join again as a new one
-    │   ├── UnknownConsumer     no consumer instance of that name (REST)
     │   ├── StaleGeneration     a member's generation is not the group's: join again
     │   ├── FencedInstance      another member took over this static instance
     │   ├── InconsistentProtocol   a member that shares no protocol with the others
     │   ├── GroupNotEmpty       the operation needs an empty group
-    │   ├── ConsumerExists · ConsumerState · InvalidConsumer    consumer instances (REST)
+    │   ├── UnknownConsumer · ConsumerExists · ConsumerState · InvalidConsumer    consumer instances (REST)
     │   ├── OutOfOrderSequence  a producer's sequence that jumps: an earlier batch is missing
     │   ├── ProducerFenced      a newer epoch of this producer id has written
     │   ├── InvalidProducerMapping   a producer id that is not that of the transactional id
@@ -182,10 +180,7 @@ class IdentityRefused(RequestError):
 
 
 class DiskRefused(IdentityRefused):
-    """Permanent refusal of a disk that is stale, a copy, or was replaced.
-
-    The next start on its directory takes a new disk uuid, sets the old files aside, and is filled by the other brokers.
-    """
+    """Permanent refusal of a disk that is stale, a copy, or was replaced; the next start takes a new disk uuid."""
 
 
 class VersionConflict(RequestError):
