@@ -222,7 +222,7 @@ class TopicChanges:
         topic = self._topics.find(name)
         if not changes:
             return
-        overrides = {key: value for key, value in topic.overrides.items() if key not in changes}
+        overrides = {key: value for key, value in topic.known_overrides.items() if key not in changes}
         new = {key: value for key, value in changes.items() if value is not None}
         config = self._settings.topic_config.override({**overrides, **new})
         self._check_insync(config, min(map(len, self._metadata.state.replicas_of(topic.row))))

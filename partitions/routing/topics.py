@@ -4,8 +4,10 @@
 
 `refresh` follows the controller's state; nothing is decided here. Called by the broker."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Final
 from uuid import UUID
 
 from raftlog.errors import LogClosed, UnknownPartition, UnknownTopic
@@ -14,6 +16,10 @@ from raftlog.partitions.controller.machine import ControllerState, GroupName
 from raftlog.partitions.routing.partition import Partition, Shared
 from raftlog.records.partitioner import Partitioner, find_hash
 from raftlog.topic_config import DELETE, TopicConfig
+
+_logger = logging.getLogger(__name__)
+_NAMES: Final = frozenset(TopicConfig().as_strings())
+"""Settings of topics in this release."""
 
 
 class Topic:
@@ -39,6 +45,11 @@ class Topic:
     def overrides(self) -> Mapping[str, str]:
         """Settings of the topic that override the broker's defaults."""
         return dict(self.row.configs)
+
+    @property
+    def known_overrides(self) -> Mapping[str, str]:
+        """Settings of `overrides` that this release knows."""
+        return {name: value for name, value in self.row.configs if name in _NAMES}
 
     def partition(self, number: int) -> Partition:
         """Return the partition. Raises `UnknownPartition` if the topic does not have it."""
@@ -82,8 +93,15 @@ class Topics:
                     partition.assigned = assigned
 
     def _config(self, row: control.TopicRow) -> TopicConfig:
-        """Return the effective configuration: the topic's own over this broker's default."""
-        config = self._shared.settings.topic_config.override(dict(row.configs))
+        """Return the effective configuration: the topic's own over this broker's default.
+
+        A setting that only later releases know has no effect at this broker, which serves the topic nevertheless."""
+        for name, value in row.configs:
+            if name not in _NAMES:
+                _logger.warning("topic %s: this release does not know the setting %s=%s", row.name, name, value)
+        config = self._shared.settings.topic_config.override(
+            {name: value for name, value in row.configs if name in _NAMES}
+        )
         # Internal topics are shortened by their writers, whatever the broker's default for topics is.
         return replace(config, cleanup_policy=DELETE) if row.creation.is_internal else config
 

@@ -23,6 +23,8 @@ from raftlog.errors import (
     UnknownTopic,
 )
 from raftlog.partitions.broker import Broker
+from raftlog.partitions.controller.machine import settings_of
+from raftlog.partitions.controller.machine.commands import AlterTopicConfigs
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups.results import OffsetCommit
 from raftlog.partitions.results import ProducerSequence
@@ -153,6 +155,23 @@ async def test_timestamps_outside_of_the_bounds_are_refused_on_every_way(open_br
     results = await broker.produce_records("t", 0, [old, new, future, NewRecord(b"none")], deadline=soon())
     assert [each.offset for each in results] == [None, 0, None, 1], "each record has its own outcome"
     assert (await broker.produce_batches("t", 0, build_batch([new]), deadline=soon())).base_offset == 2
+
+
+async def test_a_setting_of_a_later_release_has_no_effect(open_broker, monkeypatch):
+    """During an upgrade a broker of the later release may have accepted it."""
+    broker = await open_broker()
+    await broker.create_topic("t", 1, config={"retention.ms": "5000"}, deadline=soon())
+    topic_id = broker.parts.topics.find("t").row.topic_id
+    with monkeypatch.context() as patch:
+        patch.setattr("raftlog.partitions.controller.machine.request.check_configs", lambda configs: None)
+        await broker.metadata.submit(AlterTopicConfigs("t", topic_id, settings_of({"of.a.later.release": "7"})), soon())
+    await broker.alter_topic_config("t", {"segment.ms": "60000"}, deadline=soon())
+    config = broker.parts.topics.find("t").config
+    assert (config.retention_ms, config.segment_ms) == (5000, 60_000)
+    (result,) = await broker.produce_records("t", 0, [NewRecord(b"x")], deadline=soon())
+    assert result.offset == 0
+    await broker.create_topic("u", 1, deadline=soon())
+    assert broker.topics() == ["t", "u"]
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "a b", "ü", "x" * 250, "__internal", "a\n"])
