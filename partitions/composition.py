@@ -133,7 +133,7 @@ class BrokerParts:
             TopicLeaders(node, metadata, self.topics, self.router, self.view, lag_ticks_max),
         )
         self.operations = Operations(
-            node, metadata, self.topics, self.router, self.moves, self.balancer, self.view.brokers
+            node, metadata, self.topics, self.finder, self.router, self.moves, self.balancer, self.view.brokers
         )
         # consumer groups and instances, producers
         topics = self.topics

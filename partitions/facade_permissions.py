@@ -81,6 +81,7 @@ GUARDED: Final[Mapping[str, tuple[Needed, ...]]] = {
     "PartitionOperations.cancel_reconfiguration": (_ALTER_CLUSTER,),
     "PartitionOperations.cancel_moves": (_ALTER_CLUSTER,),
     "LeadershipOperations.transfer_leadership": (_ALTER_CLUSTER,),
+    "RestoringOperations.restore_batches": (_ALTER_CLUSTER,),
     "LocalReplicas.local_replicas": (_DESCRIBE_CLUSTER, _DESCRIBE_TOPIC),
     "LocalReplicas.local_summary": (_DESCRIBE_CLUSTER,),
     "LocalReplicas.active_producers": (_READ_TOPIC,),

@@ -25,8 +25,10 @@ from raftlog.partitions.operations.leadership import LeadershipOperations
 from raftlog.partitions.operations.local import LocalReplicas
 from raftlog.partitions.operations.move_reports import MoveReporter
 from raftlog.partitions.operations.partitions import PartitionOperations
+from raftlog.partitions.operations.restoring import RestoringOperations
 from raftlog.partitions.placement.balancing.balancer import Balancer
 from raftlog.partitions.placement.moves import Moves
+from raftlog.partitions.routing.finder import Finder
 from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.routing.topics import Topics
 
@@ -39,6 +41,7 @@ class Operations:
         node: Node,
         metadata: ControllerHost,
         topics: Topics,
+        finder: Finder,
         router: PartitionRouter,
         moves: Moves,
         balancer: Balancer,
@@ -50,6 +53,7 @@ class Operations:
         self.partitions = PartitionOperations(metadata, move_reporter)
         self.leadership = LeadershipOperations(node, metadata, topics, router)
         self.replicas = LocalReplicas(topics)
+        self.restoring = RestoringOperations(node, finder, router)
         self.balancing = BalancerOperations(balancer)
         self.cluster = ClusterOperations(metadata, broker_reporter, brokers)
         node.leaders.balances_leaders = lambda: current_settings(metadata.state).leaders_balance

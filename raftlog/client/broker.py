@@ -24,6 +24,7 @@ from raftlog.types import Buffer, Offset, OffsetRange, TopicPartition
 from raftlog.values.brokers import BrokerDescription, ClusterHealth
 from raftlog.values.cluster import ClusterView
 from raftlog.values.placement import PartitionRecovery
+from raftlog.values.records import RestoredBatches
 from raftlog.values.topics import TopicDescription
 from raftlog.values.v3 import ObjectList, TopicSetting, TopicSummary
 
@@ -197,6 +198,22 @@ class BrokerClient(AsyncClosedAtExit):
             place=TopicPartition(topic, partition),
         )
         return _read_offsets(answer)
+
+    async def restore_batches(self, topic: str, partition: int, body: Buffer, *, timeout_ms: int = ANSWER_MS) -> Offset:
+        """Append encoded batches at their own offsets, from the end of the log on; return the new end.
+
+        Raises `VersionConflict` if the log ends elsewhere: see docs/HTTP.md."""
+        answer = await self._transport.request(
+            "POST",
+            f"/v1/partitions/kafka/{quote_segment(topic)}/{partition}/restore",
+            query={"timeout": timeout_ms},
+            body=body,
+            headers={"Content-Type": BATCHES},
+            timeout_s=answer_timeout_s(timeout_ms),
+            repeatable=False,
+            place=TopicPartition(topic, partition),
+        )
+        return Offset(decode_value(RestoredBatches, answer.body).next_offset)
 
     async def new_producer(self, *, is_fresh: bool = False, timeout_ms: int = ANSWER_MS) -> ProducerIdentity:
         """Return a new producer id; an idempotent producer puts it into the headers of its batches.

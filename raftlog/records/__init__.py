@@ -6,7 +6,7 @@ Source: the Kafka protocol guide, "Record Batch" (KIP-98), and KIP-32, KIP-82 fo
 """
 
 from raftlog.records.build import BatchBuilder, NewRecord, build_batch, build_columns
-from raftlog.records.check import split_batches, validate_client_batches
+from raftlog.records.check import split_batches, validate_client_batches, validate_restored_batches
 from raftlog.records.compression import Compression
 from raftlog.records.control import MARKER_KINDS, ControlKind, build_control_batch, control_kind, read_control
 from raftlog.records.empty import build_empty_batch
@@ -42,4 +42,5 @@ __all__ = [
     "split_batches",
     "stamp",
     "validate_client_batches",
+    "validate_restored_batches",
 ]

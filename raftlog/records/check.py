@@ -15,6 +15,7 @@ from raftlog.records.header import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    crc_matches,
     read_header,
 )
 from raftlog.types import Buffer
@@ -77,6 +78,42 @@ def validate_client_batches(
     if not checked:
         raise InvalidBatch("no batch was sent")
     return checked
+
+
+def validate_restored_batches(
+    buffer: Buffer, max_message_bytes: int, count_max: int
+) -> list[tuple[BatchHeader, memoryview]]:
+    """Check the batches of one restore request; raises `InvalidBatch` or `RecordTooLarge` with the reason.
+
+    Accepted are CRC-valid data batches without a producer, each at the offset after the one before it. They may have
+    fewer records than offsets, as compaction leaves them, even none."""
+    checked: list[tuple[BatchHeader, memoryview]] = []
+    for number, (header, batch) in enumerate(split_batches(buffer)):
+        if len(batch) > max_message_bytes:
+            raise RecordTooLarge(f"batch {number} has {len(batch)} bytes; max.message.bytes is {max_message_bytes}")
+        if number == count_max:
+            raise RecordTooLarge(f"there are more than {count_max} batches; send them in parts")
+        _check_restored_batch(number, header, batch, checked[-1][0].next_offset if checked else header.base_offset)
+        checked.append((header, batch))
+    if not checked:
+        raise InvalidBatch("no batch was sent")
+    return checked
+
+
+def _check_restored_batch(number: int, header: BatchHeader, batch: memoryview, offset: int) -> None:
+    """Raise `InvalidBatch` unless a batch can be stored at `offset` as it is."""
+    if not crc_matches(batch, header):
+        raise CrcMismatch(f"batch {number}: the CRC does not match; it was damaged in transit, send it again")
+    if header.attributes & ~_CLIENT_ATTRIBUTES or header.compression > _CODEC_MAX:
+        raise InvalidBatch(f"batch {number}: attributes {header.attributes:#06x} are not accepted")
+    if (header.producer_id, header.producer_epoch, header.base_sequence) != (-1, -1, -1):
+        raise InvalidBatch(f"batch {number}: restored batches have no producer; its id is {header.producer_id}")
+    if header.base_offset != offset or offset < 0:
+        raise InvalidBatch(f"batch {number}: its offset is {header.base_offset}, and {offset} follows")
+    if not 0 <= header.record_count <= header.last_offset_delta + 1 or header.last_offset_delta < 0:
+        raise InvalidBatch(
+            f"batch {number}: recordCount is {header.record_count} and lastOffsetDelta {header.last_offset_delta}"
+        )
 
 
 def _check_client_batch(number: int, header: BatchHeader, batch: memoryview, transactional: int) -> None:

@@ -141,6 +141,14 @@ class LogOffsets(Value, frozen=True):
     timestamp: Count | UnsetType | None = UNSET
 
 
+class RestoredBatches(Value, frozen=True):
+    """End of a log after an append of restored batches."""
+
+    next_offset: Count
+    leader_epoch: Count
+    high_watermark: Count
+
+
 class LogStart(Value, frozen=True):
     """First offset of a log after the deletion of records."""
 

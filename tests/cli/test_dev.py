@@ -106,6 +106,11 @@ def test_a_secure_cluster_prints_how_to_connect(spawn: Any, run: Any, tmp_path: 
     (tmp_path / "bob").write_text("wrong\n")
     assert b"error" in run("topic", "list", *at, *bob, expect=1).stderr
     _use_with_kafka(line, password)
+    store = str(tmp_path / "backup")
+    assert b"requires a login" in run("backup", store, *at, expect=1).stderr
+    run("backup", store, *at, *login)
+    run("restore", store, "--rename", "t=copy", *at, *login)
+    assert run("consume", "copy", "--no-follow", *at, *login).stdout.splitlines()[0] == b"one"
     done = run("cluster", "rolling-restart", "--data-dir", str(directory), "--only", "1")
     assert b"restart" in done.stdout + done.stderr
     process.send_signal(signal.SIGINT)

@@ -94,6 +94,7 @@ REQUESTS: Final[dict[str, tuple[Any, Any]]] = {
         [Rows([[GROUP, True, 2, Rows([1]), Rows([2]), 1_000, Rows([[2, -1, 50]]), "why"]]), HASH],
     ),
     "operations.transfer": ([GROUP, -1, 500], 2),
+    "operations.restore": ([TOPIC, 3], [10, 12, 2, 12]),
     "node.fitness": ([1_000, False], None),
     "node.leaving": (None, None),
     "recover.look": (

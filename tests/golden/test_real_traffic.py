@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from raftlog.partitions.node.requests import Requests
-from raftlog.records import NewRecord
+from raftlog.records import NewRecord, build_empty_batch
 from raftlog.types import Offset
 from tests.brokers.conftest import Brokers
 from tests.brokers.test_recovering import OPERATOR
@@ -29,6 +29,7 @@ SEEN = {
     "operations.broker",
     "operations.moves",
     "operations.transfer",
+    "operations.restore",
     "recover.look",
 }
 """Requests that the calls below certainly lead to."""
@@ -75,6 +76,10 @@ async def test_sample_requests_have_the_fields_of_real_ones(three: Brokers, answ
         await broker.operations.balancing.rebalance(deadline=soon())
         await broker.operations.cluster.alter_cluster_config({"balancer.moves.max": number}, deadline=soon())
         await broker.recover_partition("t", 0, OPERATOR, accept_loss=False, survivor=None, deadline=soon())
+        for partition in range(3):
+            end = (await broker.offsets("t", partition, linearizable=True, deadline=soon())).end
+            filler = build_empty_batch(end, end + 1, 0)
+            await broker.operations.restoring.restore_batches("t", partition, filler, deadline=soon())
         await broker.operations.leadership.transfer_leadership("t", 0, None, deadline=soon())
     assert SEEN - answered_requests == set()
 

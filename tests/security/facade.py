@@ -21,6 +21,7 @@ from raftlog.partitions.operations.cluster import ClusterOperations
 from raftlog.partitions.operations.leadership import LeadershipOperations
 from raftlog.partitions.operations.local import LocalReplicas
 from raftlog.partitions.operations.partitions import PartitionOperations
+from raftlog.partitions.operations.restoring import RestoringOperations
 from raftlog.partitions.produce import Producers
 from raftlog.partitions.security.acls import Acls
 from raftlog.partitions.security.quotas import Quotas
@@ -37,6 +38,7 @@ FACADE: tuple[type, ...] = (
     LocalReplicas,
     BalancerOperations,
     ClusterOperations,
+    RestoringOperations,
     LeaderAppends,
     LeaderFetches,
     LeaderOffsets,

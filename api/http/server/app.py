@@ -21,6 +21,7 @@ from raftlog.api.http.producers import ProducerHandlers
 from raftlog.api.http.records.fetch import FetchHandlers
 from raftlog.api.http.records.produce import ProduceHandlers
 from raftlog.api.http.recovery import RecoveryHandlers
+from raftlog.api.http.restoring import RestoringHandlers
 from raftlog.api.http.server.answers import answer
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.connection import caller_of
@@ -64,6 +65,7 @@ HANDLERS: Final[tuple[type[Handlers], ...]] = (
     security.AclHandlers,
     security.QuotaHandlers,
     RecoveryHandlers,
+    RestoringHandlers,
     MetricsHandlers,
     EntryPointHandlers,
 )

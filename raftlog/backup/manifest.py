@@ -1,0 +1,158 @@
+"""Commits of a backup: values, names and bytes. docs/FORMATS.md specifies them. Pure.
+
+    commits/{number:020d}.json      changes of the backup, numbered without gaps; created exclusively, never changed
+    snapshots/{number:020d}.json    the state after that commit, so that fewer commits are read; can be missing
+    data/{topic id}/{partition}/{first:020d}-{end:020d}-{run}.batches     stored batches, one after another
+
+A run `claimed` the backup before it writes, `copied` files one or more times, and `completed` with the topics, log
+bounds and committed offsets that a restoration uses. `pruned` removes files below the log start offsets."""
+
+import re
+from typing import Final, Literal, TypeVar
+
+import msgspec
+from crc32c import crc32c
+from msgspec import Struct
+
+from raftlog.backup.errors import BackupDamaged
+
+FORMAT: Final = 1
+COMMITS: Final = "commits"
+SNAPSHOTS: Final = "snapshots"
+DATA: Final = "data"
+RUNS: Final = "runs"
+_DATA_PATH: Final = re.compile(r"data/[0-9a-f-]{36}/\d{1,10}/\d{20}-\d{20}-[0-9a-f]{8}\.batches")
+_NAME: Final = re.compile(r"(\d{20})\.json")
+T = TypeVar("T", bound="Sealed")
+
+Kind = Literal["claimed", "copied", "completed", "pruned"]
+
+
+class Sealed(Struct, frozen=True, kw_only=True):
+    """Base of the objects that are stored with a checksum. `format` is raised when older programs cannot read it."""
+
+    format: int = FORMAT
+
+
+class SavedFile(Struct, frozen=True):
+    """File with the batches of a partition from offset `first` on; the backup covers all offsets below `end`.
+
+    `last_offset` and `last_crc` are base offset and CRC of its last batch."""
+
+    path: str
+    topic_id: str
+    partition: int
+    first: int
+    end: int
+    size: int
+    crc: int
+    batches: int
+    records: int
+    last_offset: int
+    last_crc: int
+
+
+class LostRange(Struct, frozen=True):
+    """Offsets that the cluster deleted before they were saved, `first ≤ offset < end`."""
+
+    topic_id: str
+    partition: int
+    first: int
+    end: int
+
+
+class SavedTopic(Struct, frozen=True):
+    """Topic with the settings that it overrides."""
+
+    topic_id: str
+    name: str
+    partitions: int
+    replication_factor: int
+    settings: dict[str, str]
+
+
+class SavedPartition(Struct, frozen=True):
+    """Bounds of a partition's log: `log_start ≤ offset < end`."""
+
+    topic_id: str
+    partition: int
+    log_start: int
+    end: int
+
+
+class SavedOffset(Struct, frozen=True):
+    """Committed offset of a consumer group."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    metadata: str
+
+
+class Commit(Sealed, frozen=True, kw_only=True):
+    """Change of a backup. Without `completed`, topics, partitions and offsets are empty."""
+
+    number: int
+    backup_id: str
+    cluster_id: str
+    run: str
+    kind: Kind
+    time_ms: int
+    added: list[SavedFile] = []
+    removed: list[str] = []
+    lost: list[LostRange] = []
+    topics: list[SavedTopic] = []
+    partitions: list[SavedPartition] = []
+    offsets: list[SavedOffset] = []
+
+
+class Snapshot(Sealed, frozen=True, kw_only=True):
+    """State after commit `number`, which is included as `last`; `completed` is the newest completed commit."""
+
+    last: Commit
+    completed: Commit | None
+    files: list[SavedFile]
+    lost: list[LostRange]
+
+
+def name_of(number: int) -> str:
+    """Return the name of a commit or snapshot."""
+    return f"{number:020d}.json"
+
+
+def number_of(name: str) -> int | None:
+    """Return the number in the name of a commit or snapshot; None for other names."""
+    found = _NAME.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def data_path(topic_id: str, partition: int, first: int, end: int, run: str) -> str:
+    """Return the path of a file. Runs have different names for the same range: an ended run can still write."""
+    return f"{DATA}/{topic_id}/{partition}/{first:020d}-{end:020d}-{run[:8]}.batches"
+
+
+def seal(value: Sealed) -> bytes:
+    """Return the bytes of an object, which end with its checksum."""
+    body = msgspec.json.encode(value)
+    return body + f"\n{crc32c(body):08x}\n".encode()
+
+
+def unseal(kind: type[T], path: str, data: bytes) -> T:
+    """Read an object. Raises `BackupDamaged`, also for a format that is newer than this release."""
+    body, _, checksum = data.rstrip(b"\n").rpartition(b"\n")
+    if checksum != f"{crc32c(body):08x}".encode():
+        raise BackupDamaged(f"{path} is damaged: its checksum does not match")
+    try:
+        found = msgspec.json.decode(body, type=Sealed)
+        if found.format > FORMAT:
+            raise BackupDamaged(
+                f"{path} has format {found.format}, and this release reads up to {FORMAT}: use a newer raftlog"
+            )
+        value = msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise BackupDamaged(f"{path} cannot be read: {error}") from None
+    for file in value.files if isinstance(value, Snapshot) else value.added if isinstance(value, Commit) else ():
+        if not _DATA_PATH.fullmatch(file.path) or not 0 <= file.first < file.end:
+            raise BackupDamaged(f"{path} names a file that no backup has: {file.path!r}")
+    return value

@@ -1,0 +1,130 @@
+"""Store in an object store that fsspec reaches, such as S3.
+
+Objects are written with one request each, and created with `If-None-Match`. Whether the store obeys that is checked
+once, since a store that ignores it would let two runs write one backup. Imports fsspec, which is optional."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import fsspec
+
+from raftlog.backup.errors import BackupRefused, StoreUnreachable
+from raftlog.backup.manifest import RUNS
+
+_EXISTS: Final = ("PreconditionFailed", "ConditionalRequestConflict")
+"""Codes of S3 for an object that exists, or that another request creates now."""
+
+
+class ObjectStore:
+    """Store at an address of fsspec; the variables of its package (`AWS_…` for S3) have credentials and endpoint."""
+
+    def __init__(self, address: str) -> None:
+        """Connect. Raises `BackupRefused`."""
+        self.address = address.rstrip("/")
+        with self._errors():
+            try:
+                self._files, self._root = fsspec.core.url_to_fs(
+                    self.address, use_listings_cache=False, skip_instance_cache=True
+                )
+            except (ImportError, ValueError) as error:
+                raise BackupRefused(f"{address} cannot be used: {error}; for S3 use s3://BUCKET/PATH") from None
+        self._is_checked = False
+
+    def read(self, path: str) -> bytes | None:
+        with self._errors():
+            try:
+                return bytes(self._files.cat_file(self._place(path)))
+            except FileNotFoundError:
+                return None
+
+    def write(self, path: str, data: bytes | bytearray) -> None:
+        with self._errors():
+            self._files.pipe_file(self._place(path), bytes(data))
+
+    def create(self, path: str, data: bytes) -> bool:
+        if not self._is_checked:
+            self._check_exclusive()
+        return self._create(path, data)
+
+    def delete(self, path: str) -> None:
+        with self._errors():
+            try:
+                self._files.rm_file(self._place(path))
+            except FileNotFoundError:
+                return
+
+    def list(self, folder: str) -> list[str]:
+        with self._errors():
+            try:
+                found = self._files.find(self._place(folder))
+            except FileNotFoundError:
+                return []
+        begin = len(self._root) + 1
+        return sorted(str(each)[begin:] for each in found)
+
+    def names(self) -> set[str]:
+        with self._errors():
+            try:
+                return {str(each).rstrip("/").rpartition("/")[2] for each in self._files.ls(self._root, detail=False)}
+            except FileNotFoundError:
+                return set()
+
+    def _place(self, path: str) -> str:
+        return f"{self._root}/{path}"
+
+    def _create(self, path: str, data: bytes) -> bool:
+        with self._errors():
+            try:
+                self._files.pipe_file(self._place(path), data, mode="create")
+            except FileExistsError:
+                return False
+            except OSError as error:
+                if _code_of(error) in _EXISTS:
+                    return False
+                raise
+        return True
+
+    def _check_exclusive(self) -> None:
+        """Raise `BackupRefused` unless an object is created only once."""
+        path = f"{RUNS}/{uuid.uuid4()}"
+        try:
+            is_obeyed = self._create(path, b"1") and not self._create(path, b"2")
+        finally:
+            self.delete(path)
+        if not is_obeyed:
+            raise BackupRefused(
+                f"{self.address}: the store ignores If-None-Match, so two runs could write one backup; "
+                "use a store with conditional writes"
+            )
+        self._is_checked = True
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Raise `StoreUnreachable` for an error of the store, whose package raises errors of its own."""
+        try:
+            yield
+        except BackupRefused:
+            raise
+        except Exception as error:
+            raise StoreUnreachable(f"the store at {self.address}: {_describe(error)}") from error
+
+
+def _code_of(error: BaseException) -> str:
+    """Return the code of the S3 error behind an error; empty without one."""
+    cause: Any = error.__cause__ or error
+    response = getattr(cause, "response", None)
+    code = response.get("Error", {}).get("Code") if isinstance(response, dict) else None
+    if (
+        code is None
+        and getattr(error, "errno", None) is not None
+        and "At least one of the pre-conditions" in str(error)
+    ):
+        return "PreconditionFailed"
+    return str(code or "")
+
+
+def _describe(error: Exception) -> str:
+    text = str(error) or type(error).__name__
+    return text if isinstance(error, OSError) else f"{type(error).__name__}: {text}"

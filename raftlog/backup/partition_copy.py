@@ -1,0 +1,186 @@
+"""Copy of one partition's new batches into files of a backup.
+
+    begin = covered end, or the log start   ≤   copied   ≤   end = the committed end when the run began
+
+Batches are stored as they were fetched, after a check of their CRC; those without records are left out. While one file
+is written the next one is fetched, so at most two are in memory."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from raftlog.backup.errors import BackupRefused
+from raftlog.backup.manifest import LostRange, SavedFile, SavedTopic
+from raftlog.backup.state import BackupRun, Place
+from raftlog.client import BrokerClient
+from raftlog.client.decode import read_batches
+from raftlog.client.outage import Outage, is_unanswered
+from raftlog.errors import OffsetOutOfRange, Unavailable
+from raftlog.records import BatchHeader
+
+_FETCH_BYTES_MAX: Final = 4 << 20
+_WAIT_MS: Final = 500
+_PAUSE_S_MAX: Final = 1.0
+
+
+class CopyOptions(NamedTuple):
+    """Limits of a run: size of files, partitions at a time, and seconds without an answer after which it fails."""
+
+    file_bytes: int = 16 << 20
+    parallel: int = 4
+    give_up_after_s: float = 30.0
+
+
+class CopiedBatches(NamedTuple):
+    """Batches that were copied, for the progress: offsets below `offset` are done."""
+
+    place: Place
+    offset: int
+    size: int
+    records: int
+
+
+class _Buffer:
+    """File under construction."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.data = bytearray()
+        self.batches = self.records = self.last_offset = self.last_crc = 0
+
+    def add(self, header: BatchHeader, batch: memoryview) -> None:
+        self.data += batch
+        self.batches += 1
+        self.records += header.record_count
+        self.last_offset, self.last_crc = header.base_offset, header.crc
+
+
+class PartitionCopy:
+    """Copy of one partition in a run."""
+
+    def __init__(
+        self,
+        client: BrokerClient,
+        run: BackupRun,
+        topic: SavedTopic,
+        partition: int,
+        options: CopyOptions,
+        on_file: Callable[[SavedFile], Awaitable[None]],
+        on_copied: Callable[[CopiedBatches], None],
+    ) -> None:
+        """Prepare a copy. `on_file` gets each file after it was stored, `on_copied` the progress."""
+        self._client, self._run, self._topic, self._partition = client, run, topic, partition
+        self._options, self._on_file, self._on_copied = options, on_file, on_copied
+        self._name = f"{topic.name}/{partition}"
+        self._place: Place = (topic.topic_id, partition)
+        self._outage = Outage(f"backup of {self._name}", options.give_up_after_s, _PAUSE_S_MAX, is_unanswered)
+        self.lost: list[LostRange] = []
+
+    async def check_last(self, last: SavedFile, log_start: int, end: int) -> None:
+        """Raise `BackupRefused` unless the log still has the last saved batch, if it can be known."""
+        if end < last.end:
+            raise BackupRefused(
+                f"{self._name} ends at offset {end}, and the backup has offsets up to {last.end}: the cluster lost "
+                "records that were saved; keep this backup, and begin another one"
+            )
+        if last.last_offset < log_start or "compact" in self._topic.settings.get("cleanup.policy", ""):
+            return
+        body, _ = await self._fetch(last.last_offset, 1)
+        found = next(iter(read_batches(body)), None) if body else None
+        if found is None or (found[0].base_offset, found[0].crc) != (last.last_offset, last.last_crc):
+            raise BackupRefused(
+                f"{self._name} has other records at offset {last.last_offset} than the backup: the cluster lost "
+                "records that were saved; keep this backup, and begin another one"
+            )
+
+    async def run(self, begin: int, end: int) -> None:
+        """Copy the batches from `begin` to `end`."""
+        offset, buffer = begin, _Buffer(begin)
+        writing: asyncio.Task[None] | None = None
+        try:
+            while offset < end:
+                try:
+                    body, watermark = await self._fetch(offset, min(_FETCH_BYTES_MAX, self._options.file_bytes))
+                except OffsetOutOfRange as error:
+                    offset = await self._skip_deleted(error, offset, end)
+                    writing = await self._store(writing, buffer, min(offset, end))
+                    buffer = _Buffer(offset)
+                    continue
+                size = records = 0
+                after = min(end, watermark)
+                for header, batch in read_batches(body):
+                    after = header.next_offset
+                    if after > end:
+                        after = end
+                        break
+                    if header.record_count and not header.is_control:
+                        buffer.add(header, batch)
+                        size += len(batch)
+                        records += header.record_count
+                offset = max(offset, after)
+                self._on_copied(CopiedBatches(self._place, offset, size, records))
+                if len(buffer.data) >= self._options.file_bytes:
+                    writing = await self._store(writing, buffer, offset)
+                    buffer = _Buffer(offset)
+            writing = await self._store(writing, buffer, end)
+            if writing is not None:
+                await writing
+        finally:
+            if writing is not None and not writing.done():
+                writing.cancel()
+                await asyncio.gather(writing, return_exceptions=True)
+
+    async def _fetch(self, offset: int, max_bytes: int) -> tuple[bytes, int]:
+        """Return batches from an offset on, and the high watermark; no batches if all records up to it are removed."""
+
+        async def attempt() -> tuple[bytes, int]:
+            fetched = await self._client.fetch_batches(
+                self._topic.name, self._partition, offset, timeout_ms=_WAIT_MS, max_bytes=max_bytes
+            )
+            if fetched.topic_id not in (None, self._topic.topic_id):
+                raise BackupRefused(
+                    f"topic {self._topic.name} was deleted and created anew during the backup; run again"
+                )
+            if not fetched.body and fetched.high_watermark <= offset:
+                raise Unavailable(f"{self._name}: the leader has only offsets below {fetched.high_watermark}")
+            return fetched.body, fetched.high_watermark
+
+        return await self._outage.repeat(attempt)
+
+    async def _skip_deleted(self, error: OffsetOutOfRange, offset: int, end: int) -> int:
+        """Return the offset at which the log begins now, after its retention deleted records."""
+        if error.first <= offset:
+            raise error
+        self.lost.append(LostRange(*self._place, offset, min(error.first, end)))
+        return error.first
+
+    async def _store(
+        self, writing: "asyncio.Task[None] | None", buffer: _Buffer, end: int
+    ) -> "asyncio.Task[None] | None":
+        """Begin to write a file, after the one before it; return the task. An empty one is not written."""
+        if writing is not None:
+            await writing
+        if not buffer.batches:
+            return None
+        return asyncio.create_task(self._write(buffer, end))
+
+    async def _write(self, buffer: _Buffer, end: int) -> None:
+        path = self._run.path_of(self._place, buffer.first, end)
+        crc = await asyncio.to_thread(crc32c, buffer.data)
+        await asyncio.to_thread(self._run.store.write, path, buffer.data)
+        await self._on_file(
+            SavedFile(
+                path,
+                *self._place,
+                buffer.first,
+                end,
+                len(buffer.data),
+                crc,
+                buffer.batches,
+                buffer.records,
+                buffer.last_offset,
+                buffer.last_crc,
+            )
+        )

@@ -1,0 +1,1 @@
+"""Verbs `raftlog backup` and `raftlog restore`."""

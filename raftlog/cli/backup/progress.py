@@ -1,0 +1,24 @@
+"""Progress bar of a backup or a restoration on a terminal."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from raftlog.cli.operator_verbs import WaitProgress
+from raftlog.cli.progress import progress_bar
+
+MIB = 1 << 20
+
+
+@contextmanager
+def offset_progress(what: str) -> Iterator[Callable[[int, int, int], None]]:
+    """Give the function that shows done and total offsets and bytes; without a terminal it shows nothing."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total, _size: None
+        return
+    with progress_bar(what) as show:
+
+        def update(done: int, total: int, size: int) -> None:
+            show(WaitProgress(False, f"{done:,} of {total:,} offsets, {size / MIB:,.0f} MiB", done, total))
+
+        yield update

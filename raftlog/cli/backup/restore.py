@@ -1,0 +1,91 @@
+"""`raftlog restore`: topics and committed offsets of a backup in a cluster, at the same offsets."""
+
+import asyncio
+import time
+
+import click
+
+from raftlog.backup.restore import (
+    RestoreOptions,
+    RestorePlan,
+    RestoreResult,
+    check_backup,
+    run_restore,
+)
+from raftlog.backup.stores import open_store
+from raftlog.cli.backup.progress import MIB, offset_progress
+from raftlog.cli.operator_verbs import OperatorVerb, operator_command
+from raftlog.cli.options import give_up_option, option, settings_option
+from raftlog.cli.tables import format_count
+from raftlog.client import BrokerClient
+
+
+@operator_command("Print the result as JSON.")
+@click.argument("store", metavar="STORE")
+@option("--topic", "-t", "topics", multiple=True, metavar="NAME", help="Restore only this topic; may be repeated.")
+@settings_option("Restore the topic KEY under the name VALUE; may be repeated.", "--rename", "renamed")
+@option(
+    "--replication-factor",
+    type=click.IntRange(1, 15),
+    metavar="N",
+    help="Replicas of the restored topics. [default: as saved, at most the number of brokers]",
+)
+@option("--keep-deleted", "keeps_deleted", is_flag=True, help="Restore also saved records that were deleted later.")
+@option("--continue", "continues", is_flag=True, help="Continue an interrupted restoration: the topics may exist.")
+@option("--compare/--no-compare", "compares", default=True, help="Read everything back, and compare it.")
+@option("--groups/--no-groups", "with_groups", default=True, help="Restore the committed offsets of groups.")
+@option("--check", "only_checks", is_flag=True, help="Read and check the backup; needs no broker, changes nothing.")
+@option("--parallel", type=click.IntRange(1, 64), default=4, metavar="N", help="Partitions to restore at a time.")
+@give_up_option("Fail after this time without an answer of the brokers.")
+def restore(
+    store: str,
+    topics: tuple[str, ...],
+    renamed: dict[str, str],
+    replication_factor: int | None,
+    keeps_deleted: bool,
+    continues: bool,
+    compares: bool,
+    with_groups: bool,
+    only_checks: bool,
+    parallel: int,
+    give_up_after: float,
+    verb: OperatorVerb,
+) -> None:
+    """Restore the topics in STORE, which must not exist, with their offsets, and the offsets of groups.
+
+    Every batch is checked before it is appended, and compared afterwards. Retention and compaction begin when all is
+    restored; do not write to the topics before."""
+    options = RestoreOptions(
+        topics,
+        renamed,
+        replication_factor,
+        keeps_deleted,
+        continues,
+        compares,
+        with_groups,
+        parallel,
+        give_up_after,
+    )
+    plan = RestorePlan(open_store(store), options)
+    result = asyncio.run(_check(plan)) if only_checks else verb.ask(lambda client: _run(client, plan))
+    what = "checked" if only_checks else "restored and compared" if compares else "restored"
+    verb.output(result, lambda done: _describe(done, what))
+
+
+async def _check(plan: RestorePlan) -> RestoreResult:
+    with offset_progress(f"check of {plan.store.address}") as show:
+        return await check_backup(plan, lambda progress: show(*progress))
+
+
+async def _run(client: BrokerClient, plan: RestorePlan) -> RestoreResult:
+    with offset_progress(f"restoration from {plan.store.address}") as show:
+        return await run_restore(client, plan, lambda progress: show(*progress))
+
+
+def _describe(result: RestoreResult, what: str) -> None:
+    saved = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(result.time_ms / 1000))
+    click.echo(
+        f"{what}: {format_count(result.records, 'record')}, {result.bytes / MIB:,.1f} MiB of "
+        f"{format_count(result.topics, 'topic')}, {format_count(result.partitions, 'partition')}; "
+        f"{format_count(result.groups, 'group')}; saved {saved} UTC"
+    )
