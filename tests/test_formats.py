@@ -47,8 +47,11 @@ CREATED_MS = 1_700_000_000_000
 STEM = "0" * 20
 
 
+EXAMPLE = (DOCS.parent / "tests" / "golden" / "lone_log.txt").read_text(encoding="utf-8")
+
+
 def block_after(mark: str) -> str:
-    return DOCUMENT.split(f"<!-- {mark} -->\n```\n")[1].split("\n```")[0]
+    return EXAMPLE.split(f"<!-- {mark} -->\n```\n")[1].split("\n```")[0]
 
 
 def listed_bytes(block: str, line: re.Pattern[str]) -> bytes:

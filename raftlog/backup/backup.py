@@ -12,10 +12,10 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from raftlog.backup.manifest import LostRange, SavedFile, SavedOffset, SavedPartition, SavedTopic
+from raftlog.backup.manifest import SavedFile, SavedOffset, SavedPartition, SavedTopic, UnsavedRange
 from raftlog.backup.partition_copy import CopiedBatches, CopyOptions, PartitionCopy
 from raftlog.backup.state import HEARTBEAT_S, BackupRun, Place
-from raftlog.backup.stores import Store
+from raftlog.backup.stores import BackupStore
 from raftlog.client import BrokerClient
 from raftlog.client.outage import Outage, is_unanswered
 from raftlog.errors import UnknownTopic
@@ -45,7 +45,7 @@ class BackupResult(Struct, frozen=True):
     files: int
     records: int
     bytes: int
-    lost: list[LostRange]
+    lost: list[UnsavedRange]
     pruned: int = 0
 
 
@@ -59,7 +59,7 @@ class _Bounds(NamedTuple):
 
 async def run_backup(
     client: BrokerClient,
-    store: Store,
+    store: BackupStore,
     options: CopyOptions,
     on_progress: Callable[[BackupProgress], None],
     *,
@@ -143,7 +143,7 @@ class _Backup:
             self._left[each.saved.topic_id, each.saved.partition] = (each.begin, each.saved.end)
         self._total = sum(end - begin for begin, end in self._left.values())
         lost = [
-            LostRange(each.saved.topic_id, each.saved.partition, covered, each.begin)
+            UnsavedRange(each.saved.topic_id, each.saved.partition, covered, each.begin)
             for each in bounds
             if (covered := self._covered.get((each.saved.topic_id, each.saved.partition))) is not None
             and covered < each.begin

@@ -22,4 +22,4 @@ class BackupTaken(RequestError):
 
 
 class StoreUnreachable(StorageError):
-    """Store that failed or refused a request."""
+    """BackupStore that failed or refused a request."""

@@ -52,7 +52,7 @@ class SavedFile(Struct, frozen=True):
     last_crc: int
 
 
-class LostRange(Struct, frozen=True):
+class UnsavedRange(Struct, frozen=True):
     """Offsets that the cluster deleted before they were saved, `first ≤ offset < end`."""
 
     topic_id: str
@@ -90,7 +90,7 @@ class SavedOffset(Struct, frozen=True):
     metadata: str
 
 
-class Commit(Sealed, frozen=True, kw_only=True):
+class BackupCommit(Sealed, frozen=True, kw_only=True):
     """Change of a backup. Without `completed`, topics, partitions and offsets are empty."""
 
     number: int
@@ -101,7 +101,7 @@ class Commit(Sealed, frozen=True, kw_only=True):
     time_ms: int
     added: list[SavedFile] = []
     removed: list[str] = []
-    lost: list[LostRange] = []
+    lost: list[UnsavedRange] = []
     topics: list[SavedTopic] = []
     partitions: list[SavedPartition] = []
     offsets: list[SavedOffset] = []
@@ -110,10 +110,10 @@ class Commit(Sealed, frozen=True, kw_only=True):
 class Snapshot(Sealed, frozen=True, kw_only=True):
     """State after commit `number`, which is included as `last`; `completed` is the newest completed commit."""
 
-    last: Commit
-    completed: Commit | None
+    last: BackupCommit
+    completed: BackupCommit | None
     files: list[SavedFile]
-    lost: list[LostRange]
+    lost: list[UnsavedRange]
 
 
 def name_of(number: int) -> str:
@@ -152,7 +152,7 @@ def unseal(kind: type[T], path: str, data: bytes) -> T:
         value = msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
         raise BackupDamaged(f"{path} cannot be read: {error}") from None
-    for file in value.files if isinstance(value, Snapshot) else value.added if isinstance(value, Commit) else ():
+    for file in value.files if isinstance(value, Snapshot) else value.added if isinstance(value, BackupCommit) else ():
         if not _DATA_PATH.fullmatch(file.path) or not 0 <= file.first < file.end:
             raise BackupDamaged(f"{path} names a file that no backup has: {file.path!r}")
     return value

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from raftlog.backup.errors import BackupRefused
-from raftlog.backup.manifest import LostRange, SavedFile, SavedTopic
+from raftlog.backup.manifest import SavedFile, SavedTopic, UnsavedRange
 from raftlog.backup.state import BackupRun, Place
 from raftlog.client import BrokerClient
 from raftlog.client.decode import read_batches
@@ -76,7 +76,7 @@ class PartitionCopy:
         self._name = f"{topic.name}/{partition}"
         self._place: Place = (topic.topic_id, partition)
         self._outage = Outage(f"backup of {self._name}", options.give_up_after_s, _PAUSE_S_MAX, is_unanswered)
-        self.lost: list[LostRange] = []
+        self.lost: list[UnsavedRange] = []
 
     async def check_last(self, last: SavedFile, log_start: int, end: int) -> None:
         """Raise `BackupRefused` unless the log still has the last saved batch, if it can be known."""
@@ -153,7 +153,7 @@ class PartitionCopy:
         """Return the offset at which the log begins now, after its retention deleted records."""
         if error.first <= offset:
             raise error
-        self.lost.append(LostRange(*self._place, offset, min(error.first, end)))
+        self.lost.append(UnsavedRange(*self._place, offset, min(error.first, end)))
         return error.first
 
     async def _store(

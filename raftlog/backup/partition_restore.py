@@ -15,7 +15,7 @@ from crc32c import crc32c
 from raftlog.backup.batches import ContentDigest, build_fillers, read_saved_batches, to_restored
 from raftlog.backup.errors import BackupDamaged, BackupRefused
 from raftlog.backup.manifest import SavedFile
-from raftlog.backup.stores import Store
+from raftlog.backup.stores import BackupStore
 from raftlog.client import BrokerClient
 from raftlog.client.decode import read_batches
 from raftlog.client.outage import Outage, is_unanswered
@@ -49,7 +49,7 @@ class PartitionRestore:
     def __init__(
         self,
         client: BrokerClient | None,
-        store: Store,
+        store: BackupStore,
         part: RestoredPart,
         give_up_after_s: float,
         on_progress: Callable[[int, int], None],

@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from raftlog.backup.backup import gather_some
 from raftlog.backup.errors import BackupRefused
-from raftlog.backup.manifest import Commit, SavedPartition, SavedTopic
+from raftlog.backup.manifest import BackupCommit, SavedPartition, SavedTopic
 from raftlog.backup.partition_restore import PartitionRestore, RestoredPart
 from raftlog.backup.state import BackupState
-from raftlog.backup.stores import Store
+from raftlog.backup.stores import BackupStore
 from raftlog.client import BrokerClient, CommittedOffset
 from raftlog.errors import TopicExists
 from raftlog.types import Offset, TopicPartition
@@ -70,7 +70,7 @@ class RestoreResult(Struct, frozen=True):
 class RestorePlan:
     """Topics and partitions to restore from a backup."""
 
-    def __init__(self, store: Store, options: RestoreOptions) -> None:
+    def __init__(self, store: BackupStore, options: RestoreOptions) -> None:
         """Read the backup's manifest. Raises `BackupRefused` and `BackupDamaged`."""
         self.store, self.options = store, options
         self.state = BackupState.load(store)
@@ -78,7 +78,7 @@ class RestorePlan:
             raise BackupRefused(f"{store.address} holds no backup")
         if self.state.completed is None:
             raise BackupRefused(f"no run of `raftlog backup` to {store.address} was completed; run it again")
-        self.commit: Commit = self.state.completed
+        self.commit: BackupCommit = self.state.completed
         names = {topic.name for topic in self.commit.topics}
         missing = sorted({*options.topics, *options.renamed} - names)
         if missing:

@@ -20,18 +20,18 @@ from raftlog.backup.manifest import (
     DATA,
     RUNS,
     SNAPSHOTS,
-    Commit,
+    BackupCommit,
     Kind,
-    LostRange,
     SavedFile,
     Snapshot,
+    UnsavedRange,
     data_path,
     name_of,
     number_of,
     seal,
     unseal,
 )
-from raftlog.backup.stores import Store
+from raftlog.backup.stores import BackupStore
 
 HEARTBEAT_S: Final = 4.0
 _SILENCE_S: Final = 3 * HEARTBEAT_S
@@ -47,15 +47,15 @@ class BackupState:
     """State after the commits that were added."""
 
     def __init__(self) -> None:
-        self.last: Commit | None = None
-        self.completed: Commit | None = None
+        self.last: BackupCommit | None = None
+        self.completed: BackupCommit | None = None
         """Newest commit that a restoration can use."""
         self.files: dict[Place, list[SavedFile]] = defaultdict(list)
-        self.lost: list[LostRange] = []
+        self.lost: list[UnsavedRange] = []
         self.since_snapshot = 0
 
     @classmethod
-    def load(cls, store: Store) -> "BackupState":
+    def load(cls, store: BackupStore) -> "BackupState":
         """Read the state; empty if nothing is stored there. Raises `BackupDamaged`."""
         state, number = cls(), 0
         for path in sorted(store.list(SNAPSHOTS), reverse=True):
@@ -73,7 +73,7 @@ class BackupState:
             data = store.read(path) if found in names else None
             if data is None:
                 raise BackupDamaged(f"the backup in {store.address} lacks {path}")
-            state.add(unseal(Commit, path, data))
+            state.add(unseal(BackupCommit, path, data))
         return state
 
     def _take(self, snapshot: Snapshot) -> None:
@@ -81,7 +81,7 @@ class BackupState:
         for file in snapshot.files:
             self.files[file.topic_id, file.partition].append(file)
 
-    def add(self, commit: Commit) -> None:
+    def add(self, commit: BackupCommit) -> None:
         """Apply a commit. Raises `BackupDamaged` if it does not follow."""
         last = self.last
         if last is not None and (commit.backup_id, commit.number) != (last.backup_id, last.number + 1):
@@ -120,13 +120,13 @@ class BackupState:
 class BackupRun:
     """Run that has claimed a backup. Its methods block; `beat` is called every `HEARTBEAT_S`."""
 
-    def __init__(self, store: Store, state: BackupState, run: str, backup_id: str, cluster_id: str) -> None:
+    def __init__(self, store: BackupStore, state: BackupState, run: str, backup_id: str, cluster_id: str) -> None:
         self.store, self.state, self.run = store, state, run
         self._backup_id, self._cluster_id = backup_id, cluster_id
         self._beats = 0
 
     @classmethod
-    def claim(cls, store: Store, cluster_id: str, pause: Callable[[float], None] = time.sleep) -> "BackupRun":
+    def claim(cls, store: BackupStore, cluster_id: str, pause: Callable[[float], None] = time.sleep) -> "BackupRun":
         """Claim the backup, or begin one in an empty place. Raises `BackupTaken`, `BackupRefused`, `BackupDamaged`."""
         state = BackupState.load(store)
         last = state.last
@@ -166,10 +166,10 @@ class BackupRun:
         """Return the path of a new file."""
         return data_path(*place, first, end, self.run)
 
-    def commit(self, kind: Kind, **changes: Any) -> Commit:
+    def commit(self, kind: Kind, **changes: Any) -> BackupCommit:
         """Commit a change. Raises `BackupTaken` if another run has claimed the backup."""
         number = 0 if self.state.last is None else self.state.last.number + 1
-        commit = Commit(
+        commit = BackupCommit(
             number=number,
             backup_id=self._backup_id,
             cluster_id=self._cluster_id,
@@ -195,7 +195,7 @@ class BackupRun:
                 self.store.delete(path)
 
 
-def _wait_for_silence(store: Store, last: Commit, pause: Callable[[float], None]) -> None:
+def _wait_for_silence(store: BackupStore, last: BackupCommit, pause: Callable[[float], None]) -> None:
     """Return once the run of the last commit has ended. Raises `BackupTaken` if its heartbeat changes."""
     path = f"{RUNS}/{last.run}"
     before = store.read(path)

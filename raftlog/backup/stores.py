@@ -11,7 +11,7 @@ from typing import Protocol
 from raftlog.backup.errors import BackupRefused, StoreUnreachable
 
 
-class Store(Protocol):
+class BackupStore(Protocol):
     """Objects by path, with `/` between its parts. All methods raise `StoreUnreachable`."""
 
     address: str
@@ -125,7 +125,7 @@ def _errors_of(address: str) -> Iterator[None]:
         raise StoreUnreachable(f"the backup in {address}: {error.filename or address}: {error.strerror}") from error
 
 
-def open_store(address: str) -> Store:
+def open_store(address: str) -> BackupStore:
     """Return the store at a path, or at an address of fsspec such as s3://bucket/path. Raises `BackupRefused`."""
     scheme, is_url, rest = address.partition("://")
     if not is_url:
@@ -138,5 +138,5 @@ def open_store(address: str) -> Store:
         raise BackupRefused(
             f"{address} needs the package {error.name}: in a clone of raftlog, run pip install '.[store]'"
         ) from None
-    store: Store = module.ObjectStore(address)
+    store: BackupStore = module.ObjectStore(address)
     return store

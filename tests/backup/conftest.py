@@ -10,7 +10,7 @@ from raftlog.api.http.server.server import HttpServer, HttpSettings
 from raftlog.backup.backup import BackupResult, run_backup
 from raftlog.backup.partition_copy import CopyOptions
 from raftlog.backup.restore import RestoreOptions, RestorePlan, RestoreResult, run_restore
-from raftlog.backup.stores import Store
+from raftlog.backup.stores import BackupStore
 from raftlog.client import BrokerClient
 from raftlog.client.decode import read_batches
 from raftlog.partitions.broker import Broker
@@ -83,9 +83,9 @@ async def create(served: Served, name: str, partitions: int = 1, **config: str) 
     await served.broker.create_topic(name, partitions, config=settings, deadline=deadline_in(10_000))
 
 
-async def save(served: Served, store: Store, **options: Any) -> BackupResult:
+async def save(served: Served, store: BackupStore, **options: Any) -> BackupResult:
     return await run_backup(served.client, store, SMALL_FILES, lambda _: None, **options)
 
 
-async def restore(served: Served, store: Store, **options: Any) -> RestoreResult:
+async def restore(served: Served, store: BackupStore, **options: Any) -> RestoreResult:
     return await run_restore(served.client, RestorePlan(store, RestoreOptions(**options)), lambda _: None)

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from raftlog.backup.backup import BackupProgress, run_backup
 from raftlog.backup.errors import BackupDamaged, BackupRefused, BackupTaken
-from raftlog.backup.manifest import Commit, seal, unseal
+from raftlog.backup.manifest import BackupCommit, seal, unseal
 from raftlog.backup.restore import RestoreOptions, RestorePlan, RestoreProgress, check_backup
 from raftlog.backup.state import BackupRun, BackupState
 from raftlog.backup.stores import DirectoryStore
@@ -176,7 +176,7 @@ async def test_a_cluster_that_lost_saved_records_is_noticed(serve: Serve, store:
     (file,) = next(iter(state.files.values()))
     assert state.completed is not None
     last = store.list("commits")[-1]
-    for change, reason in ((Commit, "other records at offset 3"), (None, "ends at offset 6")):
+    for change, reason in ((BackupCommit, "other records at offset 3"), (None, "ends at offset 6")):
         wrong = replace_file(state.completed, last_crc=1) if change else replace_file(state.completed, end=9)
         store.write(last, seal(wrong))
         with pytest.raises(BackupRefused, match=reason):
@@ -186,7 +186,7 @@ async def test_a_cluster_that_lost_saved_records_is_noticed(serve: Serve, store:
     assert file.end == 6
 
 
-def replace_file(commit: Commit, **fields: int) -> Commit:
+def replace_file(commit: BackupCommit, **fields: int) -> BackupCommit:
     """Return a commit whose first file has other fields."""
     return structs.replace(commit, added=[structs.replace(commit.added[0], **fields)])
 
@@ -284,8 +284,8 @@ async def test_damage_is_found_without_a_cluster(serve: Serve, store: DirectoryS
             RestorePlan(store, RestoreOptions())
 
 
-def unseal_newer(sealed: bytes) -> Commit:
-    return structs.replace(unseal(Commit, "commit", sealed), format=2)
+def unseal_newer(sealed: bytes) -> BackupCommit:
+    return structs.replace(unseal(BackupCommit, "commit", sealed), format=2)
 
 
 async def test_unknown_topics_and_names_used_twice_are_refused(serve: Serve, store: DirectoryStore) -> None:

@@ -4,7 +4,7 @@ import click
 
 from raftlog.backup.backup import BackupResult, run_backup
 from raftlog.backup.partition_copy import CopyOptions
-from raftlog.backup.stores import Store, open_store
+from raftlog.backup.stores import BackupStore, open_store
 from raftlog.cli.backup.progress import MIB, offset_progress
 from raftlog.cli.operator_verbs import OperatorVerb, operator_command
 from raftlog.cli.options import give_up_option, option
@@ -35,7 +35,7 @@ def backup(store: str, parallel: int, file_mib: int, prunes: bool, give_up_after
     verb.output(verb.ask(lambda client: _run(client, place, options, prunes)), _describe)
 
 
-async def _run(client: BrokerClient, store: Store, options: CopyOptions, prunes: bool) -> BackupResult:
+async def _run(client: BrokerClient, store: BackupStore, options: CopyOptions, prunes: bool) -> BackupResult:
     with offset_progress(f"backup to {store.address}") as show:
         return await run_backup(client, store, options, lambda progress: show(*progress), prunes=prunes)
 
