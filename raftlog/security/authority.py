@@ -5,13 +5,14 @@
     {directory}/client-{name}.pem, client-{name}.key   a client, whose principal is `CN={name}`
 
 Keys are of the curve P-256; their files can be read by their owner only. A certificate of a broker has its hosts and
-the URI `raftlog:node:{id}`, which proves the node to other brokers, as subject alternative names (RFC 5280, 4.2.1.6).
+the URI `raftlog:node:{id}`, which proves the node to other brokers, as subject alternative names (RFC 5280, 4.2.1.6);
+worker processes of one node share its certificate.
 Existing files are never changed."""
 
 import ipaddress
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -70,10 +71,12 @@ class PrivateAuthority:
         hosts: Sequence[str] = (),
         clients: Iterable[str] = (),
         days: int = CERTIFICATE_DAYS,
+        processes: Callable[[int], Iterable[int]] = lambda node: (node,),
     ) -> list[IssuedCertificate]:
         """Issue a certificate for each node, with all `hosts`, and for each client.
 
-        Raises `InvalidArgument` before anything is written if a name is invalid or a file exists."""
+        `processes` returns the ids of the processes that share the certificate of a node. Raises `InvalidArgument`
+        before anything is written if a name is invalid or a file exists."""
         node_ids, names = list(dict.fromkeys(nodes)), list(dict.fromkeys(clients))
         node_hosts = list(dict.fromkeys(_general_name(host) for host in (*hosts, *LOCAL_HOSTS)))
         if len(node_hosts) > HOSTS_MAX:
@@ -93,8 +96,8 @@ class PrivateAuthority:
         both = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
         issued = []
         for node in node_ids:
-            uri = x509.UniformResourceIdentifier(f"raftlog:node:{node}")
-            issued.append(self._issue(f"node-{node}", f"raftlog node {node}", [*node_hosts, uri], both, days))
+            uris = [x509.UniformResourceIdentifier(f"raftlog:node:{each}") for each in processes(node)]
+            issued.append(self._issue(f"node-{node}", f"raftlog node {node}", [*node_hosts, *uris], both, days))
         for name in names:
             issued.append(self._issue(f"client-{name}", name, [], both[1:], days))
         return issued

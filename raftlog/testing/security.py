@@ -8,7 +8,7 @@ Used by `Cluster(secure=True)` and `raftlog dev --secure`."""
 import importlib
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -47,12 +47,17 @@ class ClusterSecurity(NamedTuple):
         return {name: getattr(self, name) for name in SECURITY_FIELDS}
 
 
-def prepare_security(directory: Path, nodes: Iterable[int]) -> ClusterSecurity:
-    """Create the files that are missing for nodes, and return all. Raises `InvalidArgument`."""
+def prepare_security(
+    directory: Path, nodes: Iterable[int], processes: Callable[[int], Iterable[int]] = lambda node: (node,)
+) -> ClusterSecurity:
+    """Create the files that are missing for nodes, and return all. Raises `InvalidArgument`.
+
+    `processes` returns the ids of the processes that share the certificate of a node."""
     own = directory.absolute() / "tls"
     issuing = importlib.import_module("raftlog.security.authority")  # clients do not need its library
     authority = issuing.PrivateAuthority(str(own))
-    authority.issue(node for node in nodes if not (own / f"node-{node}.pem").exists())
+    missing = [node for node in nodes if not (own / f"node-{node}.pem").exists()]
+    authority.issue(missing, processes=processes)
     password_file = directory.absolute() / f"{USER}.password"
     try:
         descriptor = os.open(password_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

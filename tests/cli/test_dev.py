@@ -5,11 +5,13 @@ import os
 import shlex
 import signal
 import socket
+import ssl
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 
 from raftlog.cli.dev.plan import check_plan
 from raftlog.cli.dev.verb import plan_nodes
@@ -124,7 +126,30 @@ def test_a_secure_cluster_prints_how_to_connect(spawn: Any, run: Any, tmp_path: 
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 0
     assert b"created with --nodes 3" in run("dev", *flags[1:], expect=1).stderr
-    assert b"one worker" in run("dev", *flags, "--workers", "2", expect=2).stderr
+
+
+def test_workers_of_a_secure_cluster_use_tls_between_each_other(
+    spawn: Any, run: Any, tmp_path: Path, base_port: int
+) -> None:
+    """One certificate is for all workers of a node, and names each of them."""
+    directory = tmp_path / "dev"
+    flags = ("--secure", "--nodes", "1", "--workers", "2", "--data-dir", str(directory), "--json")
+    process = spawn("dev", *flags, "--base-port", str(base_port))
+    line = json.loads(process.stdout.readline())
+    at = ("--bootstrap", line["nodes"][0]["http"], "--ca", line["ca"])
+    login = ("--user", line["user"], "--password-file", line["password_file"])
+    brokers = json.loads(run("broker", "list", *at, *login, "--json").stdout)
+    assert sorted(each["node_id"] for each in brokers) == [1, 1001]
+    for each in brokers:
+        assert each["is_alive"]
+        assert each["http_address"].startswith("https://")
+        rpc = (each["internal_rpc_address"], each["internal_rpc_port"])
+        names = x509.load_pem_x509_certificate(ssl.get_server_certificate(rpc).encode()).extensions
+        uris = names.get_extension_for_class(x509.SubjectAlternativeName).value
+        found = uris.get_values_for_type(x509.UniformResourceIdentifier)
+        assert found == ["raftlog:node:1", "raftlog:node:1001"]
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0
 
 
 def _use_with_kafka(line: dict[str, Any], password: str) -> None:

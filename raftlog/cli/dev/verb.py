@@ -27,7 +27,7 @@ from raftlog.cli.dev.plan import check_plan
 from raftlog.cli.dev.supervisor import DevNode, Supervisor
 from raftlog.cli.options import json_option, option
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.serve.workers import PORT_STEP, WORKERS_MAX
+from raftlog.cli.serve.workers import PORT_STEP, WORKERS_MAX, worker_ids
 from raftlog.cli.tables import Columns, format_count, show, table_of
 from raftlog.client import BrokerAddresses, BrokerClient
 from raftlog.cluster_secret import ensure_secret
@@ -88,11 +88,11 @@ def dev(
         return
     if base_port + PORT_STEP * (nodes * workers + 1) > 65_535:
         raise click.UsageError(f"--base-port {base_port} leaves no room for {nodes} nodes below port 65536")
-    if secure and workers > 1:
-        raise click.UsageError("--secure is for one worker for each node, whose certificate names it")
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_plan(directory, nodes=nodes, base_port=base_port, workers=workers, secure=secure)
-    security = prepare_security(directory, range(1, nodes + 1)) if secure else None
+    security = None
+    if secure:
+        security = prepare_security(directory, range(1, nodes + 1), lambda node: worker_ids(node, workers))
     planned = plan_nodes(nodes, directory, base_port, workers, security)
     asyncio.run(_Dev(planned, directory, as_json, security).run())
 

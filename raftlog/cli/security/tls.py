@@ -4,6 +4,7 @@ import click
 import orjson
 
 from raftlog.cli.options import json_option, option
+from raftlog.cli.serve.workers import WORKERS_MAX, worker_ids
 from raftlog.security.authority import CERTIFICATE_DAYS, DAYS_MAX, NODE_ID_MAX, IssuedCertificate, PrivateAuthority
 
 
@@ -24,6 +25,12 @@ def tls() -> None:
 )
 @option("--client", "clients", multiple=True, metavar="NAME", help="Name of a client; its principal is CN=NAME.")
 @option(
+    "--workers",
+    type=click.IntRange(1, WORKERS_MAX),
+    default=1,
+    help="Worker processes of each node (`serve --workers`), which share its certificate.",
+)
+@option(
     "--days",
     type=click.IntRange(1, DAYS_MAX),
     default=CERTIFICATE_DAYS,
@@ -35,6 +42,7 @@ def create(
     nodes: tuple[int, ...],
     hosts: tuple[str, ...],
     clients: tuple[str, ...],
+    workers: int,
     days: int,
     as_json: bool,
 ) -> None:
@@ -44,7 +52,7 @@ def create(
     if hosts and not nodes:
         raise click.UsageError("--host is for the certificates of brokers: give --node N as well")
     authority = PrivateAuthority(directory)
-    issued = authority.issue(nodes, hosts, clients, days)
+    issued = authority.issue(nodes, hosts, clients, days, lambda node: worker_ids(node, workers))
     if not authority.is_new and not issued:
         raise click.UsageError(f"{directory} has an authority already: give --node N or --client NAME to issue more")
     if as_json:

@@ -44,6 +44,11 @@ workers_option = broker_option(
 )
 
 
+def worker_ids(node_id: int, workers: int) -> range:
+    """Return the node ids of a node's workers."""
+    return range(node_id, node_id + NODE_ID_STEP * workers, NODE_ID_STEP)
+
+
 def supervise(given: Mapping[str, Any]) -> None:
     """Run the workers until a signal; `given` are the values of the options of `serve`. Raises `CommandFailed`."""
     flags = [worker_flags(given, worker) for worker in range(1, given["workers"] + 1)]
@@ -63,7 +68,7 @@ def secret_flags(given: Mapping[str, Any]) -> list[str]:
 def worker_flags(given: Mapping[str, Any], worker: int) -> list[str]:
     """Return the flags in which worker `worker` differs from the broker described by `given`. Raises `UsageError`."""
     rpc = given["rpc"] or _find_rpc_address(given["http"])
-    node_id = given["node_id"] + NODE_ID_STEP * (worker - 1)
+    node_id = worker_ids(given["node_id"], worker)[-1]
     data_dir = given["data_dir"] if worker == 1 else os.path.join(given["data_dir"], ".raftlog", "workers", str(worker))
     flags = ["--workers", "1", "--node-id", str(node_id), "--data-dir", data_dir]
     flags += ["--host-label", given["host_label"] or f"node-{given['node_id']}"]

@@ -123,7 +123,7 @@ def check_certificate(tls: TlsContexts, node: NodeId) -> None:
         named = " and ".join(str(each) for each in sorted(tls.certified))
         raise InvalidArgument(
             f"the certificate is of node {named} (URI name raftlog:node:<id>), and this is node {node}: "
-            "give each broker the certificate of its own node id"
+            "give each broker the certificate of its own node id (workers: `raftlog tls create --workers N`)"
         )
 
 
