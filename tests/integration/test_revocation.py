@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import threading
 import time
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import count
 from typing import Any, Final
@@ -77,7 +78,8 @@ class Waiting:
         self._cluster, self._name, self._ca = cluster, name, cluster.security.ca
         context = client_context(ClientTlsFiles(self._ca))
         connector = aiohttp.TCPConnector(ssl=context, limit=0)
-        self._session = aiohttp.ClientSession(connector=connector, auth=aiohttp.BasicAuth(name, PASSWORD))
+        login = b64encode(f"{name}:{PASSWORD}".encode()).decode()
+        self._session = aiohttp.ClientSession(connector=connector, headers={"Authorization": f"Basic {login}"})
         self.ended: dict[str, tuple[float, str]] = {}
         """Time and outcome of each request that has ended."""
         self._tasks: list[asyncio.Task[None]] = []
