@@ -47,6 +47,7 @@ from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic
 from raftlog.partitions.security.service import Security
 from raftlog.partitions.settings import BrokerSettings
+from raftlog.partitions.transactions.service import Transactions
 from raftlog.records import NewRecord
 from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.runtime.memory_budget import MemoryBudget
@@ -61,6 +62,8 @@ class Broker:
 
     groups: Groups
     """Consumer groups."""
+    transactions: Transactions
+    """Transactions of producers."""
     consumers: Consumers
     """Consumer instances of the HTTP API."""
     operations: Operations
@@ -85,6 +88,7 @@ class Broker:
         """For tests and the simulation, as `node` and `metadata` are."""
         self.groups, self.consumers, self.operations = parts.groups, parts.consumers, parts.operations
         self.producers, self.measuring, self.opener = parts.producers, parts.measuring, parts.opener
+        self.transactions = parts.transactions
         self.leader, self.security = parts.leader, parts.security
         self._finder, self._reader, self._topics, self._view = parts.finder, parts.reader, parts.topics, parts.view
         self._wall_ms = environment.wall_ms

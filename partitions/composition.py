@@ -9,7 +9,6 @@ Called by the façade (`broker`), which is the gate to the parts."""
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from raftlog.errors import InvalidTransactionState
 from raftlog.partitions.addresses import join_host_port
 from raftlog.partitions.cluster_view import ClusterObserver
 from raftlog.partitions.consumers.poll import RecordReader
@@ -53,6 +52,7 @@ from raftlog.partitions.security.authorizer import Authorizer
 from raftlog.partitions.security.service import Security
 from raftlog.partitions.settings import AUTHORIZATION_ACL, BrokerSettings
 from raftlog.partitions.topic_changes import TopicChanges
+from raftlog.partitions.transactions.service import Transactions
 from raftlog.runtime.batch_opener import BatchOpener
 
 
@@ -65,6 +65,9 @@ class BrokerGate(RecordReader, Protocol):
 
 class BrokerParts:
     """Parts of one broker; later ones are made from earlier ones."""
+
+    transactions: Transactions
+    """Declared here, because earlier parts call it."""
 
     def __init__(
         self,
@@ -127,7 +130,12 @@ class BrokerParts:
             self.security.listeners,
         )
         self.leader = LeaderParts(
-            LeaderAppends(self.topics, self.shared, given_ids),
+            LeaderAppends(
+                self.topics,
+                self.shared,
+                given_ids,
+                lambda *asked, deadline: self.transactions.verify_partition(*asked, deadline=deadline),
+            ),
             LeaderFetches(self.topics, self.counters, settings.fetch_bytes_max),
             LeaderOffsets(self.topics),
             TopicLeaders(node, metadata, self.topics, self.router, self.view, lag_ticks_max),
@@ -135,33 +143,48 @@ class BrokerParts:
         self.operations = Operations(
             node, metadata, self.topics, self.finder, self.router, self.moves, self.balancer, self.view.brokers
         )
-        # consumer groups and instances, producers
-        topics = self.topics
+        # consumer groups and instances, producers and their transactions
+        topics, places = self.topics, TopicPlaces(self.finder, self.topics)
         around = GroupEnvironment(
             settings.group_settings(),
             random,
             wall_ms,
             self.counters,
             partitions_of=lambda name: len(topics.find(name).partitions) if name in topics else None,
-            places=TopicPlaces(self.finder, topics),
+            places=places,
             is_deleted=lambda topic_id: topic_id in metadata.state.deleted,
             offsets_retention_ms=settings.offsets_retention_ms,
             feature_level=lambda: metadata.state.feature_level,
-            verify_transaction=_refuse_transaction,
+            verify_transaction=self._verify_group,
         )
         cluster = ClusterParts(node, metadata, self.topics, self.finder, self.router, self.changes, gate.check_ready)
         self.groups = Groups(cluster, self.reader, around, settings.offsets_partitions)
+        self.producers = Producers(node, metadata)
+        self.transactions = Transactions(
+            cluster,
+            self.reader,
+            self.groups,
+            self.producers,
+            places,
+            settings.transaction_settings(),
+            wall_ms,
+            settings.transaction_partitions,
+        )
         self.opener = BatchOpener(settings.opened_bytes_max)
         self.consumers = Consumers(settings, self.groups, gate, self.topics, self.finder, self.opener, authorizer)
-        self.producers = Producers(node, metadata)
         # maintenance and requests of other nodes
-        coordinators = CoordinatorMaintenance(self.groups.coordinators, settings.metadata_growth_bytes_max)
+        coordinators = CoordinatorMaintenance(
+            lambda: [*self.groups.coordinators, *self.transactions.coordinators], settings.metadata_growth_bytes_max
+        )
         self.housekeeping = MaintenanceLoop(
             node, self.assignments, coordinators, settings.retention_interval_s, wall_ms
         )
         DataRequests(node, self.finder.replica, settings.fetch_bytes_max)
         self.refresh_topics()
         metadata.observers += self.observers()
+
+    async def _verify_group(self, producer: TransactionalProducer, group: str, deadline: Deadline) -> None:
+        await self.transactions.verify_group(producer, group, deadline)
 
     def observers(self) -> list[Callable[[], None]]:
         """Return the observers of the controller's state, in the order of their calls."""
@@ -171,6 +194,7 @@ class BrokerParts:
             self.refresh_topics,
             self.assignments.state_changed,
             self.groups.state_changed,
+            self.transactions.state_changed,
             self.consumers.state_changed,
             self.moves.state_changed,
             self.leaving.state_changed,
@@ -214,6 +238,7 @@ class BrokerParts:
         self.security.close()
         for part in (self.housekeeping, self.balancer, self.leaving, self.moves, self.assignments):
             await part.stop()
+        self.transactions.close()
         self.groups.close()
         self.consumers.close()
         self.leader.appends.close()
@@ -230,9 +255,3 @@ class BrokerParts:
         self.consumers.stop_waiting()
         for replica in self.assignments.replicas.values():
             replica.stop_waiting()
-
-
-async def _refuse_transaction(producer: TransactionalProducer, group: str, deadline: Deadline) -> None:
-    raise InvalidTransactionState(
-        f"group {group} is in no transaction of {producer.transactional_id!r}: this release has no transactions"
-    )

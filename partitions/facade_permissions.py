@@ -19,6 +19,8 @@ _DESCRIBE_TOPIC: Final = (AclOperation.DESCRIBE, _TOPIC)
 _READ_GROUP: Final = (AclOperation.READ, _GROUP)
 _DESCRIBE_GROUP: Final = (AclOperation.DESCRIBE, _GROUP)
 _DELETE_GROUP: Final = (AclOperation.DELETE, _GROUP)
+_WRITE_TRANSACTIONAL_ID: Final = (AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID)
+_DESCRIBE_TRANSACTIONAL_ID: Final = (AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID)
 _DESCRIBE_CLUSTER: Final = (AclOperation.DESCRIBE, _CLUSTER)
 _ALTER_CLUSTER: Final = (AclOperation.ALTER, _CLUSTER)
 _DESCRIBE_CONFIGS: Final = (AclOperation.DESCRIBE_CONFIGS, _CLUSTER)
@@ -51,7 +53,7 @@ GUARDED: Final[Mapping[str, tuple[Needed, ...]]] = {
     "Groups.commit_each": (_READ_GROUP, _READ_TOPIC),
     "Groups.committed": (_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
     "Groups.stable_offsets": (_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
-    "Groups.commit_pending": (_READ_GROUP, _READ_TOPIC, (AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID)),
+    "Groups.commit_pending": (_READ_GROUP, _READ_TOPIC, _WRITE_TRANSACTIONAL_ID),
     "Groups.describe": (_DESCRIBE_GROUP,),
     "Groups.lag": (_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
     "Groups.delete": (_DELETE_GROUP,),
@@ -71,6 +73,16 @@ GUARDED: Final[Mapping[str, tuple[Needed, ...]]] = {
     "Consumers.commit": (_READ_GROUP, _READ_TOPIC),
     "Consumers.committed": (_READ_GROUP, _DESCRIBE_TOPIC),
     "Producers.allocate": ((AclOperation.IDEMPOTENT_WRITE, _CLUSTER),),
+    "Transactions.initialize": (_WRITE_TRANSACTIONAL_ID,),
+    "Transactions.add_partitions": (_WRITE_TRANSACTIONAL_ID, _WRITE_TOPIC),
+    "Transactions.add_group": (_WRITE_TRANSACTIONAL_ID, _READ_GROUP),
+    "Transactions.commit": (_WRITE_TRANSACTIONAL_ID,),
+    "Transactions.abort": (_WRITE_TRANSACTIONAL_ID,),
+    "Transactions.fence": (_ALTER_CLUSTER,),
+    "Transactions.write_marker": (_ALTER_CLUSTER,),
+    "Transactions.describe": (_DESCRIBE_TRANSACTIONAL_ID,),
+    "Transactions.coordinator": (_DESCRIBE_TRANSACTIONAL_ID,),
+    "Transactions.local_figures": (_DESCRIBE_CLUSTER,),
     "BrokerOperations.set_maintenance": (_ALTER_CLUSTER,),
     "BrokerOperations.maintenance": (_DESCRIBE_CLUSTER,),
     "BrokerOperations.decommission": (_ALTER_CLUSTER,),
@@ -121,6 +133,9 @@ LISTING: Final[Mapping[str, Needed]] = {
     "Groups.names": _DESCRIBE_GROUP,
     "Groups.listings": _DESCRIBE_GROUP,
     "Groups.local_listings": _DESCRIBE_GROUP,
+    "Transactions.listings": _DESCRIBE_TRANSACTIONAL_ID,
+    "Transactions.local_listings": _DESCRIBE_TRANSACTIONAL_ID,
+    "Transactions.find_partitions": _WRITE_TOPIC,
     "LeaderFetches.fetch": _READ_TOPIC,
     "LeaderFetches.begin_session": _READ_TOPIC,
     "LeaderAppends.outcomes": _WRITE_TOPIC,
@@ -137,6 +152,8 @@ INTERNAL: Final = frozenset(
             for name in ("state_changed", "without_forwarding", "close", "is_coordinator_of", "leader_of")
         ),
         "Groups.end_transaction",
+        *(f"Transactions.{name}" for name in ("state_changed", "without_forwarding", "close", "is_coordinator_of")),
+        *(f"Transactions.{name}" for name in ("verify_partition", "verify_group", "taken_over_at", "allows_timeout")),
         *(f"Consumers.{name}" for name in ("coordinator_began", "coordinator_ended", "state_changed")),
         *(f"Consumers.{name}" for name in ("stop_waiting", "close")),
         "LeaderAppends.close",

@@ -9,6 +9,7 @@ from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.gossip.settings import GossipSettings, check_rack
 from raftlog.partitions.groups.settings import GroupSettings
 from raftlog.partitions.node.settings import NodeSettings, node_driver_config
+from raftlog.partitions.transactions.settings import TransactionSettings
 from raftlog.records.partitioner import find_hash
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.memory_budget import MEMORY_BUDGET_BYTES, MemoryShares
@@ -79,6 +80,14 @@ class BrokerSettings:
     """Most group members of one consumer group."""
     groups_max: int = bounded_field(GroupSettings().max_groups, 1, 1_000_000)
     """Most consumer groups in one partition of the internal topic."""
+    transaction_partitions: int = bounded_field(16, 1, 1_000)
+    """Partitions of the internal topic for transactions, when it is created."""
+    transaction_max_timeout_ms: int = bounded_field(TransactionSettings().max_timeout_ms, 1, DAY_MS)
+    """Longest transaction timeout that a producer may ask for."""
+    transactional_id_expiration_ms: int = bounded_field(TransactionSettings().id_expiration_ms, 1, 3_650 * DAY_MS)
+    """Time without a transaction after which a transactional id expires."""
+    transactional_ids_max: int = bounded_field(TransactionSettings().max_ids, 1, 10_000_000)
+    """Most transactional ids in one partition of the internal topic."""
     consumer_instances_max: int = bounded_field(1_000, 0, 100_000)
     """Most consumer instances of the REST API on this broker; more are refused (429)."""
     consumer_instance_timeout_ms: int = bounded_field(300_000, 1, 7 * DAY_MS)
@@ -171,6 +180,14 @@ class BrokerSettings:
             initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
             max_groups=self.groups_max,
             max_members=self.group_members_max,
+        )
+
+    def transaction_settings(self) -> TransactionSettings:
+        """Return the settings of transaction coordinators."""
+        return TransactionSettings(
+            max_timeout_ms=self.transaction_max_timeout_ms,
+            id_expiration_ms=self.transactional_id_expiration_ms,
+            max_ids=self.transactional_ids_max,
         )
 
     def metadata_settings(self) -> MetadataSettings:

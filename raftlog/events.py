@@ -98,6 +98,9 @@ EVENTS: Final[dict[str, EventKind]] = {
         "a replica of the Raft group contradicts its leader or entries committed on this broker: the replica on this "
         "broker stays stopped until the broker restarts",
     ),
+    "transaction_timed_out": _kind(
+        WARNING, "transactional_id producer_id", "a transaction is aborted, and its producer fenced: its timeout passed"
+    ),
     "log_unreadable": _kind(
         ERROR,
         "group why",

@@ -82,6 +82,11 @@ class Coordinators(Generic[C]):
             raise NotLeader(f"{partition.name}: another broker is its coordinator", leader)
         return coordinator
 
+    def active(self, partition: Partition) -> C | None:
+        """Return the coordinator of a partition that serves here; None if there is none."""
+        coordinator = self._active.get(partition)
+        return coordinator if coordinator is not None and coordinator.is_loaded else None
+
     def _on_step(self, partition: Partition, group: PartitionReplica, ready: Ready) -> None:
         known = self._active.get(partition)
         if ready.role_state is not None or (known is not None and not known.leads()):

@@ -7,7 +7,7 @@ slices. Called by the broker's maintenance."""
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -25,9 +25,10 @@ _WRITE_MS: Final = 30_000
 class CoordinatorMaintenance:
     """Periodic maintenance of the coordinators here.
 
-    `growth_bytes_max` is the growth of a log after which everything in it is written anew."""
+    `coordinators` returns those that serve now; `growth_bytes_max` is the growth of a log after which everything in it
+    is written anew."""
 
-    def __init__(self, coordinators: Iterable[PartitionCoordinator[Any]], growth_bytes_max: int) -> None:
+    def __init__(self, coordinators: Callable[[], Iterable[PartitionCoordinator[Any]]], growth_bytes_max: int) -> None:
         self._coordinators, self._growth_bytes_max = coordinators, growth_bytes_max
         self._task: asyncio.Task[None] | None = None
 
@@ -44,7 +45,7 @@ class CoordinatorMaintenance:
 
     async def _run(self) -> None:
         """Expire entries of all coordinators once, and shorten the logs that grew too much."""
-        for coordinator in self._coordinators:
+        for coordinator in self._coordinators():
             try:
                 await coordinator.expire()
                 if _size(coordinator) - coordinator.stated_bytes > self._growth_bytes_max:

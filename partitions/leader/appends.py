@@ -2,10 +2,12 @@
 
     checked → turn → proposed → answered    usually: appends that begin in one turn of the loop are proposed together
     checked → waiting line → proposed       while the partition has no room, or a check has to wait
+    checked → enlisting → as above          the first appends of a producer to its transaction in a partition
     open appends = in the turn + waiting + proposed ≤ the requests that the listeners hold
 
 Proposals of one turn also share a frame of the journal and a sync; unlike calls to any node they need no queue. Appends
-of one partition are proposed in the order of `begin`: while one waits, later ones wait behind it. Appends of idempotent
+of one partition are proposed in the order of `begin`: while one waits in line, later ones wait behind it; behind one
+that is enlisting only those of its producer. Appends of idempotent
 producers have an outcome each, since sequences can be refused; accepted ones are proposed together. A refused append is
 definite; after the proposal a deadline makes the outcome unknown. Called by listeners through
 `Broker.leader.appends`."""
@@ -20,6 +22,7 @@ from typing import Final
 from raftlog.errors import (
     DeadlineExceeded,
     InvalidArgument,
+    InvalidProducerMapping,
     InvalidTimestamp,
     InvalidTopic,
     LogClosed,
@@ -31,6 +34,7 @@ from raftlog.errors import (
     UnknownTopic,
 )
 from raftlog.partitions.deadline import NEVER, Deadline, DeadlineSweep
+from raftlog.partitions.leader.enlistments import AdmittedAppend, Enlistments, LeaderAppend, VerifyPartition
 from raftlog.partitions.produce import GivenIds, computed_id_error
 from raftlog.partitions.produce.compacted import check_stored_keys
 from raftlog.partitions.produce.pending import copied_error
@@ -41,12 +45,10 @@ from raftlog.partitions.routing.partition import (
     CALL_BATCHES_MAX,
     CALL_BYTES_MAX,
     CALL_PRODUCERS_MAX,
-    Partition,
     Shared,
 )
 from raftlog.partitions.routing.topics import Topics
-from raftlog.records import COMPUTED_PRODUCER_IDS, BatchHeader, validate_client_batches
-from raftlog.runtime.histogram import stopwatch
+from raftlog.records import COMPUTED_PRODUCER_IDS, validate_client_batches
 from raftlog.types import Buffer, Offset
 
 _LINE_MAX: Final = 1_000
@@ -57,49 +59,11 @@ _TOGETHER_BYTES: Final = 4 * 1024 * 1024
 """Bytes that are proposed together, unless one append has more."""
 
 
-class LeaderAppend:
-    """Append to one partition; `future` receives its outcome."""
-
-    __slots__ = (
-        "acks",
-        "arrived",
-        "batches",
-        "count",
-        "deadline",
-        "future",
-        "is_checked",
-        "is_proposed",
-        "is_sequenced",
-        "number",
-        "replica",
-        "size",
-    )
-
-    def __init__(
-        self,
-        replica: Replica,
-        number: int,
-        batches: Sequence[bytearray],
-        count: int,
-        size: int,
-        acks: Acks,
-        deadline: Deadline,
-        is_sequenced: bool,
-        future: "asyncio.Future[ReplicaAppended]",
-    ) -> None:
-        self.replica, self.number, self.batches, self.count, self.size = replica, number, batches, count, size
-        self.acks, self.deadline, self.is_sequenced, self.future = acks, deadline, is_sequenced, future
-        self.arrived = stopwatch()
-        self.is_checked = True
-        """Whether all checks have passed."""
-        self.is_proposed = False
-        """Whether it may be in the log, so that a deadline makes its outcome unknown."""
-
-
 class LeaderAppends:
     """Appends at the leader; one instance per process."""
 
-    def __init__(self, topics: Topics, shared: Shared, given_ids: GivenIds) -> None:
+    def __init__(self, topics: Topics, shared: Shared, given_ids: GivenIds, verify: VerifyPartition) -> None:
+        self._enlistments = Enlistments(verify, self._admit)
         self._topics, self._counters, self._budget = topics, shared.counters, shared.budget
         self._given_ids, self._opening, self._wall_ms = given_ids, shared.opening, shared.wall_ms
         self._loop = asyncio.get_running_loop()
@@ -116,12 +80,21 @@ class LeaderAppends:
 
     # arrival
 
-    def begin(self, topic: str, number: int, records: Buffer, acks: Acks, deadline: Deadline) -> LeaderAppend:
+    def begin(
+        self,
+        topic: str,
+        number: int,
+        records: Buffer,
+        acks: Acks,
+        deadline: Deadline,
+        transactional_id: str | None = None,
+    ) -> LeaderAppend:
         """Check a client's batches, which are copied, and propose them at the end of the turn; call `outcomes` then.
 
-        The order of calls is the order in the log. Raises definite errors: `UnknownTopic`, `UnknownPartition`,
-        `NotLeader`, `InvalidTopic` for an internal topic, `InvalidBatch`, `InvalidTimestamp`, `RecordTooLarge`,
-        `UnknownProducer` for a computed producer id, and `LogClosed`."""
+        The order of calls is the order in the log. `transactional_id` names the transaction to which the batches
+        belong; the first ones wait until its coordinator has confirmed it. Raises definite errors: `UnknownTopic`,
+        `UnknownPartition`, `NotLeader`, `InvalidTopic` for an internal topic, `InvalidBatch`, `InvalidTimestamp`,
+        `RecordTooLarge`, `UnknownProducer` for a computed producer id, `InvalidProducerMapping` and `LogClosed`."""
         found = self._topics.get(topic)
         if found is None:
             raise UnknownTopic(f"topic {topic!r} does not exist; create it first")
@@ -132,7 +105,10 @@ class LeaderAppends:
         if replica is None or not replica.is_leader:
             raise NotLeader(f"{partition.name}: this broker does not lead it")
         config = partition.config
-        checked = validate_client_batches(records, config.max_message_bytes, CALL_BATCHES_MAX)
+        is_transactional = transactional_id is not None
+        checked = validate_client_batches(
+            records, config.max_message_bytes, CALL_BATCHES_MAX, is_transactional=is_transactional
+        )
         check_batch_timestamps(partition.name, config, checked, self._wall_ms)
         size, count = len(records), 0
         batches, producers = [], set()
@@ -152,6 +128,10 @@ class LeaderAppends:
             )
         if producers and max(producers) >= COMPUTED_PRODUCER_IDS:
             raise computed_id_error(partition.name, max(producers))
+        if is_transactional and len(producers) != 1:
+            raise InvalidProducerMapping(
+                f"{partition.name}: batches of {len(producers)} producers in a request of one transaction"
+            )
         if self._is_closed:
             raise LogClosed(f"{partition.name}: the broker stops")
         future: asyncio.Future[ReplicaAppended] = self._loop.create_future()
@@ -160,9 +140,18 @@ class LeaderAppends:
         self._open[append] = None
         if deadline < self._sweep.earliest:
             self._sweep.add(deadline)
-        if config.is_compacted or (producers and not self._given_ids.has_given(producers)):
+        admitted = AdmittedAppend(partition, append, [header for header, _ in checked], producers)
+        if transactional_id is None or not self._enlistments.hold(admitted, transactional_id):
+            self._admit(admitted)
+        return append
+
+    def _admit(self, admitted: AdmittedAppend) -> None:
+        """Propose an append at the end of the turn, or queue it in the line of its replica."""
+        partition, append, _, producers = admitted
+        replica = append.replica
+        if partition.config.is_compacted or (producers and not self._given_ids.has_given(producers)):
             if self._wait_in_line([*self._turn.pop(replica, ()), append]):
-                self._begin_check(partition, append, checked, producers)
+                self._begin_check(admitted)
         elif replica in self._lines:
             self._wait_in_line([append])
         else:
@@ -173,7 +162,6 @@ class LeaderAppends:
                 self._turn[replica] = [append]
             else:
                 turn.append(append)
-        return append
 
     async def outcomes(self, appends: Sequence[LeaderAppend]) -> list[ReplicaAppended | RaftlogError]:
         """Wait for the outcome of each append, until its deadline at most."""
@@ -318,31 +306,20 @@ class LeaderAppends:
         self._retry_soon()
         return line[-1] is appends[-1]
 
-    def _begin_check(
-        self,
-        partition: Partition,
-        append: LeaderAppend,
-        checked: Sequence[tuple[BatchHeader, Buffer]],
-        producers: set[int],
-    ) -> None:
+    def _begin_check(self, admitted: AdmittedAppend) -> None:
         """Check keys or producer ids of an append in a task; the append waits in line meanwhile."""
-        append.is_checked = False
-        # The frame of the request may be reused after the checks that ran so far.
-        own = [(header, batch) for (header, _), batch in zip(checked, append.batches, strict=True)]
-        task = self._loop.create_task(self._check(partition, append, own, producers), name="check of an append")
+        admitted.append.is_checked = False
+        task = self._loop.create_task(self._check(admitted), name="check of an append")
         self._checks.add(task)
         task.add_done_callback(self._checks.discard)
 
-    async def _check(
-        self,
-        partition: Partition,
-        append: LeaderAppend,
-        checked: Sequence[tuple[BatchHeader, Buffer]],
-        producers: set[int],
-    ) -> None:
+    async def _check(self, admitted: AdmittedAppend) -> None:
         """Check keys and producer ids of an append, then continue the queue of its replica."""
+        partition, append, headers, producers = admitted
         try:
             if partition.config.is_compacted:
+                # The frame of the request may have been reused; the copies have not.
+                checked = list(zip(headers, append.batches, strict=True))
                 limit = partition.config.max_message_bytes
                 await check_stored_keys(partition.name, checked, limit, self._opening, append.deadline)
             if producers:
@@ -399,6 +376,7 @@ class LeaderAppends:
         self._is_closed = True
         if self._retry is not None:
             self._retry.cancel()
+        self._enlistments.close()
         for task in self._checks:
             task.cancel()
         lines, self._lines = self._lines, {}

@@ -16,13 +16,14 @@ from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import Fetched
 from raftlog.partitions.routing.router import (
     APPENDED,
+    END_TRANSACTION,
     FETCH,
     OFFSETS,
     PRODUCE,
     TIMESTAMP,
     TRIM,
 )
-from raftlog.records import validate_client_batches
+from raftlog.records import TransactionMarker, validate_client_batches
 from raftlog.runtime.rpc.calls import Answer
 from raftlog.types import intern_uuid
 
@@ -45,6 +46,7 @@ class DataRequests:
         node.on_request(OFFSETS, self._offsets)
         node.on_request(TIMESTAMP, self._timestamp)
         node.on_request(TRIM, self._trim)
+        node.on_request(END_TRANSACTION, self._end_transaction)
 
     async def _produce(self, request: Request) -> Answer:
         """Append another broker's batches to the replica here. Raises `Unavailable` after the deadline."""
@@ -112,6 +114,16 @@ class DataRequests:
             case {"before": int(before)}:
                 return Answer([await replica.delete_before(before, deadline)])
         raise _malformed_error(TRIM)
+
+    async def _end_transaction(self, request: Request) -> Answer:
+        """Write the marker of a transaction that another broker coordinates."""
+        replica, deadline, header = self._read_partition(request, END_TRANSACTION)
+        match header:
+            case {"marker": [int(producer_id), int(epoch), bool(is_commit), int(coordinator_epoch)]}:
+                marker = TransactionMarker(producer_id, epoch, is_commit, coordinator_epoch)
+                await replica.transactions.end_transaction(marker, deadline)
+                return Answer(None)
+        raise _malformed_error(END_TRANSACTION)
 
     def _read_partition(self, request: Request, name: str) -> tuple[Replica, Deadline, dict[str, Any]]:
         """Decode the common header fields; return the replica, the deadline and the other fields."""

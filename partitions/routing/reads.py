@@ -1,7 +1,7 @@
-"""Requests to a partition's leader on any node: fetch with long poll, offsets, deletion of old records.
+"""Requests to a partition's leader on any node: fetch with long poll, offsets, deletion of old records, markers.
 
-A deletion can be repeated like a read. A long poll is sent in pieces, so that it follows a change of leader. Called by
-the broker."""
+Deletions and markers can be repeated like reads. A long poll is sent in pieces, so that it follows a change of leader.
+Called by the broker, and by transaction coordinators."""
 
 import asyncio
 
@@ -10,7 +10,16 @@ from raftlog.partitions.node import Node
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import Fetched
 from raftlog.partitions.routing.partition import Partition
-from raftlog.partitions.routing.router import FETCH, OFFSETS, TIMESTAMP, TRIM, PartitionRouter, decode_numbers
+from raftlog.partitions.routing.router import (
+    END_TRANSACTION,
+    FETCH,
+    OFFSETS,
+    TIMESTAMP,
+    TRIM,
+    PartitionRouter,
+    decode_numbers,
+)
+from raftlog.records import TransactionMarker
 from raftlog.types import NodeId, Offset, OffsetRange
 
 _POLL_MS = 2_000
@@ -104,3 +113,14 @@ class Reader:
             return Offset(start)
 
         return await self._router.call(target, deadline, here, there, only_reads=False)
+
+    async def end_transaction(self, target: Partition, marker: TransactionMarker, deadline: Deadline) -> None:
+        """Write a transaction's marker at the leader; see `Participant.end_transaction`."""
+
+        async def here(replica: Replica) -> None:
+            await replica.transactions.end_transaction(marker, deadline)
+
+        async def there(node: NodeId) -> None:
+            await self._router.read(node, END_TRANSACTION, target, {"marker": list(marker)}, deadline)
+
+        await self._router.call(target, deadline, here, there, only_reads=False)

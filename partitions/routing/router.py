@@ -28,6 +28,7 @@ FETCH = "data.fetch"
 OFFSETS = "data.offsets"
 TIMESTAMP = "data.timestamp"
 TRIM = "data.trim"
+END_TRANSACTION = "data.end_transaction"
 APPENDED: Final = 4
 """Numbers in the answer to a produce; a 1 after them marks a duplicate of an earlier append."""
 _PAUSE_S = 0.05

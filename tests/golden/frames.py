@@ -65,6 +65,7 @@ from raftlog.partitions.replica.producers import (
     decode_expired,
     encode_expired,
 )
+from raftlog.partitions.transactions import records as transactions
 from raftlog.raft import Configuration
 from raftlog.records import read_control
 from raftlog.runtime.log import control_entries
@@ -84,6 +85,7 @@ def list_samples() -> Iterator[Sample]:
     for part in (
         _controller_samples,
         _group_samples,
+        _transaction_samples,
         _producer_samples,
         _control_batch_samples,
         _gossip_samples,
@@ -194,6 +196,24 @@ def _group_samples() -> Iterator[Sample]:
             lambda value: records.encode_value(value, FEATURE_LEVEL_KNOWN),
             lambda data, key=key: records.decode_value(key, data),
         )
+
+
+TRANSACTION = transactions.TransactionRecord(
+    9,
+    2,
+    transactions.TransactionState.ONGOING,
+    60_000,
+    ((topic_id(1), 3),),
+    ("g",),
+    1_700_000_000_000,
+    1_700_000_000_001,
+)
+
+
+def _transaction_samples() -> Iterator[Sample]:
+    yield Sample("key of a transactional id", "tx", transactions.encode_key, transactions.decode_key)
+    for note, record in (("", TRANSACTION), (", renewed", TRANSACTION._replace(replaced_id=9, replaced_epoch=1))):
+        yield Sample(f"value of a transactional id{note}", record, transactions.encode_value, transactions.decode_value)
 
 
 def _producer_samples() -> Iterator[Sample]:

@@ -12,9 +12,14 @@ from raftlog.partitions.consumers import operations as of_instances
 from raftlog.partitions.consumers.results import MovedPosition, PollDelivery, RecordPiece
 from raftlog.partitions.coordinator.operation import CoordinatorOperation, operations_of
 from raftlog.partitions.groups import operations as of_groups
+from raftlog.partitions.transactions import operations as of_transactions
 from raftlog.types import Offset
 
-OPERATIONS: tuple[CoordinatorOperation[Any, Any], ...] = (*operations_of(of_groups), *operations_of(of_instances))
+OPERATIONS: tuple[CoordinatorOperation[Any, Any], ...] = (
+    *operations_of(of_groups),
+    *operations_of(of_instances),
+    *operations_of(of_transactions),
+)
 _PLAIN: Mapping[Any, Any] = {
     int: 7,
     str: "text",

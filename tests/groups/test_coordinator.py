@@ -105,8 +105,7 @@ class World:
 
     async def expire(self) -> list[Place]:
         """Run the maintenance once; return the places of the offsets that stay committed."""
-        coordinators: Any = [self.coordinator]
-        maintenance = CoordinatorMaintenance(coordinators, self.growth_bytes_max)
+        maintenance = CoordinatorMaintenance(lambda: [self.coordinator], self.growth_bytes_max)
         maintenance.begin()
         for _ in range(3):
             await run_pending_tasks()

@@ -26,12 +26,14 @@ from raftlog.partitions.produce import Producers
 from raftlog.partitions.security.acls import Acls
 from raftlog.partitions.security.quotas import Quotas
 from raftlog.partitions.security.users import Users
+from raftlog.partitions.transactions.service import Transactions
 
 FACADE: tuple[type, ...] = (
     Broker,
     Groups,
     Consumers,
     Producers,
+    Transactions,
     BrokerOperations,
     PartitionOperations,
     LeadershipOperations,

@@ -85,6 +85,11 @@ _TUNING = {
     "in milliseconds.",
     "group_members_max": "Maximum number of members of a consumer group.",
     "groups_max": "Maximum number of consumer groups per partition of __consumer_offsets.",
+    "transaction_partitions": "Number of partitions of __transaction_state, fixed when that topic is created.",
+    "transaction_max_timeout_ms": "Maximum transaction timeout that a producer may ask for, in milliseconds.",
+    "transactional_id_expiration_ms": "Time without a transaction after which a transactional id expires, in "
+    "milliseconds.",
+    "transactional_ids_max": "Maximum number of transactional ids per partition of __transaction_state.",
     "consumer_instances_max": "Maximum number of REST consumer instances of this broker.",
     "consumer_instance_timeout_ms": "Idle time after which a REST consumer instance is deleted, in milliseconds.",
     "body_bytes_max": "Maximum size of a request body, in bytes.",

@@ -253,6 +253,26 @@ _NAMES: Final = (
         "Time after which offsets of unused consumer groups expire.",
         _to_minutes,
     ),
+    _flag(
+        "transaction.state.log.num.partitions",
+        _I,
+        "transaction_partitions",
+        "Partitions of __transaction_state at creation.",
+    ),
+    _formula(
+        "transaction.state.log.replication.factor",
+        _I,
+        lambda facts: max(1, min(REPLICATION_FACTOR_MAX, facts.broker_count)),
+        "Replicas of __transaction_state.",
+        _START,
+    ),
+    _flag("transaction.max.timeout.ms", _I, "transaction_max_timeout_ms", "Longest transaction timeout of producers."),
+    _flag(
+        "transactional.id.expiration.ms",
+        _I,
+        "transactional_id_expiration_ms",
+        "Time after which unused transactional ids expire.",
+    ),
     _constant("offsets.commit.required.acks", _I, "-1", "Commits are answered when a majority has synced them."),
     _constant("offsets.topic.compression.codec", _I, "0", "Commits are stored uncompressed."),
 )

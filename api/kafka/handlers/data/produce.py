@@ -16,7 +16,8 @@ from raftlog.api.kafka.wire import produce as codec
 from raftlog.api.kafka.wire.produce import ProduceAnswer, ProducedPartition, ProducedRecords, ProduceRequest
 from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.leader.appends import LeaderAppend, LeaderAppends
+from raftlog.partitions.leader.appends import LeaderAppends
+from raftlog.partitions.leader.enlistments import LeaderAppend
 from raftlog.partitions.replica import ReplicaAppended
 from raftlog.partitions.results import Acks
 from raftlog.partitions.security.authorizer import Authorizer

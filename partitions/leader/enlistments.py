@@ -1,0 +1,156 @@
+"""Appends of Kafka's producers to transactions, while their coordinators confirm these.
+
+    first append of a transaction in a partition → held → the coordinator confirms it → admitted, with those held since
+
+Held appends of one producer are admitted in order, and delay no other producer. Called by `appends`."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
+
+from raftlog.errors import LogClosed, Overloaded, RaftlogError
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.groups.results import TransactionalProducer
+from raftlog.partitions.produce.pending import copied_error
+from raftlog.partitions.replica import Replica, ReplicaAppended
+from raftlog.partitions.results import Acks
+from raftlog.partitions.routing.partition import Partition
+from raftlog.records import BatchHeader
+from raftlog.runtime.histogram import stopwatch
+
+_HELD_MAX: Final = 1_000
+"""Appends of one producer that are held in one partition; more are refused."""
+_Key = tuple[Replica, int]
+"""Replica and producer id."""
+
+
+class VerifyPartition(Protocol):
+    """Function that returns the coordinator's epoch if a partition is in the producer's open transaction."""
+
+    def __call__(
+        self, producer: TransactionalProducer, topic_id: UUID, number: int, *, deadline: Deadline
+    ) -> Awaitable[int]: ...
+
+
+class LeaderAppend:
+    """Append to one partition; `future` receives its outcome."""
+
+    __slots__ = (
+        "acks",
+        "arrived",
+        "batches",
+        "count",
+        "deadline",
+        "future",
+        "is_checked",
+        "is_proposed",
+        "is_sequenced",
+        "number",
+        "replica",
+        "size",
+    )
+
+    def __init__(
+        self,
+        replica: Replica,
+        number: int,
+        batches: Sequence[bytearray],
+        count: int,
+        size: int,
+        acks: Acks,
+        deadline: Deadline,
+        is_sequenced: bool,
+        future: "asyncio.Future[ReplicaAppended]",
+    ) -> None:
+        self.replica, self.number, self.batches, self.count, self.size = replica, number, batches, count, size
+        self.acks, self.deadline, self.is_sequenced, self.future = acks, deadline, is_sequenced, future
+        self.arrived = stopwatch()
+        self.is_checked = True
+        """Whether all checks have passed."""
+        self.is_proposed = False
+        """Whether it may be in the log, so that a deadline makes its outcome unknown."""
+
+
+class AdmittedAppend(NamedTuple):
+    """Append whose batches are well-formed."""
+
+    partition: Partition
+    append: LeaderAppend
+    headers: Sequence[BatchHeader]
+    """Headers of its batches."""
+    producers: set[int]
+    """Ids of its producers."""
+
+
+class Enlistments:
+    """Held appends of one process. `admit` is called with each, once its producer may append."""
+
+    def __init__(self, verify: VerifyPartition, admit: Callable[[AdmittedAppend], None]) -> None:
+        self._verify, self._admit = verify, admit
+        self._held: dict[_Key, deque[AdmittedAppend]] = {}
+        """Appends while their producer is enlisted in a partition."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def hold(self, admitted: AdmittedAppend, transactional_id: str) -> bool:
+        """Hold an append of a transaction until its producer may append; return False if it may already."""
+        append = admitted.append
+        [producer_id] = admitted.producers
+        key = append.replica, producer_id
+        held = self._held.get(key)
+        if held is None:
+            if append.replica.transactions.is_enlisted(producer_id, admitted.headers[0].producer_epoch):
+                return False
+            self._held[key] = deque([admitted])
+            task = asyncio.get_running_loop().create_task(self._enlist(key, transactional_id), name="enlistment")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif len(held) < _HELD_MAX:
+            held.append(admitted)
+        else:
+            append.future.set_exception(
+                Overloaded(f"{admitted.partition.name}: {_HELD_MAX} appends wait for their transaction; retry")
+            )
+        return True
+
+    async def _enlist(self, key: _Key, transactional_id: str) -> None:
+        """Enlist a producer, and admit or fail its held appends; once for each epoch among them."""
+        replica, producer_id = key
+        held = self._held[key]
+        while held:
+            partition, first, headers, _ = held[0]
+            epoch = headers[0].producer_epoch
+            producer = TransactionalProducer(transactional_id, producer_id, epoch)
+
+            async def verify(
+                producer: TransactionalProducer = producer,
+                partition: Partition = partition,
+                deadline: Deadline = first.deadline,
+            ) -> int:
+                return await self._verify(producer, partition.topic_id, partition.number, deadline=deadline)
+
+            error: RaftlogError | None = None
+            try:
+                await replica.transactions.enlist(producer_id, epoch, verify, first.deadline)
+            except RaftlogError as failed:
+                error = failed
+            while held and held[0].headers[0].producer_epoch == epoch:
+                admitted = held.popleft()
+                if admitted.append.future.done():
+                    continue
+                if error is None:
+                    self._admit(admitted)
+                else:
+                    admitted.append.future.set_exception(copied_error(error))
+        del self._held[key]
+
+    def close(self) -> None:
+        """Fail the held appends; none of them happened."""
+        for task in self._tasks:
+            task.cancel()
+        held, self._held = self._held, {}
+        for appends in held.values():
+            for partition, append, _, _ in appends:
+                if not append.future.done():
+                    append.future.set_exception(LogClosed(f"{partition.name}: the broker stops"))

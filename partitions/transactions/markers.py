@@ -1,0 +1,68 @@
+"""Sender of a transaction's markers: to the leaders of its partitions and the coordinators of its groups.
+
+Each is sent again until it is written, or the coordinator is over: the next one starts again from the stored decision,
+and repeated markers change nothing. A deleted topic, and a partition that has a newer epoch of the producer, count as
+done. Owned by a coordinator."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+from raftlog.errors import CoordinatorFenced, ProducerFenced, RaftlogError, UnknownPartition, UnknownTopic
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.groups.results import GroupMarker
+from raftlog.partitions.transactions.environment import TransactionEnvironment
+from raftlog.partitions.transactions.records import TransactionRecord, TransactionState
+
+_logger = logging.getLogger(__name__)
+_ATTEMPT_MS: Final = 5_000
+_PAUSE_S_MIN: Final = 0.02
+_PAUSE_S_MAX: Final = 1.0
+_SENT_MAX: Final = 256
+"""Markers of one coordinator that are being sent at once; more wait for their turn."""
+_Send = Callable[[Deadline], Awaitable[None]]
+
+
+class MarkerSender:
+    """Sender of one coordinator; `is_over` ends all work."""
+
+    def __init__(self, name: str, environment: TransactionEnvironment, is_over: Callable[[], bool]) -> None:
+        self._name, self._environment, self._is_over = name, environment, is_over
+        self._turns = asyncio.Semaphore(_SENT_MAX)
+
+    async def send(self, record: TransactionRecord, coordinator_epoch: int) -> None:
+        """Send the markers of a prepared transaction; return when all are written, or the coordinator is over."""
+        is_commit = record.state is TransactionState.PREPARE_COMMIT
+        marker = GroupMarker(record.producer_id, record.epoch, is_commit, coordinator_epoch)
+        around = self._environment
+        sends: list[_Send] = [partial(around.end_partition, place, marker) for place in record.partitions]
+        sends += [partial(around.end_group, group, marker) for group in record.groups]
+        if len(sends) == 1:
+            await self._send_until_written(sends[0])
+        else:
+            async with asyncio.TaskGroup() as tasks:
+                for send in sends:
+                    tasks.create_task(self._send_until_written(send))
+
+    async def _send_until_written(self, send: _Send) -> None:
+        """Send one marker until it is written; a fenced coordinator keeps trying slowly until it is over."""
+        pause_s = _PAUSE_S_MIN
+        while not self._is_over():
+            try:
+                async with self._turns:
+                    if self._is_over():
+                        return
+                    await send(deadline_in(_ATTEMPT_MS))
+                return
+            except (UnknownTopic, UnknownPartition, ProducerFenced) as error:
+                _logger.debug("%s: a marker is not needed: %s", self._name, error)
+                return
+            except CoordinatorFenced as error:
+                _logger.warning("%s: a newer coordinator has written a marker: %s", self._name, error)
+                pause_s = _PAUSE_S_MAX
+            except RaftlogError as error:
+                _logger.debug("%s: a marker is sent again: %s", self._name, error)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S_MAX)

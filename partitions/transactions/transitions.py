@@ -1,0 +1,166 @@
+"""Rules for the record of one transactional id. Pure: each function returns the next record, or raises a refusal.
+
+    Empty, Complete…  → Ongoing                  partitions or groups are added
+    Ongoing           → Prepare…                 the producer ends it, or a newer producer or the timeout aborts it
+    Prepare…          → Complete…                every partition and group has the marker
+    Empty, Complete…  → Empty                    a producer is initialized: its epoch is raised
+
+An abort that its own producer did not ask for raises the epoch with the same record, so that the marker fences that
+producer in every partition. `EPOCH_MAX` is kept for such an abort: a producer is never given it."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from raftlog.errors import InvalidArgument, InvalidProducerMapping, InvalidTransactionState, ProducerFenced
+from raftlog.partitions.transactions.records import (
+    NO_EPOCH,
+    NO_PRODUCER,
+    ProducerIdAndEpoch,
+    TransactionPlace,
+    TransactionRecord,
+    TransactionState,
+)
+
+EPOCH_MAX: Final = 32_767
+
+
+NOBODY: Final = ProducerIdAndEpoch(NO_PRODUCER, NO_EPOCH)
+
+
+def identity_of(record: TransactionRecord) -> ProducerIdAndEpoch:
+    """Return the producer's present id and epoch."""
+    return ProducerIdAndEpoch(record.producer_id, record.epoch)
+
+
+def check_identity(name: str, record: TransactionRecord | None, identity: ProducerIdAndEpoch) -> TransactionRecord:
+    """Return the record of a request's producer.
+
+    Raises `InvalidProducerMapping` for another producer id, and `ProducerFenced` for another epoch."""
+    if record is None or record.producer_id != identity.producer_id:
+        raise InvalidProducerMapping(
+            f"producer id {identity.producer_id} is not that of the transactional id {name!r}; initialize the producer "
+            "again"
+        )
+    if record.epoch != identity.epoch:
+        raise ProducerFenced(
+            f"the transactional id {name!r} has epoch {record.epoch}, and the request epoch {identity.epoch}: another "
+            "producer has been initialized with this id, or the transaction timed out"
+        )
+    return record
+
+
+# ---- initialization
+
+
+def check_expected(name: str, record: TransactionRecord | None, expected: ProducerIdAndEpoch) -> bool:
+    """Return whether a request that names its identity was carried out before. Raises `ProducerFenced`.
+
+    `NOBODY` is a request that names none. A transactional id that has expired accepts every identity."""
+    if record is None or expected in (NOBODY, identity_of(record)):
+        return False
+    if expected == (record.replaced_id, record.replaced_epoch):
+        return True
+    raise ProducerFenced(
+        f"the transactional id {name!r} has producer id {record.producer_id} with epoch {record.epoch}, and not "
+        f"{expected.producer_id} with epoch {expected.epoch}: another producer has been initialized with it"
+    )
+
+
+def needs_new_id(record: TransactionRecord | None, *, is_repeated: bool) -> bool:
+    """Return whether the producer needs a new producer id, because the epochs of the present one are used up."""
+    return record is None or record.epoch >= (EPOCH_MAX if is_repeated else EPOCH_MAX - 1)
+
+
+def initialize(
+    record: TransactionRecord | None, expected: ProducerIdAndEpoch, new_id: int | None, timeout_ms: int, now_ms: int
+) -> TransactionRecord:
+    """Return the record with the next epoch, or with `new_id` and epoch 0."""
+    if new_id is None:
+        assert record is not None, "the first producer needs an id"
+        identity = ProducerIdAndEpoch(record.producer_id, record.epoch + 1)
+    else:
+        identity = ProducerIdAndEpoch(new_id, 0)
+    return TransactionRecord(*identity, TransactionState.EMPTY, timeout_ms, (), (), 0, now_ms, *expected)
+
+
+# ---- transactions
+
+
+def add(
+    name: str,
+    record: TransactionRecord,
+    partitions: Iterable[TransactionPlace],
+    groups: Iterable[str],
+    now_ms: int,
+    limit: int,
+) -> TransactionRecord:
+    """Return the record with these partitions and groups in the transaction, which begins unless it is ongoing.
+
+    It is the same object if it has all of them. Raises `InvalidArgument` beyond `limit`."""
+    assert not record.state.is_prepared, f"{name} is {record.state.name}"
+    is_ongoing = record.state is TransactionState.ONGOING
+    new_partitions, new_groups = {*record.partitions, *partitions}, {*record.groups, *groups}
+    if is_ongoing and len(new_partitions) == len(record.partitions) and len(new_groups) == len(record.groups):
+        return record
+    if max(len(new_partitions), len(new_groups)) > limit:
+        raise InvalidArgument(f"a transaction of {name!r} has more than {limit} partitions or groups, the limit")
+    return record._replace(
+        state=TransactionState.ONGOING,
+        partitions=tuple(sorted(new_partitions)),
+        groups=tuple(sorted(new_groups)),
+        started_ms=record.started_ms if is_ongoing else now_ms,
+        changed_ms=now_ms,
+    )
+
+
+def is_ended(name: str, record: TransactionRecord, *, is_commit: bool) -> bool:
+    """Return whether the transaction has ended so already. Raises `InvalidTransactionState` if it cannot end so."""
+    if record.state is TransactionState.ONGOING:
+        return False
+    if record.state is (TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT):
+        return True
+    verb = "committed" if is_commit else "aborted"
+    raise InvalidTransactionState(f"{name!r} has no transaction that can be {verb}: its state is {_describe(record)}")
+
+
+def prepare(record: TransactionRecord, now_ms: int, *, is_commit: bool) -> TransactionRecord:
+    """Return the record of an ongoing transaction with its outcome decided by its producer."""
+    assert record.state is TransactionState.ONGOING, f"{record.state.name} cannot be prepared"
+    state = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
+    return record._replace(state=state, changed_ms=now_ms)
+
+
+def fence(record: TransactionRecord, replaced: ProducerIdAndEpoch, now_ms: int) -> TransactionRecord:
+    """Return the record of an ongoing transaction that is aborted with the next epoch.
+
+    `replaced` is the identity whose owner asked for a new one, if it did."""
+    assert record.epoch < EPOCH_MAX, f"the epoch {record.epoch} cannot be raised"
+    replaced_id, replaced_epoch = replaced
+    return prepare(record, now_ms, is_commit=False)._replace(
+        epoch=record.epoch + 1, replaced_id=replaced_id, replaced_epoch=replaced_epoch
+    )
+
+
+def complete(record: TransactionRecord, now_ms: int) -> TransactionRecord:
+    """Return the record of a prepared transaction after all of its markers were written."""
+    assert record.state.is_prepared, f"{record.state.name} cannot be completed"
+    is_commit = record.state is TransactionState.PREPARE_COMMIT
+    return record._replace(
+        state=TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,
+        partitions=(),
+        groups=(),
+        started_ms=0,
+        changed_ms=now_ms,
+    )
+
+
+def check_member(name: str, record: TransactionRecord, partition: TransactionPlace | None, group: str | None) -> None:
+    """Raise `InvalidTransactionState` unless the ongoing transaction has this partition, or this group."""
+    is_member = group in record.groups if partition is None else partition in record.partitions
+    if record.state is not TransactionState.ONGOING or not is_member:
+        member = f"group {group!r}" if partition is None else f"partition {partition[1]} of topic {partition[0]}"
+        raise InvalidTransactionState(f"{member} is in no transaction of {name!r}: its state is {_describe(record)}")
+
+
+def _describe(record: TransactionRecord) -> str:
+    return f"{record.state.kafka_name} with epoch {record.epoch}"

@@ -1,0 +1,134 @@
+"""Coordinator of transactions over a log in memory; the test commits entries and answers markers."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+from uuid import UUID
+
+from raftlog.errors import RaftlogError
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.groups.results import GroupMarker
+from raftlog.partitions.transactions.coordinator import TransactionCoordinator
+from raftlog.partitions.transactions.environment import TransactionCounters, TransactionEnvironment
+from raftlog.partitions.transactions.records import (
+    ProducerIdAndEpoch,
+    TransactionPlace,
+    TransactionRecord,
+    TransactionState,
+)
+from raftlog.partitions.transactions.results import (
+    AddToTransaction,
+    EndTransaction,
+    InitializeProducer,
+    VerifyTransaction,
+)
+from raftlog.partitions.transactions.settings import TransactionSettings
+from raftlog.types import FEATURE_LEVEL_TRANSACTIONS, Term
+from tests.groups.test_coordinator import Replica
+
+ID = "tx"
+TOPIC, DELETED = UUID(int=7), UUID(int=8)
+PLACE, PLACE_2 = (TOPIC, 0), (TOPIC, 1)
+TIMEOUT_MS = 60_000
+
+
+class Coordination:
+    """Coordinator with a log, a wall clock and participants that the test controls."""
+
+    def __init__(self, replica: Any = None, **settings: int) -> None:
+        self.replica: Any = Replica() if replica is None else replica
+        self.now_ms, self.next_id = 1_000_000, 100
+        self.markers: list[tuple[TransactionPlace | str, GroupMarker]] = []
+        """Markers in the order in which they were sent."""
+        self.failures: dict[TransactionPlace | str, list[RaftlogError]] = {}
+        """Errors of the next markers to a participant."""
+        self.answers = asyncio.Event()
+        """Set while participants answer."""
+        self.answers.set()
+        self.counters = TransactionCounters()
+        environment = TransactionEnvironment(
+            TransactionSettings(**settings),
+            wall_ms=lambda: self.now_ms,
+            counters=self.counters,
+            feature_level=lambda: FEATURE_LEVEL_TRANSACTIONS,
+            new_producer_id=self.allocate,
+            end_partition=self.mark,
+            end_group=self.mark,
+        )
+        self.coordinator = TransactionCoordinator(self.replica, environment, lambda coordinator: coordinator.end())
+
+    async def allocate(self, deadline: Deadline) -> int:
+        self.next_id += 1
+        return self.next_id
+
+    async def mark(self, participant: TransactionPlace | str, marker: GroupMarker, deadline: Deadline) -> None:
+        self.markers.append((participant, marker))
+        await self.answers.wait()
+        failures = self.failures.get(participant)
+        if failures:
+            raise failures.pop(0)
+
+    async def run(self, work: Awaitable[Any]) -> Any:
+        """Await a request; commit every entry that is appended meanwhile."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            await self.step()
+        return task.result()
+
+    async def step(self) -> None:
+        """Run pending tasks, and commit what was appended."""
+        for _ in range(5):
+            await asyncio.sleep(0)
+        while self.replica.waiting:
+            self.replica.commit()
+        await asyncio.sleep(0.001)
+
+    async def settle(self, name: str = ID) -> TransactionRecord:
+        """Commit entries until no transition is under way; return the record."""
+        while name in self.coordinator._transitions:
+            await self.step()
+        return self.coordinator.folded.records[name]
+
+    async def load(self) -> None:
+        assert await self.coordinator.load()
+
+    async def successor(self) -> "Coordination":
+        """Return the next coordinator, in the next term, with the same log."""
+        self.coordinator.end()
+        for future, _ in self.replica.waiting:
+            future.cancel()
+        replica = Replica()
+        replica.batches, replica.core.term = list(self.replica.batches), Term(self.replica.core.term + 1)
+        found = Coordination(replica)
+        found.next_id = self.next_id
+        await found.load()
+        return found
+
+    # requests
+
+    async def initialize(self, expected: ProducerIdAndEpoch | None = None, name: str = ID) -> ProducerIdAndEpoch:
+        asked = InitializeProducer(name, TIMEOUT_MS, *(expected or ()))
+        found: ProducerIdAndEpoch = await self.run(self.coordinator.initialize(asked, soon()))
+        return found
+
+    async def add(self, producer: ProducerIdAndEpoch, *places: TransactionPlace, group: str = "") -> None:
+        groups = (group,) if group else ()
+        await self.run(self.coordinator.add(AddToTransaction(ID, *producer, places, groups), soon()))
+
+    async def end(self, producer: ProducerIdAndEpoch, *, is_commit: bool = True) -> None:
+        await self.run(self.coordinator.end_transaction(EndTransaction(ID, *producer, is_commit), soon()))
+
+    async def verify(
+        self, producer: ProducerIdAndEpoch, place: TransactionPlace | None = PLACE, group: str | None = None
+    ) -> int:
+        asked = VerifyTransaction(ID, *producer, place, group, is_confirmed=False)
+        found: int = await self.run(self.coordinator.verify(asked, soon()))
+        return found
+
+    @property
+    def state(self) -> TransactionState:
+        return self.coordinator.folded.records[ID].state
+
+
+def soon(milliseconds: int = 10_000) -> Deadline:
+    return deadline_in(milliseconds)

@@ -1,0 +1,336 @@
+"""A coordinator of transactions over a log in memory: transitions, markers, fencing, timeouts, and its successors."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from raftlog.errors import (
+    ConcurrentTransactions,
+    CoordinatorFenced,
+    InvalidProducerMapping,
+    InvalidTransactionState,
+    NotLeader,
+    Overloaded,
+    ProducerFenced,
+    Unavailable,
+    UnknownTopic,
+    UnknownTransaction,
+)
+from raftlog.partitions.groups.results import GroupMarker
+from raftlog.partitions.transactions import coordinator as module
+from raftlog.partitions.transactions.records import ProducerIdAndEpoch, TransactionState
+from raftlog.partitions.transactions.results import EndTransaction, InitializeProducer
+from raftlog.partitions.transactions.transitions import EPOCH_MAX
+from tests.transactions.harness import DELETED, ID, PLACE, PLACE_2, TIMEOUT_MS, Coordination, soon
+
+TERM = 3
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[Coordination]:
+    made = Coordination()
+    await made.load()
+    yield made
+    made.coordinator.end()
+
+
+async def test_a_transaction_is_committed_in_all_partitions_and_groups(world: Coordination) -> None:
+    producer = await world.initialize()
+    assert producer == (101, 0)
+    await world.add(producer, PLACE, PLACE_2)
+    await world.add(producer, group="g")
+    assert (await world.verify(producer), await world.verify(producer, None, "g")) == (TERM, TERM)
+    await world.end(producer)
+    record = await world.settle()
+    assert (record.state, record.partitions, record.groups) == (TransactionState.COMPLETE_COMMIT, (), ())
+    marker = GroupMarker(*producer, True, TERM)
+    assert sorted(world.markers, key=str) == sorted([(PLACE, marker), (PLACE_2, marker), ("g", marker)], key=str)
+    assert (world.counters.committed, world.counters.aborted) == (1, 0)
+
+
+async def test_no_marker_is_sent_before_the_decision_is_committed(world: Coordination) -> None:
+    producer = await world.initialize()
+    await world.add(producer, PLACE)
+    asked = EndTransaction(ID, *producer, is_commit=True)
+    request = asyncio.create_task(world.coordinator.end_transaction(asked, soon()))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not world.markers
+    assert not request.done()
+    world.replica.commit()
+    await request
+    await world.settle()
+    assert len(world.markers) == 1
+
+
+async def test_requests_wait_for_the_markers_of_the_last_transaction(world: Coordination) -> None:
+    producer = await world.initialize()
+    await world.add(producer, PLACE)
+    world.answers.clear()
+    await world.end(producer)
+    assert world.state is TransactionState.PREPARE_COMMIT
+    following = asyncio.create_task(world.add(producer, PLACE_2))
+    for _ in range(3):
+        await world.step()
+    assert not following.done()
+    world.answers.set()
+    await following
+    assert world.coordinator.folded.records[ID].partitions == (PLACE_2,)
+
+
+async def test_a_request_that_has_waited_long_is_told_to_retry(
+    world: Coordination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_WAIT_MS", 10)
+    producer = await world.initialize()
+    await world.add(producer, PLACE)
+    world.answers.clear()
+    await world.end(producer)
+    for request in (world.add(producer, PLACE), world.verify(producer), world.initialize()):
+        with pytest.raises(ConcurrentTransactions):
+            await request
+    world.answers.set()
+    await world.settle()
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+async def test_an_end_can_be_repeated_and_not_reversed(world: Coordination, is_commit: bool) -> None:
+    producer = await world.initialize()
+    with pytest.raises(InvalidTransactionState):
+        await world.end(producer, is_commit=is_commit)
+    await world.add(producer, PLACE)
+    for _ in range(3):
+        await world.end(producer, is_commit=is_commit)
+    with pytest.raises(InvalidTransactionState):
+        await world.end(producer, is_commit=not is_commit)
+    assert len(world.markers) == 1
+    assert world.markers[0][1].is_commit is is_commit
+
+
+async def test_a_repeated_end_is_confirmed(world: Coordination) -> None:
+    """A deposed coordinator would take the commit of a later transaction for that of its own last one."""
+    producer = await world.initialize()
+    await world.add(producer, PLACE)
+    await world.end(producer)
+    await world.settle()
+    world.replica.lost = NotLeader("elsewhere", None)
+    with pytest.raises(NotLeader):
+        await world.end(producer)
+    with pytest.raises(NotLeader):
+        await world.end(ProducerIdAndEpoch(producer.producer_id, 7))
+
+
+async def test_a_new_producer_aborts_and_fences_the_old_one(world: Coordination) -> None:
+    old = await world.initialize()
+    await world.add(old, PLACE)
+    new = await world.initialize()
+    assert new == (old.producer_id, 2)
+    assert world.markers == [(PLACE, GroupMarker(old.producer_id, 1, False, TERM))]
+    for request in (world.add(old, PLACE), world.end(old), world.verify(old)):
+        with pytest.raises(ProducerFenced):
+            await request
+    with pytest.raises(InvalidProducerMapping):
+        await world.add(ProducerIdAndEpoch(77, 0), PLACE)
+    assert world.counters.fenced == 1
+
+
+async def test_a_producer_gets_its_next_epoch_and_its_retry_the_same(world: Coordination) -> None:
+    first = await world.initialize()
+    second = await world.initialize(first)
+    assert second == (first.producer_id, 1)
+    assert await world.initialize(first) == second
+    await world.add(second, PLACE)
+    assert await world.initialize(first) == second, "a delayed retry aborts no transaction"
+    assert world.state is TransactionState.ONGOING
+    third = await world.initialize(second)
+    assert third == (first.producer_id, 2)
+    assert world.markers[-1][1] == GroupMarker(first.producer_id, 2, False, TERM)
+    with pytest.raises(ProducerFenced):
+        await world.initialize(first)
+    with pytest.raises(ProducerFenced):
+        await world.initialize(ProducerIdAndEpoch(99, 0))
+
+
+async def test_a_new_producer_id_follows_the_last_epoch(world: Coordination) -> None:
+    producer = await world.initialize()
+    record = world.coordinator.folded.records[ID]
+    world.coordinator.folded.records[ID] = record._replace(epoch=EPOCH_MAX - 1)
+    last = ProducerIdAndEpoch(producer.producer_id, EPOCH_MAX - 1)
+    await world.add(last, PLACE)
+    renewed = await world.initialize(last)
+    assert world.markers == [(PLACE, GroupMarker(producer.producer_id, EPOCH_MAX, False, TERM))]
+    assert renewed == (producer.producer_id + 1, 0)
+    assert await world.initialize(last) == renewed
+    with pytest.raises(InvalidProducerMapping):
+        await world.add(last, PLACE)
+    await world.add(renewed, PLACE)
+
+
+async def test_two_first_producers_get_two_epochs_of_one_id(world: Coordination) -> None:
+    first, second = await asyncio.gather(world.initialize(), world.initialize())
+    assert {first.producer_id} == {second.producer_id}
+    assert {first.epoch, second.epoch} == {0, 1}
+
+
+async def test_only_members_of_an_ongoing_transaction_are_confirmed(world: Coordination) -> None:
+    producer = await world.initialize()
+    for place, group in ((PLACE, None), (None, "g")):
+        with pytest.raises(InvalidTransactionState):
+            await world.verify(producer, place, group)
+    await world.add(producer, PLACE)
+    with pytest.raises(InvalidTransactionState):
+        await world.verify(producer, PLACE_2)
+    with pytest.raises(InvalidTransactionState):
+        await world.verify(producer, None, "g")
+    await world.end(producer)
+    with pytest.raises(InvalidTransactionState):
+        await world.verify(producer, PLACE)
+
+
+async def test_markers_are_sent_until_they_are_written(world: Coordination, monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = await world.initialize()
+    await world.add(producer, PLACE, PLACE_2, (DELETED, 0))
+    world.failures = {
+        PLACE: [Unavailable("not now"), NotLeader("elsewhere", None)],
+        PLACE_2: [ProducerFenced("a newer epoch is there already")],
+        (DELETED, 0): [UnknownTopic("deleted")],
+    }
+    await world.end(producer)
+    await world.settle()
+    assert sorted(place for place, _ in world.markers) == sorted([PLACE, PLACE, PLACE, PLACE_2, (DELETED, 0)])
+
+
+async def test_the_successor_writes_the_markers_of_a_stored_decision(world: Coordination) -> None:
+    producer = await world.initialize()
+    await world.add(producer, PLACE)
+    world.answers.clear()
+    await world.end(producer)
+    successor = await world.successor()
+    record = await successor.settle()
+    assert record.state is TransactionState.COMPLETE_COMMIT
+    assert successor.markers == [(PLACE, GroupMarker(*producer, True, TERM + 1))]
+    await successor.end(producer)
+    with pytest.raises(NotLeader):
+        await world.add(producer, PLACE)
+    successor.coordinator.end()
+
+
+async def test_a_decision_that_was_not_committed_is_not_made(world: Coordination) -> None:
+    producer = await world.initialize()
+    await world.add(producer, PLACE)
+    request = asyncio.create_task(
+        world.coordinator.end_transaction(EndTransaction(ID, *producer, is_commit=True), soon())
+    )
+    while not world.replica.waiting:
+        await asyncio.sleep(0)
+    future, _ = world.replica.waiting.pop()
+    future.set_exception(Overloaded("no room"))
+    with pytest.raises(Overloaded):
+        await request
+    assert not world.markers
+    await world.end(producer, is_commit=False)
+    assert (await world.settle()).state is TransactionState.COMPLETE_ABORT
+
+
+async def test_a_transaction_times_out_by_the_monotonic_clock(
+    world: Coordination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wall clock goes back meanwhile; a refused append is repeated, with the same epoch."""
+    monkeypatch.setattr(module, "_RETRY_S", 0.01)
+    asked = InitializeProducer(ID, 30)
+    producer = await world.run(world.coordinator.initialize(asked, soon()))
+    await world.add(producer, PLACE)
+    world.now_ms -= 1_000_000
+    for _ in range(2):
+        while not world.replica.waiting:
+            await asyncio.sleep(0.002)
+        future, _ = world.replica.waiting.pop()
+        future.set_exception(Overloaded("no room"))
+    while world.state is not TransactionState.COMPLETE_ABORT:
+        await world.step()
+    assert world.markers == [(PLACE, GroupMarker(producer.producer_id, producer.epoch + 1, False, TERM))]
+    with pytest.raises(ProducerFenced):
+        await world.end(producer)
+    assert (world.counters.timed_out, world.counters.aborted) == (1, 1)
+    assert not world.coordinator._timeouts
+
+
+async def test_a_successor_starts_the_timeout_again(world: Coordination) -> None:
+    producer = await world.run(world.coordinator.initialize(InitializeProducer(ID, 50), soon()))
+    await world.add(producer, PLACE)
+    successor = await world.successor()
+    assert successor.coordinator.taken_over_at(ID) > 0
+    while successor.state is not TransactionState.COMPLETE_ABORT:
+        await successor.step()
+    assert successor.coordinator.taken_over_at(ID) == 0
+    assert successor.markers == [(PLACE, GroupMarker(producer.producer_id, 1, False, TERM + 1))]
+    successor.coordinator.end()
+
+
+async def test_an_ended_transaction_does_not_time_out(world: Coordination) -> None:
+    producer = await world.run(world.coordinator.initialize(InitializeProducer(ID, 20), soon()))
+    await world.add(producer, PLACE)
+    await world.end(producer)
+    await world.settle()
+    await asyncio.sleep(0.05)
+    await world.step()
+    assert world.state is TransactionState.COMPLETE_COMMIT
+    assert world.counters.timed_out == 0
+
+
+async def test_a_fenced_coordinator_sends_its_marker_again_until_it_is_over(
+    world: Coordination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = await world.initialize()
+    await world.add(producer, PLACE)
+    world.failures = {PLACE: [CoordinatorFenced("newer") for _ in range(9)]}
+    await world.end(producer)
+    await world.step()
+    assert world.state is TransactionState.PREPARE_COMMIT
+    world.coordinator.end()
+    await asyncio.sleep(0)
+    assert not world.coordinator._transitions
+
+
+async def test_an_operator_aborts_a_transaction(world: Coordination) -> None:
+    with pytest.raises(UnknownTransaction):
+        await world.run(world.coordinator.fence(ID, soon()))
+    producer = await world.initialize()
+    await world.run(world.coordinator.fence(ID, soon()))
+    assert await world.initialize(producer) == (producer.producer_id, 1)
+    await world.add(ProducerIdAndEpoch(producer.producer_id, 1), PLACE)
+    await world.run(world.coordinator.fence(ID, soon()))
+    assert world.state is TransactionState.COMPLETE_ABORT
+    with pytest.raises(ProducerFenced):
+        await world.end(ProducerIdAndEpoch(producer.producer_id, 1))
+
+
+async def test_idle_ids_expire_and_begin_anew(world: Coordination) -> None:
+    producer = await world.initialize()
+    await world.initialize(name="busy")
+    busy = world.coordinator.folded.records["busy"]
+    world.coordinator.folded.records["busy"] = busy._replace(state=TransactionState.ONGOING)
+    await world.run(world.coordinator.expire())
+    assert set(world.coordinator.folded.records) == {ID, "busy"}
+    world.now_ms += 8 * 86_400_000
+    await world.run(world.coordinator.expire())
+    assert set(world.coordinator.folded.records) == {"busy"}
+    with pytest.raises(InvalidProducerMapping):
+        await world.add(producer, PLACE)
+    assert await world.initialize(producer) == (producer.producer_id + 2, 0)
+
+
+async def test_the_number_of_ids_is_bounded() -> None:
+    world = Coordination(max_ids=1)
+    await world.load()
+    await world.initialize()
+    with pytest.raises(Overloaded):
+        await world.initialize(name="another")
+    await world.initialize()
+    world.coordinator.end()
+
+
+async def test_the_default_timeout_is_kept(world: Coordination) -> None:
+    await world.initialize()
+    assert world.coordinator.folded.records[ID].timeout_ms == TIMEOUT_MS
