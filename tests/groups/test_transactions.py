@@ -348,6 +348,18 @@ async def test_a_group_with_an_open_transaction_does_not_expire() -> None:
     assert await world.expire() == []
 
 
+async def test_an_empty_group_with_pending_offsets_only_does_not_expire() -> None:
+    world = TransactionsHarness()
+    put_group(world, 0, 10 * RETENTION_MS)
+    assert await world.coordinator.load()
+    await world.commit_pending({OTHER: 4})
+    await world.expire()
+    assert world.coordinator.machine.group("g") is not None
+    await world.end(False)
+    await world.expire()
+    assert world.coordinator.machine.group("g") is None
+
+
 async def test_a_deletion_of_offsets_leaves_pending_ones(world: TransactionsHarness) -> None:
     await world.commit_plain(5)
     await world.commit_pending(BOTH)
