@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from raftlog.errors import (
     FencedLeaderEpoch,
     NotLeader,
+    OffsetNotAvailable,
     OffsetOutOfRange,
     RaftlogError,
     UnknownLeaderEpoch,
@@ -24,10 +25,11 @@ from raftlog.errors import (
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.replica import Replica
+from raftlog.partitions.results import AbortedTransaction
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topics
 from raftlog.records import read_header
-from raftlog.types import Offset
+from raftlog.types import Isolation, Offset
 
 _NOTHING: Final = Offset(-1)
 _NO_BYTES: Final = -1
@@ -58,8 +60,13 @@ class FetchedPartition(NamedTuple):
     high_watermark: Offset
     log_start_offset: Offset
     error: RaftlogError | None = None
+    last_stable_offset: Offset = _NOTHING
+    """End of a read of committed records, −1 if it is unknown; the high watermark for a read of uncommitted ones."""
+    aborted: Sequence[AbortedTransaction] = ()
+    """Aborted transactions among the batches; for a read of committed records."""
 
 
+_NONE_ABORTED: Final[Sequence[AbortedTransaction]] = ()
 _EMPTY: Final = FetchedPartition((), _NOTHING, _NOTHING)
 """Result of a partition that was not read yet."""
 
@@ -67,7 +74,8 @@ _EMPTY: Final = FetchedPartition((), _NOTHING, _NOTHING)
 class PartitionsFetch:
     """One fetch from several partitions; use `run` once.
 
-    `free_bytes` returns the memory that the answer may take now; at 0 it has no records."""
+    A read of committed records ends at the last stable offset, and waits for it. `free_bytes` returns the
+    memory that the answer may take now; at 0 it has no records."""
 
     __slots__ = (
         "_asked_bytes",
@@ -88,6 +96,7 @@ class PartitionsFetch:
         "_total",
         "_unproven",
         "_woken",
+        "isolation",
     )
 
     def __init__(
@@ -97,7 +106,9 @@ class PartitionsFetch:
         requests: Sequence[PartitionFetch],
         max_bytes: int,
         free_bytes: Callable[[], int] | None = None,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> None:
+        self.isolation = isolation
         self._topics, self._requests, self._counters = topics, requests, counters
         self._asked_bytes = self._max_bytes = max_bytes
         self._free_bytes = free_bytes
@@ -194,18 +205,27 @@ class PartitionsFetch:
                 check_epoch(replica, epoch)
             left = min(partition_max, self._max_bytes - self._total)
             end = replica.readable_end()
+            stable, aborted = end, _NONE_ABORTED
             if offset >= end or (left <= 0 and (self._total or self._max_bytes < 0)):
                 batches: Sequence[memoryview] = ()
                 if offset > group.log_end_offset:
                     self._unproven.append(place)
                 elif offset < end:
                     self._is_full = True
+                if self.isolation is Isolation.READ_COMMITTED:
+                    stable = min(replica.last_stable_offset, end)
             else:
-                batches = self._cut_to_fit(replica.read_now(offset, max(1, left), end).batches, left, end)
+                read = replica.read_now(offset, max(1, left), end, self.isolation)
+                batches = self._cut_to_fit(read.batches, left, read.end)
+                if self.isolation is Isolation.READ_COMMITTED:
+                    stable, aborted = read.last_stable_offset, read.aborted
             start = group.committed_start_offset
             if offset < start:
                 raise OffsetOutOfRange(offset, start, end)
-            self._results[place] = FetchedPartition(batches, end, start)
+            self._results[place] = FetchedPartition(batches, end, start, None, stable, aborted)
+        except OffsetNotAvailable:  # transactions are being read here: wait, and answer without records
+            self._results[place] = FetchedPartition((), replica.readable_end(), group.committed_start_offset)
+            return
         except RaftlogError as error:
             self._is_full = True
             self._results[place] = FetchedPartition((), _NOTHING, _NOTHING, error)
@@ -255,7 +275,7 @@ class PartitionsFetch:
     def changed(self, place: int) -> None:
         """See `ReplicaWatch`."""
         replica = self._replicas[place]
-        if replica is not None and replica.waits.is_closed:
+        if replica is not None and replica.waits_for(self.isolation).is_closed:
             self._may_wait = False
         self._changed[place] = None
         self._wake()
@@ -270,14 +290,14 @@ class PartitionsFetch:
             return
         self._is_watching = True
         for place, replica in enumerate(self._replicas):
-            if replica is not None and not replica.waits.watch(self, place):
+            if replica is not None and not replica.waits_for(self.isolation).watch(self, place):
                 self._may_wait = False
 
     def _unwatch(self) -> None:
         if self._is_watching:
             for replica in self._replicas:
                 if replica is not None:
-                    replica.waits.unwatch(self)
+                    replica.waits_for(self.isolation).unwatch(self)
 
     async def _wait(self, min_bytes: int, deadline: Deadline) -> None:
         """Wait until the partitions have `min_bytes`, or until the deadline."""

@@ -11,7 +11,7 @@ from raftlog.partitions.leader.fetch import check_epoch
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.runtime.log.epochs import end_of_term, term_of_record
-from raftlog.types import Offset
+from raftlog.types import Isolation, Offset
 
 UNKNOWN: Final = -1
 """Offset, timestamp or epoch that there is none of."""
@@ -55,18 +55,31 @@ class LeaderOffsets:
         beginning, end = await replica.offsets(False, deadline)
         return FoundOffset(beginning, _epoch_at(replica, beginning) if beginning < end else UNKNOWN)
 
-    async def end_offset(self, topic: str, number: int, leader_epoch: int, deadline: Deadline) -> FoundOffset:
-        """Return the high watermark, and the epoch of the record before it."""
+    async def end_offset(
+        self,
+        topic: str,
+        number: int,
+        leader_epoch: int,
+        deadline: Deadline,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> FoundOffset:
+        """Return the high watermark or the last stable offset, and the epoch of the record before it."""
         replica = self._replica(topic, number, leader_epoch)
-        beginning, end = await replica.offsets(True, deadline)
+        beginning, end = await replica.offsets(True, deadline, isolation)
         return FoundOffset(end, _epoch_at(replica, end - 1) if beginning < end else UNKNOWN)
 
     async def offset_for_timestamp(
-        self, topic: str, number: int, leader_epoch: int, timestamp_ms: int, deadline: Deadline
+        self,
+        topic: str,
+        number: int,
+        leader_epoch: int,
+        timestamp_ms: int,
+        deadline: Deadline,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> FoundOffset:
         """Return the first record whose timestamp is at least the given one; `NO_OFFSET` if there is none (KIP-79)."""
         replica = self._replica(topic, number, leader_epoch)
-        found = await replica.offset_for_timestamp(timestamp_ms, deadline)
+        found = await replica.offset_for_timestamp(timestamp_ms, deadline, isolation)
         if found is None:
             return FoundOffset(NO_OFFSET, UNKNOWN)
         return FoundOffset(found[0], _epoch_at(replica, found[0]), found[1])

@@ -11,6 +11,7 @@ from raftlog.partitions.leader.offsets import LeaderOffsets
 from raftlog.partitions.leader.session_fetch import SessionFetch
 from raftlog.partitions.leader.topic_leaders import TopicLeaders
 from raftlog.partitions.routing.topics import Topics
+from raftlog.types import Isolation
 
 
 class LeaderFetches:
@@ -27,6 +28,7 @@ class LeaderFetches:
         min_bytes: int,
         deadline: Deadline,
         free_bytes: Callable[[], int] | None = None,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> list[FetchedPartition]:
         """Return stored batches of several partitions, one result each, with one wait; errors are results.
 
@@ -35,7 +37,7 @@ class LeaderFetches:
         if not requests:
             return []
         max_bytes = max(0, min(max_bytes, self._bytes_max))
-        fetch = PartitionsFetch(self._topics, self._counters, requests, max_bytes, free_bytes)
+        fetch = PartitionsFetch(self._topics, self._counters, requests, max_bytes, free_bytes, isolation)
         return await fetch.run(min(min_bytes, max_bytes), deadline)
 
     def begin_session(self, free_bytes: Callable[[], int] | None = None) -> SessionFetch:

@@ -24,7 +24,9 @@ _FREE_PLACE: Final = PartitionFetch("", -1, -1, -1, 0)
 
 
 class SessionFetch(PartitionsFetch):
-    """Fetches from the partitions of a session; one at a time. Its length is the number of partitions."""
+    """Fetches from the partitions of a session; one at a time. Its length is the number of partitions.
+
+    Set `isolation` before the first partition is added."""
 
     __slots__ = ("_bytes_max", "_free_places", "_is_closed", "_places", "_reported", "_session_requests")
 
@@ -79,7 +81,7 @@ class SessionFetch(PartitionsFetch):
         """End the registration at a replica; the next fetch looks for the partition's replica again."""
         replica = self._replicas[place]
         if replica is not None:
-            replica.waits.unwatch(self)
+            replica.waits_for(self.isolation).unwatch(self)
             self._replicas[place] = None
         self._reported[place] = None
 
@@ -87,7 +89,7 @@ class SessionFetch(PartitionsFetch):
         """End the registrations, and let a waiting fetch return its records."""
         for replica in self._replicas:
             if replica is not None:
-                replica.waits.unwatch(self)
+                replica.waits_for(self.isolation).unwatch(self)
         self._is_closed, self._may_wait = True, False
         self._wake()
 
@@ -118,7 +120,7 @@ class SessionFetch(PartitionsFetch):
     def _register(self, place: int) -> Replica | None:
         """Find the replica of a partition, and register there."""
         self._replicas[place] = replica = self._find_replica(place)
-        if replica is not None and not self._is_closed and not replica.waits.watch(self, place):
+        if replica is not None and not self._is_closed and not replica.waits_for(self.isolation).watch(self, place):
             self._may_wait = False
         return replica
 
@@ -134,7 +136,7 @@ class SessionFetch(PartitionsFetch):
         unread: dict[int, None] = {}
         returned = []
         for place, result in results.items():
-            batches, end, start, error = result
+            batches, end, start, error, stable, _ = result
             request = self._session_requests[place]
             if error is not None:
                 self._release(place)
@@ -144,7 +146,7 @@ class SessionFetch(PartitionsFetch):
             bounds = (end, start)
             if batches:
                 returned.append(place)
-            elif request.offset != end:
+            elif request.offset != (end if stable < 0 else stable):
                 unread[place] = None
             if batches or bounds != self._reported[place]:
                 self._reported[place] = bounds

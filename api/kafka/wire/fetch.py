@@ -27,6 +27,7 @@ _ROW_12_TAGGED: Final = Struct(">iiqiqiB")
 _PARTITION: Final = Struct(">i")
 _NUMBERS, _NUMBERS_5 = Struct(">ihqq"), Struct(">ihqqq")
 _PREFERRED: Final = Struct(">i").pack(-1)
+_ABORTED: Final = Struct(">qq")
 _ANSWER_HEAD: Final = Struct(">ihi")
 _NO_THROTTLE: Final = bytes(4)
 
@@ -49,19 +50,23 @@ class PartitionsRequest(NamedTuple):
 
 
 class AnsweredPartition(NamedTuple):
-    """Answer for one partition; its last stable offset is the high watermark."""
+    """Answer for one partition.
+
+    `aborted` are ids of producers with first offsets of aborted transactions; they are written with records only."""
 
     partition: int
     error_code: int
     high_watermark: int
     log_start_offset: int
     batches: Sequence[Buffer]
+    last_stable_offset: int = -1
+    aborted: Sequence[tuple[int, int]] = ()
 
 
 class FetchAnswer(NamedTuple):
     """Answer; `session_id` is 0 without a session.
 
-    `has_aborted_list`: the aborted transactions are an empty list, not null."""
+    `has_aborted_list`: the aborted transactions are a list, not null."""
 
     error_code: int
     has_aborted_list: bool
@@ -145,15 +150,15 @@ def encode(answer: FetchAnswer, version: int) -> Sequence[Buffer]:
     for name, partitions in answer.topics:
         writer.string(name)
         writer.count(len(partitions))
-        for partition, error_code, watermark, log_start, batches in partitions:
+        for partition, error_code, watermark, log_start, batches, stable, aborted in partitions:
             if has_log_start:
-                out += pack_5(partition, error_code, watermark, watermark, log_start)
+                out += pack_5(partition, error_code, watermark, stable, log_start)
             else:
-                out += pack(partition, error_code, watermark, watermark)
+                out += pack(partition, error_code, watermark, stable)
             if not batches:
                 out += last
                 continue
-            out += middle
+            out += _aborted_fields(aborted, version) if aborted else middle
             writer.count(sum(map(len, batches)))
             pieces.append(out)
             pieces += batches
@@ -163,6 +168,18 @@ def encode(answer: FetchAnswer, version: int) -> Sequence[Buffer]:
     writer.tags()
     pieces.append(out)
     return pieces
+
+
+def _aborted_fields(aborted: Sequence[tuple[int, int]], version: int) -> bytes:
+    """Return the bytes before a partition's records, with aborted transactions."""
+    writer = FlexibleWriter() if version >= FLEXIBLE_FROM else PlainWriter()
+    writer.count(len(aborted))
+    for producer_id, first_offset in aborted:
+        writer.out += _ABORTED.pack(producer_id, first_offset)
+        writer.tags()
+    if version >= _RACK_FROM:
+        writer.out += _PREFERRED
+    return bytes(writer.out)
 
 
 def _constant_fields(has_aborted_list: bool, version: int) -> tuple[bytes, bytes]:

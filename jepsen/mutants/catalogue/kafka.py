@@ -96,8 +96,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _kafka(
         "uncommitted-watermark",
         "partitions/leader/fetch:PartitionsFetch._read",
-        "FetchedPartition(batches, end, start)",
-        "FetchedPartition(batches, group.log_end_offset, start)",
+        "FetchedPartition(batches, end, start,",
+        "FetchedPartition(batches, group.log_end_offset, start,",
         _THREE,
     ),
     _kafka(
@@ -117,8 +117,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _kafka(
         "behind-the-offset",
         "partitions/leader/fetch:PartitionsFetch._read",
-        "replica.read_now(offset, max(1, left), end)",
-        "replica.read_now(Offset(offset + 1), max(1, left), end)",
+        "replica.read_now(offset, max(1, left), end, self.isolation)",
+        "replica.read_now(Offset(offset + 1), max(1, left), end, self.isolation)",
         _FETCH,
     ),
     _kafka(
@@ -166,7 +166,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _kafka(
         "session-loses-unread-records",
         "partitions/leader/session_fetch:SessionFetch._take_news",
-        "elif request.offset != end:",
+        "elif request.offset != (end if stable < 0 else stable):",
         "elif request.offset > end:",
         _SESSIONS,
     ),

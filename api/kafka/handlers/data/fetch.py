@@ -4,8 +4,9 @@
     session epoch 0    the same, and they become a new session if there is room for it; a named session ends
     other epochs       the session's partitions after the request's changes; the answer has those with news
 
-Requests with isolation level read_committed get the same records: there are no transactions. While the memory for
-answers is used up, an answer has no records, and is held for a moment first."""
+With isolation level read_committed an answer ends at the last stable offset, and lists aborted transactions. A session
+has the isolation of its first request. While the memory for answers is used up, an answer has no records, and is held
+for a moment first."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
@@ -16,6 +17,7 @@ from raftlog.api.kafka.api import ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.error_codes import ErrorCode, code_of
 from raftlog.api.kafka.fetch_sessions import FetchSession, FetchSessions
+from raftlog.api.kafka.isolation import isolation_of
 from raftlog.api.kafka.permissions import denied_topics, topic_resource
 from raftlog.api.kafka.wire import fetch as codec
 from raftlog.api.kafka.wire.fetch import AnsweredPartition, FetchAnswer, PartitionRow, PartitionsRequest
@@ -82,6 +84,7 @@ class FetchHandler:
                 size = sum(len(rows) for _, rows in asked)
                 session = self.sessions.create(size, request.caller.principal, request.connection)
                 if session is not None:
+                    session.fetch.isolation = isolation_of(message.isolation_level)
                     _put_all(session, asked)
                     return await self._fetch_session(session, message)
             return await self._fetch_all(message, asked, denied)
@@ -100,6 +103,7 @@ class FetchHandler:
                 min_bytes=0 if denied else message.min_bytes,
                 deadline=await self._begin(message),
                 free_bytes=self._free_bytes,
+                isolation=isolation_of(message.isolation_level),
             )
         )
         topics = [
@@ -115,6 +119,9 @@ class FetchHandler:
             return _session_error(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, message)
         if session.is_busy or session.epoch != message.session_epoch:
             return _session_error(ErrorCode.INVALID_FETCH_SESSION_EPOCH, message)
+        if isolation_of(message.isolation_level) is not session.fetch.isolation:
+            self.sessions.remove(session)  # the client begins anew
+            return _session_error(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, message)
         session.advance()
         self.sessions.use(session, request.connection)
         if message.topics:
@@ -193,8 +200,9 @@ def _denied(partition: int) -> AnsweredPartition:
 
 
 def _answered(partition: int, fetched: FetchedPartition) -> AnsweredPartition:
-    batches, watermark, start, error = fetched
-    return AnsweredPartition(partition, ErrorCode.NONE if error is None else code_of(error), watermark, start, batches)
+    batches, watermark, start, error, stable, aborted = fetched
+    code = ErrorCode.NONE if error is None else code_of(error)
+    return AnsweredPartition(partition, code, watermark, start, batches, stable, aborted)
 
 
 def _by_topic(news: Iterable[tuple[PartitionFetch, FetchedPartition]]) -> AnsweredTopics:

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.error_codes import ErrorCode, code_of
+from raftlog.api.kafka.isolation import isolation_of
 from raftlog.api.kafka.permissions import topic_resource
 from raftlog.api.kafka.wire import schemas
 from raftlog.errors import InvalidArgument, RaftlogError
@@ -18,6 +19,7 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.leader.offsets import NO_OFFSET, UNKNOWN, FoundOffset, LeaderOffsets
 from raftlog.partitions.security.authorizer import Authorizer
 from raftlog.security.permissions import AclOperation
+from raftlog.types import Isolation
 
 LIST_OFFSETS_VERSIONS: Final = (1, 6)
 EPOCH_VERSIONS: Final = (2, 4)
@@ -47,14 +49,14 @@ class OffsetsHandler:
 
     async def list_offsets(self, request: KafkaRequest) -> Any:
         """Return the first or last offset of partitions, or the first offset at or after a timestamp."""
-        version = request.version
+        version, isolation = request.version, isolation_of(request.message.isolation_level)
 
         async def find_offset(topic: Any, partition: Any, is_twice: bool) -> Any:
             found, code = FoundOffset(NO_OFFSET, UNKNOWN), ErrorCode.NONE
             try:
                 _check_once(is_twice)
                 self._authorize(request, AclOperation.DESCRIBE, topic.name)
-                found = await self._find_offset(topic.name, partition)
+                found = await self._find_offset(topic.name, partition, isolation)
             except RaftlogError as error:
                 code = code_of(error)
                 if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < _NOT_AVAILABLE_FROM:
@@ -76,15 +78,16 @@ class OffsetsHandler:
             ]
         )
 
-    async def _find_offset(self, topic: str, partition: Any) -> FoundOffset:
+    async def _find_offset(self, topic: str, partition: Any, isolation: Isolation) -> FoundOffset:
         number, epoch, timestamp = partition.partition_index, partition.current_leader_epoch, partition.timestamp
         if timestamp == LATEST:
-            return await self._reads.end_offset(topic, number, epoch, deadline_in(_END_MS))
+            return await self._reads.end_offset(topic, number, epoch, deadline_in(_END_MS), isolation)
         if timestamp == EARLIEST:
             return await self._reads.first_offset(topic, number, epoch, deadline_in(_END_MS))
         if timestamp < 0:
             raise InvalidArgument(f"the timestamp {timestamp} has no meaning; use -1, -2 or a time")
-        return await self._reads.offset_for_timestamp(topic, number, epoch, timestamp, deadline_in(_END_MS))
+        deadline = deadline_in(_END_MS)
+        return await self._reads.offset_for_timestamp(topic, number, epoch, timestamp, deadline, isolation)
 
     # OffsetForLeaderEpoch
 
