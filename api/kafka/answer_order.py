@@ -56,9 +56,11 @@ class AnswerOrder:
 
     For handlers it stands for the connection (`RequestConnection`)."""
 
-    __slots__ = ("_is_pipelined", "lost_callbacks", "pending")
+    __slots__ = ("_is_pipelined", "lost_callbacks", "opened_at", "pending")
 
-    def __init__(self) -> None:
+    def __init__(self, opened_at: float) -> None:
+        self.opened_at = opened_at
+        """See `RequestConnection`."""
         self.pending: list[Exchange] = []
         """Requests without a sent answer; the first one is not done, or is failed."""
         self._is_pipelined = True

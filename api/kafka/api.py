@@ -68,6 +68,8 @@ class RequestConnection(Protocol):
 
     lost_callbacks: list[Callable[[], None]]
     """Called once the connection is lost."""
+    opened_at: float
+    """Loop time at which it was opened."""
 
 
 class KafkaRequest(NamedTuple):
@@ -83,7 +85,7 @@ class KafkaRequest(NamedTuple):
     login: Any = None
     """The connection's `KafkaLogin`; None where the listener requires none."""
     connection: RequestConnection | None = None
-    """Connection of a request whose API has its own codec."""
+    """Connection of the request."""
 
 
 Handler: TypeAlias = Callable[[KafkaRequest], Awaitable[Any]]

@@ -72,7 +72,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Bytes that were read and are not split yet; nothing is read while there are any."""
         self._next: Exchange | None = None
         """Request that waits for the end of earlier ones."""
-        self._order = AnswerOrder()
+        self._order = AnswerOrder(loop.time())
         self._uncharged = 0
         self._is_read_paused = self._is_waiting_for_memory = False
         self._is_muted = False

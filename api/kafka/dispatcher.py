@@ -195,7 +195,7 @@ class Dispatcher:
         version = route.version
         try:
             if route.needs_schemas:
-                return await self._answer_by_schema(route, body, caller)
+                return await self._answer_by_schema(route, body, caller, connection)
             message = None if route.skips_body else route.decode(body, version)
             answer = await route.handle(KafkaRequest(route.key, version, message, caller, login, connection))
             return None if answer is None else route.encode(answer, version)
@@ -205,14 +205,16 @@ class Dispatcher:
             self.counters.errors[route.name] += 1
             return await self._error_answer(route, error)
 
-    async def _answer_by_schema(self, route: KafkaRoute, body: memoryview, caller: Caller) -> Answer:
+    async def _answer_by_schema(
+        self, route: KafkaRoute, body: memoryview, caller: Caller, connection: RequestConnection | None
+    ) -> Answer:
         """Answer a request; large messages are decoded and encoded in a thread, so that they do not hold the loop."""
         version = route.version
         if len(body) > _LARGE_BYTES:
             message = await asyncio.to_thread(route.decode, body, version)
         else:
             message = route.decode(body, version)
-        answer = await route.handle(KafkaRequest(route.key, version, message, caller))
+        answer = await route.handle(KafkaRequest(route.key, version, message, caller, connection=connection))
         if answer is None:
             return None
         if self.rates.is_on and hasattr(answer, "throttle_time_ms"):

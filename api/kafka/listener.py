@@ -12,7 +12,7 @@ from raftlog.api.kafka.api import KafkaApi
 from raftlog.api.kafka.connections import KafkaConnections
 from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.dispatcher import Dispatcher
-from raftlog.api.kafka.handlers import admin, data, groups, security
+from raftlog.api.kafka.handlers import admin, data, groups, security, transactions
 from raftlog.api.kafka.handlers.security.logins import RAW
 from raftlog.api.kafka.settings import DEFAULTS, KafkaSettings
 from raftlog.api.sockets import ListeningSockets, bind
@@ -25,6 +25,7 @@ from raftlog.security.tls_files import ServerTls
 ROOMS: Final[Sequence[Callable[[KafkaContext], list[KafkaApi]]]] = (
     data.apis,
     groups.apis,
+    transactions.apis,
     admin.apis,
     security.apis,
 )

@@ -12,6 +12,7 @@ from raftlog.partitions.security.authorizer import Authorizer
 from raftlog.security.permissions import OPERATIONS, AclOperation, AclResourceType, Resource
 
 _TOPIC, _GROUP, _CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
+_TRANSACTIONAL_ID = AclResourceType.TRANSACTIONAL_ID
 
 
 class ApiPermission(NamedTuple):
@@ -43,6 +44,15 @@ API_PERMISSIONS: Final[Mapping[ApiKey, tuple[ApiPermission, ...]]] = {
     ApiKey.DELETE_TOPICS: _permissions((AclOperation.DELETE, _TOPIC)),
     ApiKey.DELETE_RECORDS: _permissions((AclOperation.DELETE, _TOPIC)),
     ApiKey.INIT_PRODUCER_ID: _permissions((AclOperation.IDEMPOTENT_WRITE, _CLUSTER), (AclOperation.WRITE, _TOPIC)),
+    ApiKey.ADD_PARTITIONS_TO_TXN: _permissions((AclOperation.WRITE, _TRANSACTIONAL_ID), (AclOperation.WRITE, _TOPIC)),
+    ApiKey.ADD_OFFSETS_TO_TXN: _permissions((AclOperation.WRITE, _TRANSACTIONAL_ID), (AclOperation.READ, _GROUP)),
+    ApiKey.END_TXN: _permissions((AclOperation.WRITE, _TRANSACTIONAL_ID)),
+    ApiKey.WRITE_TXN_MARKERS: _permissions((AclOperation.ALTER, _CLUSTER)),
+    ApiKey.TXN_OFFSET_COMMIT: _permissions(
+        (AclOperation.WRITE, _TRANSACTIONAL_ID), (AclOperation.READ, _GROUP), (AclOperation.READ, _TOPIC)
+    ),
+    ApiKey.DESCRIBE_TRANSACTIONS: _permissions((AclOperation.DESCRIBE, _TRANSACTIONAL_ID)),
+    ApiKey.LIST_TRANSACTIONS: _permissions((AclOperation.DESCRIBE, _TRANSACTIONAL_ID)),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _permissions((AclOperation.DESCRIBE, _TOPIC)),
     ApiKey.DESCRIBE_ACLS: _permissions((AclOperation.DESCRIBE, _CLUSTER)),
     ApiKey.CREATE_ACLS: _permissions((AclOperation.ALTER, _CLUSTER)),
@@ -68,7 +78,10 @@ API_PERMISSIONS: Final[Mapping[ApiKey, tuple[ApiPermission, ...]]] = {
     ApiKey.DESCRIBE_CLUSTER: _permissions((AclOperation.DESCRIBE, _CLUSTER)),
     ApiKey.DESCRIBE_PRODUCERS: _permissions((AclOperation.READ, _TOPIC)),
 }
-"""Permissions by API: all of them, except that of the two of CREATE_TOPICS and INIT_PRODUCER_ID one is enough."""
+"""Permissions by API: all of them, except that of the two of CREATE_TOPICS and INIT_PRODUCER_ID one is enough.
+
+With a transactional id, PRODUCE needs WRITE on it too, INIT_PRODUCER_ID WRITE on it alone, and FIND_COORDINATOR
+DESCRIBE on it instead of the group."""
 OPEN_APIS: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 """APIs that need no permission."""
 
@@ -76,6 +89,11 @@ OPEN_APIS: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey
 def topic_resource(name: str) -> Resource:
     """Return a topic as a resource."""
     return Resource(_TOPIC, name)
+
+
+def transactional_id_resource(name: str) -> Resource:
+    """Return a transactional id as a resource."""
+    return Resource(_TRANSACTIONAL_ID, name)
 
 
 def group_resource(name: str) -> Resource:

@@ -26,7 +26,7 @@ class RollingRestart:
         return self._node is None
 
     @property
-    def has_ended(self) -> bool:
+    def is_over(self) -> bool:
         return self.is_between and not self._left
 
     def stop(self) -> None:

@@ -96,17 +96,17 @@ def main(names: Sequence[str], runs: int, seed: int | None, store: Path, *, is_s
         else [lambda bug=name: play(bug, store, seed) for name in wanted]  # type: ignore[misc]
     )
     rows: list[PlayedRun] = []
-    has_ended = False
+    is_over = False
     with interrupt_on_sigterm(), contextlib.suppress(KeyboardInterrupt):
         for each in plays:
             for _ in range(runs):
                 rows.append(each())
                 if as_json:
                     click.echo(orjson.dumps(rows[-1]._asdict()))
-        has_ended = True
+        is_over = True
     if not as_json:
         Console().print(_table(rows))
-    if not has_ended:
+    if not is_over:
         return INTERRUPTED
     return 0 if all(row.is_right for row in rows) else 1
 

@@ -26,7 +26,7 @@ from raftlog.runtime.process.driver import Driver
 from raftlog.runtime.replica.partition_replica import Committed
 from raftlog.types import Index, Offset
 
-TIMEOUTS_MS: Final = (300, 600, 3_000)
+PATIENCE_MS: Final = (300, 600, 3_000)
 """Timeouts of clients, in milliseconds, drawn for each request."""
 RETRY_NS: Final = 60 * MILLISECOND_NS
 POLL_NS: Final = 250 * MILLISECOND_NS
@@ -35,13 +35,13 @@ VALUES_PER_CLIENT: Final = 1_000_000
 
 
 class Request:
-    """Pending operation. `has_ended` once its outcome is recorded; later events are ignored."""
+    """Pending operation. `is_over` once its outcome is recorded; later events are ignored."""
 
-    __slots__ = ("has_ended", "machine", "op")
+    __slots__ = ("is_over", "machine", "op")
 
     def __init__(self, op: Op, machine: Machine) -> None:
         self.op, self.machine = op, machine
-        self.has_ended = False
+        self.is_over = False
 
 
 class Client(ABC):
@@ -70,13 +70,13 @@ class Client(ABC):
 
     def begin(self, op: Op, machine: Machine) -> Request:
         request = Request(op, machine)
-        timeout_ns = self.random.choice(TIMEOUTS_MS) * MILLISECOND_NS
-        self.loop.call_at_ns(self.loop.now_ns + timeout_ns, self._deadline, request)
+        patience_ns = self.random.choice(PATIENCE_MS) * MILLISECOND_NS
+        self.loop.call_at_ns(self.loop.now_ns + patience_ns, self._deadline, request)
         return request
 
     def _deadline(self, request: Request) -> None:
-        if not request.has_ended:
-            request.has_ended = True
+        if not request.is_over:
+            request.is_over = True
             self.recorder.info(request.op, "no answer")
             self.on_timeout()
             self.step_later(RETRY_NS)
@@ -85,7 +85,7 @@ class Client(ABC):
         """Handle a request without an answer in time."""
 
     def record_failure(self, request: Request, error: RaftlogError) -> None:
-        request.has_ended = True
+        request.is_over = True
         ended = self.recorder.fail if error.outcome == "failed" else self.recorder.info
         ended(request.op, type(error).__name__)
 
@@ -109,7 +109,7 @@ class Producer(Client):
         request = self.begin(self.recorder.invoke(self.process, SEND, Send(self.plan.partition, values)), machine)
         if machine.group(self.plan.key) is None or not machine.call(partial(self._propose, request, counts, values)):
             self._presumed_leader = None
-            request.has_ended = True
+            request.is_over = True
             self.recorder.fail(request.op, f"{machine.name} is down")
             self.step_later(RETRY_NS)
 
@@ -119,7 +119,7 @@ class Producer(Client):
     def _propose(self, request: Request, counts: list[int], values: tuple[int, ...], driver: Driver) -> None:
         """Propose the values in the process that received the request."""
         group = driver.groups.get(self.plan.key)
-        if request.has_ended or group is None:
+        if request.is_over or group is None:
             return
         batches = []
         at = 0
@@ -135,7 +135,7 @@ class Producer(Client):
         error = future.exception()
         if error is None:
             self._check_acknowledgement(request, asked, future.result())
-        if request.has_ended:
+        if request.is_over:
             return
         if self.random.random() < self.cluster.options.answer_loss:
             return  # the deadline will come
@@ -159,7 +159,7 @@ class Producer(Client):
             )
 
     def _record_success(self, request: Request, done: Committed) -> None:
-        request.has_ended = True
+        request.is_over = True
         payload = request.op.payload
         assert isinstance(payload, Send), payload
         offsets = tuple(Offset(done.base_offset + at) for at in range(len(payload.values)))
@@ -214,7 +214,7 @@ class Reader(Client):
 
     def _poll(self, request: Request, driver: Driver) -> None:
         group = driver.groups.get(self.plan.key)
-        if request.has_ended:
+        if request.is_over:
             return
         first = Offset(0)
         try:
@@ -226,7 +226,7 @@ class Reader(Client):
             self._machine = self.some_machine()
             self.step_later(RETRY_NS)
             return
-        request.has_ended = True
+        request.is_over = True
         fetched = decode(self.plan, batches, self.position)
         self.recorder.ok(request.op, Poll((fetched,) if fetched.offsets else ()))
         if fetched.offsets:
@@ -238,20 +238,20 @@ class Reader(Client):
 
     def _list(self, request: Request, driver: Driver) -> None:
         group = driver.groups.get(self.plan.key)
-        if group is not None and not request.has_ended:
+        if group is not None and not request.is_over:
             group.read_index().add_done_callback(partial(self._on_list, request))
 
     def _on_list(self, request: Request, future: "asyncio.Future[Index]") -> None:
         error = future.exception()
         group = request.machine.group(self.plan.key)
-        if request.has_ended:
+        if request.is_over:
             return
         if isinstance(error, RaftlogError):
             self.record_failure(request, error)
         elif error is not None:
             raise error
         elif group is not None:
-            request.has_ended = True
+            request.is_over = True
             ends = OffsetRange(self.plan.partition, Offset(0), group.high_watermark)
             self.recorder.ok(request.op, ListOffsets((ends,), linearizable=True))
         self.step_later(POLL_NS)

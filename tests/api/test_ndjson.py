@@ -278,11 +278,11 @@ async def test_a_slow_disk_slows_the_sender(api, slow):
     line = b'{"value":"' + b"x" * 1000 + b'"}\n'
     bound = 4 * 1024 * 1024 + max_socket_bytes()
     sent = 0
-    has_ended = False
+    is_over = False
 
     async def body():
         nonlocal sent
-        while sent < 2 * bound and not has_ended:
+        while sent < 2 * bound and not is_over:
             sent += 100 * len(line)
             yield line * 100
 
@@ -294,7 +294,7 @@ async def test_a_slow_disk_slows_the_sender(api, slow):
         await asyncio.sleep(0.2)
     assert len(slow.waiting) == 1
     assert sent < bound
-    has_ended = True
+    is_over = True
     for turn in slow.waiting:
         turn.set_result(None)
     while not sending.done():

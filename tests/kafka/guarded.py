@@ -61,7 +61,7 @@ def error_codes(answer: Any) -> list[int]:
     found: list[int] = []
     for name in type(answer)._struct.fields if hasattr(type(answer), "_struct") else ():
         value = getattr(answer, name, None)
-        if name == "error_code" and value is not None:
+        if name in ("error_code", "partition_error_code") and value is not None:
             found.append(int(value))
         elif isinstance(value, list):
             found += [code for each in value for code in error_codes(each)]

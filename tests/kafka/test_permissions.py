@@ -22,10 +22,12 @@ from tests.small_journal import SMALL_JOURNAL
 from tests.waiting import until
 
 TOPIC, GROUP, CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
+TRANSACTIONAL_ID = AclResourceType.TRANSACTIONAL_ID
 CODES = {
     TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 ACL = {
     "resource_type": 2,
@@ -46,6 +48,7 @@ ACL_FILTER = {
     "permission_type": 1,
 }
 MEMBER = {"group_id": "secret-group", "member_id": "m", "generation_id": 1}
+PRODUCER = {"transactional_id": "secret-tx", "producer_id": 0, "producer_epoch": 0}
 BATCH = build_batch([NewRecord(None, b"v")])
 
 
@@ -103,6 +106,30 @@ def requests(topic: str) -> dict[ApiKey, dict[str, Any]]:
             "timeout_ms": 5_000,
         },
         ApiKey.INIT_PRODUCER_ID: {"transactional_id": None, "transaction_timeout_ms": 1_000},
+        ApiKey.ADD_PARTITIONS_TO_TXN: {
+            **{f"v3_and_below_{name}": value for name, value in PRODUCER.items()},
+            "v3_and_below_topics": [{"name": topic, "partitions": [0]}],
+        },
+        ApiKey.ADD_OFFSETS_TO_TXN: {**PRODUCER, "group_id": "secret-group"},
+        ApiKey.END_TXN: {**PRODUCER, "committed": True},
+        ApiKey.WRITE_TXN_MARKERS: {
+            "markers": [
+                {
+                    "producer_id": 0,
+                    "producer_epoch": 0,
+                    "transaction_result": True,
+                    "topics": [{"name": topic, "partition_indexes": [0]}],
+                    "coordinator_epoch": 0,
+                }
+            ]
+        },
+        ApiKey.TXN_OFFSET_COMMIT: {
+            **PRODUCER,
+            "group_id": "secret-group",
+            "topics": [{"name": topic, "partitions": [{"partition_index": 0, "committed_offset": 1}]}],
+        },
+        ApiKey.DESCRIBE_TRANSACTIONS: {"transactional_ids": ["secret-tx"]},
+        ApiKey.LIST_TRANSACTIONS: {"state_filters": [], "producer_id_filters": []},
         ApiKey.OFFSET_FOR_LEADER_EPOCH: {
             "replica_id": -1,
             "topics": [
@@ -206,6 +233,8 @@ async def test_every_api_refuses_a_caller_without_permissions(
             codes = set(error_codes(answer)) - {0}
             if key is ApiKey.LIST_GROUPS:
                 is_right = not codes and answer.groups == []
+            elif key is ApiKey.LIST_TRANSACTIONS:
+                is_right = not codes and answer.transaction_states == []
             elif key is ApiKey.DESCRIBE_LOG_DIRS and version < 3:  # no field for the error
                 is_right = answer.results == []
             else:
@@ -290,6 +319,21 @@ async def test_parts_of_a_request_are_refused_one_by_one(guarded: Guarded) -> No
     assert [each.group_id for each in (await guarded.call(ApiKey.LIST_GROUPS, states_filter=[])).groups] == [
         "secret-group"
     ]
+
+
+@pytest.mark.parametrize(
+    "key", [ApiKey.PRODUCE, ApiKey.INIT_PRODUCER_ID, ApiKey.FIND_COORDINATOR], ids=lambda key: str(key.name)
+)
+async def test_a_transactional_id_needs_its_own_permission(guarded: Guarded, key: ApiKey) -> None:
+    await guarded.allow(AclOperation.ALL, TOPIC, "open")
+    fields: dict[str, Any] = {"transactional_id": "secret-tx"}
+    if key is ApiKey.FIND_COORDINATOR:
+        fields = {"key": "secret-tx", "key_type": 1}
+    refused = await guarded.call(key, **requests("open")[key] | fields)
+    assert error_codes(refused) == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
+    await guarded.allow(AclOperation.WRITE, TRANSACTIONAL_ID, "secret-tx")
+    allowed = await guarded.call(key, **requests("open")[key] | fields)
+    assert ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED not in error_codes(allowed)
 
 
 async def test_a_session_ends_when_a_permission_ends(guarded: Guarded) -> None:

@@ -127,13 +127,9 @@ async def test_unknown_acknowledgements_are_refused(lone):
     assert (await lone.produce(make_batch(b"a"), acks=2)).error_code == ErrorCode.INVALID_REQUIRED_ACKS
 
 
-async def test_transactions_are_refused(lone):
+async def test_batches_outside_of_transactions_are_refused_in_one(lone):
     row = await lone.produce(make_batch(b"a"), transactional_id="x")
-    assert row.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    answer = await lone.send(
-        ApiKey.INIT_PRODUCER_ID, 4, transactional_id="x", transaction_timeout_ms=1, producer_id=-1, producer_epoch=-1
-    )
-    assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert row.error_code == ErrorCode.INVALID_RECORD
 
 
 async def test_compacted_topics_accept_records_with_keys_in_order(lone):

@@ -1,9 +1,8 @@
 """Handler of Produce: batches are proposed at once in request order, and answered when they are durable enough.
 
 The partitions of a request are appended in parallel, with a result each. With acks 0 the client gets no answer; an
-error ends the connection, which is how a client without answers learns that it has to refresh its metadata. Producers
-with transactions are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED: it is the code that every client takes as
-final."""
+error ends the connection, which is how a client without answers learns that it has to refresh its metadata. The first
+batches of a transaction in a partition wait for its coordinator (`partitions.leader.enlistments`)."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,10 +10,11 @@ from typing import Final
 from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.error_codes import ErrorCode, code_of
+from raftlog.api.kafka.handlers.transaction_errors import authorize_transaction
 from raftlog.api.kafka.permissions import denied_topics
 from raftlog.api.kafka.wire import produce as codec
 from raftlog.api.kafka.wire.produce import ProduceAnswer, ProducedPartition, ProducedRecords, ProduceRequest
-from raftlog.errors import InvalidArgument, RaftlogError
+from raftlog.errors import ConcurrentTransactions, CoordinatorLoading, InvalidArgument, NotAuthorized, RaftlogError
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.leader.appends import LeaderAppends
 from raftlog.partitions.leader.enlistments import LeaderAppend
@@ -46,10 +46,12 @@ class ProduceHandler:
         acks = _ACKS.get(message.acks)
         if acks is None:
             return _refuse_all(message, ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {message.acks}; use -1, 0 or 1")
-        if message.transactional_id is not None:
-            return _refuse_all(
-                message, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions", acks
-            )
+        transactional_id = message.transactional_id
+        if transactional_id is not None:
+            try:
+                authorize_transaction(self._authorizer, request, AclOperation.WRITE, transactional_id)
+            except NotAuthorized as error:
+                return _refuse_all(message, code_of(error), str(error), acks)
         wait_ms = min(message.timeout_ms, NO_DEADLINE_MS) if message.timeout_ms > 0 else NO_DEADLINE_MS
         deadline = deadline_in(wait_ms)
         begun: list[LeaderAppend] = []
@@ -70,7 +72,7 @@ class ProduceHandler:
                     rows.append(_duplicate_row(partition[0]))
                     continue
                 seen.add(place)
-                rows.append(self._begin(topic, partition, acks, deadline, begun))
+                rows.append(self._begin(topic, partition, acks, deadline, begun, transactional_id))
             answer.append((topic, rows))
         outcomes = await self._appends.outcomes(begun)
         _fill_missing_rows(answer, begun, outcomes)
@@ -80,7 +82,13 @@ class ProduceHandler:
         return answer  # type: ignore[return-value]  # no row is missing any more
 
     def _begin(
-        self, topic: str, produced: ProducedRecords, acks: Acks, deadline: Deadline, begun: list[LeaderAppend]
+        self,
+        topic: str,
+        produced: ProducedRecords,
+        acks: Acks,
+        deadline: Deadline,
+        begun: list[LeaderAppend],
+        transactional_id: str | None,
     ) -> ProducedPartition | None:
         """Begin an append and add it to `begun`; return None, or the row of an error that is known now."""
         number, records = produced
@@ -90,7 +98,7 @@ class ProduceHandler:
             text = f"magic {records[_MAGIC_AT]}: only record batches of version 2 are stored"
             return ProducedPartition(number, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, error_message=text)
         try:
-            begun.append(self._appends.begin(topic, number, records, acks, deadline))
+            begun.append(self._appends.begin(topic, number, records, acks, deadline, transactional_id))
         except RaftlogError as error:
             return _error_row(number, error)
         return None
@@ -127,7 +135,10 @@ def _outcome_row(append: LeaderAppend, outcome: ReplicaAppended | RaftlogError) 
 
 
 def _error_row(partition: int, error: RaftlogError) -> ProducedPartition:
-    return ProducedPartition(partition, code_of(error), error_message=str(error)[:_MESSAGE_MAX])
+    # Producers do not expect CONCURRENT_TRANSACTIONS for records, and retry NOT_ENOUGH_REPLICAS.
+    is_retried = isinstance(error, ConcurrentTransactions | CoordinatorLoading)
+    code = ErrorCode.NOT_ENOUGH_REPLICAS if is_retried else code_of(error)
+    return ProducedPartition(partition, code, error_message=str(error)[:_MESSAGE_MAX])
 
 
 def _refuse_all(

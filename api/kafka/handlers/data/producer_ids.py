@@ -1,37 +1,49 @@
-"""Handler of InitProducerId: every request gets a new producer id, even if it names an earlier one.
+"""Handler of InitProducerId: a new producer id, or the next epoch of a transactional id.
 
-Kafka does the same without a transactional id (KIP-360 bumps epochs of transactional producers only). Transactions are
-refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED: librdkafka and the Java client end with it at once, and retry or
-obscure most other codes."""
+Without a transactional id every request gets a new producer id, even if it names an earlier one, as at Kafka's brokers
+(KIP-360 bumps epochs of transactional producers only)."""
 
 from typing import Any, Final
 
 from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.error_codes import ErrorCode, code_of
+from raftlog.api.kafka.handlers.transaction_errors import authorize_transaction, transaction_code
 from raftlog.api.kafka.wire import schemas
-from raftlog.errors import NotAuthorized, OutcomeUnknown, Unavailable
+from raftlog.errors import InvalidArgument, NotAuthorized, OutcomeUnknown, RaftlogError, Unavailable
+from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.produce import Producers
-from raftlog.partitions.security.authorizer import Authorizer
+from raftlog.partitions.produce import ProducerId
+from raftlog.security.permissions import AclOperation
 
 VERSIONS: Final = (0, 4)
 _NO_ID: Final = -1
+_EXPECTED_SINCE: Final = 3
+"""First version with the producer's present identity (KIP-360)."""
+_INITIALIZE_MS: Final = 10_000
+"""Time for the commit of a transition; clients retry afterwards."""
 
 
 class ProducerIdHandler:
     """Handler of InitProducerId."""
 
-    def __init__(self, producers: Producers, authorizer: Authorizer) -> None:
-        self._producers, self._authorizer = producers, authorizer
+    def __init__(self, broker: Broker) -> None:
+        self._producers, self._authorizer = broker.producers, broker.security.authorizer
+        self._transactions = broker.transactions.without_forwarding()
 
     async def handle(self, request: KafkaRequest) -> Any:
         """Return a new producer id with epoch 0."""
         answer = schemas.answer_class(ApiKey.INIT_PRODUCER_ID)
         transactional_id = request.message.transactional_id
         if transactional_id is not None:
-            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if transactional_id else ErrorCode.INVALID_REQUEST
-            return answer(error_code=code, producer_id=_NO_ID, producer_epoch=_NO_ID)
+            try:
+                producer_id, epoch = await self._initialize(request)
+            except RaftlogError as error:
+                is_allowed = self._transactions.allows_timeout(request.message.transaction_timeout_ms)
+                is_timeout = isinstance(error, InvalidArgument) and not is_allowed
+                code = ErrorCode.INVALID_TRANSACTION_TIMEOUT if is_timeout else transaction_code(error, request)
+                return answer(error_code=code, producer_id=_NO_ID, producer_epoch=_NO_ID)
+            return answer(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=epoch)
         try:
             self._authorizer.authorize_producer(request.caller)
         except NotAuthorized as error:
@@ -42,8 +54,22 @@ class ProducerIdHandler:
             return answer(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_id=_NO_ID, producer_epoch=_NO_ID)
         return answer(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=epoch)
 
+    async def _initialize(self, request: KafkaRequest) -> ProducerId:
+        """Return the next identity of a transactional id; older producers of it are fenced."""
+        asked = request.message
+        authorize_transaction(self._authorizer, request, AclOperation.WRITE, asked.transactional_id)
+        expected = None
+        if request.version >= _EXPECTED_SINCE and asked.producer_id != _NO_ID:
+            expected = ProducerId(asked.producer_id, asked.producer_epoch)
+        return await self._transactions.initialize(
+            asked.transactional_id,
+            asked.transaction_timeout_ms,
+            expected=expected,
+            deadline=deadline_in(_INITIALIZE_MS),
+        )
+
 
 def apis(context: KafkaContext) -> list[KafkaApi]:
     """Return the declaration of InitProducerId."""
-    handler = ProducerIdHandler(context.broker.producers, context.broker.security.authorizer)
+    handler = ProducerIdHandler(context.broker)
     return [KafkaApi(ApiKey.INIT_PRODUCER_ID, VERSIONS, handler.handle)]

@@ -1,4 +1,4 @@
-"""Handler of FindCoordinator 0 to 3: the coordinator of a group, with its address for this listener."""
+"""Handler of FindCoordinator 0 to 3: the coordinator of a group or a transactional id, with its address."""
 
 from typing import Any, Final
 
@@ -6,10 +6,12 @@ from raftlog.api.kafka.api import ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.api.kafka.handlers.groups.group_errors import authorize_group, member_code
+from raftlog.api.kafka.handlers.transaction_errors import authorize_transaction
 from raftlog.api.kafka.wire.schemas import answer_class
-from raftlog.errors import RaftlogError
+from raftlog.errors import InvalidArgument, RaftlogError, RequestError
 from raftlog.partitions.deadline import deadline_in
 from raftlog.security.permissions import AclOperation
+from raftlog.types import NodeId
 
 _WAIT_MS: Final = 3_000
 """Time for the creation of the internal topic and for an election; clients retry afterwards."""
@@ -28,15 +30,15 @@ class DiscoveryHandlers:
         return [KafkaApi(ApiKey.FIND_COORDINATOR, (0, 3), self.find)]
 
     async def find(self, request: KafkaRequest) -> Any:
-        """Return node id and address of a group's coordinator."""
+        """Return node id and address of a coordinator, for this listener."""
         asked = request.message
-        if asked.key_type == _TRANSACTION:  # with most other codes librdkafka would repeat the request without end
-            return _error_answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions")
-        if asked.key_type != _GROUP:
-            return _error_answer(ErrorCode.INVALID_REQUEST, f"key type {asked.key_type} is unknown; groups have 0")
         try:
-            authorize_group(self._broker.security.authorizer, request, AclOperation.DESCRIBE, asked.key)
-            node = await self._broker.groups.coordinator(asked.key, deadline=deadline_in(_WAIT_MS))
+            node = await self._find_coordinator(request)
+        except InvalidArgument as error:  # with most other codes librdkafka would repeat the request without end
+            is_transaction = asked.key_type == _TRANSACTION
+            return _error_answer(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if is_transaction else member_code(error), str(error)
+            )
         except RaftlogError as error:
             return _error_answer(member_code(error), str(error))
         for node_id, host, port, _ in self._broker.kafka_addresses(self._listener):
@@ -44,9 +46,19 @@ class DiscoveryHandlers:
                 return answer_class(ApiKey.FIND_COORDINATOR)(node_id=node, host=host, port=port)
         return _error_answer(
             ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            f"broker {node} coordinates group {asked.key} and has no Kafka listener {self._listener}; start it with "
-            "--kafka",
+            f"broker {node} coordinates {asked.key} and has no Kafka listener {self._listener}; start it with --kafka",
         )
+
+    async def _find_coordinator(self, request: KafkaRequest) -> NodeId:
+        """Return the node that coordinates the group or transactional id of a request."""
+        asked, authorizer = request.message, self._broker.security.authorizer
+        if asked.key_type == _GROUP:
+            authorize_group(authorizer, request, AclOperation.DESCRIBE, asked.key)
+            return await self._broker.groups.coordinator(asked.key, deadline=deadline_in(_WAIT_MS))
+        if asked.key_type == _TRANSACTION:
+            authorize_transaction(authorizer, request, AclOperation.DESCRIBE, asked.key)
+            return await self._broker.transactions.coordinator(asked.key, deadline=deadline_in(_WAIT_MS))
+        raise RequestError(f"key type {asked.key_type} is unknown; groups have 0, transactional ids 1")
 
 
 def _error_answer(code: ErrorCode, message: str) -> Any:

@@ -42,7 +42,7 @@ class OffsetHandlers:
     async def commit(self, request: KafkaRequest) -> Any:
         """Commit offsets; each partition has its own error code."""
         asked = request.message
-        offsets, codes = _parse_commits(asked)
+        offsets, codes = parse_commits(asked)
         member = MemberIdentity(asked.member_id, asked.generation_id_or_member_epoch, asked.group_instance_id)
         try:
             authorize_group(self._authorizer, request, AclOperation.READ, asked.group_id)
@@ -158,7 +158,7 @@ class OffsetHandlers:
         return answer(topics=topics)
 
 
-def _parse_commits(asked: Any) -> tuple[dict[TopicPartition, OffsetCommit], dict[TopicPartition, ErrorCode]]:
+def parse_commits(asked: Any) -> tuple[dict[TopicPartition, OffsetCommit], dict[TopicPartition, ErrorCode]]:
     """Return the offsets to commit, and an error code for each partition whose metadata is too large."""
     offsets, codes = dict[TopicPartition, OffsetCommit](), dict[TopicPartition, ErrorCode]()
     for topic in asked.topics:

@@ -1,0 +1,45 @@
+"""Order of the connections of transactional producers, against requests that arrive late (KAFKA-17754).
+
+    a request of a producer is refused, and its connection closed, if the connection is older than
+      the newest one that the same producer id and epoch have used here
+      the coordinator, while a transaction goes on that an earlier coordinator began
+
+A client that gave up on a request closes its connection and may begin the next transaction on another one; without an
+epoch of its own for each transaction, the delayed request would end that one. Kept by the process, since a producer
+uses one connection to each broker. Called by the handlers."""
+
+from collections import OrderedDict
+from typing import Final
+
+from raftlog.api.kafka.dispatcher import ConnectionRefused
+from raftlog.partitions.groups.results import TransactionalProducer
+from raftlog.partitions.transactions.service import Transactions
+
+PRODUCERS_MAX: Final = 100_000
+"""Producers whose connections are remembered; the least recently used ones are dropped."""
+
+
+class ConnectionOrder:
+    """Newest connection of each producer."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+        self._newest: OrderedDict[str, tuple[TransactionalProducer, float]] = OrderedDict()
+        """Producer, and the time at which its newest connection was opened, by transactional id."""
+
+    def check(self, producer: TransactionalProducer, opened_at: float) -> None:
+        """Raise `ConnectionRefused` for a request on a connection that is too old."""
+        known, newest = self._newest.get(producer.transactional_id, (producer, opened_at))
+        taken_over = self._transactions.taken_over_at(producer.transactional_id)
+        if (known == producer and opened_at < newest) or opened_at < taken_over:
+            raise ConnectionRefused(
+                f"a request of the transactional id {producer.transactional_id!r} came late: its connection is older "
+                "than the newest one of the producer, or than the coordinator"
+            )
+
+    def record(self, producer: TransactionalProducer, opened_at: float) -> None:
+        """Record a connection on which a request of the producer was successful."""
+        known, newest = self._newest.pop(producer.transactional_id, (producer, opened_at))
+        self._newest[producer.transactional_id] = producer, max(newest, opened_at) if known == producer else opened_at
+        if len(self._newest) > PRODUCERS_MAX:
+            self._newest.popitem(last=False)
