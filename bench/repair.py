@@ -30,7 +30,7 @@ OFFERED_PER_S = 500
 FLIPS = 3
 QUIET_S = 10.0
 _AROUND_S = 2.0
-_WHOLE_S_MAX = 60.0
+_RECOVERY_S_MAX = 60.0
 _POLL_S = 0.02
 
 
@@ -78,9 +78,9 @@ def _damage_and_repair(cluster: Cluster, turn: int) -> tuple[float, float]:
     offset = _flip_bit(node, (turn + 1) / (FLIPS + 1))
     begin = time.perf_counter()
     _read(port_of(cluster, number), offset)
-    until = begin + _WHOLE_S_MAX
+    until = begin + _RECOVERY_S_MAX
     while (whole_at := _time_of_event(node, "replica_repaired", since)) is None:
-        require(time.perf_counter() < until, f"node {number} is not whole after {_WHOLE_S_MAX:g} s")
+        require(time.perf_counter() < until, f"node {number} is not whole after {_RECOVERY_S_MAX:g} s")
         time.sleep(_POLL_S)
     found_at = _time_of_event(node, "replica_quarantined", since)
     assert found_at is not None, "it was repaired, so it was quarantined"

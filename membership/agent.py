@@ -35,13 +35,13 @@ DATAGRAMS_PER_S_MAX: Final = 4_000
 """Datagrams processed per second; more are dropped, as a flood must not take the loop from the broker."""
 STREAMS_OUT_MAX: Final = 8
 ROUNDS_MAX: Final = 16
-"""Frames in a row that one side may have in one stream."""
+"""Maximum number of frames that one side sends in one stream."""
 MESSAGES_PER_FRAME: Final = 256
 FRAMES_PER_TURN_MAX: Final = 32
 _MORE, _LAST = b"\x01", b"\x00"
 """First byte of a frame's body: whether more frames belong to the same list of messages."""
-FAREWELL_S_MAX: Final = 0.6
-_FAREWELL_LOOK_S: Final = 0.02
+LEAVE_S_MAX: Final = 0.6
+_LEAVE_LOOK_S: Final = 0.02
 
 
 class AgentCounters(NamedTuple):
@@ -99,7 +99,7 @@ class Agent:
         self._wire = wire
         self._refusals, self._traffic = Refusals(), _Traffic()
         self._timer: asyncio.TimerHandle | None = None
-        self._conversations: dict[asyncio.Task[None], None] = {}
+        self._outgoing_streams: dict[asyncio.Task[None], None] = {}
         self._second, self._in_second = 0, 0
         """The second of the loop's clock, and the datagrams that arrived in it."""
         self._is_running = False
@@ -122,19 +122,19 @@ class Agent:
             self._swim.leave(self._loop.time())
             self._pump()
 
-    async def close(self, farewell_s: float = 0.0) -> None:
-        """Stop and close the wire, after at most `farewell_s` for pending news."""
-        for _ in range(int(min(farewell_s, FAREWELL_S_MAX) / _FAREWELL_LOOK_S)):
+    async def close(self, leave_s: float = 0.0) -> None:
+        """Stop and close the wire, after at most `leave_s` in which pending claims are sent."""
+        for _ in range(int(min(leave_s, LEAVE_S_MAX) / _LEAVE_LOOK_S)):
             if not self._is_running or not self._swim.counters().broadcasts_waiting:
                 break
-            await asyncio.sleep(_FAREWELL_LOOK_S)
+            await asyncio.sleep(_LEAVE_LOOK_S)
         self._is_running = False
         if self._timer is not None:
             self._timer.cancel()
-        for task in self._conversations:
+        for task in self._outgoing_streams:
             task.cancel()
-        if self._conversations:
-            await asyncio.wait(list(self._conversations))
+        if self._outgoing_streams:
+            await asyncio.wait(list(self._outgoing_streams))
         await self._wire.close()
 
     # members
@@ -178,7 +178,7 @@ class Agent:
             self._traffic.bytes_out += len(datagram)
             self._wire.send(datagram, send.address)
         for wanted in self._swim.take_streams():
-            self._begin_conversation(wanted)
+            self._begin_stream(wanted)
         for change in self._swim.take_changes():
             self.on_change(change)
         for conflict in self._swim.take_conflicts():
@@ -236,17 +236,17 @@ class Agent:
 
     # streams
 
-    def _begin_conversation(self, wanted: swim.OutgoingStream) -> None:
-        """Open a stream and converse on it in a task; count it as failed at the limit `STREAMS_OUT_MAX`."""
-        if len(self._conversations) >= STREAMS_OUT_MAX:
+    def _begin_stream(self, wanted: swim.OutgoingStream) -> None:
+        """Open a stream and exchange frames in a task; count it as failed at the limit `STREAMS_OUT_MAX`."""
+        if len(self._outgoing_streams) >= STREAMS_OUT_MAX:
             self._traffic.streams_failed += 1
             return
         self._traffic.streams_out += 1
-        task = self._loop.create_task(self._converse(wanted), name=f"gossip with {wanted.address}")
-        self._conversations[task] = None
-        task.add_done_callback(self._conversations.pop)
+        task = self._loop.create_task(self._run_stream(wanted), name=f"gossip with {wanted.address}")
+        self._outgoing_streams[task] = None
+        task.add_done_callback(self._outgoing_streams.pop)
 
-    async def _converse(self, wanted: swim.OutgoingStream) -> None:
+    async def _run_stream(self, wanted: swim.OutgoingStream) -> None:
         """Send the first messages on a new stream, and then answer frames; count failures."""
         try:
             async with asyncio.timeout(wanted.timeout_s):
@@ -258,7 +258,7 @@ class Agent:
                     stream.close()
         except (OSError, TimeoutError, StreamEnd) as error:
             self._traffic.streams_failed += 1
-            _logger.debug("gossip: the conversation with %s failed: %r", wanted.address, error)
+            _logger.debug("gossip: the stream to %s failed: %r", wanted.address, error)
 
     async def _serve(self, stream: GossipStream) -> None:
         self._traffic.streams_in += 1
@@ -274,7 +274,7 @@ class Agent:
                 return
             if not self._is_running:
                 return
-            answer = self._swim.converse(messages, sender, self._loop.time())
+            answer = self._swim.handle_frame(messages, sender, self._loop.time())
             self._pump()
             if not answer:
                 return

@@ -1,8 +1,8 @@
 """Claims that this member gossips: at most one about each member, each sent a bounded number of times (SWIM 4.1).
 
-The least sent claim goes first, so that new news overtakes old; a newer claim about a member replaces the older. Sizes
-are those of the encoded claims: `take` never returns more bytes than there is room for. Bounded: past `items_max` the
-most often sent is dropped (the exchange of digests delivers it later). Called by the machine."""
+The least sent claim goes first, so that new claims overtake old ones; a newer claim about a member replaces the older.
+Sizes are those of the encoded claims: `take` never returns more bytes than there is room for. Above `items_max`, the
+most often sent one is dropped; the exchange of digests delivers it later. Called by the machine."""
 
 from typing import Final, NamedTuple
 
@@ -11,7 +11,7 @@ from raftlog.membership.member import Claim
 from raftlog.types import NodeId
 
 SMALLEST_BYTES: Final = 32
-"""Minimum size of a claim: with less room there is nothing to look for."""
+"""Minimum size of a claim: with less room no claim fits."""
 MISFITS_MAX: Final = 8
 """Number of claims that did not fit after which the datagram counts as full."""
 

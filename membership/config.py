@@ -13,53 +13,52 @@ class SwimConfig:
     period_s: float = 1.0
     """Protocol period, in which each member probes one other.
 
-    By turns the next of its round, and its neighbour on the ring. Shorter finds dead members sooner, and costs in
-    proportion."""
+    It probes the next member of its round and its neighbour on the ring in turn. A shorter period finds dead members
+    sooner, at proportionally higher cost."""
     small_cluster: int = 16
-    """Up to so many members, each probes twice a period: few probers have to probe more often."""
+    """Number of members up to which each one probes twice a period, since there are few probers."""
     probe_timeout_s: float = 0.3
-    """Time without an answer after which others are asked to probe, and a stream is tried.
+    """Time without an answer after which helpers are asked to probe, and a stream is tried.
 
     Should be above the 99th percentile of round trips; a lower value asks more helpers without need."""
     probe_deadline_s: float = 0.7
     """Time without any answer after which the member is suspected. Between the timeout and the period."""
     helpers: int = 3
-    """Members that are asked to probe for this one (SWIM's k).
+    """Number of members that are asked to probe for this one (SWIM's k).
 
     At a loss of p each way all ways fail with the probability (1-(1-p)²) · (1-(1-p)⁴)^k; each helper costs four
     datagrams whenever a direct probe fails."""
     nack_share: float = 0.8
     """Share of its remaining time after which a helper without an answer sends a nack (Lifeguard)."""
     awareness_max: int = 8
-    """Local health runs from 0 to this, and multiplies probe timeouts and periods by 1 + score (Lifeguard's S). Higher
-    makes a member in trouble suspect others less, and detect failures later."""
+    """Highest score of local health, which multiplies probe timeouts and periods by 1 + score (Lifeguard's S).
+
+    A higher value makes a member in trouble suspect others less, and detect failures later."""
     suspicion_base: float = 2.5
     suspicion_per_decade: float = 1.0
     """A suspicion with enough confirmations lasts `(base + per_decade · log₁₀ n) · period_s`.
 
-    That is 3 s for 3 members, 4.5 s for 100. It must leave time for the news to reach the suspect and its refutation to
-    reach all, which takes rounds in proportion to log n. Shorter declares dead members dead sooner, and slow ones too.
-    """
+    That is 3 s for 3 members, 4.5 s for 100. The claim must reach the suspect and its refutation all members in that
+    time, which takes rounds in proportion to log n. A shorter time declares dead members dead sooner, slow ones too."""
     suspicion_factor_max: float = 6.0
     """Factor by which a suspicion without confirmations lasts longer (Lifeguard's β).
 
-    It gives a healthy member time to be heard when its accuser is the unhealthy one."""
+    It gives a healthy member time to refute the claim of an unhealthy accuser."""
     confirmations: int = 3
-    """Independent suspicions that bring it down to the minimum (Lifeguard's K), or as many as there are others up."""
+    """Independent suspicions that shorten a suspicion to its minimum (Lifeguard's K); fewer if fewer others are up."""
     retransmit_factor: float = 8.0
     """Each receiver gossips a claim `⌈factor · log₁₀(n + 1)⌉` times (SWIM's λ·log n).
 
     That is 5 times with 3 members, 17 times with 100. At a loss of p some member gets it only by an exchange of
-    digests, with a probability of about `n · e^-((1 - p) · times)`: 10⁻⁵ for 100 members at 5 %. More survives more
-    loss, and costs in proportion."""
+    digests, with a probability of about `n · e^-((1 - p) · times)`: 10⁻⁵ for 100 members at 5 %. A higher
+    factor tolerates more loss, at proportionally higher cost."""
     gossip_interval_s: float = 0.2
     gossip_fanout: int = 3
-    """Random members that get news at each `gossip_interval_s`, while there is any.
+    """Random members to which pending claims are sent at each `gossip_interval_s`.
 
-    So it spreads to all in about `log(n) / log(fanout + 1)` intervals and does not wait for probes. Costs nothing when
-    there is none."""
+    So claims spread to all in about `log(n) / log(fanout + 1)` intervals, without waiting for probes."""
     gossip_to_the_dead_s: float = 30.0
-    """Time for which news also goes to members found dead, so that a live one can refute it."""
+    """Time for which claims are also sent to members found dead, so that a live one can refute them."""
     sync_interval_s: float = 30.0
     """Mean time between exchanges of a digest with a random member, for claims that gossip did not deliver.
 
@@ -69,20 +68,20 @@ class SwimConfig:
     stream_timeout_s: float = 5.0
     """Timeout of an exchange of digests."""
     reap_s: float = 86_400.0
-    """Time after which dead and left members are forgotten; until then they are shown, and dead ones are pinged."""
+    """Time after which dead and left members are removed; until then they are shown, and dead ones are pinged."""
     late_s: float = 0.25
     """Delay of a call that shows that the process was stopped (a pause, a stalled loop, a jump of the clock).
 
-    Messages that did not arrive meanwhile prove nothing about others. All that is under way gets as much more time, and
-    awareness rises."""
+    Messages that did not arrive meanwhile prove nothing about others. All deadlines are extended by that time, and the
+    awareness score rises."""
     datagram_bytes_max: int = 1_200
     """Maximum size on the wire without IP and UDP headers: below the least MTU of IPv6 less the overhead of tunnels."""
     envelope_bytes: int = 64
     """Part of the datagram that the wire adds to the messages: header and authentication."""
     broadcasts_max: int = 4_096
-    """Claims that wait to be sent on, one for each member at most; past this the most often sent go first."""
+    """Claims that wait to be sent, one for each member at most; above this the most often sent are dropped first."""
     strangers_interval_s: float = 2.0
-    """Minimum time between exchanges begun with unknown processes that ping us."""
+    """Minimum time between exchanges begun with unknown processes that ping this member."""
     members_max: int = 4_096
     """Members that are stored, dead ones included; further ones are not accepted."""
 

@@ -3,7 +3,7 @@
     here → there   my own claim, DigestRoot       one hash of everything; no answer if both are the same
     there → here   DigestBuckets                  64 hashes, by node id modulo 64
     here → there   DigestEntries                  the members of the buckets that differ: id, incarnation, state
-    there → here   claims, Wanted                 claims that are newer there, and ids of those newer here
+    there → here   claims, ClaimRequest           claims that are newer there, and ids of those newer here
     here → there   claims
 
 A hash covers a member's node id, disk, incarnation, state and the incarnation of its description, and is kept up to
@@ -58,25 +58,25 @@ class Digest:
                 self.root ^= hashed
                 self._buckets[bucket_of(member.node_id)] ^= hashed
 
-    def find_differences(self, theirs: tuple[int, ...]) -> tuple[int, ...]:
+    def find_differences(self, other_hashes: tuple[int, ...]) -> tuple[int, ...]:
         """Return the buckets whose hashes differ."""
-        pairs = enumerate(zip(self._buckets, theirs, strict=True))
+        pairs = enumerate(zip(self._buckets, other_hashes, strict=True))
         return tuple(number for number, (mine, other) in pairs if mine != other)
 
 
-def compare_entries(mine: Iterable[GossipMember], theirs: Iterable[DigestEntry]) -> tuple[list[NodeId], list[NodeId]]:
+def compare_entries(own: Iterable[GossipMember], other: Iterable[DigestEntry]) -> tuple[list[NodeId], list[NodeId]]:
     """Return the ids of members whose state is newer here, and of those whose state is newer there.
 
     An id may be in both lists (an older state, a newer description).
     """
-    ours = {member.node_id: make_entry(member) for member in mine}
-    other = {entry.node_id: entry for entry in theirs}
-    to_send = [node_id for node_id, entry in ours.items() if _has_news(entry, other.get(node_id))]
-    to_request = [node_id for node_id, entry in other.items() if _has_news(entry, ours.get(node_id))]
+    own_entries = {member.node_id: make_entry(member) for member in own}
+    other_entries = {entry.node_id: entry for entry in other}
+    to_send = [node_id for node_id, entry in own_entries.items() if _is_newer(entry, other_entries.get(node_id))]
+    to_request = [node_id for node_id, entry in other_entries.items() if _is_newer(entry, own_entries.get(node_id))]
     return to_send, to_request
 
 
-def _has_news(entry: DigestEntry, other: DigestEntry | None) -> bool:
+def _is_newer(entry: DigestEntry, other: DigestEntry | None) -> bool:
     """Return whether an entry has a newer state or announcement than `other`, or is of another disk."""
     if other is None or entry.disk != other.disk:
         return True

@@ -158,8 +158,8 @@ def _message_from_list(listed: object) -> Message:
     form = _BY_KIND.get(kind)
     if form is None:
         raise FormatError(f"gossip: unknown kind of message {kind}")
-    has_rest = len(fields) == len(form.checks) + len(form.rest)
-    checks = (*form.checks, *form.rest) if has_rest else form.checks
+    has_optional = len(fields) == len(form.checks) + len(form.rest)
+    checks = (*form.checks, *form.rest) if has_optional else form.checks
     if len(fields) != len(checks):
         raise FormatError(f"gossip: a {form.name} has {len(fields)} fields; {len(checks)} were expected")
     for position, (field, check) in enumerate(zip(fields, checks, strict=True)):

@@ -1,7 +1,7 @@
-"""Outgoing datagrams, filled up with news, and outgoing streams. Filled by the machine, emptied by its caller.
+"""Outgoing datagrams, filled up with pending claims, and streams. Filled by the machine, emptied by its caller.
 
 Each datagram is at most `config.payload_bytes_max`: first its purpose, then the accusation of its receiver, then
-news, which counts as sent."""
+pending claims, which count as sent."""
 
 from random import Random
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class OutgoingDatagram(NamedTuple):
 
 
 class OutgoingStream(NamedTuple):
-    """Stream to open: `messages` are its first frame, and each received frame goes to `converse`."""
+    """Stream to open: `messages` are its first frame, and each received frame goes to `handle_frame`."""
 
     address: Address
     messages: tuple[Message, ...]
@@ -36,7 +36,7 @@ class GossipOutbox:
     def __init__(self, view: MembershipView, config: SwimConfig, random: Random) -> None:
         self._view = view
         self._roster = view.roster
-        self._news = view.broadcasts
+        self._broadcasts = view.broadcasts
         self._config = config
         self._random = random
         self._sends: list[OutgoingDatagram] = []
@@ -53,7 +53,7 @@ class GossipOutbox:
         return streams
 
     def send(self, address: Address, message: Message, about: GossipMember | None = None, now: float = 0.0) -> None:
-        """Queue a datagram with one message and as much news as fits.
+        """Queue a datagram with one message and as many pending claims as fit.
 
         `about` is the receiver; a suspicion of it goes first (Lifeguard: buddy system)."""
         messages = [message]
@@ -61,12 +61,12 @@ class GossipOutbox:
         if about is not None and about.state is not MemberState.ALIVE:
             messages.append(self._view.claim_about(about, now, with_about=False))
             excluded = about.node_id
-        if self._news:
+        if self._broadcasts:
             messages += self._piggyback(self._config.payload_bytes_max - payload_bytes_max(messages), excluded)
         self._sends.append(OutgoingDatagram(address, tuple(messages)))
 
     def gossip(self, now: float, fanout: int) -> None:
-        """Queue news for random members, and for one that was declared dead lately, since it may be alive."""
+        """Queue pending claims for random members, and for one that was declared dead lately, since it may be alive."""
         chosen = self._roster.draw(self._random, fanout)
         since = now - self._config.gossip_to_the_dead_s
         died_lately = [node_id for node_id in self._roster.dead if self._roster.member(node_id).since > since]
@@ -79,7 +79,7 @@ class GossipOutbox:
 
     def _piggyback(self, room: int, excluded: NodeId | None = None) -> list[Claim]:
         """Return claims that fit into `room` bytes, each counted as sent once more."""
-        return self._news.take(room, self._view.retransmits_max, excluded)
+        return self._broadcasts.take(room, self._view.retransmits_max, excluded)
 
     def open_stream(self, address: Address, messages: list[Message], timeout_s: float) -> None:
         """Queue a stream that begins with these messages."""

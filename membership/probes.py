@@ -2,7 +2,7 @@
 
     0          the target is pinged
     silent_at  no answer: helpers are asked to ping it, and it is pinged on a stream
-    over_at    no answer by any way: it is suspected
+    expires_at    no answer by any way: it is suspected
 
 Bad local health and pauses of this process move all of these times back.
 """
@@ -26,12 +26,12 @@ class _Ping:
     """Ping that was sent. `silent_at` becomes infinite once that time was handled."""
 
     silent_at: float
-    over_at: float
+    expires_at: float
 
 
 @dataclass(slots=True)
 class Probe(_Ping):
-    """Probe of a member: at `silent_at` helpers are asked, at `over_at` it has failed. `nacks ≤ asked`."""
+    """Probe of a member: at `silent_at` helpers are asked, at `expires_at` it has failed. `nacks ≤ asked`."""
 
     sequence: int
     target: NodeId
@@ -87,8 +87,8 @@ class _Pings(Generic[_P]):
         return silent
 
     def take_expired(self, now: float) -> list[_P]:
-        """Remove and return the pings whose `over_at` has passed."""
-        over = [sequence for sequence, ping in self._waiting.items() if ping.over_at <= now]
+        """Remove and return the pings whose `expires_at` has passed."""
+        over = [sequence for sequence, ping in self._waiting.items() if ping.expires_at <= now]
         taken = [self._waiting.pop(sequence) for sequence in over]
         self._set_due()
         return taken
@@ -97,12 +97,12 @@ class _Pings(Generic[_P]):
         """Move all deadlines later by `by` seconds, the duration of a pause of this process."""
         for ping in self._waiting.values():
             ping.silent_at += by
-            ping.over_at += by
+            ping.expires_at += by
         self._set_due()
 
     def _set_due(self) -> None:
         """Set `due` to the time of the first due ping."""
-        self.due = min((min(ping.silent_at, ping.over_at) for ping in self._waiting.values()), default=math.inf)
+        self.due = min((min(ping.silent_at, ping.expires_at) for ping in self._waiting.values()), default=math.inf)
 
 
 class Probes(_Pings[Probe]):
@@ -112,8 +112,8 @@ class Probes(_Pings[Probe]):
         """Begin to wait for the answer to a ping; `factor` multiplies its timeouts. Do nothing above `PROBES_MAX`."""
         if len(self._waiting) < PROBES_MAX:
             config = self._config
-            silent_at, over_at = now + config.probe_timeout_s * factor, now + config.probe_deadline_s * factor
-            self._add(sequence, Probe(silent_at, over_at, sequence, target.node_id, target.incarnation))
+            silent_at, expires_at = now + config.probe_timeout_s * factor, now + config.probe_deadline_s * factor
+            self._add(sequence, Probe(silent_at, expires_at, sequence, target.node_id, target.incarnation))
 
     def count_nack(self, sequence: int) -> None:
         """Count a nack of a helper."""
@@ -134,8 +134,8 @@ class Relays(_Pings[Relay]):
         if len(self._waiting) >= RELAYS_MAX:
             return False
         left_s = self._config.probe_deadline_s - self._config.probe_timeout_s
-        nack_at, over_at = now + left_s * self._config.nack_share, now + self._config.period_s
-        self._add(sequence, Relay(nack_at, over_at, origin, request.sequence))
+        nack_at, expires_at = now + left_s * self._config.nack_share, now + self._config.period_s
+        self._add(sequence, Relay(nack_at, expires_at, origin, request.sequence))
         return True
 
     def take_unanswered(self, now: float) -> list[Relay]:

@@ -79,9 +79,8 @@ def find_verdict(known: GossipMember | None, claim: Claim) -> Verdict:
 def compare_incarnations(known: GossipMember, claim: Claim) -> Order:
     """Return the order of the incarnation of a claim.
 
-    Between two disks of a node id without a holder that is up, the greater uuid is newer.
-    """
-    ours, theirs = (known.incarnation, known.disk_uuid), (claim.incarnation, claim.disk_uuid)
-    if ours == theirs:
+    Between two disks of a node id without a holder that is up, the higher uuid is newer."""
+    before, after = (known.incarnation, known.disk_uuid), (claim.incarnation, claim.disk_uuid)
+    if before == after:
         return SAME
-    return OLDER if theirs < ours else NEWER
+    return OLDER if after < before else NEWER

@@ -27,7 +27,7 @@ from raftlog.types import NodeId
 
 __all__ = ["Conflict", "MemberChange", "OutgoingDatagram", "OutgoingStream", "Sender", "Swim", "SwimCounters"]
 
-FAREWELLS: Final = 16
+LEAVE_FANOUT: Final = 16
 """Members that are notified directly when this member leaves."""
 SUSPECT_PROBES: Final = 4
 """Factor: this multiple of the needed confirmations is the number of members that also probe a suspect."""
@@ -109,7 +109,7 @@ class Swim:
         self._turn_at = self._reap_at = math.inf
         self._syncs.stop()
         self._probes = Probes(self._config)
-        self._outbox.gossip(now, FAREWELLS)
+        self._outbox.gossip(now, LEAVE_FANOUT)
         self._gossip_at = now + self._config.gossip_interval_s
 
     def receive(self, messages: Sequence[Message], sender: Sender, now: float) -> None:
@@ -121,7 +121,7 @@ class Swim:
         if self._broadcasts or self._view.contested:
             self._follow_up(now)
 
-    def converse(self, messages: Sequence[Message], sender: Sender, now: float) -> list[Message]:
+    def handle_frame(self, messages: Sequence[Message], sender: Sender, now: float) -> list[Message]:
         """Handle the messages of one frame of a stream, at either end; return the answer, empty to close the stream."""
         if now > self._turn_at + self._config.late_s:
             self._postpone_deadlines(now)
@@ -132,7 +132,7 @@ class Swim:
             elif isinstance(message, Ack):
                 self._handle_ack(message, now)
         if len(self._view.changes) > before:
-            self._syncs.hasten(now)
+            self._syncs.move_forward(now)
         self._follow_up(now)
         answers: list[Message] = []
         for message in messages:
@@ -275,7 +275,7 @@ class Swim:
         if target is not None:
             self._probe(target, now)
         if self._roster.dead:
-            self._ping_dead_sometimes(now)
+            self._maybe_ping_dead(now)
         self._turn_at = now + self._config.turn_s(self._roster.up_count) * self._view.awareness.factor
 
     def _probe(self, node_id: NodeId, now: float) -> None:
@@ -315,10 +315,11 @@ class Swim:
         self._view.awareness.worsen(probe.missed)
         self._view.suspect(probe.target, probe.incarnation, now)
 
-    def _ping_dead_sometimes(self, now: float) -> None:
-        """Ping a dead member, about once a second in the whole cluster, in case it was only unreachable.
+    def _maybe_ping_dead(self, now: float) -> None:
+        """Ping a random dead member with probability dead/up, in case it was only unreachable.
 
-        The ping carries the claim that it is dead, which it can refute."""
+        So all members together ping each dead member about once per period. The ping carries the claim that the
+        member is dead, which it can refute."""
         dead, up = list(self._roster.dead), self._roster.up_count
         if self._random.random() * up < len(dead):
             self._ping(self._next_sequence(), self._roster.member(self._random.choice(dead)), now)
@@ -364,6 +365,6 @@ class Swim:
         self._schedule_gossip(now)
 
     def _schedule_gossip(self, now: float) -> None:
-        """Schedule the next gossip, if there is news and it is not scheduled."""
+        """Schedule the next gossip if claims are pending and it is not scheduled."""
         if self._broadcasts and self._roster.up_count > 1 and self._gossip_at == math.inf:
             self._gossip_at = now + self._random.random() * self._config.gossip_interval_s

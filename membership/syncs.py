@@ -1,6 +1,6 @@
 """Partners and times of digest exchanges: random members, addresses without a known member, unknown callers.
 
-    sync_at     a random member, every `sync_interval_s` on the average; sooner after an exchange that brought news
+    sync_at     a random member, every `sync_interval_s` on average; sooner after an exchange with new claims
     join_at     the next address without a known member, every `join_interval_s`
     strangers   an unknown process that pings us, at most every `strangers_interval_s`
 
@@ -51,8 +51,8 @@ class Syncs:
             self._join_next(now)
         self._set_due()
 
-    def hasten(self, now: float) -> None:
-        """Move the next exchange forward, because the last one brought news and there may be more."""
+    def move_forward(self, now: float) -> None:
+        """Move the next exchange forward, because the last one brought new claims and there may be more."""
         self._sync_at = min(self._sync_at, now + self._config.join_interval_s)
         self._set_due()
 

@@ -1,4 +1,4 @@
-"""View of all members by this one: takes claims, keeps the newest, and gossips news.
+"""View of all members by this one: takes claims, keeps the newest, and gossips new ones.
 
 Nothing here sends or waits: the machine (`membership.swim`) calls it with claims from messages, from failed probes and
 from expired suspicions, and all of them go the same way through the table in `membership.states`. Only a
@@ -62,9 +62,9 @@ class MembershipView:
         if claim.node_id == self._me.node_id:
             self._handle_claim_about_me(claim, now)
             return
-        is_news = not is_exchanged or self.roster.get(claim.node_id) is not None
+        is_new = not is_exchanged or self.roster.get(claim.node_id) is not None
         self._handle_claim_about_other(claim, now)
-        if not is_news:
+        if not is_new:
             self.broadcasts.drop(claim.node_id)
 
     def supersedes(self, claim: Claim) -> bool:

@@ -157,8 +157,8 @@ class ClusterObserver:
 
     def _cut_deadline(self, node: NodeId, deadline: Deadline) -> Deadline:
         """Return the deadline for an answer of a node: shorter if gossip has it as suspect, dead or left."""
-        patience_ms = DOUBTED_ASK_MS if self._gossip.is_doubtful(node) else ASK_MS
-        return Deadline(min(deadline, deadline_in(patience_ms)))
+        timeout_ms = DOUBTED_ASK_MS if self._gossip.is_doubtful(node) else ASK_MS
+        return Deadline(min(deadline, deadline_in(timeout_ms)))
 
     async def _ask_about(
         self, node: NodeId, partitions: Sequence[Partition], deadline: Deadline
@@ -230,9 +230,10 @@ class ClusterObserver:
         rows = self._metadata.state.all_brokers()
         statuses = await self._statuses([row.node_id for row in rows], deadline)
         racks = self._gossip.racks()
-        resting = self._metadata.state.in_maintenance()
+        in_maintenance = self._metadata.state.in_maintenance()
         brokers = [
-            describe_broker(row, row.node_id in resting, statuses[row.node_id], racks.get(row.node_id)) for row in rows
+            describe_broker(row, row.node_id in in_maintenance, statuses[row.node_id], racks.get(row.node_id))
+            for row in rows
         ]
         alive = {node: status for node, status in statuses.items() if status is not None}
         # Earlier releases report no notes.
@@ -298,7 +299,7 @@ class ClusterObserver:
                 if described.problem is not None:
                     problems.append(f"{partition.name}: {described.problem}")
         down = [broker.node_id for broker in brokers if not broker.is_alive]
-        resting = [broker.node_id for broker in brokers if broker.in_maintenance]
+        in_maintenance = [broker.node_id for broker in brokers if broker.in_maintenance]
         draining = [broker.node_id for broker in brokers if broker.is_draining]
         freshness = self._metadata.freshness()
         reasons = [f"node {node} does not answer" for node in down]
@@ -327,7 +328,7 @@ class ClusterObserver:
             len(leaderless),
             under_replicated[:HEALTH_NAMES_MAX],
             len(under_replicated),
-            resting,
+            in_maintenance,
             draining,
             moving,
             lagging[:HEALTH_NAMES_MAX],

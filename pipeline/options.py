@@ -76,25 +76,25 @@ OptionTable = Mapping[str, SourceOption]
 """Options by name, spelled as in the documentation."""
 
 
-def number(least: int, greatest: int) -> OptionKind[int]:
-    """Return the kind of whole numbers from `least` to `greatest`."""
+def number(least: int, highest: int) -> OptionKind[int]:
+    """Return the kind of whole numbers from `least` to `highest`."""
 
     def read(text: str) -> int | None:
         value = int(text) if _NUMBER.fullmatch(text) else least - 1
-        return value if least <= value <= greatest else None
+        return value if least <= value <= highest else None
 
-    return OptionKind(f"a whole number from {least} to {greatest}", read)
+    return OptionKind(f"a whole number from {least} to {highest}", read)
 
 
-def size(least: int, greatest: int) -> OptionKind[int]:
+def size(least: int, highest: int) -> OptionKind[int]:
     """Return the kind of a number of bytes: `8388608`, `8192k` or `8m`."""
 
     def read(text: str) -> int | None:
         match = _SIZE.fullmatch(text)
         value = int(match[1]) * _UNITS[match[2].lower()] if match else least - 1
-        return value if least <= value <= greatest else None
+        return value if least <= value <= highest else None
 
-    return OptionKind(f"a number of bytes from {least} to {greatest}", read)
+    return OptionKind(f"a number of bytes from {least} to {highest}", read)
 
 
 def choice(values: Mapping[str, T]) -> OptionKind[T]:

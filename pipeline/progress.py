@@ -44,18 +44,18 @@ def report_jobs(
     group = f"raftlog-{uuid.uuid4()}"
     before = context.getLocalProperty(_GROUP), context.getLocalProperty(_DESCRIPTION)
     context.setJobGroup(group, what)
-    is_over = threading.Event()
+    has_ended = threading.Event()
     reporter = None
     if on_progress is not None:
         on_progress(Progress(what, 0, total or 0))
-        arguments = (context, group, what, total, on_progress, is_over)
+        arguments = (context, group, what, total, on_progress, has_ended)
         reporter = threading.Thread(target=_report_until_over, args=arguments, name=f"progress of {what}", daemon=True)
         reporter.start()
     try:
         with convert_spark_errors(what):
             yield
     finally:
-        is_over.set()
+        has_ended.set()
         if reporter is not None:
             reporter.join()
         context.setLocalProperty(_GROUP, before[0])  # type: ignore[arg-type]  # None takes it away
@@ -76,11 +76,11 @@ def count_tasks(context: SparkContext, group: str) -> tuple[int, int]:
 
 
 def _report_until_over(
-    context: SparkContext, group: str, what: str, total: int | None, on_progress: OnProgress, is_over: threading.Event
+    context: SparkContext, group: str, what: str, total: int | None, on_progress: OnProgress, has_ended: threading.Event
 ) -> None:
-    """Call `on_progress` whenever the numbers of tasks have changed, until `is_over` is set."""
+    """Call `on_progress` whenever the numbers of tasks have changed, until `has_ended` is set."""
     reported = (0, total or 0)
-    while not is_over.wait(REPORT_INTERVAL_S):
+    while not has_ended.wait(REPORT_INTERVAL_S):
         try:
             done, known = count_tasks(context, group)
         except Py4JError:  # the session was stopped, which the job's thread reports

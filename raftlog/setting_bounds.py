@@ -7,7 +7,7 @@ from raftlog.errors import InvalidArgument
 
 
 class Bounds(NamedTuple):
-    """Least and greatest value of a setting."""
+    """Least and highest value of a setting."""
 
     low: float
     high: float

@@ -75,7 +75,7 @@ class KafkaLogin:
         return f"no login within {LOGIN_S:.0f} s" if is_late else ""
 
     def frame_bounds(self, bytes_max: int) -> tuple[int, int]:
-        """Return the least and the greatest size of the next frame; `bytes_max` is that of other connections."""
+        """Return the least and the highest size of the next frame; `bytes_max` is that of other connections."""
         return 0 if self.is_raw else HEAD_BYTES, FRAME_BYTES_MAX if self.principal is None else bytes_max
 
     def handshake(self, mechanism: str, version: int) -> ErrorCode:

@@ -134,7 +134,7 @@ class MaelstromGroups:
     def begin(self, serve: Callable[[NodeId, object], Any]) -> None:
         """Start the groups; `serve(node, request)` answers requests of other nodes."""
         transport, me = self.transport, self._cluster.me
-        transport.on_envelopes, transport.on_beat = self.driver.receive, self.driver.receive_beat
+        transport.on_envelopes, transport.on_heartbeat = self.driver.receive, self.driver.receive_heartbeat
         transport.serve = serve
         transport.open()
         self.driver.start()

@@ -25,12 +25,12 @@ from raftlog.runtime.rpc.calls import Answer, Call, decode_answer, encode_call
 from raftlog.runtime.rpc.endpoint import Endpoint, bounds_of_answers, bounds_of_callers
 from raftlog.runtime.rpc.errors import BadFrame, NoAnswer
 from raftlog.runtime.rpc.frames.bulk_codec import call_of, result_of
-from raftlog.runtime.rpc.frames.codec import TurnDecoder, decode_beat, encode_beat, encode_turn, size_of
+from raftlog.runtime.rpc.frames.codec import TurnDecoder, decode_heartbeat, encode_heartbeat, encode_turn, size_of
 from raftlog.runtime.rpc.frames.frame import Frame, FrameKind, FrameReader
 from raftlog.runtime.rpc.handshake import Channel, PeerIdentity
 from raftlog.runtime.rpc.request_server import RequestServer
 from raftlog.runtime.transfer.bulk import BulkRequest
-from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
+from raftlog.runtime.transport import Envelope, ProcessHeartbeat, Transport
 from raftlog.types import Buffer, NodeId
 
 TYPE: Final = "raft"
@@ -45,11 +45,11 @@ class _SendQueue:
     def __init__(self) -> None:
         self.frames: list[Buffer] = []
         self.bytes = 0
-        self.beat: list[Buffer] | None = None
+        self.heartbeat: list[Buffer] | None = None
 
 
 class MaelstromTransport(Transport):
-    """Transport that sends by `post(name, body)`; the owner sets `on_envelopes`, `on_beat` and `serve`."""
+    """Transport that sends by `post(name, body)`; the owner sets `on_envelopes`, `on_heartbeat` and `serve`."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class MaelstromTransport(Transport):
         self._replicas = replicas
         """The other nodes; Maelstrom's network vouches for the name of a sender."""
         self.on_envelopes: Callable[[NodeId, Sequence[Envelope]], None]
-        self.on_beat: Callable[[NodeId, ProcessBeat], None]
+        self.on_heartbeat: Callable[[NodeId, ProcessHeartbeat], None]
         self.serve: Callable[[NodeId, object], Awaitable[object]]
         self._decoder = TurnDecoder()
         self._queues = {node: _SendQueue() for node in names}
@@ -107,14 +107,14 @@ class MaelstromTransport(Transport):
             size += more
         self.post_frame(node, encode_turn(turn))
 
-    def beat(self, node: NodeId, beat: ProcessBeat) -> None:
+    def send_heartbeat(self, node: NodeId, heartbeat: ProcessHeartbeat) -> None:
         """Queue a heartbeat; it replaces one that was not sent yet."""
         queue = self._queues.get(node)
         if queue is None:
             return
-        if queue.beat is not None:
+        if queue.heartbeat is not None:
             self._schedule_flush()
-        queue.beat = encode_beat(beat)
+        queue.heartbeat = encode_heartbeat(heartbeat)
 
     async def request(self, node: NodeId, request: object) -> object:
         """Send a bulk request and return its result. Raises `ConnectionAbortedError` if the node refuses it."""
@@ -173,12 +173,12 @@ class MaelstromTransport(Transport):
     def _flush(self) -> None:
         self._flush_due = None
         for node, queue in self._queues.items():
-            if queue.frames or queue.beat is not None:
+            if queue.frames or queue.heartbeat is not None:
                 self._flush_queue(node, queue)
 
     def _flush_queue(self, node: NodeId, queue: _SendQueue) -> None:
-        frames = b"".join([*queue.frames, *(queue.beat or ())])
-        queue.frames, queue.bytes, queue.beat = [], 0, None
+        frames = b"".join([*queue.frames, *(queue.heartbeat or ())])
+        queue.frames, queue.bytes, queue.heartbeat = [], 0, None
         self._post(self._names[node], {"type": TYPE, "frames": base64.b64encode(frames).decode()})
 
     # in
@@ -207,7 +207,7 @@ class MaelstromTransport(Transport):
         if frame.kind is FrameKind.TURN:
             self.on_envelopes(node, self._decoder.decode(frame.body, frame.payload, self._replicas[node]))
         elif frame.kind is FrameKind.BEAT:
-            self.on_beat(node, decode_beat(frame.body))
+            self.on_heartbeat(node, decode_heartbeat(frame.body))
         elif frame.kind is FrameKind.CALL:
             self._servers[node].take(frame)
         elif frame.kind in (FrameKind.ANSWER, FrameKind.FAILURE):

@@ -1,7 +1,7 @@
 """Checker of dense offsets: no offset is missing between the first and the last known one of a partition.
 
 A send of unknown outcome may sit at an unseen offset, so as many offsets may be missing as there are unseen values of
-unknown outcome; one more is a `gap`. Offsets below the greatest log start do not count. Not for logs with transactions,
+unknown outcome; one more is a `gap`. Offsets below the highest log start do not count. Not for logs with transactions,
 nor for compacted partitions; of a topic that may be deleted only polled records count. Reads the book at the end, and
 no operations.
 """

@@ -5,7 +5,7 @@ first acknowledgement of any offset above p, counted from its `assign` at the ea
 more and more; one that reads from the beginning starts with a lag of its own making, so the bound is the test's to
 choose. After `subscribe` a rebalance may take a partition away at any time, so only partitions that a poll returned
 are checked; after an `assign` of unknown outcome the position is unknown until the consumer polls. Reported once
-per process and partition (`realtime-lag`), when the bound is first passed; `worst_ns` has the greatest lag of all.
+per process and partition (`realtime-lag`), when the bound is first passed; `worst_ns` has the highest lag of all.
 """
 
 from bisect import bisect_right
@@ -32,7 +32,7 @@ from raftlog.types import Offset, TopicPartition
 
 
 class Acknowledged:
-    """Greatest acknowledged offsets and the entries that reached them; both lists ascend and are never empty."""
+    """Highest acknowledged offsets and the entries that reached them; both lists ascend and are never empty."""
 
     __slots__ = ("offsets", "ops")
 
@@ -65,7 +65,7 @@ class Reader:
 
 
 Observe = Callable[[int, int, int], None]
-"""Shown the time, the process and its greatest lag at each poll that was checked; all times in nanoseconds."""
+"""Shown the time, the process and its highest lag at each poll that was checked; all times in nanoseconds."""
 
 
 class RealtimeLag(Checker):
@@ -130,7 +130,7 @@ class RealtimeLag(Checker):
             if offsets:
                 reader.last[partition] = max(offsets)
                 reader.missed.pop(partition, None)
-        greatest_ns = 0
+        highest_ns = 0
         for partition, offset in reader.last.items():
             missed = reader.missed.get(partition)
             if missed is None:
@@ -140,12 +140,12 @@ class RealtimeLag(Checker):
                     continue
                 reader.missed[partition] = missed
             lag_ns = invocation.time_ns - max(missed.time_ns, reader.since_ns)
-            greatest_ns = max(greatest_ns, lag_ns)
+            highest_ns = max(highest_ns, lag_ns)
             if self._bound_ns is not None and lag_ns > self._bound_ns:
                 self._report(partition, lag_ns, offset, (missed, op))
-        self.worst_ns = max(self.worst_ns, greatest_ns)
+        self.worst_ns = max(self.worst_ns, highest_ns)
         if self._observe is not None:
-            self._observe(invocation.time_ns, op.process, greatest_ns)
+            self._observe(invocation.time_ns, op.process, highest_ns)
 
     def _report(self, partition: TopicPartition, lag_ns: int, offset: Offset, ops: tuple[Op, Op]) -> None:
         process = ops[1].process

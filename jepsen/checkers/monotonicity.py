@@ -40,19 +40,19 @@ class MonotonicCheck:
 
     def __init__(self, kind: AnomalyKind = "end-went-back") -> None:
         self._kind: AnomalyKind = kind
-        self._greatest: dict[Hashable, int] = {}
+        self._highest: dict[Hashable, int] = {}
 
     def observe(self, key: Hashable, number: int) -> Anomaly | None:
         """Return the anomaly when the number is below one that was observed for the key."""
-        greatest = self._greatest.get(key, number)
-        if number < greatest:
-            return Anomaly(self._kind, f"{key} went back from {greatest} to {number}")
-        self._greatest[key] = number
+        highest = self._highest.get(key, number)
+        if number < highest:
+            return Anomaly(self._kind, f"{key} went back from {highest} to {number}")
+        self._highest[key] = number
         return None
 
     def forget(self, key: Hashable) -> None:
         """Reset the key, as for a replica with a wiped disk."""
-        self._greatest.pop(key, None)
+        self._highest.pop(key, None)
 
 
 class ListedOffsets(Checker):
@@ -77,18 +77,18 @@ class ListedOffsets(Checker):
     def _observe(
         self,
         kind: AnomalyKind,
-        greatest: dict[tuple[int, TopicPartition], tuple[Offset, Op]],
+        highest: dict[tuple[int, TopicPartition], tuple[Offset, Op]],
         key: tuple[int, TopicPartition],
         offset: Offset,
         op: Op,
     ) -> None:
-        before = greatest.get(key)
+        before = highest.get(key)
         if before is not None and offset < before[0]:
             word = "start" if kind == "start-went-back" else "end"
             text = f"process {op.process} received {key[1]} {word} {offset} after {before[0]}"
             self.findings.report(kind, text, (before[1], op))
         else:
-            greatest[key] = offset, op
+            highest[key] = offset, op
 
 
 class LogStarts(Checker):

@@ -5,7 +5,7 @@ If one record was acknowledged, polled or below a listed end before another was 
 linearizable list that was requested after a record was known ends above it, otherwise `stale-end`. Because offsets are
 a total order and values are unique, these pairwise checks suffice for linearizability of appends.
 
-One pass: per partition the greatest offset that is known so far is a *floor*; a send remembers the floor of its
+One pass: per partition the highest offset that is known so far is a *floor*; a send remembers the floor of its
 invocation, and that of its own process's sends, and must end above both. Sends of unknown outcome are checked when a
 poll shows their values.
 """
@@ -18,7 +18,7 @@ from raftlog.types import Offset, TopicPartition
 
 
 class Floor(NamedTuple):
-    """Greatest offset known to exist, and the entry that showed it."""
+    """Highest offset known to exist, and the entry that showed it."""
 
     offset: Offset
     op: Op
@@ -30,7 +30,7 @@ class OpenSend(NamedTuple):
     invocation: Op
     floor: Floor | None
     own: Floor | None
-    """Greatest offset that the same process received for a send; at most the floor."""
+    """Highest offset that the same process received for a send; at most the floor."""
 
 
 class OffsetOrder(Checker):

@@ -48,7 +48,7 @@ _CODES: Final[dict[Status, int]] = {status: code for code, status in enumerate(S
 _OUTCOMES: Final = {INFO: 0, OK: 1, FAIL: 2}
 _NOWHERE: Final = -1
 _HOLE_MAX: Final = 1_000_000
-"""Largest distance beyond the greatest offset before, in offsets, up to which the holder of an offset is tracked."""
+"""Largest distance beyond the highest offset before, in offsets, up to which the holder of an offset is tracked."""
 
 
 class StatusColumns(NamedTuple):
@@ -71,8 +71,8 @@ class StatusColumns(NamedTuple):
 class _Partition:
     """State of one partition.
 
-    `polled_end` is behind the greatest offset that was polled, `start` the greatest log start that was returned,
-    `start_max` the greatest possible log start. `phantoms` are values that were polled before they were sent, with the
+    `polled_end` is behind the highest offset that was polled, `start` the highest log start that was returned,
+    `start_max` the highest possible log start. `phantoms` are values that were polled before they were sent, with the
     first offset."""
 
     __slots__ = (
@@ -118,7 +118,7 @@ class RecordStatuses(Checker):
         self._acknowledged = array("q")  # the offset, or nowhere
         self._polled_at = array("q")  # the first offset at which it was polled, or nowhere
         self._outcome = array("B")
-        self._is_twice = array("B")
+        self._is_duplicated = array("B")
         self._known_ns = array("q")  # when it was first known to stand somewhere
         self._is_missing = array("B")
 
@@ -145,7 +145,7 @@ class RecordStatuses(Checker):
         self._acknowledged.extend([_NOWHERE] * count)
         self._polled_at.extend([place.phantoms.pop(value, _NOWHERE) for value in send.values])
         self._outcome.extend([_OUTCOMES[INFO]] * count)
-        self._is_twice.extend([0] * count)
+        self._is_duplicated.extend([0] * count)
         self._known_ns.extend([0] * count)
         self._is_missing.extend([0] * count)
         if send.keys:
@@ -184,7 +184,7 @@ class RecordStatuses(Checker):
             if op.type == OK:
                 offset = self._acknowledged[row] = send.offsets[number]
                 if self._polled_at[row] not in (_NOWHERE, offset):
-                    self._is_twice[row] = 1
+                    self._is_duplicated[row] = 1
                 self._record_seen(place, offset, row, op.time_ns)
 
     def _record_seen(self, place: _Partition, offset: int, row: int, now_ns: int) -> None:
@@ -219,7 +219,7 @@ class RecordStatuses(Checker):
                 continue
             if polled_at[row] != offset:
                 if polled_at[row] != _NOWHERE or acknowledged[row] not in (_NOWHERE, offset):
-                    self._is_twice[row] = 1
+                    self._is_duplicated[row] = 1
                 if polled_at[row] == _NOWHERE:
                     polled_at[row] = offset
             elif not is_gone[row]:
@@ -244,7 +244,7 @@ class RecordStatuses(Checker):
 
     def _status_of(self, place: _Partition, value: Value, row: int, newest: dict[str, int]) -> Status:
         is_polled = self._polled_at[row] != _NOWHERE
-        if self._is_twice[row]:
+        if self._is_duplicated[row]:
             return "duplicate"
         if is_polled and self._is_missing[row] and self._polled_at[row] >= place.start and not place.may_be_deleted:
             return "vanished"
@@ -262,7 +262,7 @@ class RecordStatuses(Checker):
 
 
 def _newest_offsets(place: _Partition, offsets: "array[int]", outcomes: "array[int]") -> dict[str, int]:
-    """Return the greatest known offset of each key of a compacted partition.
+    """Return the highest known offset of each key of a compacted partition.
 
     `BEHIND_ALL` if it may have been replaced."""
     is_read = place.polled_end > max((offsets[row] for row in place.rows.values()), default=_NOWHERE)

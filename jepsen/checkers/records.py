@@ -7,7 +7,7 @@ Reports at once: `inconsistent-offset` (one offset, two values), `duplicate` (on
 - `unseen`: acknowledged, never polled, and no poll came so far. Weaker: whether it is an error depends on whether
   the test drained the log; the two are disjoint.
 
-Offsets below the greatest known log start are excused: retention may have deleted them before any read. So are offsets
+Offsets below the highest known log start are excused: retention may have deleted them before any read. So are offsets
 below the start of a trim of unknown outcome (`trims`); a reader that skips one is detected all the same. In a compacted
 partition a tombstone is, and what has a newer record of its key, or may have had one: a tombstone of unknown outcome,
 which removed the key and expired before any read of it, or, as long as records are known after the last one that was
@@ -80,8 +80,8 @@ class PartitionBook:
         self.polled_elsewhere: set[Value] = set()  # polled anywhere but at `offsets[value]`
         self.polled_end = Offset(0)
         self.polled_op: Op | None = None
-        self.start = Offset(0)  # greatest log start that was returned
-        self.end = Offset(0)  # greatest end that was listed
+        self.start = Offset(0)  # highest log start that was returned
+        self.end = Offset(0)  # highest end that was listed
         self.keys: dict[Value, str] = {}  # of all values of a compacted partition
         self.began: dict[Value, int] = {}  # the sequence of the invocation of its send, in a compacted partition
         self.tombstones: set[Value] = set()

@@ -31,6 +31,6 @@ class UnknownTrims:
             self._starts[trim.partition] = max(self._starts.get(trim.partition, Offset(0)), trim.start)
 
     def start_max(self, partition: TopicPartition) -> Offset:
-        """Return the greatest start that any of the trims requested; 0 without one."""
+        """Return the highest start that any of the trims requested; 0 without one."""
         under_way = (trim.start for trim in self._open.values() if trim.partition == partition)
         return max(self._starts.get(partition, Offset(0)), *under_way, Offset(0))

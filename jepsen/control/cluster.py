@@ -23,7 +23,7 @@ from raftlog.testing.process import BrokerProcess, wait_ready
 from raftlog.types import TopicPartition
 
 PROGRAM: Final = ("-m", "jepsen.control.node")
-PATIENCE_S: Final = 2.0
+CRASH_WAIT_S: Final = 2.0
 """Longest time, in seconds, that a kill waits for the worst moment; a power loss does not wait."""
 _START_S_MAX: Final = 30.0
 _ANSWER_S_MAX: Final = 0.3
@@ -187,7 +187,7 @@ class SyncObjCluster(WithoutFaults):
         process = self._processes[node]
         self._expected_up[node] = False
         self._paused.discard(node)
-        words = self._relay.crash(node, 0.0 if self._disks else PATIENCE_S)
+        words = self._relay.crash(node, 0.0 if self._disks else CRASH_WAIT_S)
         process.kill()
         return f"node {node}, process {process.pid}, ended with {process.exit_code}{f'; {words}' if words else ''}"
 
@@ -228,7 +228,7 @@ class SyncObjCluster(WithoutFaults):
         return ""
 
     def leader(self, place: TopicPartition) -> int | None:
-        """Return the node that reports leadership in the greatest term."""
+        """Return the node that reports leadership in the highest term."""
         answer = {node: status for node in self._processes if (status := self._status(node)) is not None}
         leaders = [(status["term"], node) for node, status in answer.items() if status["leads"]]
         return max(leaders)[1] if leaders else None

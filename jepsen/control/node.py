@@ -24,7 +24,7 @@ from raftlog.types import Offset, Term
 
 _BATCHES: Final = "application/vnd.raftlog.batches"
 _RECORDS_MAX: Final = 100
-"""In one answer; a hundred of the greatest are a megabyte."""
+"""In one answer; a hundred of the highest are a megabyte."""
 _WAIT_S: Final = 0.02
 _READY_ATTEMPT_S: Final = 1.0
 _BODY_BYTES_MAX: Final = 1 << 22

@@ -231,24 +231,24 @@ class Relay:
 
         self._call(change)
 
-    def crash(self, node: int, patience_s: float = 0.0) -> str:
+    def crash(self, node: int, wait_s: float = 0.0) -> str:
         """Simulate a crash of a node's machine and return a description of its bytes in flight.
 
-        With `patience_s` it crashes at the worst moment, if there is one within that time."""
+        With `wait_s` it crashes at the worst moment, if there is one within that time."""
 
         async def change() -> str:
-            await self._wait_for_worst_moment(node, patience_s)
+            await self._wait_for_worst_moment(node, wait_s)
             mine = [connection for connection in self._connections if node in connection.links[0]]
             return "; ".join(said for connection in mine for said in connection.crash(node))
 
         return self._call(change)
 
-    async def _wait_for_worst_moment(self, node: int, patience_s: float) -> None:
+    async def _wait_for_worst_moment(self, node: int, wait_s: float) -> None:
         """Wait for the worst moment: acknowledged entries would then be in no log but the node's own.
 
         The acknowledgements are those that the node received a while ago."""
         acknowledgements: deque[tuple[float, int]] = deque()
-        until = self._loop.time() + patience_s
+        until = self._loop.time() + wait_s
         while (left_s := until - self._loop.time()) > 0:
             now = self._loop.time()
             lanes = [lane for connection in self._connections for lane in connection.lanes]
@@ -264,7 +264,7 @@ class Relay:
             ]
             ends = [part.last_index for part in worst if part is not None]
             is_known = since <= now - _ANSWERED_S and bool(ends) and len(ends) == len(worst)
-            if is_known and acknowledged - max(ends) >= max(1, _LOST_ENTRIES_MIN * left_s / patience_s):
+            if is_known and acknowledged - max(ends) >= max(1, _LOST_ENTRIES_MIN * left_s / wait_s):
                 return
             await asyncio.sleep(_LOOK_S)
 

@@ -91,14 +91,14 @@ class DeferredCutJournal(FileJournal):  # type: ignore[misc]  # the library has 
 class CutOnConflictNode(SyncObj):  # type: ignore[misc]  # the library has no annotations
     """Node that cuts entries only at a conflict; its journal is a `DeferredCutJournal`."""
 
-    _parted_at: int | None = None
+    _divergence_at: int | None = None
     """Index at which the leader should begin, after an append that did not match here."""
 
     def _SyncObj__onMessageReceived(self, node: Any, message: dict[str, Any]) -> None:  # noqa: N802 - the library's name
         if message["type"] == "append_entries" and "prevLogIdx" in message:
             entries = message.get("entries") or ()
-            vouched = entries[-1][1] if entries else message["prevLogIdx"]
-            message = {**message, "commit_index": min(message["commit_index"], vouched)}
+            confirmed = entries[-1][1] if entries else message["prevLogIdx"]
+            message = {**message, "commit_index": min(message["commit_index"], confirmed)}
         super()._SyncObj__onMessageReceived(node, message)
         self._SyncObj__raftLog.settle()
 
@@ -111,11 +111,11 @@ class CutOnConflictNode(SyncObj):  # type: ignore[misc]  # the library has no an
     ) -> None:
         begin = nextNodeIdx
         if success:
-            self._parted_at = None
+            self._divergence_at = None
         elif reset:
             if nextNodeIdx is not None:
-                self._parted_at = self._term_begins_at(nextNodeIdx)
-            begin = self._parted_at
+                self._divergence_at = self._term_begins_at(nextNodeIdx)
+            begin = self._divergence_at
         super()._SyncObj__sendNextNodeIdx(node, reset=reset, nextNodeIdx=begin, success=success)
 
     def _term_begins_at(self, index: int) -> int:

@@ -28,8 +28,8 @@ class NodeDisk:
         assert not self._state.is_relative_to(self._data), f"{state_dir} is inside of {data_dir}"
         assert self._state.stat().st_dev == self._data.stat().st_dev, f"{state_dir} is on another file system"
         self._removes_syncs = removes_syncs
-        self._graves, self._memory = self._state / "graves", self._state / "memory"
-        self._graves.mkdir(exist_ok=True)
+        self._unlinked, self._memory = self._state / "unlinked", self._state / "memory"
+        self._unlinked.mkdir(exist_ok=True)
         self._control = DiskControl(self._state / "control")
 
     def environment(self) -> dict[str, str]:
@@ -58,15 +58,15 @@ class NodeDisk:
         self._assert_memory_unused()
         bypass = self._control.describe_bypass()
         assert bypass is None, f"the durable part of {self._data} is unknown: {bypass}"
-        lost = revert_unsynced(self._data, self._graves, read_volatile(self._memory), random, torn)
+        lost = revert_unsynced(self._data, self._unlinked, read_volatile(self._memory), random, torn)
         self.mark_durable()
         return lost
 
     def mark_durable(self) -> None:
         """Treat the present content as durable, after a change of the directory from outside."""
         self._memory.unlink(missing_ok=True)
-        shutil.rmtree(self._graves)
-        self._graves.mkdir()
+        shutil.rmtree(self._unlinked)
+        self._unlinked.mkdir()
 
     def _assert_memory_unused(self) -> None:
         """Assert that no process holds the shared memory; the kernel releases it when its owner's last thread ends."""

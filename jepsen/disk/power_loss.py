@@ -31,11 +31,14 @@ class LossCounts(NamedTuple):
         return f"dropped {pages}, and {self.names} of {self.names_unsynced} unsynced names"
 
 
-def revert_unsynced(data_dir: Path, graves: Path, volatile: Volatile, random: Random, torn: bool = True) -> LossCounts:
+def revert_unsynced(
+    data_dir: Path, unlinked: Path, volatile: Volatile, random: Random, torn: bool = True
+) -> LossCounts:
     """Revert writes that are not durable, as a power loss does; no process may have the files open for writing.
 
-    `graves` holds files that lost their names. Without `torn` a file keeps all of its unsynced state or none."""
-    names = _lose_names(data_dir, graves, volatile.operations, random)
+    `unlinked` is the directory of files whose names were removed. Without `torn` a file keeps all of its unsynced state
+    or none."""
+    names = _lose_names(data_dir, unlinked, volatile.operations, random)
     paths = _Tree(data_dir).paths
     pages = sizes = files = unsynced = 0
     for inode, file in volatile.files.items():
@@ -82,16 +85,16 @@ class _Tree:
                 os.link(self.paths[entry], at / name, follow_symlinks=False)
 
 
-def _lose_names(data_dir: Path, graves: Path, operations: list[Operation], random: Random) -> int:
+def _lose_names(data_dir: Path, unlinked: Path, operations: list[Operation], random: Random) -> int:
     """Undo operations on names that do not survive, and return their number."""
     undone = _draw_lost(operations, random)
     if undone:
-        tree, grave = _Tree(data_dir), _Tree(graves)
-        tree.paths |= grave.paths
-        tree.entries |= grave.entries
+        tree, unlinked_tree = _Tree(data_dir), _Tree(unlinked)
+        tree.paths |= unlinked_tree.paths
+        tree.entries |= unlinked_tree.entries
         for operation in reversed(undone):
             tree.undo(operation)
-        new, old = graves.with_name("rebuilt"), graves.with_name("replaced")
+        new, old = unlinked.with_name("rebuilt"), unlinked.with_name("replaced")
         tree.build(tree.root, new)
         data_dir.rename(old)
         new.rename(data_dir)

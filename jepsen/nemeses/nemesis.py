@@ -263,7 +263,7 @@ class Nemesis:
             rolling.stop()
         if rolling is self._rolling[0]:  # one that came to its end late holds the next one up
             rolling.step()
-        if rolling.is_over:
+        if rolling.has_ended:
             self._rolling.remove(rolling)
             if rolling.proofs:
                 proof = "; ".join(rolling.proofs)

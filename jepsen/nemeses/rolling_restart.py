@@ -26,7 +26,7 @@ class RollingRestart:
         return self._node is None
 
     @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         return self.is_between and not self._left
 
     def stop(self) -> None:

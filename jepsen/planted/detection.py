@@ -96,17 +96,17 @@ def main(names: Sequence[str], runs: int, seed: int | None, store: Path, *, is_s
         else [lambda bug=name: play(bug, store, seed) for name in wanted]  # type: ignore[misc]
     )
     rows: list[PlayedRun] = []
-    is_over = False
+    has_ended = False
     with interrupt_on_sigterm(), contextlib.suppress(KeyboardInterrupt):
         for each in plays:
             for _ in range(runs):
                 rows.append(each())
                 if as_json:
                     click.echo(orjson.dumps(rows[-1]._asdict()))
-        is_over = True
+        has_ended = True
     if not as_json:
         Console().print(_table(rows))
-    if not is_over:
+    if not has_ended:
         return INTERRUPTED
     return 0 if all(row.is_right for row in rows) else 1
 

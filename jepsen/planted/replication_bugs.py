@@ -48,7 +48,7 @@ def commit_old_term() -> None:
 
     def commit(self: Leader) -> None:
         replica, replication = self._replica, self.replication
-        replication.match_moved = False
+        replication.may_commit = False
         index = replication.quorum_durable()
         if replica.advance_commit_index(index):
             replication.are_notices_due = True

@@ -3,7 +3,7 @@
 from jepsen.planted.patch import replace_method
 from raftlog.raft import election
 from raftlog.raft.core import RaftCore
-from raftlog.raft.entry import is_as_fresh
+from raftlog.raft.entry import is_at_least_as_up_to_date
 from raftlog.raft.messages import PreVoteRequest, VoteRequest, Wake, WakeResponse
 from raftlog.raft.ready import Ready, Role
 from raftlog.raft.ready_builder import ReadyBuilder
@@ -27,7 +27,7 @@ def vote_twice() -> None:
     """Grant a vote without checking the vote already granted in the term."""
 
     def decide_vote(replica: RaftReplica, request: VoteRequest) -> bool:
-        if not is_as_fresh(request.last, replica.vote_floor):
+        if not is_at_least_as_up_to_date(request.last, replica.vote_floor):
             return False
         replica.set_hard_state(replica.term, request.sender)
         return True

@@ -212,6 +212,6 @@ def lag(frame: Frame, lags: Lags) -> Plot:
         panel.legend(ncols=2, loc="lower right", bbox_to_anchor=(1, 0.98), borderpad=0)
         text = (
             f"How long ago the newest acknowledged record was that a consumer had not seen yet, at its polls; the "
-            f"greatest in bins of {frame.bin_s:g} s, {len(processes)} consumers."
+            f"highest in bins of {frame.bin_s:g} s, {len(processes)} consumers."
         )
         return Plot("lag", "Consumers' lag", text, canvas.svg(text))

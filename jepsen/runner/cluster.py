@@ -25,7 +25,7 @@ from raftlog.types import TopicPartition
 _LEADER_S_MAX: Final = 1.0
 """Time for an answer: a broker waits half a second for stopped ones before it reports leaders."""
 _SERVING_S_MAX: Final = 0.5
-_WHOLE_S_MAX: Final = 1.0
+_HEALTH_S_MAX: Final = 1.0
 _STOPPED: Final = "T"
 _STOPPED_S_MAX: Final = 2.0
 _STOPPED_LOOK_S: Final = 0.002
@@ -153,7 +153,7 @@ class RealCluster:
         for node in self._cluster.nodes.values():
             if node.is_running and not node.is_paused:
                 try:
-                    answer = ask(node.http, "/v1/cluster/health_overview", timeout_s=_WHOLE_S_MAX)
+                    answer = ask(node.http, "/v1/cluster/health_overview", timeout_s=_HEALTH_S_MAX)
                 except BrokerFailed:
                     continue
                 return dict(answer[1]) if answer[0] == 200 else None

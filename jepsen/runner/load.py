@@ -39,7 +39,7 @@ class _Client:
         config.write(path)
         self.figures: dict[str, int] = {}
         self.is_ready = False
-        self._said = b""
+        self._output = b""
         with open(store.logs / f"client-{config.number}.log", "wb") as errors:
             self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 [sys.executable, "-m", "jepsen.workloads", str(path)],
@@ -55,7 +55,7 @@ class _Client:
     def read_output(self) -> None:
         """Read the client's output since the last call."""
         assert self.process.stdout is not None, "its stdout is a pipe"
-        *lines, self._said = (self._said + (self.process.stdout.read() or b"")).split(b"\n")
+        *lines, self._output = (self._output + (self.process.stdout.read() or b"")).split(b"\n")
         for line in lines:
             if line == b"ready":
                 self.is_ready = True

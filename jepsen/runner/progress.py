@@ -20,7 +20,7 @@ class Bar:
         self._is_terminal = console.is_terminal
         self._progress = Progress(*columns, console=console, transient=True, disable=not self._is_terminal)
         self._task = self._progress.add_task("", total=1.0, counts="")
-        self._said = ""
+        self._last_line = ""
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -38,8 +38,8 @@ class Bar:
             self._task, description=f"{self._title}{stage}", completed=share, counts=f"{counts}  {faults}"
         )
         line = f"{stage}: {faults}" if faults else stage
-        if not self._is_terminal and line != self._said:
-            self._said = line
+        if not self._is_terminal and line != self._last_line:
+            self._last_line = line
             click.echo(f"{self._title}{line}", err=True)
 
 

@@ -1,7 +1,7 @@
 """Success of operations in quiet time, and the rate of all operations, by kind.
 
 Time is quiet when no fault is under way, and `SETTLED_S` have passed since the victims of the last one serve again. An
-operation counts if it began in quiet time, and either ended in it or had `PATIENCE_S` of it without an end. It
+operation counts if it began in quiet time, and either ended in it or had `OPERATION_S` of it without an end. It
 succeeded if it was answered in time; an answer that reports the present state instead of the requested one (`ANSWERS`),
 as a replaced group member gets, is a success. Sends count only with `acks=all`; others have no guarantee. Requests to a
 broker that was ordered to leave do not count: the workload continues to send them, unlike a real client. These are
@@ -19,7 +19,7 @@ from jepsen.workloads.client.access import ANY_NODE
 
 SETTLED_S: Final = 2.0
 """Time, in seconds, that the cluster gets to settle after a fault has ended and its victims serve."""
-PATIENCE_S: Final = 5.0
+OPERATION_S: Final = 5.0
 """Longer than any client waits."""
 FAILURES_SHOWN: Final = 10
 ANSWERS: Final = frozenset(
@@ -193,14 +193,14 @@ class _QuietWindows:
         if node in self._left and ended_ns >= self._left[node]:
             return False
         place = bisect_right(self._begins, began_ns) - 1
-        return place >= 0 and min(ended_ns, began_ns + round(PATIENCE_S * 1e9)) < self._ends[place]
+        return place >= 0 and min(ended_ns, began_ns + round(OPERATION_S * 1e9)) < self._ends[place]
 
     def count(self, ended: _EndedOperations) -> KindFigures:
         operations = succeeded = 0
         for began_ns, ended_ns, is_good, node in zip(ended.began, ended.ended, ended.is_good, ended.nodes, strict=True):
             if self.includes(began_ns, ended_ns, node):
                 operations += 1
-                succeeded += is_good and ended_ns - began_ns <= PATIENCE_S * 1e9
+                succeeded += is_good and ended_ns - began_ns <= OPERATION_S * 1e9
         return KindFigures(operations, succeeded)
 
 

@@ -1,6 +1,6 @@
 """Checks of the replicas' files after all nodes have stopped: sound, and with the same bytes on every node.
 
-    the later of two log starts ≤ compared < end, the greatest end that clients received
+    the later of two log starts ≤ compared < end, the highest end that clients received
 
 Segments are compared by name, batch by batch; of two the shorter may only be the beginning of the longer. A replica may
 lack its oldest segments, which it may delete; the others are compared all the same. Of compacted partitions the newest

@@ -17,8 +17,8 @@ from jepsen.runner.verdict import CheckResult, VerdictName, doubts, verdict_of
 _WIDTH: Final = 140
 _TRACE: Final = "Traceback"
 _TRACE_SHOWN: Final = 1_000
-_COMPLAINTS: Final = ('"level":"error"', '"level":"critical"', '"level": "error"', '"level": "critical"', _TRACE)
-_COMPLAINTS_SHOWN: Final = 5
+_ERROR_MARKS: Final = ('"level":"error"', '"level":"critical"', '"level": "error"', '"level": "critical"', _TRACE)
+_ERRORS_SHOWN: Final = 5
 _REPORT_OF_A_KIND: Final = 3
 
 
@@ -88,8 +88,8 @@ def _find_tracebacks(logs: Mapping[str, str]) -> Iterator[Finding]:
 
 def _count_logged_errors(text: str) -> dict[str, Any]:
     """Return the number of errors in a log and the first one; empty without errors."""
-    found = [line for line in text.splitlines() if any(mark in line for mark in _COMPLAINTS)]
-    return {"count": len(found), "first": found[:_COMPLAINTS_SHOWN]} if found else {}
+    found = [line for line in text.splitlines() if any(mark in line for mark in _ERROR_MARKS)]
+    return {"count": len(found), "first": found[:_ERRORS_SHOWN]} if found else {}
 
 
 def report_text(results: Mapping[str, Any], store: Path) -> str:

@@ -133,10 +133,10 @@ def _table(rows: list[dict[str, Any]]) -> Table:
 
 
 def _print_list(wanted: list[Scenario], as_json: bool) -> None:
-    said: Callable[[Scenario], str] = (
+    describe: Callable[[Scenario], str] = (
         (lambda each: orjson.dumps({"number": each.number, "title": each.title, "faults": each.faults}).decode())
         if as_json
         else (lambda each: f"{each.number:>4}  {each.title}")
     )
     for scenario in wanted:
-        click.echo(said(scenario))
+        click.echo(describe(scenario))

@@ -23,10 +23,10 @@ def cut_power_of_acknowledging_voter(stage: Stage) -> None:
     """Cut the power of the only follower that acknowledged the leader's entries, just before the next election."""
     for _ in range(2):
         leader = stage.leader()
-        forgetful, away = stage.others(leader)
+        wiped, away = stage.others(leader)
         dead = stage.begin("kill", away)  # one that only slept would find all of it in its sockets
         stage.wait(2.5)
-        off = stage.begin("power", forgetful)
+        off = stage.begin("power", wiped)
         paused_leader = stage.begin("pause", leader)
         stage.end(dead)
         stage.end(off)

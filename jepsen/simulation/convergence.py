@@ -18,7 +18,7 @@ from jepsen.simulation.nemesis.nemesis import Nemesis
 from jepsen.simulation.network.links import SECOND_NS
 from jepsen.simulation.replicas import are_equal, compare_files, scrub
 from jepsen.simulation.verdicts import PropertyBroken
-from jepsen.simulation.workload import PATIENCE_MS, Workload, decode
+from jepsen.simulation.workload import TIMEOUTS_MS, Workload, decode
 from raftlog.raft import Configuration
 from raftlog.runtime.process.driver import Driver
 from raftlog.runtime.replica.partition_replica import PartitionReplica
@@ -53,7 +53,7 @@ class Convergence:
         self._wait_for_none(bound_s, "members-not-reached", self._pending_operators)
         self._wait_for_none(bound_s, "no-convergence", self._differing_groups)
         self.workload.stop()
-        self.loop.run_for(PATIENCE_MS[-1] / 1000 + 0.1)  # open requests find their deadline
+        self.loop.run_for(TIMEOUTS_MS[-1] / 1000 + 0.1)  # open requests find their deadline
         self._wait_for_none(bound_s, "no-convergence", self._differing_groups)  # a leader may have changed meanwhile
         self._drain()
         for plan in self.cluster.groups:
@@ -87,7 +87,7 @@ class Convergence:
             damage.machine.call(partial(_scrub, damage.plan))
 
     def _unrepaired_damages(self) -> list[str]:
-        return [str(damage.wrong) for damage in self.nemesis.fault_budget.open_damages()]
+        return [str(damage.damaged_file) for damage in self.nemesis.fault_budget.open_damages()]
 
     def _pending_operators(self) -> list[str]:
         return [str(operator.plan.partition) for operator in self.nemesis.operators if not operator.is_done()]

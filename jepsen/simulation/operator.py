@@ -27,7 +27,7 @@ STEP_NS: Final = 300 * MILLISECOND_NS
 LINGER_NS: Final = 4 * SECOND_NS
 """Time, in nanoseconds, that a removed replica stays."""
 CAUGHT_UP_ENTRIES: Final = 8
-IMPATIENCE: Final = 0.05
+INTERFERENCE: Final = 0.05
 """Share of steps in which two changes are requested at once, perhaps at a wrong time."""
 
 
@@ -37,7 +37,7 @@ class Operator:
     def __init__(self, cluster: Cluster, plan: GroupPlan, fault_budget: FaultBudget, random: Random) -> None:
         self.cluster, self.plan, self.fault_budget, self.random = cluster, plan, fault_budget, random
         self.target: tuple[NodeId, ...] = tuple(replica.node_id for replica in plan.initial)
-        self.is_restless = Fault.MEMBERS in cluster.options.faults
+        self.has_interference = Fault.MEMBERS in cluster.options.faults
         """A second operator interferes; not any more at the end."""
         self._removed_ns: dict[ReplicaId, int] = {}
 
@@ -71,7 +71,7 @@ class Operator:
             return
         machine, group = found
         configuration = group.core.configuration
-        if self.is_restless and self.random.random() < IMPATIENCE:
+        if self.has_interference and self.random.random() < INTERFERENCE:
             self._interfere(machine, configuration)
         if configuration.is_joint or configuration.index > group.core.committed_index:
             return

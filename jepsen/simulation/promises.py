@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.raft import Configuration, LogView, Message, ReplicaId
-from raftlog.raft.entry import EntryId, is_as_fresh
+from raftlog.raft.entry import EntryId, is_at_least_as_up_to_date
 from raftlog.raft.messages import AppendResponse, HeartbeatResponse, InstallResponse, VoteRequest, VoteResponse
 from raftlog.types import Index, Term
 
@@ -127,7 +127,7 @@ class Promises:
             return
         index, term = held.entry
         found = log.term_at(index) if index <= log.last_index else None
-        if found != term and (voting_position is None or not is_as_fresh(voting_position, held.entry)):
+        if found != term and (voting_position is None or not is_at_least_as_up_to_date(voting_position, held.entry)):
             numbers = {"promised": held.entry, "last_index": log.last_index, "term_there": found}
             raise PropertyBroken("durable-lost", {"group": self.name, "replica": replica, **numbers})
 
@@ -149,7 +149,7 @@ class Promises:
         for entry in (self._former.get(voter), held.entry if held is not None else None):
             if last is None or entry is None or entry.term >= term:
                 continue
-            if not is_as_fresh(last, entry):
+            if not is_at_least_as_up_to_date(last, entry):
                 numbers = {"group": self.name, "replica": voter, "term": term, "for": candidate, "which_ends_at": last}
                 raise PropertyBroken("voted-for-less", {**numbers, "promised": entry})
 

@@ -26,7 +26,7 @@ from raftlog.runtime.process.driver import Driver
 from raftlog.runtime.replica.partition_replica import Committed
 from raftlog.types import Index, Offset
 
-PATIENCE_MS: Final = (300, 600, 3_000)
+TIMEOUTS_MS: Final = (300, 600, 3_000)
 """Timeouts of clients, in milliseconds, drawn for each request."""
 RETRY_NS: Final = 60 * MILLISECOND_NS
 POLL_NS: Final = 250 * MILLISECOND_NS
@@ -35,13 +35,13 @@ VALUES_PER_CLIENT: Final = 1_000_000
 
 
 class Request:
-    """Pending operation. `is_over` once its outcome is recorded; later events are ignored."""
+    """Pending operation. `has_ended` once its outcome is recorded; later events are ignored."""
 
-    __slots__ = ("is_over", "machine", "op")
+    __slots__ = ("has_ended", "machine", "op")
 
     def __init__(self, op: Op, machine: Machine) -> None:
         self.op, self.machine = op, machine
-        self.is_over = False
+        self.has_ended = False
 
 
 class Client(ABC):
@@ -70,13 +70,13 @@ class Client(ABC):
 
     def begin(self, op: Op, machine: Machine) -> Request:
         request = Request(op, machine)
-        patience_ns = self.random.choice(PATIENCE_MS) * MILLISECOND_NS
-        self.loop.call_at_ns(self.loop.now_ns + patience_ns, self._deadline, request)
+        timeout_ns = self.random.choice(TIMEOUTS_MS) * MILLISECOND_NS
+        self.loop.call_at_ns(self.loop.now_ns + timeout_ns, self._deadline, request)
         return request
 
     def _deadline(self, request: Request) -> None:
-        if not request.is_over:
-            request.is_over = True
+        if not request.has_ended:
+            request.has_ended = True
             self.recorder.info(request.op, "no answer")
             self.on_timeout()
             self.step_later(RETRY_NS)
@@ -85,7 +85,7 @@ class Client(ABC):
         """Handle a request without an answer in time."""
 
     def record_failure(self, request: Request, error: RaftlogError) -> None:
-        request.is_over = True
+        request.has_ended = True
         ended = self.recorder.fail if error.outcome == "failed" else self.recorder.info
         ended(request.op, type(error).__name__)
 
@@ -109,7 +109,7 @@ class Producer(Client):
         request = self.begin(self.recorder.invoke(self.process, SEND, Send(self.plan.partition, values)), machine)
         if machine.group(self.plan.key) is None or not machine.call(partial(self._propose, request, counts, values)):
             self._presumed_leader = None
-            request.is_over = True
+            request.has_ended = True
             self.recorder.fail(request.op, f"{machine.name} is down")
             self.step_later(RETRY_NS)
 
@@ -119,7 +119,7 @@ class Producer(Client):
     def _propose(self, request: Request, counts: list[int], values: tuple[int, ...], driver: Driver) -> None:
         """Propose the values in the process that received the request."""
         group = driver.groups.get(self.plan.key)
-        if request.is_over or group is None:
+        if request.has_ended or group is None:
             return
         batches = []
         at = 0
@@ -135,7 +135,7 @@ class Producer(Client):
         error = future.exception()
         if error is None:
             self._check_acknowledgement(request, asked, future.result())
-        if request.is_over:
+        if request.has_ended:
             return
         if self.random.random() < self.cluster.options.answer_loss:
             return  # the deadline will come
@@ -159,7 +159,7 @@ class Producer(Client):
             )
 
     def _record_success(self, request: Request, done: Committed) -> None:
-        request.is_over = True
+        request.has_ended = True
         payload = request.op.payload
         assert isinstance(payload, Send), payload
         offsets = tuple(Offset(done.base_offset + at) for at in range(len(payload.values)))
@@ -214,7 +214,7 @@ class Reader(Client):
 
     def _poll(self, request: Request, driver: Driver) -> None:
         group = driver.groups.get(self.plan.key)
-        if request.is_over:
+        if request.has_ended:
             return
         first = Offset(0)
         try:
@@ -226,7 +226,7 @@ class Reader(Client):
             self._machine = self.some_machine()
             self.step_later(RETRY_NS)
             return
-        request.is_over = True
+        request.has_ended = True
         fetched = decode(self.plan, batches, self.position)
         self.recorder.ok(request.op, Poll((fetched,) if fetched.offsets else ()))
         if fetched.offsets:
@@ -238,20 +238,20 @@ class Reader(Client):
 
     def _list(self, request: Request, driver: Driver) -> None:
         group = driver.groups.get(self.plan.key)
-        if group is not None and not request.is_over:
+        if group is not None and not request.has_ended:
             group.read_index().add_done_callback(partial(self._on_list, request))
 
     def _on_list(self, request: Request, future: "asyncio.Future[Index]") -> None:
         error = future.exception()
         group = request.machine.group(self.plan.key)
-        if request.is_over:
+        if request.has_ended:
             return
         if isinstance(error, RaftlogError):
             self.record_failure(request, error)
         elif error is not None:
             raise error
         elif group is not None:
-            request.is_over = True
+            request.has_ended = True
             ends = OffsetRange(self.plan.partition, Offset(0), group.high_watermark)
             self.recorder.ok(request.op, ListOffsets((ends,), linearizable=True))
         self.step_later(POLL_NS)

@@ -3,7 +3,7 @@
     names:   of topics that came and went each node says the same, and those that are there count as all others
     settle:  through each node a record goes into each partition, until all of them were acknowledged
     ends:    linearizable, from each node
-    read:    each partition from the greatest start to the greatest end that was returned, from each node
+    read:    each partition from the highest start to the highest end that was returned, from each node
 
 What does not succeed within the bound is an error of the log, for by then nothing stands in its way.
 """
@@ -49,7 +49,7 @@ class Drained(NamedTuple):
     deleted: tuple[str, ...]
     """Topics that are deleted, as reported by all nodes."""
     ends: dict[TopicPartition, int]
-    """The greatest end that any broker named."""
+    """The highest end that any broker named."""
 
 
 class Drain:

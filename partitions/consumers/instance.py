@@ -106,8 +106,8 @@ class Instance:
 
         `is_wanted`: on its client's request; the client has processed all delivered records, so they are committed."""
         if self.stored.settings.auto_commit:
-            offers = self._positions.delivered() if is_wanted else self._positions.acknowledged()
-            await self._commits.try_to_commit(offers, _closing_deadline(deadline))
+            offsets = self._positions.delivered() if is_wanted else self._positions.acknowledged()
+            await self._commits.try_to_commit(offsets, _closing_deadline(deadline))
         async with self._hold_turn():
             await self._host.coordinator.store_instance(self.group, self.name, None, deadline=deadline)
             self._over = why
@@ -365,8 +365,8 @@ class Instance:
             moved += delivery.moved
             if not delivery.pieces:
                 self._check_usable()  # the client retries at the new coordinator, which may wait longer
-            is_over = number != self._polls or self._stops or self._loop.time() >= until
-            if delivery.pieces or is_over or any(each.to is None for each in moved):
+            has_ended = number != self._polls or self._stops or self._loop.time() >= until
+            if delivery.pieces or has_ended or any(each.to is None for each in moved):
                 return delivery._replace(moved=moved)
             await asyncio.sleep(0)
 
@@ -416,13 +416,13 @@ class Instance:
     ) -> list[CommitOutcome]:
         """Commit the offsets after these records, or with None after all delivered ones.
 
-        Without waiting, the outcomes are not determined yet."""
+        Without waiting, the outcomes show only which offsets were accepted."""
         if consumed is None:
-            offers = self._positions.delivered()
+            offsets = self._positions.delivered()
         else:
-            offers = {each.partition: OffsetCommit(Offset(each.offset + 1), each.metadata) for each in consumed}
-        commit = self._commits.commit if is_waited_for else self._commits.commit_later
-        return await commit(offers, deadline)
+            offsets = {each.partition: OffsetCommit(Offset(each.offset + 1), each.metadata) for each in consumed}
+        commit = self._commits.commit if is_waited_for else self._commits.commit_in_background
+        return await commit(offsets, deadline)
 
     async def committed(
         self, partitions: Collection[TopicPartition] | None, deadline: Deadline

@@ -42,7 +42,7 @@ SESSION_MS: Final = 10_000
 REBALANCE_MS: Final = 10_000
 _WAIT_MS: Final = 3_000
 """Time after which a heartbeat is answered when the group does not change."""
-_PATIENCE_MS: Final = 15_000
+_REQUEST_TIMEOUT_MS: Final = 15_000
 _PAUSE_S: Final = (0.1, 5.0)
 """Shortest and longest pause between two attempts after an error, doubling."""
 
@@ -104,7 +104,7 @@ class InstanceMember:
             return
         leave = Leave(self._group, (MemberToLeave(self.member_id),))
         try:
-            await self._host.coordinator.leave(leave, deadline=deadline_in(_PATIENCE_MS))
+            await self._host.coordinator.leave(leave, deadline=deadline_in(_REQUEST_TIMEOUT_MS))
         except RaftlogError as error:
             _logger.info(
                 "%s/%s could not leave its group, and is out after its session: %s", self._group, self._name, error
@@ -144,7 +144,7 @@ class InstanceMember:
     async def _run_generation(self) -> None:
         """Run one generation from join to its end."""
         self._has_other_topics.clear()
-        coordinator, deadline = self._host.coordinator, deadline_in(_PATIENCE_MS)
+        coordinator, deadline = self._host.coordinator, deadline_in(_REQUEST_TIMEOUT_MS)
         metadata = encode_subscription(Subscription(self._owner.wanted_topics()))
         join = Join(
             self._group,
@@ -184,7 +184,7 @@ class InstanceMember:
         loop = asyncio.get_running_loop()
         beat = GroupHeartbeat(self._group, self.member_id, generation, wait_ms=_WAIT_MS)
         while not self._has_other_topics.is_set():
-            waits = self._host.coordinator.heartbeat(beat, deadline=deadline_in(_PATIENCE_MS))
+            waits = self._host.coordinator.heartbeat(beat, deadline=deadline_in(_REQUEST_TIMEOUT_MS))
             heartbeat, change = loop.create_task(waits), loop.create_task(self._has_other_topics.wait())
             try:
                 await asyncio.wait((heartbeat, change), return_when=asyncio.FIRST_COMPLETED)

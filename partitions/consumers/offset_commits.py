@@ -31,10 +31,10 @@ _COMMIT_MS: Final = 5_000
 _PAUSE_S: Final = 0.01
 """Pause before a commit that a rebalance refused is retried."""
 _QUIET_S: Final = 1.0
-_LATER_MAX: Final = 16
+_BACKGROUND_MAX: Final = 16
 """Limit of commits of one instance that run without a waiting request."""
 
-Offers: TypeAlias = Mapping[TopicPartition, OffsetCommit]
+OffsetsToCommit: TypeAlias = Mapping[TopicPartition, OffsetCommit]
 Settled: TypeAlias = Callable[[Deadline], Awaitable[None]]
 
 
@@ -55,17 +55,17 @@ class InstanceCommits:
         self._host, self._group, self._name, self._positions = host, group, name, positions
         self._identity, self._settled = identity, settled
         self._auto: asyncio.Task[None] | None = None
-        self._later: dict[asyncio.Task[None], None] = {}
+        self._background: dict[asyncio.Task[None], None] = {}
 
-    async def commit(self, offers: Offers, deadline: Deadline) -> list[CommitOutcome]:
-        """Commit the offers in partitions of the instance; return the outcome of each, sorted.
+    async def commit(self, offsets: OffsetsToCommit, deadline: Deadline) -> list[CommitOutcome]:
+        """Commit the offsets in partitions of the instance; return the outcome of each, sorted by partition.
 
-        Raises `ConsumerState` when no partition is assigned to the instance, or when it is outside of the group and
-        that has members; and the errors of the coordinator."""
+        Raises `ConsumerState` if none of the partitions is assigned to the instance, or if its partitions are
+        assigned by hand and the group has members; and the errors of the coordinator."""
         while True:
             await self._settled(deadline)
             try:
-                return await self._commit_once(offers, deadline)
+                return await self._commit_once(offsets, deadline)
             except (RebalanceInProgress, StaleGeneration, UnknownMember) as error:
                 if self._identity() is None and isinstance(error, UnknownMember):
                     raise ConsumerState(
@@ -76,35 +76,39 @@ class InstanceCommits:
                     raise
                 await asyncio.sleep(_PAUSE_S)  # the member is notified at once, and its `settled` is cleared
 
-    async def _commit_once(self, offers: Offers, deadline: Deadline) -> list[CommitOutcome]:
-        """Commit the offers in partitions of the instance, without a retry; return the outcome of each offer."""
-        taken = self._select_owned(offers)
+    async def _commit_once(self, offsets: OffsetsToCommit, deadline: Deadline) -> list[CommitOutcome]:
+        """Commit the offsets in partitions of the instance, without a retry; return the outcome of each."""
+        owned_commits = self._select_owned(offsets)
         committed = {}
-        if taken:
-            committed = await self._host.offsets.commit(self._group, taken, member=self._identity(), deadline=deadline)
-        for partition, offer in taken.items():
-            self._positions.mark_committed(partition, offer)
-        return self._outcomes(offers, {each: found.offset for each, found in committed.items() if each in taken})
+        if owned_commits:
+            committed = await self._host.offsets.commit(
+                self._group, owned_commits, member=self._identity(), deadline=deadline
+            )
+        for partition, commit in owned_commits.items():
+            self._positions.mark_committed(partition, commit)
+        return self._outcomes(
+            offsets, {each: found.offset for each, found in committed.items() if each in owned_commits}
+        )
 
-    def _select_owned(self, offers: Offers) -> dict[TopicPartition, OffsetCommit]:
-        """Return the offers that the instance may commit. Raises `ConsumerState` if there are only others."""
+    def _select_owned(self, offsets: OffsetsToCommit) -> dict[TopicPartition, OffsetCommit]:
+        """Return the offsets of assigned partitions. Raises `ConsumerState` if there are only others."""
         owned = set(self._positions.owned)
-        taken = {partition: offer for partition, offer in offers.items() if partition in owned}
-        if offers and not taken:
-            raise ConsumerState(f"{self._refusal_text(next(iter(offers)))}; nothing was committed")
-        return taken
+        owned_commits = {partition: commit for partition, commit in offsets.items() if partition in owned}
+        if offsets and not owned_commits:
+            raise ConsumerState(f"{self._refusal_text(next(iter(offsets)))}; nothing was committed")
+        return owned_commits
 
-    def _outcomes(self, offers: Offers, committed: Mapping[TopicPartition, int]) -> list[CommitOutcome]:
+    def _outcomes(self, offsets: OffsetsToCommit, committed: Mapping[TopicPartition, int]) -> list[CommitOutcome]:
         """Return the outcome of each commit: the committed offset, or the reason of its refusal."""
         owned = set(self._positions.owned)
         return [
             CommitOutcome(
                 *partition,
-                offer.offset - 1,
+                commit.offset - 1,
                 committed.get(partition),
                 None if partition in owned or partition in committed else self._refusal_text(partition),
             )
-            for partition, offer in sorted(offers.items())
+            for partition, commit in sorted(offsets.items())
         ]
 
     def _refusal_text(self, partition: TopicPartition) -> str:
@@ -112,31 +116,37 @@ class InstanceCommits:
 
     # in the background
 
-    async def commit_later(self, offers: Offers, deadline: Deadline) -> list[CommitOutcome]:
-        """Begin to commit like `commit`, and return at once. Raises `Overloaded` if too many commits are pending."""
-        await self._settled(deadline)
-        self._select_owned(offers)
-        if len(self._later) >= _LATER_MAX:
-            raise Overloaded(
-                f"{len(self._later)} commits of {self._name} are pending; nothing was committed. Retry later"
-            )
-        committing = self.try_to_commit(offers, deadline_in(_COMMIT_MS))
-        task = asyncio.get_running_loop().create_task(committing, name=f"commit {self._group}/{self._name}")
-        self._later[task] = None
-        task.add_done_callback(self._later.pop)
-        return self._outcomes(offers, {})
+    async def commit_in_background(self, offsets: OffsetsToCommit, deadline: Deadline) -> list[CommitOutcome]:
+        """Wait until the assignment is settled, then commit in the background; errors are logged.
 
-    async def try_to_commit(self, offers: Offers, deadline: Deadline) -> None:
+        The outcomes show which offsets were accepted; none has a committed offset yet. Raises `ConsumerState` like
+        `commit`, and `Overloaded` if too many commits are pending."""
+        await self._settled(deadline)
+        self._select_owned(offsets)
+        if len(self._background) >= _BACKGROUND_MAX:
+            raise Overloaded(
+                f"{len(self._background)} commits of {self._name} are pending; nothing was committed. Retry later"
+            )
+        committing = self.try_to_commit(offsets, deadline_in(_COMMIT_MS))
+        task = asyncio.get_running_loop().create_task(committing, name=f"commit {self._group}/{self._name}")
+        self._background[task] = None
+        task.add_done_callback(self._background.pop)
+        return self._outcomes(offsets, {})
+
+    async def try_to_commit(self, offsets: OffsetsToCommit, deadline: Deadline) -> None:
         """Commit if possible; log a failure instead of raising it."""
-        await self._commit_or_log(self.commit, offers, deadline)
+        await self._commit_or_log(self.commit, offsets, deadline)
 
     async def _commit_or_log(
-        self, commit: Callable[[Offers, Deadline], Awaitable[object]], offers: Offers, deadline: Deadline
+        self,
+        commit: Callable[[OffsetsToCommit, Deadline], Awaitable[object]],
+        offsets: OffsetsToCommit,
+        deadline: Deadline,
     ) -> None:
-        """Call `commit` if there are offers; log an error of raftlog instead of raising it."""
+        """Call `commit` if there are offsets; log an error of raftlog instead of raising it."""
         try:
-            if offers:
-                await commit(offers, deadline)
+            if offsets:
+                await commit(offsets, deadline)
         except RaftlogError as error:
             _logger.info("%s/%s: offsets were not committed: %s", self._group, self._name, error)
 
@@ -149,9 +159,9 @@ class InstanceCommits:
 
     async def _auto_commit(self) -> None:
         """Commit acknowledged offsets until all are committed; retry every `AUTO_COMMIT_S` after an error."""
-        while offers := self._positions.acknowledged():
+        while offsets := self._positions.acknowledged():
             try:
-                await self.commit(offers, deadline_in(_COMMIT_MS))
+                await self.commit(offsets, deadline_in(_COMMIT_MS))
             except ConsumerState:
                 return
             except RaftlogError as error:
@@ -163,12 +173,12 @@ class InstanceCommits:
         if self._auto is not None and not self._auto.done():
             await asyncio.wait((self._auto,), timeout=_QUIET_S)
 
-    async def commit_before_revocation(self, offers: Offers, deadline: Deadline) -> None:
+    async def commit_before_revocation(self, offsets: OffsetsToCommit, deadline: Deadline) -> None:
         """Commit offsets of partitions that are being revoked, in the present generation; log a failure."""
-        await self._commit_or_log(self._commit_once, offers, deadline)
+        await self._commit_or_log(self._commit_once, offsets, deadline)
 
     def stop(self) -> None:
         """Discard pending commits."""
-        for task in (*self._later, self._auto):
+        for task in (*self._background, self._auto):
             if task is not None:
                 task.cancel()

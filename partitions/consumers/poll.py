@@ -25,7 +25,7 @@ _FRAMING_BYTES = 1024
 _WAITING_AT_ONCE = 64
 _WAIT_S = 0.5
 """Longest wait at a leader, which is not notified when the poll has ended."""
-_STRAGGLER_S = 0.2
+_SLOW_FETCH_S = 0.2
 """Wait for the slowest fetch of a wave; longer than a fetch from a reachable leader takes."""
 _LEAST_ANSWER_S = 0.5
 """Least time that leaders get to answer, even when the poll asks for no wait."""
@@ -112,7 +112,7 @@ class Poll:
         while left and not self._is_full and not self._interrupted.is_set() and self._loop.time() < answer_deadline:
             some = [left.pop() for _ in range(min(_ASKED_AT_ONCE, len(left)))]
             wave = {self._begin_fetch(position, 0, answer_deadline, share=len(some)) for position in some}
-            soon = Deadline(min(answer_deadline, self._loop.time() + _STRAGGLER_S))
+            soon = Deadline(min(answer_deadline, self._loop.time() + _SLOW_FETCH_S))
             while not wave.isdisjoint(self._asked) and not self._interrupted.is_set() and self._loop.time() < soon:
                 await self._process_fetches(soon)
         answer_deadline = Deadline(min(answer_deadline, self._loop.time() + _LEAST_ANSWER_S))

@@ -14,7 +14,7 @@ accept probes of the new disk and nothing else (`rpc.handshake`): no Raft messag
 
 (A leader whose process was stopped heard no broker meanwhile: that does not count as silence.)
 
-A process that finds the old disk alive all the time for `replace_patience_ms` has a node id that is in use, and
+A process that finds the old disk alive all the time for `replace_timeout_ms` has a node id that is in use, and
 ends. Called by the host, before it joins the controller's group."""
 
 import logging
@@ -91,7 +91,7 @@ class DiskReplacement:
                 alive_since = None
             elif alive_since is None:
                 alive_since = loop.time()
-            elif loop.time() - alive_since >= self._settings.replace_patience_ms / 1000:
+            elif loop.time() - alive_since >= self._settings.replace_timeout_ms / 1000:
                 raise IdentityRefused(
                     f"{report.why}: node id {command.node_id} is used twice, by a process on that disk and by this one "
                     f"on {command.disk_uuid}; give one of them another node id and an empty data directory"
@@ -127,7 +127,7 @@ class DiskReplacement:
     async def _serve(self, request: Request) -> Answer:
         """Submit the replacement if the old disk was silent long enough; forward it to the controller's leader."""
         silence_ms, command = _parse_request(request)
-        refusal = _to_answer(self._report_if_alive(command))
+        refusal = _to_answer(self._refusal_if_alive(command))
         if refusal is not None:
             return refusal
         group = self._copy.group
@@ -139,7 +139,7 @@ class DiskReplacement:
                 raise NoLeader(f"node {self._node.identity.node_id} does not lead the controller any more")
             return await self._node.ask(leadership.leader.node_id, REPLACE, request.header, (), request.deadline)
         refusal = _to_answer(
-            self._report_if_too_early(command, max(silence_ms, self._settings.replace_silence_ms) / 1000)
+            self._refusal_if_too_early(command, max(silence_ms, self._settings.replace_silence_ms) / 1000)
         )
         if refusal is not None:
             return refusal
@@ -154,8 +154,8 @@ class DiskReplacement:
     def _state(self) -> ControllerState:
         return self._copy.state
 
-    def _report_if_alive(self, command: RegisterBroker) -> _DiskReport | None:
-        """Return a refusal if the old disk is in use by this process or by a connected one."""
+    def _refusal_if_alive(self, command: RegisterBroker) -> _DiskReport | None:
+        """Return the refusal if the old disk is in use by this process or by a connected one; else None."""
         node_id = NodeId(command.node_id)
         if self._is_done(command):
             return None
@@ -171,8 +171,8 @@ class DiskReplacement:
             f"{self._state.disk_of(node_id)}",
         )
 
-    def _report_if_too_early(self, command: RegisterBroker, silence_s: float) -> _DiskReport | None:
-        """Return the leader's refusal while the old disk has not been silent for long enough."""
+    def _refusal_if_too_early(self, command: RegisterBroker, silence_s: float) -> _DiskReport | None:
+        """Return the leader's refusal while the old disk has not been silent for long enough; else None."""
         if self._is_done(command):
             return None
         now = self._node.loop.time()

@@ -120,14 +120,14 @@ class LocalCopy:
         before, until, count = self.state, self._loop.time() + self._slice_s, 0
         applied = before.applied_index
 
-        def is_over() -> bool:
+        def has_ended() -> bool:
             nonlocal count
             count += 1
             return count > _SLICE_ENTRIES or self._loop.time() > until
 
         try:
             if self._has_unapplied():
-                self._apply_some(is_over)
+                self._apply_some(has_ended)
         except (CorruptBatch, DescriptorsExhausted) as error:
             _logger.error("the controller's state is not updated: %s", error)
             self._timer = self._loop.call_later(_DAMAGE_PAUSE_S, self.follow)
@@ -145,8 +145,8 @@ class LocalCopy:
             self.on_applied()
         self.follow()
 
-    def _apply_some(self, is_over: Callable[[], bool]) -> None:
-        """Apply entries, or rows of a snapshot, until none is left or `is_over` returns true."""
+    def _apply_some(self, has_ended: Callable[[], bool]) -> None:
+        """Apply entries, or rows of a snapshot, until none is left or `has_ended` returns true."""
         while self._has_unapplied():
             if self._restoration is not None:
                 self._restore_some(self._restoration)
@@ -154,7 +154,7 @@ class LocalCopy:
                 self._apply_entry(self._chunk.popleft())
             else:
                 self._read_entries()
-            if is_over():
+            if has_ended():
                 return
 
     def _read_entries(self) -> None:

@@ -36,7 +36,7 @@ class MetadataSettings:
     """Silence of an old disk, as the controller's leader hears it, after which a new one replaces it."""
     refused_silence_ms: int = 10_000
     """The same after the cluster refused a disk as an old copy: the right one may only be restarting."""
-    replace_patience_ms: int = 15_000
+    replace_timeout_ms: int = 15_000
     """Time after which a process with a new disk ends while the old one is in use: its node id is taken."""
     fold_ms: float = 2.0
     """Longest time that the loop is held to apply committed entries."""

@@ -19,7 +19,7 @@ from uuid import UUID
 import raftlog
 from raftlog.errors import InvalidArgument
 from raftlog.events import event
-from raftlog.membership.agent import FAREWELL_S_MAX, Agent, AgentCounters
+from raftlog.membership.agent import LEAVE_S_MAX, Agent, AgentCounters
 from raftlog.membership.authentication import SenderIdentity
 from raftlog.membership.keys import GossipKeys
 from raftlog.membership.member import GossipMember, MemberState
@@ -169,7 +169,7 @@ class Gossip:
     async def close(self) -> None:
         """Send pending announcements for a short time, and release the port."""
         if self._agent is not None:
-            await self._agent.close(FAREWELL_S_MAX)
+            await self._agent.close(LEAVE_S_MAX)
         elif self._wire is not None:
             await self._wire.close()
 

@@ -20,7 +20,7 @@ from raftlog.partitions.replica import Replica
 from raftlog.partitions.routing.topics import Topics
 from raftlog.types import Offset
 
-_FREE_PLACE: Final = PartitionFetch("", -1, -1, -1, 0)
+_FREE_SLOT: Final = PartitionFetch("", -1, -1, -1, 0)
 
 
 class SessionFetch(PartitionsFetch):
@@ -28,7 +28,7 @@ class SessionFetch(PartitionsFetch):
 
     Set `isolation` before the first partition is added."""
 
-    __slots__ = ("_bytes_max", "_free_places", "_is_closed", "_places", "_reported", "_session_requests")
+    __slots__ = ("_bytes_max", "_free_slots", "_is_closed", "_reported", "_session_requests", "_slots")
 
     def __init__(
         self, topics: Topics, counters: Counters, bytes_max: int, free_bytes: Callable[[], int] | None = None
@@ -38,52 +38,52 @@ class SessionFetch(PartitionsFetch):
         self._bytes_max = bytes_max
         self._is_watching = True
         self._is_closed = False
-        self._places: dict[str, dict[int, int]] = {}
-        """Place of each partition, by topic."""
-        self._free_places: list[int] = []
+        self._slots: dict[str, dict[int, int]] = {}
+        """Slot of each partition, by topic and partition number."""
+        self._free_slots: list[int] = []
         self._reported: list[tuple[Offset, Offset] | None] = []
-        """High watermark and log start offset that the client knows, by place."""
+        """High watermark and log start offset that the client knows, by slot."""
 
     def __len__(self) -> int:
-        return len(self._session_requests) - len(self._free_places)
+        return len(self._session_requests) - len(self._free_slots)
 
     def put(self, request: PartitionFetch) -> None:
         """Add a partition, or replace its request."""
-        numbers = self._places.setdefault(request.topic, {})
-        place = numbers.get(request.partition)
-        if place is None:
-            place = numbers[request.partition] = self._take_place()
-        self._session_requests[place] = request
-        self._changed[place] = None
+        numbers = self._slots.setdefault(request.topic, {})
+        slot = numbers.get(request.partition)
+        if slot is None:
+            slot = numbers[request.partition] = self._take_slot()
+        self._session_requests[slot] = request
+        self._changed[slot] = None
 
-    def _take_place(self) -> int:
-        if self._free_places:
-            return self._free_places.pop()
-        self._session_requests.append(_FREE_PLACE)
+    def _take_slot(self) -> int:
+        if self._free_slots:
+            return self._free_slots.pop()
+        self._session_requests.append(_FREE_SLOT)
         self._replicas.append(None)
         self._reported.append(None)
         return len(self._session_requests) - 1
 
     def forget(self, topic: str, partition: int) -> None:
         """Remove a partition; ignore one that the session does not have."""
-        numbers = self._places.get(topic, {})
-        place = numbers.pop(partition, None)
-        if place is None:
+        numbers = self._slots.get(topic, {})
+        slot = numbers.pop(partition, None)
+        if slot is None:
             return
         if not numbers:
-            del self._places[topic]
-        self._release(place)
-        self._changed.pop(place, None)
-        self._session_requests[place] = _FREE_PLACE
-        self._free_places.append(place)
+            del self._slots[topic]
+        self._release(slot)
+        self._changed.pop(slot, None)
+        self._session_requests[slot] = _FREE_SLOT
+        self._free_slots.append(slot)
 
-    def _release(self, place: int) -> None:
+    def _release(self, slot: int) -> None:
         """End the registration at a replica; the next fetch looks for the partition's replica again."""
-        replica = self._replicas[place]
+        replica = self._replicas[slot]
         if replica is not None:
             replica.waits_for(self.isolation).unwatch(self)
-            self._replicas[place] = None
-        self._reported[place] = None
+            self._replicas[slot] = None
+        self._reported[slot] = None
 
     def close(self) -> None:
         """End the registrations, and let a waiting fetch return its records."""
@@ -100,7 +100,7 @@ class SessionFetch(PartitionsFetch):
 
         Return once `min_bytes` of records are available, at the deadline, and at once without partitions; the session
         must not be used after a cancellation."""
-        if not self._places:
+        if not self._slots:
             return []
         self._asked_bytes = self._max_bytes = max_bytes = max(0, min(max_bytes, self._bytes_max))
         self._is_full = False
@@ -108,19 +108,19 @@ class SessionFetch(PartitionsFetch):
         return self._take_news()
 
     async def _read_all(self) -> None:
-        places, self._changed = self._changed, {}
+        slots, self._changed = self._changed, {}
         self._limit_to_memory()
-        for count, place in enumerate(places):
+        for count, slot in enumerate(slots):
             if count and count % SLICE == 0:
                 await self._pause()
-            replica = self._replicas[place] or self._register(place)
+            replica = self._replicas[slot] or self._register(slot)
             if replica is not None:
-                self._read(place, replica)
+                self._read(slot, replica)
 
-    def _register(self, place: int) -> Replica | None:
+    def _register(self, slot: int) -> Replica | None:
         """Find the replica of a partition, and register there."""
-        self._replicas[place] = replica = self._find_replica(place)
-        if replica is not None and not self._is_closed and not replica.waits_for(self.isolation).watch(self, place):
+        self._replicas[slot] = replica = self._find_replica(slot)
+        if replica is not None and not self._is_closed and not replica.waits_for(self.isolation).watch(self, slot):
             self._may_wait = False
         return replica
 
@@ -135,25 +135,25 @@ class SessionFetch(PartitionsFetch):
         news: list[tuple[PartitionFetch, FetchedPartition]] = []
         unread: dict[int, None] = {}
         returned = []
-        for place, result in results.items():
+        for slot, result in results.items():
             batches, end, start, error, stable, _ = result
-            request = self._session_requests[place]
+            request = self._session_requests[slot]
             if error is not None:
-                self._release(place)
-                unread[place] = None
+                self._release(slot)
+                unread[slot] = None
                 news.append((request, result))
                 continue
             bounds = (end, start)
             if batches:
-                returned.append(place)
+                returned.append(slot)
             elif request.offset != (end if stable < 0 else stable):
-                unread[place] = None
-            if batches or bounds != self._reported[place]:
-                self._reported[place] = bounds
+                unread[slot] = None
+            if batches or bounds != self._reported[slot]:
+                self._reported[slot] = bounds
                 news.append((request, result))
         if unread:
             self._changed = {**unread, **self._changed}
-        for place in returned:
-            self._changed.pop(place, None)
-            self._changed[place] = None
+        for slot in returned:
+            self._changed.pop(slot, None)
+            self._changed[slot] = None
         return news

@@ -23,7 +23,7 @@ from raftlog.runtime.rpc.handshake import Channel, HandshakeRefusal, PeerIdentit
 from raftlog.runtime.rpc.memory import PeerMemory
 from raftlog.runtime.rpc.tcp_transport import PeerStatus, TcpTransport
 from raftlog.runtime.rpc.traffic import TrafficTotals
-from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
+from raftlog.runtime.transport import Envelope, ProcessHeartbeat, Transport
 from raftlog.storage.disk import Disk
 from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.syncs.aio_syncs import AioRefused, AioSyncs
@@ -38,7 +38,7 @@ class NodeTransport(Transport, Protocol):
     """Part of `TcpTransport` that a node uses; that class documents the attributes."""
 
     on_envelopes: Callable[[NodeId, Sequence[Envelope]], None]
-    on_beat: Callable[[NodeId, ProcessBeat], None]
+    on_heartbeat: Callable[[NodeId, ProcessHeartbeat], None]
     on_connection: Callable[[NodeId, Channel, bool], None]
     serve: Callable[[NodeId, object], Awaitable[object]]
     serve_probe: Callable[[PeerIdentity, object], Awaitable[object]]
@@ -58,7 +58,7 @@ class NodeTransport(Transport, Protocol):
     def receive_budget(self) -> MemoryBudget: ...
 
     @property
-    def complaints(self) -> int: ...
+    def protocol_errors(self) -> int: ...
 
     async def start(self, host: str, port: int | None) -> None: ...
 

@@ -1,6 +1,6 @@
 """Fitness of processes to lead: slow (stalled disk or loop), full (no room on the disk), excluded by operators.
 
-    slow for slow_rest_ms · 2^n after the (n + 1)-th relapse;    full while it reports so, and FULL_S longer
+    slow for unfit_ms · 2^n after the (n + 1)-th relapse;    full while it reports so, and FULL_S longer
 
 Each process judges itself and reports the result to the others repeatedly while it lasts; a report that is not
 repeated expires. It is a hint: it moves leaderships and election timeouts, and safety does not depend on it. Pure;
@@ -31,8 +31,8 @@ _FIT: Final = _Report(0.0, 0.0)
 class Fitness:
     """Fitness of this process (`me`) and of the others."""
 
-    def __init__(self, me: NodeId, slow_rest_ms: int) -> None:
-        self._me, self._rest_s = me, slow_rest_ms / 1000
+    def __init__(self, me: NodeId, unfit_ms: int) -> None:
+        self._me, self._unfit_s = me, unfit_ms / 1000
         self.is_excluded: Callable[[NodeId], bool] = lambda node: False
         """Whether operators want the process to lead nothing; set by the façade."""
         self._reports: dict[NodeId, _Report] = {}
@@ -45,9 +45,9 @@ class Fitness:
         """Record a stall of the disk or the loop here: this process leads nothing for a while, if others can."""
         slow_until = self._report(self._me).slow_until
         if now >= slow_until:
-            is_relapse = slow_until > 0 and now < slow_until + _RELAPSE * self._rest_s * 2**self._relapses
+            is_relapse = slow_until > 0 and now < slow_until + _RELAPSE * self._unfit_s * 2**self._relapses
             self._relapses = min(self._relapses + 1, _DOUBLINGS_MAX) if is_relapse else 0
-        self._reports[self._me] = self._report(self._me)._replace(slow_until=now + self._rest_s * 2**self._relapses)
+        self._reports[self._me] = self._report(self._me)._replace(slow_until=now + self._unfit_s * 2**self._relapses)
 
     def record_full(self, is_full: bool) -> None:
         """Record whether the disk here has no room for records."""

@@ -51,7 +51,7 @@ class FitnessExchange:
     """Fitness of this process, and its announcements to others."""
 
     def __init__(self, node: FitnessPort, requests: Requests) -> None:
-        self.fitness = Fitness(node.identity.node_id, node.settings.slow_rest_ms)
+        self.fitness = Fitness(node.identity.node_id, node.settings.unfit_ms)
         self._node, self._requests, self._loop = node, requests, node.loop
         self._announcements: dict[NodeId, asyncio.Task[None]] = {}
         self._second_look: asyncio.TimerHandle | None = None
@@ -110,7 +110,7 @@ class FitnessExchange:
         self._stalled_until = now + 2 * self._node.settings.driver.stall_ms / 1000
         self.update(now)
         if self._second_look is None:
-            self._second_look = self._loop.call_later(self._node.leaders.patience_s, self._end_transfers)
+            self._second_look = self._loop.call_later(self._node.leaders.transfer_timeout_s, self._end_transfers)
 
     def _end_transfers(self) -> None:
         """End transfers that were not completed, so that an election follows."""

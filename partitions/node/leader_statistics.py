@@ -69,7 +69,7 @@ class LeaderStatistics:
                 event(_logger, "controller_leader_changed", leader=state.leader.node_id, term=state.term)
 
     def forget(self, key: GroupKey) -> None:
-        """Drop the data of a removed group."""
+        """Remove the data of a group that this process no longer has."""
         self._roles.pop(key, None)
         self._leaders.pop(key, None)
         self._leaderless.pop(key, None)

@@ -51,7 +51,7 @@ class _Move(NamedTuple):
     """Time by which the core has abandoned the transfer."""
 
 
-class _Rest(NamedTuple):
+class _Pause(NamedTuple):
     """Pause of a group after failed transfers."""
 
     failures: int
@@ -82,11 +82,11 @@ class LedGroups:
         """Whether groups return to their preferred leaders while this process is fit; set by the façade."""
         self.me = me
         self._settings, self._fitness = settings, fitness
-        self.patience_s = (raft.election_ticks_min + 2) * settings.driver.tick_ms / 1000
+        self.transfer_timeout_s = (raft.election_ticks_min + 2) * settings.driver.tick_ms / 1000
         """Seconds after which the core has abandoned a transfer."""
         self._led: dict[GroupKey, PartitionReplica] = {}
         self._moving: dict[GroupKey, _Move] = {}
-        self._resting: dict[GroupKey, _Rest] = {}
+        self._paused: dict[GroupKey, _Pause] = {}
         self._connected_at: dict[NodeId, float] = {}
         self._draining: dict[NodeId, None] = {}
         """Nodes that have announced their stop."""
@@ -118,8 +118,8 @@ class LedGroups:
         return key in self._moving
 
     def forget(self, key: GroupKey) -> None:
-        """Drop the data of a removed group."""
-        for table in (self._led, self._moving, self._resting):
+        """Remove the data of a group that this process no longer has."""
+        for table in (self._led, self._moving, self._paused):
             table.pop(key, None)
 
     def record_connected(self, node: NodeId, now: float) -> None:
@@ -175,8 +175,8 @@ class LedGroups:
 
     def _fallback_target(self, group: PartitionReplica, now: float) -> ReplicaId | None:
         """Return a voter that is fitter to lead than this process; None if there is none now."""
-        rest = self._resting.get(group.key)
-        if group.key in self._moving or group.is_majority_full or (rest is not None and now < rest.until):
+        pause = self._paused.get(group.key)
+        if group.key in self._moving or group.is_majority_full or (pause is not None and now < pause.until):
             return None
         if now < self._disk_stalled_at + _EVIDENCE_S and not self._is_majority_faster(group, now):
             return None
@@ -200,7 +200,7 @@ class LedGroups:
         for key, move in list(self._moving.items()):
             if key not in self._led:
                 del self._moving[key]
-                self._resting.pop(key, None)
+                self._paused.pop(key, None)
             elif now >= move.until:
                 del self._moving[key]
                 self._record_failure(key, move.target, now)
@@ -210,10 +210,10 @@ class LedGroups:
     def _record_failure(self, key: GroupKey, target: ReplicaId, now: float) -> None:
         """Record a failed transfer; the group's next one waits twice as long."""
         self.transfers_failed += 1
-        rest = self._resting.get(key)
-        failures = min(rest.failures + 1, _DOUBLINGS_MAX) if rest else 0
+        pause = self._paused.get(key)
+        failures = min(pause.failures + 1, _DOUBLINGS_MAX) if pause else 0
         pause_s = self._settings.transfer_retry_ms / 1000 * 2**failures
-        self._resting[key] = _Rest(failures, now + pause_s)
+        self._paused[key] = _Pause(failures, now + pause_s)
         name = self._led[key].name
         event(_logger, "transfer_failed", group=name, target=target.node_id, pause_s=pause_s)
 
@@ -226,8 +226,8 @@ class LedGroups:
             return None
         if not self._fitness.is_fit(target.node_id, now):
             return None
-        rest = self._resting.get(group.key)
-        if rest is not None and now < rest.until:
+        pause = self._paused.get(group.key)
+        if pause is not None and now < pause.until:
             return None
         followers = group.core.status().followers
         return target if any(each.member == target and self._is_near(group, each) for each in followers) else None
@@ -260,7 +260,7 @@ class LedGroups:
             _logger.debug("%s is not handed to node %s now: %s", group.path, target.node_id, refusal)
             return
         self.transfers_begun += 1
-        self._moving[group.key] = _Move(target, now + self.patience_s)
+        self._moving[group.key] = _Move(target, now + self.transfer_timeout_s)
 
     async def remaining_leaderships(self) -> "RemainingLeaderships":
         """Return the leaderships that this process still has, by their prospects of transfer."""
@@ -272,7 +272,7 @@ class LedGroups:
                 stuck.append(group.group_id)
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
-        failed = sum(group.key in self._resting for group in shared)
+        failed = sum(group.key in self._paused for group in shared)
         return RemainingLeaderships(led, len(shared) - len(stuck), len(self._moving), failed, stuck)
 
     def find_fit_target(self, group: PartitionReplica) -> ReplicaId | None:
@@ -303,7 +303,7 @@ class LedGroups:
                     self._begin_transfer(group, target, now)
             self._moved.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(self.patience_s / 4, until - now)):
+                async with asyncio.timeout(min(self.transfer_timeout_s / 4, until - now)):
                     await self._moved.wait()
         return len(self._groups_with_other_voters())
 

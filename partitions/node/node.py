@@ -45,7 +45,7 @@ from raftlog.runtime.process.driver import Driver
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.rpc.calls import Answer, Call
 from raftlog.runtime.rpc.handshake import Channel, HandshakeRefusal, PeerIdentity
-from raftlog.runtime.transport import ProcessBeat
+from raftlog.runtime.transport import ProcessHeartbeat
 from raftlog.storage.roll import Roll
 from raftlog.types import NodeId
 
@@ -127,7 +127,7 @@ class Node:
         self.driver.on_step = self._on_step
         self._campaigns = Campaigns(self.loop, self.identity.replica, self.driver.mark_dirty)
         transport = self.transport
-        transport.on_envelopes, transport.on_beat = self.driver.receive, self._receive_beat
+        transport.on_envelopes, transport.on_heartbeat = self.driver.receive, self._receive_heartbeat
         transport.on_refused = self._on_refusal
         transport.on_connection, transport.serve = self._connection_changed, self._serve
         transport.serve_probe = self._requests.serve_probe
@@ -279,9 +279,9 @@ class Node:
             _logger.error("the refusal cannot be kept in %s: %s", self._directory.path, error)
         self.fail(DiskRefused(f"{refusal.message}. The next start on this directory takes a new disk uuid"))
 
-    def _receive_beat(self, node: NodeId, beat: ProcessBeat) -> None:
+    def _receive_heartbeat(self, node: NodeId, heartbeat: ProcessHeartbeat) -> None:
         self._heartbeat_times.record_heartbeat(node)
-        self.driver.receive_beat(node, beat)
+        self.driver.receive_heartbeat(node, heartbeat)
 
     def heard_at(self, node: NodeId) -> float | None:
         """Return the loop's time of the last heartbeat from a process with a shared group; None without one."""

@@ -1,6 +1,6 @@
 """Memory of other disks, stored on this disk, so that old copies of them are recognized also after a restart.
 
-    {data-dir}/.raftlog/peers     per disk: node id, boot epoch and the life that has it, journal sequence
+    {data-dir}/.raftlog/peers     per disk: node id, boot epoch and its boot id, journal sequence
 
 Saved at once when a restarted process connects: an older copy of its disk is recognized from then on. Changed journal
 sequences are saved after a checkpoint, and `save_interval_s` after the last save at the latest. Later sequences are
@@ -124,24 +124,24 @@ class RememberedPeers:
 def _pack_records(records: Sequence[PeerRecord]) -> dict[str, Any]:
     return {
         "disks": [[str(each.disk_uuid), int(each.node_id), each.boot_epoch, each.journal_sequence] for each in records],
-        "lives": {str(each.disk_uuid): each.life.hex() for each in records if each.life is not None},
+        "lives": {str(each.disk_uuid): each.boot_id.hex() for each in records if each.boot_id is not None},
     }
 
 
 def _unpack_records(file: JsonFile) -> list[PeerRecord]:
     """Return the records of the file. Raises `SmallFileDamaged`."""
-    lives = file.parse_field("lives", _unpack_lives, "lives in hex by uuid", {})
-    return file.parse_field("disks", lambda rows: [_unpack_record(row, lives) for row in rows], "a list of disks")
+    boot_ids = file.parse_field("lives", _unpack_boot_ids, "boot ids in hex by uuid", {})
+    return file.parse_field("disks", lambda rows: [_unpack_record(row, boot_ids) for row in rows], "a list of disks")
 
 
-def _unpack_record(row: Any, lives: Mapping[uuid.UUID, bytes]) -> PeerRecord:
+def _unpack_record(row: Any, boot_ids: Mapping[uuid.UUID, bytes]) -> PeerRecord:
     """Return the record of a row. Raises `ValueError`."""
     match row:
         case [str(text), int(node_id), int(boot_epoch), int(journal_sequence)]:
             disk_uuid = parse_uuid(text)
-            return PeerRecord(disk_uuid, NodeId(node_id), boot_epoch, journal_sequence, lives.get(disk_uuid))
+            return PeerRecord(disk_uuid, NodeId(node_id), boot_epoch, journal_sequence, boot_ids.get(disk_uuid))
     raise ValueError(f"{row!r} is no disk")
 
 
-def _unpack_lives(raw: Any) -> dict[uuid.UUID, bytes]:
-    return {parse_uuid(disk_uuid): bytes.fromhex(life) for disk_uuid, life in dict(raw).items()}
+def _unpack_boot_ids(raw: Any) -> dict[uuid.UUID, bytes]:
+    return {parse_uuid(disk_uuid): bytes.fromhex(boot_id) for disk_uuid, boot_id in dict(raw).items()}

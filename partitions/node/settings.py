@@ -68,7 +68,7 @@ class NodeSettings:
     """Time for which a node has to be connected before it receives leaderships."""
     transfer_retry_ms: int = bounded_field(5_000, 1, 600_000)
     """Pause of a group after a failed transfer; doubled each time, up to 64 times."""
-    slow_rest_ms: int = bounded_field(10_000, 1, 600_000)
+    unfit_ms: int = bounded_field(10_000, 1, 600_000)
     """Time for which a process leads nothing after a stall of its disk or loop, if others can.
 
     Doubled for each stall that follows soon after such a rest, up to 32 times."""

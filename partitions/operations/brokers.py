@@ -147,9 +147,9 @@ class BrokerOperations:
         assigned = state.groups_of(row.replica)
         failures = allocation_failures(state, assigned)
         gone = max(len(leaving), 0 if report is None else report.unassigned)
-        lefts = [move.bytes_left_to_move for move in leaving]
-        known = [left for left in lefts if left is not None]
-        is_known = len(known) == len(lefts) and report is not None
+        remaining = [move.bytes_left_to_move for move in leaving]
+        known = [each for each in remaining if each is not None]
+        is_known = len(known) == len(remaining) and report is not None
         votes = row.replica in self._metadata.controller_voters()
         moves = [*limit_moves(leaving), *_unbegun_moves(state, assigned[:MOVES_MAX], failures.reasons)][:MOVES_MAX]
         return Decommission(

@@ -177,7 +177,7 @@ class LeadershipOperations:
 
     async def _wait_for_leader(self, group: PartitionReplica, voter: ReplicaId, deadline: Deadline) -> NodeId:
         """Wait until another replica leads, and return its node id."""
-        until = Deadline(min(deadline, deadline_in(2_000 * self._node.leaders.patience_s)))
+        until = Deadline(min(deadline, deadline_in(2_000 * self._node.leaders.transfer_timeout_s)))
         while True:
             core = group.core
             if core.leader is not None and core.role is not Role.LEADER:

@@ -87,10 +87,10 @@ def build_batches(pendings: list[Pending], bytes_max: int, now_ms: int) -> tuple
     A call whose records cannot be encoded fails with `InvalidArgument` and is left out."""
     while True:
         batches: list[bytearray] = []
-        culprit = _build(pendings, bytes_max, now_ms, batches)
-        if culprit is None:
+        invalid = _build(pendings, bytes_max, now_ms, batches)
+        if invalid is None:
             return batches, pendings
-        pendings = [pending for pending in pendings if pending is not culprit]
+        pendings = [pending for pending in pendings if pending is not invalid]
 
 
 def _build(pendings: Iterable[Pending], bytes_max: int, now_ms: int, batches: list[bytearray]) -> Pending | None:

@@ -322,10 +322,10 @@ class ProduceQueue:
 
     def _is_behind(self, later: Pending) -> bool:
         """Return whether an earlier call of the same producer has no outcome yet."""
-        flying = (pending for flight in self._flights for pending in flight.pendings)
+        in_flight = (pending for flight in self._flights for pending in flight.pendings)
         return any(
             pending.number < later.number and not pending.producers.isdisjoint(later.producers)
-            for pending in (*flying, *self._queue)
+            for pending in (*in_flight, *self._queue)
         )
 
     def _requeue(self, flight: _Flight, error: RaftlogError) -> None:

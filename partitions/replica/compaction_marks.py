@@ -39,7 +39,7 @@ class CompactionMarks:
         self._marks: deque[tuple[Offset, int]] = deque()
         """Marks with the times at which this leader saw them first; ascending."""
         self._old = Offset(0)
-        """Greatest mark that is old enough for its tombstones to be removed."""
+        """Highest mark that is old enough for its tombstones to be removed."""
         self._mark: asyncio.Future[Committed] | None = None
         """Proposed mark without an outcome."""
 
@@ -57,7 +57,7 @@ class CompactionMarks:
         self._mark.add_done_callback(partial(self._on_outcome, mark))
 
     def _record_mark(self, known: Offset, retention_ms: int, now_ms: int) -> None:
-        """Record the age of the present mark, and determine the greatest old one."""
+        """Record the age of the present mark, and determine the highest old one."""
         if self._term != self._group.core.term:
             self._term, self._old = self._group.core.term, Offset(0)
             self._marks.clear()

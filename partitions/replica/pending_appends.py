@@ -169,7 +169,7 @@ def active_members(status: Status) -> list[ReplicaId]:
 
 
 def _durable_indexes(status: Status) -> list[Index]:
-    """Return the last durable index of each voter, greatest first."""
+    """Return the last durable index of each voter, highest first."""
     voters = status.configuration.voters
     held = [each.match_index for each in status.followers if each.member in voters]
     if status.me in voters:

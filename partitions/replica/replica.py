@@ -137,7 +137,9 @@ class Replica:
     def append_calls(
         self, calls: Sequence[Sequence[bytearray]], acks: Acks, *, any_first_sequence: bool = False
     ) -> "list[asyncio.Future[ReplicaAppended]]":
-        """Append several calls like `append` each, those of idempotent producers together: see `SequenceCheck`."""
+        """Append the batches of several calls, each as `append` would; return one future per call.
+
+        The sequences of all calls are checked together, see `SequenceCheck`."""
         copies = self._copies_wanted() if acks == ALL else 0
         refusal = self._append_error(copies)
         if refusal is not None:

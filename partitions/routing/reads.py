@@ -69,8 +69,8 @@ class Reader:
             return Fetched(batches, Offset(high_watermark), Offset(log_start), epoch)
 
         # A fetch that does not wait for records still waits for a leader and its answer.
-        patient = Deadline(max(until, deadline_in(_LOOK_MS)))
-        return await self._router.call(target, patient, here, there)
+        deadline = Deadline(max(until, deadline_in(_LOOK_MS)))
+        return await self._router.call(target, deadline, here, there)
 
     async def offsets(self, target: Partition, linearizable: bool, deadline: Deadline) -> OffsetRange:
         """See `Broker.offsets`."""

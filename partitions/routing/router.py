@@ -127,12 +127,12 @@ class PartitionRouter:
         try:
             while True:
                 leader, replica = self.leader_of(partition), partition.replica
-                is_over = loop.time() >= deadline
+                has_ended = loop.time() >= deadline
                 try:
                     if leader is not None and leader != self.me:
                         return await there(leader)
-                    if replica is None or (leader is None and not is_over):
-                        why = partition.no_leader_error() if is_over else None
+                    if replica is None or (leader is None and not has_ended):
+                        why = partition.no_leader_error() if has_ended else None
                         raise why or NotLeader(f"{partition.name}: no leader is known")
                     return await here(replica)
                 except (NotLeader, NotConnected, OutcomeUnknown) as error:
@@ -140,7 +140,7 @@ class PartitionRouter:
                         lost = error
                         if not is_repeatable:
                             raise
-                    if is_over:
+                    if has_ended:
                         raise NoLeader(f"{partition.name}: no leader answered before the deadline ({error})") from None
                     await self._follow_refusal(partition, leader, error, deadline)
         except RaftlogError as error:

@@ -184,12 +184,12 @@ def read_in_order(files: Files, archived: Sequence[ArchivedFile], start: int, en
         while waiting and (not heads or waiting[-1].first <= min(head.last for head in heads)):
             batch_rows = max(READ_ROWS_MIN, READ_ROWS // (len(heads) + 1))
             head = RowsByOffset(_rows_of_file(files, waiting.pop(), start, end, batch_rows))
-            if not head.is_over:
+            if not head.has_ended:
                 heads.append(head)
         if heads:
             limit = min(head.last for head in heads)
             yield from _merge([rows for head in heads for rows in head.take_up_to(limit)])
-            heads = [head for head in heads if not head.is_over]
+            heads = [head for head in heads if not head.has_ended]
 
 
 class RowsByOffset:
@@ -201,14 +201,14 @@ class RowsByOffset:
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
         self._rows: pa.RecordBatch = _NO_ROWS
-        self.is_over = False
+        self.has_ended = False
         self.last = -1
         self._advance()
 
     def take_up_to(self, limit: int) -> list[pa.RecordBatch]:
         """Return the next rows with `offset ≤ limit`; read no more batches than necessary."""
         taken = []
-        while not self.is_over and (count := _count_below(self._rows, limit + 1)):
+        while not self.has_ended and (count := _count_below(self._rows, limit + 1)):
             taken.append(self._rows.slice(0, count))
             self._rows = self._rows.slice(count)
             if self._rows.num_rows:
@@ -217,10 +217,10 @@ class RowsByOffset:
         return taken
 
     def _advance(self) -> None:
-        """Read the next batch, or set `is_over`."""
+        """Read the next batch, or set `has_ended`."""
         rows = next(self._batches, None)
         if rows is None:
-            self.is_over = True
+            self.has_ended = True
         else:
             self._rows, self.last = rows, rows.column("offset")[rows.num_rows - 1].as_py()
 

@@ -129,10 +129,10 @@ def read_settled(files: Files) -> ArchiveState:
     A run that was interrupted after its last commit may have left files where they were staged; the next run moves
     them. Until then their rows are not seen. Raises `ArchiveDamaged` where a file is in neither place."""
     newest, before, unsettled, _ = read_newest(files)
-    if unsettled is None or not (waiting := list_unmoved(files, unsettled.added)):
+    if unsettled is None or not (waiting := list_still_staged(files, unsettled.added)):
         return newest
     lost = [staged for staged in waiting if files.sizes([staged.staged]) == [None]]
-    if list_unmoved(files, lost):  # looked at twice: they may just have been moved
+    if list_still_staged(files, lost):  # looked at twice: they may just have been moved
         raise missing_file_error(files, lost[0].file)
     return before
 
@@ -143,7 +143,7 @@ def read_state_at(files: Files, number: int) -> ArchiveState:
     return state.with_commits([_read_commit(files, each) for each in range(state.number + 1, number + 1)])
 
 
-def list_unmoved(files: Files, added: Sequence[StagedFile]) -> list[StagedFile]:
+def list_still_staged(files: Files, added: Sequence[StagedFile]) -> list[StagedFile]:
     """Return the files that are not at their final paths."""
     sizes = files.sizes([staged.file.path for staged in added])
     return [staged for staged, size in zip(added, sizes, strict=True) if size != staged.file.size]

@@ -32,7 +32,7 @@ from raftlog.pipeline.archives.state import (
     SNAPSHOT_EVERY,
     ArchiveState,
     is_archive,
-    list_unmoved,
+    list_still_staged,
     missing_file_error,
     read_newest,
     write_snapshot,
@@ -190,7 +190,7 @@ class ArchiveWriter:
         """Move the files durably to their final paths; some may already be there."""
         for directory in sorted({_directory(staged.file.path) for staged in added}):
             self._files.make_directory(directory)
-        for staged in list_unmoved(self._files, added):
+        for staged in list_still_staged(self._files, added):
             self._move(staged)
         self._files.sync_directories({_directory(staged.file.path) for staged in added})
 
@@ -199,7 +199,7 @@ class ArchiveWriter:
         try:
             self._files.move(staged.staged, staged.file.path)
         except FileNotFoundError:
-            if list_unmoved(self._files, [staged]):  # no other run has moved it
+            if list_still_staged(self._files, [staged]):  # no other run has moved it
                 raise missing_file_error(self._files, staged.file) from None
 
 

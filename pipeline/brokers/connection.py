@@ -62,9 +62,9 @@ async def _end_tasks_and_close(client: BrokerClient) -> None:
     await client.close()
 
 
-async def with_retries(attempt: Callable[[], Awaitable[_T]], patience_s: float) -> _T:
+async def with_retries(attempt: Callable[[], Awaitable[_T]], timeout_s: float) -> _T:
     """Return the result of the first attempt that succeeds; raises as `Outage.repeat`."""
-    return await Outage("request to the brokers", patience_s, PAUSE_S_MAX).repeat(attempt)
+    return await Outage("request to the brokers", timeout_s, PAUSE_S_MAX).repeat(attempt)
 
 
 async def refresh_addresses(client: BrokerClient) -> None:

@@ -78,7 +78,7 @@ async def read_layout(
     client: BrokerClient,
     bootstrap: Sequence[str],
     choice: TopicChoice,
-    patience_s: float,
+    timeout_s: float,
     *,
     seen: EarlierOffsets | None = None,
     linearizable: bool = True,
@@ -87,7 +87,7 @@ async def read_layout(
 
     With `seen`, named topics that do not exist are left out, and an end below the one that was seen is requested
     again as linearizable, also without `linearizable`."""
-    view, topics = await _view_topics(client, choice, patience_s, seen)
+    view, topics = await _view_topics(client, choice, timeout_s, seen)
 
     async def read_log(topic: TopicView, number: int) -> PartitionLog | None:
         place, leader = TopicPartition(topic.name, number), topic.leaders[number]
@@ -95,9 +95,9 @@ async def read_layout(
         if address is not None:
             client.learn_leader(place, address)
         try:
-            start, end = await with_retries(lambda: client.offsets(*place, linearizable=linearizable), patience_s)
+            start, end = await with_retries(lambda: client.offsets(*place, linearizable=linearizable), timeout_s)
             if seen is not None and end < seen.offsets.get(place, 0):
-                start, end = await with_retries(lambda: client.offsets(*place, linearizable=True), patience_s)
+                start, end = await with_retries(lambda: client.offsets(*place, linearizable=True), timeout_s)
         except UnknownTopic:  # it was deleted after the view was made
             if topic.name in (choice.names or ()) and seen is None:
                 raise
@@ -181,7 +181,7 @@ async def _resolve_position(
     if position.kind is PositionKind.LATEST:
         return log.end
     if position.kind is PositionKind.TIMESTAMP:
-        found = await with_retries(lambda: client.offset_for_timestamp(*log.place, position.value), settings.patience_s)
+        found = await with_retries(lambda: client.offset_for_timestamp(*log.place, position.value), settings.timeout_s)
         return log.end if found is None else min(max(found[0], log.start), log.end)
     if position.value > log.end:
         raise InvalidArgument(
@@ -204,21 +204,21 @@ def make_split(settings: ReadSettings, addresses: Sequence[str], log: PartitionL
 
 
 async def _view_topics(
-    client: BrokerClient, choice: TopicChoice, patience_s: float, seen: EarlierOffsets | None
+    client: BrokerClient, choice: TopicChoice, timeout_s: float, seen: EarlierOffsets | None
 ) -> tuple[ClusterView, list[TopicView]]:
     """Return a view of the cluster, and the chosen topics in it.
 
     The view of one broker may be stale: missing topics and changed ids count only when a broker that asked the
     controller confirms them, or the views of the next seconds do."""
     needed = choice.names or () if seen is None else ()
-    look_s = patience_s if seen else min(patience_s, FIRST_ANSWER_S)
+    look_s = timeout_s if seen else min(timeout_s, FIRST_ANSWER_S)
     names = choice.select(await with_retries(client.topics, look_s)) if choice.names is None else choice.names
     expected = dict.fromkeys(names, "") | (dict(seen.ids) if seen else {})
     missing: set[str] = set()
     for _ in range(LOOKS_MAX):
         view = await with_retries(client.cluster_view, look_s)
         for name in sorted(expected.keys() - view.topics.keys() - missing):
-            if not await _exists(client, name, patience_s, is_needed=name in needed):
+            if not await _exists(client, name, timeout_s, is_needed=name in needed):
                 missing.add(name)
         if all(name in missing or _is_in_view(view, name, topic_id) for name, topic_id in expected.items()):
             break
@@ -228,10 +228,10 @@ async def _view_topics(
     return view, [view.topics[name] for name in choice.select(view.topics)]
 
 
-async def _exists(client: BrokerClient, name: str, patience_s: float, is_needed: bool) -> bool:
+async def _exists(client: BrokerClient, name: str, timeout_s: float, is_needed: bool) -> bool:
     """Return whether a topic exists; raise `UnknownTopic` instead of returning False if it is needed."""
     try:
-        await with_retries(lambda: client.describe_topic(name), patience_s)
+        await with_retries(lambda: client.describe_topic(name), timeout_s)
     except UnknownTopic:
         if is_needed:
             raise

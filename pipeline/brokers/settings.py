@@ -70,7 +70,7 @@ class ReadSettings:
     skips_undecodable: bool = False
 
     @property
-    def patience_s(self) -> float:
+    def timeout_s(self) -> float:
         return self.request_timeout_ms / 1000
 
 

@@ -69,7 +69,7 @@ class BatchReader(DataSourceReader):
 
     async def _plan(self, client: BrokerClient) -> list[BrokerSplit]:
         settings = self._settings
-        there = await read_layout(client, settings.bootstrap, settings.topics, settings.patience_s)
+        there = await read_layout(client, settings.bootstrap, settings.topics, settings.timeout_s)
         if not there.logs:
             raise InvalidArgument(f"there are no {settings.topics}; internal topics are none of them")
         return await plan_splits(client, settings, there)

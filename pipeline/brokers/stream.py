@@ -122,7 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 client,
                 settings.bootstrap,
                 settings.topics,
-                settings.patience_s,
+                settings.timeout_s,
                 seen=seen,
                 linearizable=linearizable,
             )
@@ -136,7 +136,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     async def _find_start(self, client: BrokerClient) -> StreamOffset:
         """Return the position at which a new query begins, by the options."""
         settings = self._settings
-        there = self._there = await read_layout(client, settings.bootstrap, settings.topics, settings.patience_s)
+        there = self._there = await read_layout(client, settings.bootstrap, settings.topics, settings.timeout_s)
         offsets = await starting_offsets(client, settings, there.logs)
         return StreamOffset({log.topic: log.topic_id for log in there.logs}, offsets, is_initial=True)
 

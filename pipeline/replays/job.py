@@ -40,7 +40,7 @@ from raftlog.pipeline.replays.rounds import (
 from raftlog.pipeline.replays.steps import read_step
 from raftlog.pipeline.sink.writers import recorded_epoch
 
-PATIENCE_S: Final = 60.0
+OUTAGE_S_MAX: Final = 60.0
 """Timeout while brokers cannot return the progress of a replay."""
 NAME_CHARS_MAX: Final = 100
 
@@ -259,8 +259,8 @@ class _TopicReplay:
         return rows.drop("topic") if self._context.keep_partitions else rows.drop("topic", "partition")
 
     def _ask(self, question: Callable[[BrokerClient], Coroutine[Any, Any, T]]) -> T:
-        """Return the result of a request, repeated for `PATIENCE_S` while brokers do not answer."""
-        return self._context.brokers.ask(lambda client: with_retries(lambda: question(client), PATIENCE_S))
+        """Return the result of a request, repeated for `OUTAGE_S_MAX` while brokers do not answer."""
+        return self._context.brokers.ask(lambda client: with_retries(lambda: question(client), OUTAGE_S_MAX))
 
 
 def _digest(values: Sequence[object]) -> str:

@@ -12,7 +12,14 @@ from contextlib import ExitStack, closing
 from typing import Final, NamedTuple
 
 from raftlog.errors import CorruptBatch, FormatError
-from raftlog.pipeline.segments.pieces import BatchBoundary, IndexRows, SegmentPiece, Window, indexed_piece, walk_headers
+from raftlog.pipeline.segments.pieces import (
+    BatchBoundary,
+    IndexRows,
+    SegmentPiece,
+    Window,
+    find_indexed_piece,
+    walk_headers,
+)
 from raftlog.pipeline.segments.replicas import FoundReplica
 from raftlog.records import HEADER_SIZE, BatchHeader, read_header
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
@@ -98,7 +105,7 @@ class _Chain:
         self.place = BatchBoundary(0, 1, 0)
         """Boundary at which the chain ended."""
         self.roll_start = 0
-        """Greatest log start of all rolls."""
+        """Highest log start of all rolls."""
         self.disk = disk
         self._path, self._is_lone = path, is_lone
 
@@ -161,7 +168,7 @@ class _Chain:
             why = f"it begins at index {segment.base_index} where {self.place.index} follows"
             self.add_problem(base, BatchBoundary(0, 0, base), why)
         self.base, self.place = base, BatchBoundary(0, segment.base_index, base)
-        piece = indexed_piece(segment, stop_index)
+        piece = find_indexed_piece(segment, stop_index)
         if piece is not None:
             self._add(piece)
         if stop_index is not None and self.place.index > stop_index:

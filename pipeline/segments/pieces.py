@@ -146,10 +146,10 @@ class Window:
         return self._data[start : start + length]
 
 
-def indexed_piece(segment: Segment, stop_index: int | None) -> SegmentPiece | None:
-    """Return the batches from the start of a file that its rows describe, up to entry `stop_index`.
+def find_indexed_piece(segment: Segment, stop_index: int | None) -> SegmentPiece | None:
+    """Return the piece from the start of a file that its index rows describe, at most to entry `stop_index`.
 
-    None where the first or the last of these rows does not match the file."""
+    None if the first or the last of these rows does not match the file."""
     rows = IndexRows(segment.files.index)
     count = rows.count
     if stop_index is not None and segment.is_compacted:

@@ -263,8 +263,8 @@ def _select_pieces(disk: Disk, extent: LogExtent, start: int, end: int, split_by
     for piece in extent.pieces:
         if piece.last.offset <= start or piece.first.offset >= end or piece.first.offset == piece.last.offset:
             continue
-        is_whole = start <= piece.first.offset and piece.last.offset <= end and piece.size <= split_bytes
-        if is_whole or piece.is_journaled:
+        fits = start <= piece.first.offset and piece.last.offset <= end and piece.size <= split_bytes
+        if fits or piece.is_journaled:
             yield piece
             continue
         with closing(open_for_reading(disk, extent.replica.path, piece.base)) as segment:

@@ -213,8 +213,8 @@ class SinkLane:
                 f"{self.place}: an attempt of this write that paused longer than producer.id.expiration.ms stored "
                 f"records a second time (sequence {batch.base_sequence}, where {expected} would follow)"
             )
-        is_whole = len(batch.digests) == batch.span * DIGEST_SIZE
-        if ahead or not is_whole:
+        is_complete = len(batch.digests) == batch.span * DIGEST_SIZE
+        if ahead or not is_complete:
             self._report_hidden(f"at sequence {expected} or behind")
         self._sequences[batch.generation] = expected + ahead + batch.span
         self.held.put(batch.digests)

@@ -86,7 +86,7 @@ def check_unit(unit: ComparedFiles) -> Iterator[CheckedRange]:
         for number, opened_file in enumerate(files):
             followers = {each: _Follower(files[each]) for each in range(len(files)) if each != number}
             walked = _walk(opened_file, unit.span, followers.values())
-            if walked.why is None:
+            if walked.problem is None:
                 yield CheckedRange(opened_file.file, unit.span.start, walked, True, None)
                 yield from _compare_others(unit, number, files, walked, followers, damaged)
                 return
@@ -167,7 +167,7 @@ def _describe_difference(
 ) -> Difference | None:
     """Describe the first differing byte; return None if it may be uncommitted."""
     place = _batch_at(files[pair[0]], unit.span.start, walked.end, at)
-    if own.why is not None and own.end.index < place.index:  # a damaged row before it: the bytes may be right
+    if own.problem is not None and own.end.index < place.index:  # a damaged row before it: the bytes may be right
         own = walk_range(files[pair[1]], _span_in(files[pair[1]], unit.span), b"")
     if unit.span.stop is not None and place.index > unit.span.stop:
         return None
@@ -182,7 +182,7 @@ def _describe_difference(
         if seen.end.index <= place.index < max(walked.end.index, own.end.index):
             if unit.kept_to[number] is None:
                 return None
-            what = f"{name} lacks it" if seen.why is None else f"in {name} it is damaged"
+            what = f"{name} lacks it" if seen.problem is None else f"in {name} it is damaged"
     where = f"entry {place.index} at offset {place.offset}, position {place.position}"
     return Difference(
         names, place.position, place.offset, place.index, f"{where}, differs in {names[0]} and {names[1]}: {what}"

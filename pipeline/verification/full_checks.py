@@ -23,7 +23,7 @@ PROBLEMS_OF_A_SEGMENT_MAX: Final = 100
 """Limit of problems that are sent to the driver."""
 
 
-class WholeSegment(NamedTuple):
+class SegmentToCheck(NamedTuple):
     """Segment to check as a whole; `newer` is the base offset of the next segment."""
 
     file: SegmentFile
@@ -38,7 +38,7 @@ class Copy(NamedTuple):
     log_start: int
 
 
-class WholeGroup(NamedTuple):
+class GroupToCompare(NamedTuple):
     """Copies to compare entry by entry; with `newest_below`, by their newest records below that entry."""
 
     group_id: UUID
@@ -46,17 +46,17 @@ class WholeGroup(NamedTuple):
     newest_below: int | None
 
 
-def whole_group(group: PartitionCopies, *, is_newest: bool) -> WholeGroup:
+def plan_comparison(group: PartitionCopies, *, is_newest: bool) -> GroupToCompare:
     """Return the work that compares all copies of a group."""
     assert group.group_id is not None, f"{group} is alone"
     copies = [
         Copy(log.path, log.owner if journaled is not None else None, 0 if journaled is None else journaled.log_start)
         for log, journaled in zip(group.logs, group.journaled, strict=True)
     ]
-    return WholeGroup(group.group_id, tuple(copies), group.copies.uncompacted_from if is_newest else None)
+    return GroupToCompare(group.group_id, tuple(copies), group.copies.uncompacted_from if is_newest else None)
 
 
-def check_segment(whole: WholeSegment) -> list[CheckedSegment]:
+def check_segment(whole: SegmentToCheck) -> list[CheckedSegment]:
     """Check a segment; return its report in a list of one. Raises `OSError`."""
     file = whole.file
     try:
@@ -67,7 +67,7 @@ def check_segment(whole: WholeSegment) -> list[CheckedSegment]:
     return [CheckedSegment(file.directory, file.base, listed, len(report.problems))]
 
 
-def compare_groups(groups: Sequence[WholeGroup]) -> Iterator[ComparedGroup]:
+def compare_groups(groups: Sequence[GroupToCompare]) -> Iterator[ComparedGroup]:
     """Compare groups entry by entry, reading each journal once. Raises `OSError`."""
     disk = real_disk()
     known: dict[DataDirectory, dict[str, OfflineReplica]] = {}
@@ -79,7 +79,7 @@ def compare_groups(groups: Sequence[WholeGroup]) -> Iterator[ComparedGroup]:
 
 
 def _compare_group(
-    disk: Disk, group: WholeGroup, known: dict[DataDirectory, dict[str, OfflineReplica]]
+    disk: Disk, group: GroupToCompare, known: dict[DataDirectory, dict[str, OfflineReplica]]
 ) -> ComparedGroup:
     """Return the result of comparing the copies of a group. Raises `RaftlogError`."""
     if group.newest_below is not None:
@@ -101,7 +101,7 @@ def _compare_group(
     return ComparedGroup(group.group_id, False, compared.first, compared.last, compared.end_offset, compared.difference)
 
 
-def _read_newest(disk: Disk, group: WholeGroup, copy: Copy, below: int) -> NewestRecords:
+def _read_newest(disk: Disk, group: GroupToCompare, copy: Copy, below: int) -> NewestRecords:
     """Return the newest records of a copy below entry `below`."""
     newest = NewestRecords(Index(below), Offset(copy.log_start))
     entries = _read_entries(disk, group, copy)
@@ -109,6 +109,6 @@ def _read_newest(disk: Disk, group: WholeGroup, copy: Copy, below: int) -> Newes
     return newest
 
 
-def _read_entries(disk: Disk, group: WholeGroup, copy: Copy) -> Iterator[OfflineEntry]:
+def _read_entries(disk: Disk, group: GroupToCompare, copy: Copy) -> Iterator[OfflineEntry]:
     """Yield all entries of a copy's files."""
     return OfflineReplica(copy.path, group.group_id, None, None).entries(disk)

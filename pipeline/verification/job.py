@@ -20,11 +20,11 @@ from raftlog.pipeline.verification.archive_comparison import archive_verdicts, c
 from raftlog.pipeline.verification.file_comparison import check_units
 from raftlog.pipeline.verification.found_logs import FoundLogs, logs_in
 from raftlog.pipeline.verification.full_checks import (
-    WholeGroup,
-    WholeSegment,
+    GroupToCompare,
+    SegmentToCheck,
     check_segment,
     compare_groups,
-    whole_group,
+    plan_comparison,
 )
 from raftlog.pipeline.verification.groups import (
     PartitionCopies,
@@ -104,12 +104,12 @@ def verify_by(
     size = choose_range_bytes(seen.values(), split_bytes)
     units = (unit for group in groups for unit in list_units(disk, group.copies, size))
     ranges = group_by_file(run("checking replicas", list(combine_units(units, size)), check_units))
-    wholes = [WholeSegment(*each) for each in list_doubtful(seen.values(), ranges)]
-    segments = run("checking doubtful segments", wholes, check_segment)
-    again = [whole_group(group, is_newest=False) for group in groups if needs_entry_comparison(group, ranges)]
+    segments_to_check = [SegmentToCheck(*each) for each in list_doubtful(seen.values(), ranges)]
+    segments = run("checking doubtful segments", segments_to_check, check_segment)
+    again = [plan_comparison(group, is_newest=False) for group in groups if needs_entry_comparison(group, ranges)]
     known = {each.group_id for each in again}
     again += [
-        whole_group(group, is_newest=True) for group in groups if group.is_compacted and group.group_id not in known
+        plan_comparison(group, is_newest=True) for group in groups if group.is_compacted and group.group_id not in known
     ]
     compared = run("comparing entries", list(_make_tasks(again)), compare_groups)
     problems = Problems()
@@ -131,7 +131,7 @@ def verify_by(
     )
 
 
-def _make_tasks(groups: Sequence[WholeGroup]) -> Iterator[tuple[WholeGroup, ...]]:
+def _make_tasks(groups: Sequence[GroupToCompare]) -> Iterator[tuple[GroupToCompare, ...]]:
     """Yield groups of `_GROUPS_OF_A_TASK` for each task."""
     for first in range(0, len(groups), _GROUPS_OF_A_TASK):
         yield tuple(groups[first : first + _GROUPS_OF_A_TASK])

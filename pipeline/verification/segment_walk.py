@@ -75,19 +75,19 @@ class SegmentFile(NamedTuple):
 
 
 class SegmentWalk(NamedTuple):
-    """Result of a walk. `end` is after the last sound batch; `why` is the reason if it ended early.
+    """Result of a walk. `end` is after the last sound batch; `problem` is the reason if it ended early.
 
-    `terms` are those of the first and last batch, `falls` locates one that is below the one before. `offset_at_stop`
-    follows the requested entry. `tail_bytes` are a write in progress, or one that a crash tore."""
+    `terms` are those of the first and last batch, `term_decrease` locates one that is lower than the one before.
+    `offset_at_stop` follows the requested entry. `tail_bytes` are a write in progress, or one that a crash tore."""
 
     end: BatchPosition
     batches: int
     records: int
     terms: tuple[int, int] | None
-    falls: str | None
+    term_decrease: str | None
     offset_at_stop: int | None
     tail_bytes: int
-    why: str | None
+    problem: str | None
 
 
 class OpenFile:
@@ -136,27 +136,27 @@ def walk_range(
 ) -> SegmentWalk:
     """Check the batches of a range; call `on_chunk` with position and bytes of everything that is read.
 
-    What it is called with covers the range up to the end of the walk without a hole; some of it may come twice.
+    The calls cover the range without a hole up to the end of the walk; some bytes may be passed twice.
     """
     to = span.end.position if span.end is not None else opened_file.file.log_bytes
     walk = _Walk(span, rows)
     wanted = CHUNK_BYTES
-    while walk.position < to and walk.why is None:
-        length = min(to - walk.position, walk.whole_batches(wanted))
+    while walk.position < to and walk.problem is None:
+        length = min(to - walk.position, walk.complete_batch_bytes(wanted))
         chunk = opened_file.read(walk.position, length)
         if len(chunk) < length:
-            walk.why = "the file became shorter meanwhile"
+            walk.problem = "the file became shorter meanwhile"
             break
         if on_chunk is not None:
             on_chunk(walk.position, chunk)
         if walk.take(chunk):
             wanted = CHUNK_BYTES
-        elif walk.why is None:  # not even one batch
+        elif walk.problem is None:  # not even one batch
             wanted = read_header(chunk).size if length >= HEADER_SIZE else HEADER_SIZE
             if wanted > to - walk.position:
                 break
             if wanted > _CHUNK_BYTES_MAX:
-                walk.why = "the batch is larger than any should be"
+                walk.problem = "the batch is larger than any should be"
     return walk.finish(to)
 
 
@@ -165,7 +165,7 @@ class _Walk:
 
     def __init__(self, span: SegmentSpan, rows: bytes) -> None:
         self.position, self._number, self._index, self._offset = span.start
-        self.why: str | None = None
+        self.problem: str | None = None
         self._span = span
         self._rows = rows
         self._rows_view = memoryview(rows)
@@ -174,10 +174,10 @@ class _Walk:
         self._batches = self._records = 0
         self._first_term = -1
         self._term = -1
-        self._falls: str | None = None
+        self._term_decrease: str | None = None
         self._offset_at_stop: int | None = None
 
-    def whole_batches(self, wanted: int) -> int:
+    def complete_batch_bytes(self, wanted: int) -> int:
         """Return the number of bytes to read so that they end with a batch, by the rows; `wanted` without rows."""
         first = self._number - self._span.start.row
         if first + 1 >= self._row_count:
@@ -193,7 +193,7 @@ class _Walk:
         return int(_ROW.unpack_from(self._rows, number * ROW_SIZE)[3])
 
     def take(self, chunk: bytes) -> int:
-        """Check the complete batches at the start of a chunk; return their size, less if it sets `why`."""
+        """Check the complete batches at the start of a chunk; return their size, less if it sets `problem`."""
         view, rows_view, rows = memoryview(chunk), self._rows_view, self._rows
         fields, row_fields, crc = _FIELDS.unpack_from, _ROW.unpack_from, crc32c
         index, offset, term_before = self._index, self._offset, self._term
@@ -206,25 +206,27 @@ class _Walk:
             base, length, term, magic, stated, attributes, delta, count = fields(chunk, at)
             end = at + LENGTH_END + length
             if magic != MAGIC or length < HEADER_SIZE - LENGTH_END or base != offset or delta < -1:
-                self.why = "the header is not one that can follow"
+                self.problem = "the header does not follow from the batch before it"
                 break
             if end > size:
                 break
             if crc(view[at + CRC_START : end]) != stated:
-                self.why = "the CRC does not match"
+                self.problem = "the CRC does not match"
                 break
             if row_at < rows_end:
                 checksum = crc(view[at : at + HEADER_SIZE], crc(rows_view[row_at : row_at + _ROW_CHECKED]))
                 if row_fields(rows, row_at) != (index, term, base, position + at, end - at, stated, checksum):
-                    self.why = "the index row is not that of the batch"
+                    self.problem = "the index row is not that of the batch"
                     break
-            if term < term_before and self._falls is None:
-                self._falls = f"entry {index} at position {position + at} has term {term}, the one before {term_before}"
+            if term < term_before and self._term_decrease is None:
+                self._term_decrease = (
+                    f"entry {index} at position {position + at} has term {term}, the one before {term_before}"
+                )
             if not attributes & CONTROL_BIT:
                 records += count
             elif is_compacted:
-                last = self._last_index(view[at:end], index)
-                if self.why is not None:
+                last = self._check_gap(view[at:end], index)
+                if self.problem is not None:
                     break
                 index = last
             offset = base + delta + 1
@@ -244,10 +246,12 @@ class _Walk:
         self._index, self._offset, self._term = index, offset, term_before
         return at
 
-    def _last_index(self, batch: memoryview, index: int) -> int:
-        """Return the last entry of a control batch in a compacted segment."""
+    def _check_gap(self, batch: memoryview, index: int) -> int:
+        """Return the index of the last entry that a control batch of a compacted segment stands for.
+
+        A gap covers several entries. Sets `problem` if the gap is invalid."""
         header = read_header(batch)
-        self.why = gap_error(batch, header, index, self._span.compacted_to)
+        self.problem = gap_error(batch, header, index, self._span.compacted_to)
         return last_index_of(batch, header, index)
 
     def finish(self, to: int) -> SegmentWalk:
@@ -255,11 +259,13 @@ class _Walk:
         end = BatchPosition(self.position, self._number, self._index, self._offset)
         rows_taken = self._number - self._span.start.row
         tail = 0
-        if self.why is None and self._span.end is not None and end != self._span.end:
-            self.why = "it does not continue as in its index"
-        elif self.why is None and self._span.end is None and rows_taken < self._row_count:
-            self.why = "the file ends before a batch that has a row"
-        elif self.why is None:
+        if self.problem is None and self._span.end is not None and end != self._span.end:
+            self.problem = "it does not continue as in its index"
+        elif self.problem is None and self._span.end is None and rows_taken < self._row_count:
+            self.problem = "the file ends before a batch that has a row"
+        elif self.problem is None:
             tail = to - self.position
         terms = (self._first_term, self._term) if self._batches else None
-        return SegmentWalk(end, self._batches, self._records, terms, self._falls, self._offset_at_stop, tail, self.why)
+        return SegmentWalk(
+            end, self._batches, self._records, terms, self._term_decrease, self._offset_at_stop, tail, self.problem
+        )

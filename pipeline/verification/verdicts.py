@@ -69,7 +69,7 @@ def sum_counts(reports: Sequence[LogCheck]) -> tuple[int, int, int, int]:
 
 def report_sound_segment(segment: ListedSegment, ranges: Sequence[CheckedRange]) -> SegmentReport | None:
     """Return the report of a sound file; None if the file has to be checked as a whole."""
-    if not ranges or any(each.walked.why is not None for each in ranges):
+    if not ranges or any(each.walked.problem is not None for each in ranges):
         return None
     if any(one.walked.end != other.start or one.walked.tail_bytes for one, other in pairwise(ranges)):
         return None
@@ -189,8 +189,8 @@ class Verdicts:
         """Yield problems of terms that are lower than those of earlier entries."""
         term = -1
         for each in self._ranges_in(log):
-            if each.walked.falls is not None:
-                yield f"{each.file.log}: {each.walked.falls}"
+            if each.walked.term_decrease is not None:
+                yield f"{each.file.log}: {each.walked.term_decrease}"
             if each.walked.terms is None:
                 continue
             if each.walked.terms[0] < term:
@@ -255,7 +255,7 @@ class Verdicts:
         end = 0, 0
         for each in self._ranges_in(log):
             end = each.walked.end.index - 1, each.walked.end.offset
-            if each.walked.why is not None:
+            if each.walked.problem is not None:
                 break
         return end
 

@@ -97,15 +97,15 @@ def _move(owned: _Owned, loads: dict[str, int], topic: str, subscribers: list[st
     holders = [member for member in subscribers if owned[member][topic]]
     if not holders:
         return False
-    giver, taker = max(holders, key=loads.__getitem__), min(subscribers, key=loads.__getitem__)
-    count = min((loads[giver] - loads[taker]) // 2, len(owned[giver][topic]))
+    source, target = max(holders, key=loads.__getitem__), min(subscribers, key=loads.__getitem__)
+    count = min((loads[source] - loads[target]) // 2, len(owned[source][topic]))
     if count < 1:
         return False
-    numbers = owned[giver][topic]
-    owned[taker][topic] += numbers[-count:]
+    numbers = owned[source][topic]
+    owned[target][topic] += numbers[-count:]
     del numbers[-count:]
-    loads[giver] -= count
-    loads[taker] += count
+    loads[source] -= count
+    loads[target] += count
     return True
 
 

@@ -134,7 +134,7 @@ _BROKER: Final = "{{instance}}"
 _TOPIC_RECORDS: Final = (
     "topk(10, sum by (topic) (rate(max by (topic, partition) (raftlog_partition_high_watermark)[5m:15s])))"
 )
-"""The greatest high watermark of the replicas first: one that is filled anew would be counted as a rate."""
+"""The highest high watermark of the replicas first: one that is filled anew would be counted as a rate."""
 PANELS: Final = (
     Panel("Groups led", "raftlog_partitions_led", "short", _BROKER),
     Panel("Without a leader", "raftlog_partitions_leaderless", "short", _BROKER),

@@ -206,7 +206,7 @@ def confirm(question: str, yes: bool) -> None:
 class WaitProgress(NamedTuple):
     """Progress: `done` of `total`, if they are known; `text` is for people."""
 
-    is_over: bool
+    has_ended: bool
     text: str
     done: float = 0
     total: float | None = None
@@ -225,12 +225,12 @@ async def first_status(ask: Callable[[], Awaitable[T]], accepted: str, status_co
 async def watch(
     ask: Callable[[], Awaitable[T]],
     show: Callable[[T], object],
-    is_over: Callable[[T], bool] | None = None,
+    has_ended: Callable[[T], bool] | None = None,
     *,
     steady: Callable[[T], object] = lambda found: found,
     retry_s: float = RETRY_SECONDS,
 ) -> T:
-    """Poll, and show each changed result, until `is_over`; without `is_over` until Ctrl-C.
+    """Poll, and show each changed result, until `has_ended`; without `has_ended` until Ctrl-C.
 
     `steady` removes the parts of a result that change all the time."""
     last: object = None
@@ -239,7 +239,7 @@ async def watch(
         now = steady(found)
         if now != last:
             show(found)
-        if is_over is not None and is_over(found):
+        if has_ended is not None and has_ended(found):
             return found
         last = now
         await asyncio.sleep(POLL_SECONDS)
@@ -256,7 +256,7 @@ async def wait(ask: Callable[[], Awaitable[WaitProgress]], what: str, timeout_s:
             found := await _read_progress_with_retries(
                 ask, min(RETRY_SECONDS, until - loop.time()), what, status_command
             )
-        ).is_over:
+        ).has_ended:
             update(found)
             if loop.time() >= until:
                 raise CommandFailed(

@@ -1,7 +1,7 @@
 """Cost of operations in messages between brokers, from the brokers' counters in `/metrics`.
 
-Each message counts once, at its sender. Messages that brokers send anyway (beats, heartbeats of active Raft groups) are
-included for the duration of the run."""
+Each message counts once, at its sender. Messages that brokers send anyway (heartbeats of processes and of active Raft
+groups) are included for the duration of the run."""
 
 import ssl
 from collections import Counter

@@ -64,7 +64,7 @@ class LoadRun:
         self._under_way: dict[int, _UnderWay] = {}
         self._free = deque(client for _ in range(plan.in_flight) for client in range(plan.clients))
         """Clients that can begin another operation, once for each that they can."""
-        self._resting: deque[tuple[float, int]] = deque()
+        self._paused: deque[tuple[float, int]] = deque()
         """Clients of a closed loop that pause, and until when."""
         self._tallies = {kind: Tally() for kind in plan.mix.weights}
         self._reasons = Reasons()
@@ -135,11 +135,11 @@ class LoadRun:
             return None
         if now < self._begin:
             return self._begin
-        while self._resting and self._resting[0][0] <= now:
-            self._free.append(self._resting.popleft()[1])
+        while self._paused and self._paused[0][0] <= now:
+            self._free.append(self._paused.popleft()[1])
         while self._free:
             self._start(self._wire.now())
-        return self._resting[0][0] if self._resting else self._until
+        return self._paused[0][0] if self._paused else self._until
 
     def _start(self, since: float) -> None:
         """Send the next operation of a free client; its latency counts from `since`."""
@@ -169,7 +169,7 @@ class LoadRun:
             tally.failed += not outcome.is_unknown
             self._reasons.add(outcome.reason)
         if outcome.reason and self._plan.mode is LoadMode.CLOSED:
-            self._resting.append((arrival.at + _PAUSE_S, operation.client))
+            self._paused.append((arrival.at + _PAUSE_S, operation.client))
         else:
             self._free.append(operation.client)
 

@@ -194,8 +194,8 @@ def _classify_refusal(kind: str, status: int, fields: Any) -> RequestOutcome:
     if not isinstance(fields, dict):
         return RequestOutcome(f"{kind}: HTTP {status}", is_unknown=status >= 500)
     code = fields.get("error_code")
-    said = f"HTTP {status}" if code is None else f"HTTP {status}, code {code}"
-    return RequestOutcome(f"{kind}: {said}", is_unknown=fields.get("outcome") == "unknown")
+    status_text = f"HTTP {status}" if code is None else f"HTTP {status}, code {code}"
+    return RequestOutcome(f"{kind}: {status_text}", is_unknown=fields.get("outcome") == "unknown")
 
 
 def _parse_json(body: bytes) -> Any:

@@ -38,7 +38,9 @@ def is_acceptable(replica: RaftReplica, message: Message) -> bool:
 def _check_term(replica: RaftReplica, message: Message, term: Term) -> None:
     """Raise `TermRefused` for a term near the largest one, unless the term of this replica is near it as well."""
     if term > min(replica.term + TERM_STEP_MAX, TERM_MAX):
-        raise TermRefused(f"term {term} is too near to the last one, {TERM_MAX}; ours is {replica.term}", message)
+        raise TermRefused(
+            f"term {term} is too near to the last one, {TERM_MAX}; this replica is in term {replica.term}", message
+        )
 
 
 def is_contiguous(message: AppendRequest) -> bool:

@@ -57,7 +57,7 @@ class Configuration(NamedTuple):
         return self.has_voter(replica) or replica in self.learners
 
     def all_voters(self) -> tuple[ReplicaId, ...]:
-        """Return the voters of both halves, each once, in ascending order."""
+        """Return the incoming and the outgoing voters, each once, in ascending order."""
         return _sort((*self.voters, *self.outgoing))
 
     def all_members(self) -> tuple[ReplicaId, ...]:
@@ -129,7 +129,7 @@ class ConfigurationHistory:
     def may_be_voter(self, replica: ReplicaId) -> bool:
         """Return whether the replica votes in a configuration that holds here or may hold later.
 
-        A voter that an uncommitted change removes must go on campaigning: perhaps no other log is fresh enough to
+        A voter that an uncommitted change removes must go on campaigning: perhaps no other log is up to date enough to
         finish the change (thesis 4.2.2)."""
         return any(known.has_voter(replica) for known in self._known)
 

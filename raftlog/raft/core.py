@@ -17,7 +17,7 @@ from random import Random
 from raftlog.raft import admission, election
 from raftlog.raft.candidate import Candidate
 from raftlog.raft.configuration import Configuration, ConfigurationChange, ReplicaId
-from raftlog.raft.entry import ControlPayloads, EmptyPayloads, EntryId, Proposal, is_fresher
+from raftlog.raft.entry import ControlPayloads, EmptyPayloads, EntryId, Proposal, is_more_up_to_date
 from raftlog.raft.follower import Follower
 from raftlog.raft.leader import Leader
 from raftlog.raft.log_view import LogView
@@ -85,14 +85,14 @@ class RaftCore(ReadableCore):
         `Accepted` has the indexes. The outcome stays unknown until an entry at that index is applied: success if its
         term is the accepted one, failure if it is another. A cut of the local log decides nothing: some other replica
         may still hold the entry, become leader with it and commit it. A refusal is definite."""
-        leader = self._find_leader()
+        leader = self._wake_and_get_leader()
         return leader.propose(proposals) if leader else self._refuse_as_follower()
 
     def propose_configuration(self, change: ConfigurationChange) -> Accepted | RefusedProposal:
         """Propose a change of voters and learners.
 
         `Accepted` has the index of the first, perhaps joint, configuration."""
-        leader = self._find_leader()
+        leader = self._wake_and_get_leader()
         return leader.propose_configuration(change) if leader else self._refuse_as_follower()
 
     def read_index(self, request: Hashable) -> RefusedProposal | None:
@@ -105,7 +105,7 @@ class RaftCore(ReadableCore):
 
     def transfer_leadership(self, target: ReplicaId) -> RefusedProposal | None:
         """Begin a transfer to a voter that is caught up; it is aborted after an election timeout."""
-        leader = self._find_leader()
+        leader = self._wake_and_get_leader()
         return leader.transfer_leadership(target) if leader else self._refuse_as_follower()
 
     # decisions of the driver
@@ -133,7 +133,7 @@ class RaftCore(ReadableCore):
         return type(role) is Leader and role.replication.are_appends_deferred
 
     def send_deferred_appends(self) -> None:
-        """Send the deferred appends with the next Ready, as the driver's timer asks."""
+        """Send the deferred appends with the next Ready; called by the driver's timer."""
         role = self._role
         if type(role) is Leader and role.replication.are_appends_deferred:
             self._mark_dirty()
@@ -147,13 +147,13 @@ class RaftCore(ReadableCore):
         """Stop campaigning until `lift_quarantine` because an entry of the log is damaged.
 
         A leader asks another replica to lead. `voting_position` is the id of the damaged entry if it was the last one;
-        the replica compares candidates with it until its own log is as fresh."""
+        the replica compares candidates with it until its own log is as up to date."""
         self._mark_dirty()
         self._replica.is_quarantined = True
-        if voting_position is not None and is_fresher(voting_position, self._replica.vote_floor):
+        if voting_position is not None and is_more_up_to_date(voting_position, self._replica.vote_floor):
             self._replica.voting_position = voting_position
         if isinstance(self._role, Leader):
-            self._role.ask_freshest_voter()
+            self._role.ask_most_up_to_date_voter()
         self.step_down("quarantined")
 
     def lift_quarantine(self) -> None:
@@ -168,7 +168,7 @@ class RaftCore(ReadableCore):
         self._replica.history.commit_to(self._replica.committed)
 
     def needs_install(self, boundary: EntryId) -> bool:
-        """Return whether fetched files that begin after `boundary` should replace the log; call it right before."""
+        """Return whether fetched files that begin after `boundary` should replace the log; precedes `install`."""
         log, committed = self._replica.log, self._replica.committed
         return not isinstance(self._role, Leader) and boundary.index > committed and not log.has_entry(boundary)
 
@@ -346,7 +346,7 @@ class RaftCore(ReadableCore):
         """Wake a quiesced replica and answer, or stop sending wakes to a replica that answered."""
         replica = self._replica
         if isinstance(message, WakeResponse):
-            replica.quiescence.remove_wake(message.sender)
+            replica.quiescence.remove_replica_to_wake(message.sender)
             return
         if replica.quiescence.is_quiesced:
             self._wake()
@@ -397,7 +397,7 @@ class RaftCore(ReadableCore):
         assert replica.vote == replica.me, f"leads term {replica.term} with a vote for {replica.vote}"
         assert replica.is_hard_state_durable, f"leads term {replica.term} before its vote is durable"
         self._role.leave()
-        replica.quiescence.clear_wakes()
+        replica.quiescence.clear_replicas_to_wake()
         self._leader_message = None
         self._role = Leader(replica)
         self._reason = reason
@@ -410,7 +410,7 @@ class RaftCore(ReadableCore):
 
     # requests, quiescence
 
-    def _find_leader(self) -> Leader | None:
+    def _wake_and_get_leader(self) -> Leader | None:
         """Wake a quiesced replica for a request; return its role if it leads, otherwise None."""
         self._wake_for_request()
         return self._role if isinstance(self._role, Leader) else None
@@ -427,7 +427,7 @@ class RaftCore(ReadableCore):
         return not (isinstance(message, HeartbeatResponse) and message.is_quiesced)
 
     def _mark_dirty(self) -> None:
-        """Record that the next call of `ready` has to decide and may have messages."""
+        """Record that the next call of `ready` has work: decisions, messages or both."""
         self._is_dirty = True
         self._has_only_messages = False
 

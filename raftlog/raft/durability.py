@@ -19,7 +19,7 @@ class Durability:
         self.number = 0
         self.durable_number = 0
         self.durable_index = last_index
-        """Largest index synced together with every predecessor."""
+        """Highest index that is synced with all entries before it."""
         self._pending: deque[tuple[int, Index]] = deque()
         """Readys with bytes that are not synced yet, oldest first, each with the log's end."""
 

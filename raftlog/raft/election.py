@@ -1,15 +1,15 @@
 """Rules for granting pre-votes and votes, the same in every role.
 
-A vote is refused to candidates of an older term; to candidates with a less fresh log than this one (thesis 3.6.1); to
-rivals of a leader in recent contact, unless that leader requested the election (4.2.3, 9.6); and to candidates that are
-no voters here. The last rule must not lock out new members: a candidate with a fresher log may have a configuration
-that this replica lacks, so only its log counts. A log that ends at the same entry has the same configuration, and a
-less fresh one is refused anyway. A replica that is no voter itself follows the same rule, so learners vote only for
-candidates whose log may contain their promotion.
+A vote is refused to candidates of an older term; to candidates with a less up-to-date log than this one (thesis
+3.6.1); to rivals of a leader in recent contact, unless that leader requested the election (4.2.3, 9.6); and to
+candidates that are no voters here. The last rule must not lock out new members: a candidate with a more up-to-date log
+may have a configuration that this replica lacks, so only its log counts. A log that ends at the same entry has the same
+configuration, and a less up-to-date one is refused anyway. A replica that is no voter itself follows the same rule, so
+learners vote only for candidates whose log may contain their promotion.
 
 The election timeout is drawn by `RaftReplica.draw_election_ticks`; its bounds are in `partitions/node/settings.py`."""
 
-from raftlog.raft.entry import is_as_fresh, is_fresher
+from raftlog.raft.entry import is_at_least_as_up_to_date, is_more_up_to_date
 from raftlog.raft.messages import PreVoteRequest, PreVoteResponse, VoteRequest, VoteResponse
 from raftlog.raft.replica import RaftReplica
 
@@ -19,27 +19,28 @@ def is_eligible(replica: RaftReplica, request: PreVoteRequest | VoteRequest) -> 
     configuration = replica.configuration
     if configuration.has_voter(request.sender) and configuration.has_voter(replica.me):
         return True
-    return is_fresher(request.last, replica.log.last_id)
+    return is_more_up_to_date(request.last, replica.log.last_id)
 
 
 def grants_pre_vote(replica: RaftReplica, request: PreVoteRequest) -> bool:
     """Return whether a pre-vote is granted; it promises nothing, so an earlier vote does not matter."""
-    return request.campaign_term > replica.term and is_as_fresh(request.last, replica.vote_floor)
+    return request.campaign_term > replica.term and is_at_least_as_up_to_date(request.last, replica.vote_floor)
 
 
 def is_better_candidate(replica: RaftReplica, request: PreVoteRequest) -> bool:
-    """Return whether this replica may campaign and has a fresher log than a candidate of the next term.
+    """Return whether this replica may campaign, is not unfit, and has a more up-to-date log than the pre-candidate.
 
-    Then it need not wait for its own election timeout: the candidate's has passed, and it cannot win this vote."""
-    return replica.may_campaign() and not replica.is_unfit and is_fresher(replica.log.last_id, request.last)
+    If so it may campaign at once: the pre-candidate's election timeout has passed, and the pre-candidate cannot get
+    this replica's vote."""
+    return replica.may_campaign() and not replica.is_unfit and is_more_up_to_date(replica.log.last_id, request.last)
 
 
 def decide_vote(replica: RaftReplica, request: VoteRequest) -> bool:
-    """Grant the vote of this term unless another candidate has it or its log is fresher; return whether it is granted.
+    """Grant the vote of this term if it is free and the candidate's log suffices; return whether it is granted.
 
     A repeated request gets the same answer. The answer is sent only once the vote is durable."""
     assert request.term == replica.term, f"vote asked for term {request.term} in term {replica.term}"
-    if replica.vote not in (None, request.sender) or not is_as_fresh(request.last, replica.vote_floor):
+    if replica.vote not in (None, request.sender) or not is_at_least_as_up_to_date(request.last, replica.vote_floor):
         return False
     replica.set_hard_state(replica.term, request.sender)
     return True

@@ -10,13 +10,13 @@ from raftlog.raft.configuration import Configuration
 from raftlog.types import Index, Term
 
 TERM_MAX = Term(2**31 - 1)
-"""Greatest term: Kafka's `partitionLeaderEpoch` is an int32."""
+"""Highest term: Kafka's `partitionLeaderEpoch` is an int32."""
 TERM_TAKEN_MAX = Term(TERM_MAX - 2**20)
-"""Greatest term that a message can bring to a replica of a lower term; no replica could campaign after the last term.
+"""Highest term that a message can bring to a replica of a lower term; no replica could campaign after the last term.
 
 A Raft group whose term is above it can still have a million elections."""
 TERM_STEP_MAX = 1024
-"""Greatest distance from the replica's own term that is accepted of a message above `TERM_TAKEN_MAX`."""
+"""Maximum distance from the replica's own term that is accepted of a message above `TERM_TAKEN_MAX`."""
 
 
 class EntryKind(IntEnum):
@@ -80,11 +80,11 @@ ORIGIN = EntryId(Index(0), Term(0))
 """Id of the position before the first entry of every log."""
 
 
-def is_as_fresh(log: EntryId, other: EntryId) -> bool:
+def is_at_least_as_up_to_date(log: EntryId, other: EntryId) -> bool:
     """Return whether a log that ends at `log` is at least as up to date as one that ends at `other` (thesis 3.6.1)."""
     return (log.term, log.index) >= (other.term, other.index)
 
 
-def is_fresher(log: EntryId, other: EntryId) -> bool:
+def is_more_up_to_date(log: EntryId, other: EntryId) -> bool:
     """Return whether a log that ends at `log` is more up to date than one that ends at `other` (thesis 3.6.1)."""
     return (log.term, log.index) > (other.term, other.index)

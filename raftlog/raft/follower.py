@@ -29,7 +29,7 @@ from raftlog.raft.replica import NEVER, RaftReplica
 from raftlog.raft.role import RoleChange
 from raftlog.types import Index
 
-_PASSES_MAX = 3
+_SKIPPED_TIMEOUTS_MAX = 3
 """Election timeouts that an unfit replica leaves to others; then it campaigns, for there may be no other candidate."""
 
 
@@ -38,16 +38,16 @@ class Follower:
 
     __slots__ = (
         "_acknowledged",
-        "_awaited_tick",
         "_contact_tick",
         "_heartbeat_sequence",
         "_is_answer_owed",
-        "_passes",
         "_reads",
         "_replica",
         "_sequence",
+        "_skipped_timeouts",
         "_timeout",
         "_timer_tick",
+        "_wake_deadline_tick",
         "_wake_tick",
         "leader",
         "role",
@@ -59,8 +59,8 @@ class Follower:
         self._replica = replica
         self.leader = leader
         self.verified = replica.committed
-        """Index moved up by the leader's appends; it starts at the commit index because every leader has all that is
-        committed."""
+        """Last index known to equal the leader's log, raised by its appends; at first the commit index, because every
+        leader has all committed entries."""
         self._acknowledged = min(replica.durability.durable_index, self.verified)
         self._sequence = 0
         """Number of the latest append that was accepted."""
@@ -69,12 +69,12 @@ class Follower:
         self._is_answer_owed = False
         self._contact_tick = replica.ticks if leader else -NEVER
         """Tick of the last message of this term's leader; votes are refused for a time after it."""
-        self._awaited_tick = -NEVER
+        self._wake_deadline_tick = -NEVER
         """Tick until which a leader that was sent a wake has time for a heartbeat, as long as its process is alive."""
         self._timer_tick = replica.ticks
         """Tick at which the election timer began; a message of the leader and a granted vote restart it."""
         self._timeout = replica.draw_election_ticks()
-        self._passes = 0
+        self._skipped_timeouts = 0
         """Number of consecutive election timeouts that an unfit replica let pass."""
         self._wake_tick = replica.ticks if replica.quiescence.replicas_to_wake else NEVER
         self._reads = ForwardedReads(replica.settings.pending_reads_max)
@@ -86,7 +86,7 @@ class Follower:
         if replica.ticks - self._contact_tick < replica.settings.election_ticks_min:
             return True
         return (
-            replica.ticks < self._awaited_tick
+            replica.ticks < self._wake_deadline_tick
             and self.leader is not None
             and replica.quiescence.is_process_alive(self.leader)
         )
@@ -96,7 +96,7 @@ class Follower:
         self._timer_tick = self._replica.ticks
 
     def campaign_soon(self) -> RoleChange | None:
-        """Campaign now; within a few ticks where several voters may hold as much, so that they do not split votes."""
+        """Campaign at once, or after some random ticks if several voters may hold the same log (split votes)."""
         replica = self._replica
         rivals = max(1, len(replica.configuration.voters) - 2)
         ticks = replica.random.randrange(rivals)
@@ -127,15 +127,15 @@ class Follower:
         A replica that may not campaign, or is unfit to lead, begins another timeout without a leader instead."""
         replica = self._replica
         if replica.ticks >= self._wake_tick:
-            self._send_wakes()
+            self._send_wake_messages()
         replica.reads.failed.extend(self._reads.drop_before(replica.ticks - replica.settings.election_ticks_min))
         if replica.ticks < self._timer_tick + self._timeout:
             self._schedule_tick()
             return None
         if replica.may_campaign():
-            if not replica.is_unfit or self._passes >= _PASSES_MAX:
+            if not replica.is_unfit or self._skipped_timeouts >= _SKIPPED_TIMEOUTS_MAX:
                 return RoleChange(Role.PRE_CANDIDATE, "no leader was heard in time")
-            self._passes += 1
+            self._skipped_timeouts += 1
         self.leader = None
         self._timer_tick = replica.ticks
         self._schedule_tick()
@@ -172,9 +172,9 @@ class Follower:
         replica, leader = self._replica, self.leader
         self._timer_tick = replica.ticks
         if leader is not None and replica.quiescence.is_process_alive(leader):
-            self._awaited_tick = replica.ticks + replica.settings.election_ticks_min // 2
-            replica.quiescence.add_wakes((leader,))
-            self._send_wakes()
+            self._wake_deadline_tick = replica.ticks + replica.settings.election_ticks_min // 2
+            replica.quiescence.add_replicas_to_wake((leader,))
+            self._send_wake_messages()
         self._schedule_tick()
 
     def leave(self) -> None:
@@ -284,10 +284,10 @@ class Follower:
             replica.next_tick = replica.ticks + self._timeout
         if self._wake_tick != NEVER:
             # The new leader's heartbeats wake replicas that are still quiesced.
-            quiescence.clear_wakes()
+            quiescence.clear_replicas_to_wake()
             self._wake_tick = NEVER
         self._contact_tick = self._timer_tick = replica.ticks
-        self._passes = 0
+        self._skipped_timeouts = 0
 
     def _skip_committed(self, message: AppendRequest) -> tuple[EntryId, tuple[Entry, ...]]:
         """Return the id of the last committed entry, and the entries of the append that follow it.
@@ -312,12 +312,12 @@ class Follower:
         log = replica.log
         last_index = log.last_index
         if entries[0].index <= last_index:
-            fresh = next(
+            missing = next(
                 (at for at, entry in enumerate(entries) if not log.has_entry(EntryId(entry.index, entry.term))), None
             )
-            if fresh is None:
+            if missing is None:
                 return False
-            entries = entries[fresh:]
+            entries = entries[missing:]
             if entries[0].index <= last_index:
                 conflict = entries[0].index
                 if conflict <= self.verified:
@@ -363,7 +363,7 @@ class Follower:
             and len(self._reads) == 0
         )
 
-    def _send_wakes(self) -> None:
+    def _send_wake_messages(self) -> None:
         """Send wakes to all replicas that have not answered yet, repeatedly until a message of a leader arrives."""
         replica = self._replica
         to_wake = replica.quiescence.replicas_to_wake

@@ -77,7 +77,7 @@ class Leader:
         return self._replica.committed >= self.first_own_index
 
     @property
-    def is_handing_over(self) -> bool:
+    def is_transferring(self) -> bool:
         """Whether a leadership transfer is in progress."""
         return self._transfer.target is not None
 
@@ -125,9 +125,9 @@ class Leader:
             return self._refuse(RefusalReason.CHANGE_PENDING, f"configuration {current.index}")
         if change.replaces_index != current.index:
             return self._refuse(RefusalReason.STALE_CHANGE, f"configuration {current.index} holds")
-        wrong = change_error(change)
-        if wrong:
-            return self._refuse(RefusalReason.INVALID_CHANGE, wrong)
+        problem = change_error(change)
+        if problem:
+            return self._refuse(RefusalReason.INVALID_CHANGE, problem)
         self._mark_active()
         index = self._append_configuration(current.begin_change(change, Index(replica.log.last_index + 1)))
         return Accepted(replica.term, index, index)
@@ -150,14 +150,14 @@ class Leader:
         self._mark_active()
         self._transfer.begin(target, replica.ticks + replica.settings.election_ticks_min)
         self._schedule_tick()
-        self.replication.match_moved = True
+        self.replication.may_commit = True
         self.replication.send_deferred()
         return None
 
     def has_decisions(self) -> bool:
         """Return whether `prepare` has work that the last Ready did not include."""
         replication = self.replication
-        return replication.match_moved or replication.is_due or replication.are_notices_due or self._is_round_due()
+        return replication.may_commit or replication.is_due or replication.are_notices_due or self._is_round_due()
 
     # messages of members
 
@@ -205,7 +205,7 @@ class Leader:
             self._quorum_tick = ticks + replica.settings.election_ticks_min
         if ticks >= self._transfer.abort_tick:
             self._transfer.abort()
-            self.replication.match_moved = True
+            self.replication.may_commit = True
         if ticks >= self._heartbeat_tick:
             self._send_heartbeats()
         elif self._reads.has_rounds:
@@ -214,7 +214,7 @@ class Leader:
         return None
 
     def wake(self) -> None:
-        """Begin a fresh period of CheckQuorum: followers need not answer a quiesced leader."""
+        """Begin a new period of CheckQuorum: followers need not answer a quiesced leader."""
         replica = self._replica
         self._quorum_tick = replica.ticks + replica.settings.election_ticks_min
         self._active_tick = replica.ticks
@@ -235,7 +235,7 @@ class Leader:
     def prepare(self) -> RoleChange | None:
         """Commit, leave a joint configuration, transfer leadership, answer reads, replicate."""
         replication = self.replication
-        if replication.match_moved:
+        if replication.may_commit:
             self._commit()
             if self._is_removed():
                 return self._step_down_after_removal()
@@ -253,16 +253,16 @@ class Leader:
 
     def note_durable(self) -> None:
         """Plan a check for entries to commit, because more of the leader's own log is durable."""
-        self.replication.match_moved = True
+        self.replication.may_commit = True
 
     def leave(self) -> None:
         """Fail reads that cannot be confirmed any more, and plan wakes for members that this leader quiesced."""
         replica = self._replica
         replica.reads.failed.extend(read.request for read in self._reads.drop_all() if read.origin is None)
-        replica.quiescence.add_wakes(self._handshake.find_possibly_quiesced(self.replication.progress))
+        replica.quiescence.add_replicas_to_wake(self._handshake.find_possibly_quiesced(self.replication.progress))
 
-    def ask_freshest_voter(self) -> None:
-        """Ask the voter with the freshest log to campaign, without waiting; called before this replica steps down."""
+    def ask_most_up_to_date_voter(self) -> None:
+        """Ask the voter with the most up-to-date log to campaign; called before this replica steps down."""
         replica, progress = self._replica, self.replication.progress
         others = [voter for voter in replica.configuration.voters if voter != replica.me]
         if others:
@@ -298,7 +298,7 @@ class Leader:
     def _commit(self) -> None:
         """Commit entries of this term that a quorum holds, with all that precede them (thesis 3.6.2)."""
         replica, replication = self._replica, self.replication
-        replication.match_moved = False
+        replication.may_commit = False
         index, before = replication.quorum_durable(), replica.committed
         if index >= self.first_own_index and replica.advance_commit_index(index):
             replication.note_commit(before)
@@ -327,9 +327,9 @@ class Leader:
         return current.index <= replica.committed and self.has_own_term_commit and not current.has_voter(replica.me)
 
     def _step_down_after_removal(self) -> RoleChange:
-        """Step down after a removal, and ask the voter with the freshest log to campaign (thesis 4.2.2)."""
+        """Step down after a removal, and ask the voter with the most up-to-date log to campaign (thesis 4.2.2)."""
         self.replication.send_commit_notices()
-        self.ask_freshest_voter()
+        self.ask_most_up_to_date_voter()
         return RoleChange(Role.FOLLOWER, "not a voter any more")
 
     def _is_round_due(self) -> bool:

@@ -18,7 +18,7 @@ class RefusedMessage(Exception):
 
 
 class Contradiction(RefusedMessage):
-    """Contradiction to an earlier message, `known`; None when it contradicts this replica's own state."""
+    """Error for a message that contradicts an earlier one, `known`, or (None) the state of this replica."""
 
     def __init__(self, reason: str, offending: Message, known: Message | None) -> None:
         super().__init__(reason, offending)
@@ -26,7 +26,7 @@ class Contradiction(RefusedMessage):
 
 
 class TermRefused(RefusedMessage):
-    """Term that is too near to the largest one."""
+    """Error for a term that is too near to the highest one."""
 
 
 def without_entries(message: Message) -> Message:

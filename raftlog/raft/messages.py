@@ -12,9 +12,9 @@ from raftlog.types import Index, Term
 
 
 class AppendRequest(NamedTuple):
-    """Request to append entries after `previous`. `committed` is the commit index of the leader.
+    """Request to append entries after `previous`.
 
-    Later entries of the receiver are not known to be committed."""
+    `committed` is the leader's commit index; it does not apply to entries of the receiver after those sent here."""
 
     sender: ReplicaId
     to: ReplicaId
@@ -147,7 +147,7 @@ class ReadIndexResponse(NamedTuple):
 
 
 class InstallOffer(NamedTuple):
-    """Request to fetch entries that are many or that the leader has trimmed away (up to `boundary`)."""
+    """Request to fetch the missing entries: they are many, or the leader has trimmed some (up to `boundary`)."""
 
     sender: ReplicaId
     to: ReplicaId
@@ -178,7 +178,7 @@ class Wake(NamedTuple):
 
 
 class WakeResponse(NamedTuple):
-    """Answer to a wake, which is not repeated then."""
+    """Answer to a wake; the sender of the wake then stops repeating it."""
 
     sender: ReplicaId
     to: ReplicaId

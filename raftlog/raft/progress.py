@@ -49,9 +49,9 @@ class FollowerProgress:
     in_flight_bytes: int = 0
     _flights: deque[tuple[Index, int]] = field(default_factory=deque)
     is_active: bool = True
-    """Whether the follower was heard since CheckQuorum last looked; a new one gets a period for its first answer."""
+    """Whether the follower answered in this period of CheckQuorum; true for a new one, which has a period to answer."""
     was_active: bool = False
-    """Whether the follower was heard in the period before: at the beginning of one no answer has come yet."""
+    """The same for the period before, which counts while a new period has just begun."""
     agreed_sequence: int = 0
     """Number of the latest request that it answered as ready to quiesce."""
     awake_sequence: int = 0
@@ -67,13 +67,13 @@ class FollowerProgress:
     sent_commit: Index = Index(0)
     held_tick: int = 0
     """Latest tick at which it is known to have held everything committed; the current one for a new follower."""
-    goal_index: Index = Index(0)
-    """Commit index at an earlier tick: `held_tick` becomes at least `goal_tick` once the follower holds it."""
-    goal_tick: int = 0
+    target_index: Index = Index(0)
+    """Commit index at an earlier tick: `held_tick` becomes at least `target_tick` once the follower holds it."""
+    target_tick: int = 0
 
     def __post_init__(self, sequence: int, tick: int) -> None:
         self.match_sequence = self.probe_sequence = sequence
-        self.held_tick = self.goal_tick = tick
+        self.held_tick = self.target_tick = tick
 
     def become_probe(self, next_index: Index, sequence: int) -> None:
         """Look for the last common entry again; refusals of requests up to `sequence` are stale."""
@@ -160,15 +160,15 @@ class FollowerProgress:
     def note_loss(self, index: Index) -> None:
         """Record the loss of acknowledged entries above `index`: damage, or a disk that lost synced bytes."""
         self.match_index = min(self.match_index, index)
-        self.held_tick = self.goal_tick = _LOST_TICK
+        self.held_tick = self.target_tick = _LOST_TICK
 
     def update_held_tick(self, committed: Index, tick: int) -> None:
-        """Raise `held_tick` to `goal_tick` if the follower holds all entries up to `goal_index`, and set the next goal.
+        """Raise `held_tick` to `target_tick` if the follower holds all entries up to `target_index`.
 
-        The goal is `committed` at `tick`. Called after each answer with a durable index."""
-        if self.match_index >= self.goal_index:
-            self.held_tick = max(self.held_tick, self.goal_tick)
-            self.goal_index, self.goal_tick = committed, tick
+        Then `committed` and `tick` become the next target. Called after each answer with a durable index."""
+        if self.match_index >= self.target_index:
+            self.held_tick = max(self.held_tick, self.target_tick)
+            self.target_index, self.target_tick = committed, tick
 
     def note_commit(self, before: Index, tick: int) -> None:
         """Record a rise of the commit index from `before`.
@@ -184,7 +184,7 @@ class FollowerProgress:
         return FollowerStatus(self.member, self.state.value, self.match_index, self.next_index, is_active, lag_ticks)
 
     def _clear_in_flight(self) -> None:
-        """Forget appends in flight and the marked heartbeat."""
+        """Discard the record of appends in flight and of the marked heartbeat."""
         self.mark_sequence = self.mark_index = 0
         self._flights.clear()
         self.in_flight_bytes = 0

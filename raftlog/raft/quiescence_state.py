@@ -3,7 +3,7 @@
 A leader whose voters all hold its last entry, durably and committed, quiesces the Raft group (`quiescence`). A follower
 stays quiesced as long as the heartbeat between the two *processes* lasts; the driver reports its changes, and its loss
 wakes the Raft group. A replica that stops leading while others may be quiesced sends them wakes until they answer.
-Waking gives the leader a fresh CheckQuorum period and leaves a follower without leader contact until the leader's next
+Waking gives the leader a new CheckQuorum period and leaves a follower without leader contact until the leader's next
 message; so a quiesced Raft group always finds a leader, and a healthy leader, woken by the same message, sends a
 heartbeat before any election timeout. Safety depends on none of this: a quiesced replica answers every message like any
 other."""
@@ -38,15 +38,16 @@ class QuiescenceState:
         """Return whether the process of this replica is known to be alive."""
         return replica.node_id in self._alive_nodes
 
-    def add_wakes(self, replicas: Iterable[ReplicaId]) -> None:
+    def add_replicas_to_wake(self, replicas: Iterable[ReplicaId]) -> None:
         """Add replicas to wake; they stay until they answer."""
         self._to_wake.update(dict.fromkeys(replicas))
 
-    def remove_wake(self, replica: ReplicaId) -> None:
+    def remove_replica_to_wake(self, replica: ReplicaId) -> None:
+        """Remove a replica that has answered."""
         self._to_wake.pop(replica, None)
 
-    def clear_wakes(self) -> None:
-        """Drop the wakes to send, because a leader will send them."""
+    def clear_replicas_to_wake(self) -> None:
+        """Remove all replicas to wake, because a leader will wake them."""
         self._to_wake.clear()
 
     @property

@@ -23,12 +23,12 @@ def majority_size(voters: int) -> int:
 
 
 def majority_value(values: Sequence[int]) -> int:
-    """Return the greatest value that a majority has reached: of [9, 4, 7] it is 7, of [9, 4, 7, 5] it is 5."""
+    """Return the highest value that a majority has reached: of [9, 4, 7] it is 7, of [9, 4, 7, 5] it is 5."""
     return sorted(values)[(len(values) - 1) // 2]
 
 
 def quorum_value(voters: Sequence[int], outgoing: Sequence[int]) -> int:
-    """Return the greatest value that a quorum has reached: of the voters and, while joint, of the outgoing ones too."""
+    """Return the highest value that a quorum has reached: of the voters and, while joint, of the outgoing ones too."""
     value = majority_value(voters)
     return min(value, majority_value(outgoing)) if outgoing else value
 

@@ -37,12 +37,12 @@ class ReadableCore:
 
     @property
     def durable_index(self) -> Index:
-        """Largest index synced together with every predecessor."""
+        """Highest index that is synced with all entries before it."""
         return self._replica.durability.durable_index
 
     @property
     def voting_position(self) -> EntryId | None:
-        """Id of the entry that was lost at the log's end, until the durable log is as fresh."""
+        """Id of the entry that was lost at the log's end, until the durable log is as up to date."""
         return self._replica.voting_position
 
     @property
@@ -80,5 +80,5 @@ class ReadableCore:
             self.is_quiesced,
             replica.is_quarantined,
             role.replication.statuses() if isinstance(role, Leader) else (),
-            isinstance(role, Leader) and role.is_handing_over,
+            isinstance(role, Leader) and role.is_transferring,
         )

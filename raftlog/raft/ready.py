@@ -175,5 +175,5 @@ class Status(NamedTuple):
     is_quiesced: bool
     is_quarantined: bool
     followers: tuple[FollowerStatus, ...]
-    is_handing_over: bool
+    is_transferring: bool
     """Whether it leads and refuses proposals because of a leadership transfer."""

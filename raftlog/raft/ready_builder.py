@@ -46,7 +46,7 @@ class ReadyBuilder:
         number = replica.durability.hand_over(replica.log.last_index, must_sync)
         if hard_state is not None:
             replica.is_hard_state_changed = False
-            replica.hard_number = number
+            replica.hard_state_number = number
         messages = tuple(replica.outbox)
         replica.outbox.clear()
         # A term, and so every message that carries it, is sent only once it is durable.

@@ -10,7 +10,7 @@ from random import Random
 
 from raftlog.raft.configuration import Configuration, ConfigurationHistory, ReplicaId
 from raftlog.raft.durability import Durability
-from raftlog.raft.entry import TERM_MAX, ControlPayloads, Entry, EntryId, EntryKind, is_as_fresh
+from raftlog.raft.entry import TERM_MAX, ControlPayloads, Entry, EntryId, EntryKind, is_at_least_as_up_to_date
 from raftlog.raft.log_view import LogView
 from raftlog.raft.messages import InstallOffer, Message, Wake
 from raftlog.raft.quiescence_state import QuiescenceState
@@ -32,7 +32,7 @@ class RaftReplica:
         "committed",
         "delivered",
         "durability",
-        "hard_number",
+        "hard_state_number",
         "history",
         "install_offer",
         "is_hard_state_changed",
@@ -76,7 +76,7 @@ class RaftReplica:
         """Candidate that got this replica's vote in `term`; set once per term by `set_hard_state`."""
         self.is_hard_state_changed = self.term != restart.hard_state.term
         """Whether term or vote changed since the last Ready."""
-        self.hard_number = 0
+        self.hard_state_number = 0
         """Number of the Ready that had the last change of term or vote."""
         hint = min(restart.committed_hint, self.log.last_index)
         self.committed: Index = max(hint, self.log.boundary.index)
@@ -86,7 +86,7 @@ class RaftReplica:
         assert self.applied <= self.log.last_index, f"applied {self.applied} > last index {self.log.last_index}"
         self.committed = max(self.committed, self.applied)
         self.delivered: Index = max(self.applied, self.log.boundary.index)
-        """Last index handed out to be applied; ≤ committed, ≤ durable."""
+        """Last index given to the driver to be applied; ≤ committed, ≤ durable."""
         self.history.commit_to(self.committed)
         self.durability = Durability(self.log.last_index)
         self.ticks = 0
@@ -104,7 +104,7 @@ class RaftReplica:
         """Whether the broker is unfit to lead: election timeouts pass before the replica campaigns (see
         `Follower.tick`)."""
         self.voting_position = restart.voting_position
-        """Id of the last entry that was lost to damage; None once the durable log is as fresh."""
+        """Id of the last entry that was lost to damage; None once the durable log is as up to date."""
         self.clear_reached_voting_position()
 
     # identity
@@ -160,14 +160,14 @@ class RaftReplica:
     @property
     def is_hard_state_durable(self) -> bool:
         """Whether the current term and vote are synced."""
-        return not self.is_hard_state_changed and self.durability.durable_number >= self.hard_number
+        return not self.is_hard_state_changed and self.durability.durable_number >= self.hard_state_number
 
     @property
     def vote_floor(self) -> EntryId:
-        """Smallest id of the last entry of a log with which a candidate can get a vote."""
+        """Id that the last entry of a candidate's log has to reach to get this replica's vote."""
         last = self.log.last_id
         lost = self.voting_position
-        return last if lost is None or is_as_fresh(last, lost) else lost
+        return last if lost is None or is_at_least_as_up_to_date(last, lost) else lost
 
     # the log
 
@@ -233,9 +233,9 @@ class RaftReplica:
         self.reads.apply_to(index)
 
     def clear_reached_voting_position(self) -> None:
-        """Clear the voting position when the durable log is as fresh; called whenever more became durable."""
+        """Clear the voting position when the durable log is as up to date; called whenever more became durable."""
         durable = self.durable_index
-        if self.voting_position is not None and is_as_fresh(
+        if self.voting_position is not None and is_at_least_as_up_to_date(
             EntryId(durable, self.log.term_at(durable)), self.voting_position
         ):
             self.voting_position = None

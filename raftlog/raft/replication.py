@@ -37,8 +37,8 @@ class Replication:
     """Replication from the leader of one term to its followers."""
 
     __slots__ = (
+        "_fastest",
         "_outgoing",
-        "_prompt",
         "_replica",
         "_unsent_bytes",
         "_unsent_from",
@@ -46,7 +46,7 @@ class Replication:
         "are_appends_deferred",
         "are_notices_due",
         "is_due",
-        "match_moved",
+        "may_commit",
         "progress",
         "sequence",
     )
@@ -59,7 +59,7 @@ class Replication:
         """Progress of the voters, None for the leader's own; that of the outgoing voters, while joint, is in
         `_outgoing`."""
         self._outgoing: list[FollowerProgress | None] = []
-        self._prompt: list[FollowerProgress] = []
+        self._fastest: list[FollowerProgress] = []
         """Followers that get every append at once: those of the quorum that answered fastest."""
         self._unsent_from = Index(0)
         """First of the entries that some followers may not have been sent."""
@@ -71,7 +71,7 @@ class Replication:
         """Number of the latest request of this term, to any follower."""
         self.is_due = False
         """Whether there may be an append to send."""
-        self.match_moved = False
+        self.may_commit = False
         """Whether there may be entries to commit."""
         self.are_notices_due = False
         """Whether a follower may hold committed entries without having got the commit index."""
@@ -88,19 +88,19 @@ class Replication:
         }
         self._voters = [self.progress.get(voter) for voter in replica.configuration.voters]
         self._outgoing = [self.progress.get(voter) for voter in replica.configuration.outgoing]
-        self.is_due = self.match_moved = True
-        self._choose_prompt()
+        self.is_due = self.may_commit = True
+        self._choose_fastest()
 
-    def _choose_prompt(self) -> None:
+    def _choose_fastest(self) -> None:
         """Choose the followers that get every append at once; all of them while a configuration is joint."""
         voters = [progress for progress in self._voters if progress is not None]
         needed = len(self._voters) // 2 + 1 - (None in self._voters)
         if self._outgoing or not self._replica.settings.deferred_bytes_max:
-            self._prompt = list(self.progress.values())
+            self._fastest = list(self.progress.values())
         else:
-            prompt = self._prompt
+            prompt = self._fastest
             voters.sort(key=lambda progress: (progress.match_index, progress in prompt), reverse=True)
-            self._prompt = voters[:needed]
+            self._fastest = voters[:needed]
 
     def next_sequence(self) -> int:
         self.sequence += 1
@@ -119,7 +119,7 @@ class Replication:
         )
 
     def quorum_sequence(self) -> int:
-        """Return the number up to which a quorum has answered requests, so it had no later term then."""
+        """Return the highest request number that a quorum has answered; none of it was in a later term then."""
         own = self.sequence
         return quorum_value(
             [own if progress is None else progress.acked_sequence for progress in self._voters],
@@ -145,8 +145,8 @@ class Replication:
         ticks, committed = self._replica.ticks, self._replica.committed
         for progress in self.progress.values():
             progress.note_commit(before, ticks)
-        if len(self._prompt) < len(self.progress) and any(each.match_index < committed for each in self._prompt):
-            self._choose_prompt()  # others were faster
+        if len(self._fastest) < len(self.progress) and any(each.match_index < committed for each in self._fastest):
+            self._choose_fastest()  # others were faster
 
     # sending
 
@@ -160,7 +160,7 @@ class Replication:
     def send_appends(self) -> None:
         """Send each follower the entries that it lacks, as far as its window allows, or defer them."""
         self.is_due = False
-        loads: dict[tuple[Index, int, int], _AppendContent] = {}
+        contents: dict[tuple[Index, int, int], _AppendContent] = {}
         self.are_appends_deferred = False
         may_defer = 0 < self._unsent_bytes <= self._replica.settings.deferred_bytes_max
         if not may_defer:
@@ -168,7 +168,7 @@ class Replication:
         for progress in self.progress.values():
             if may_defer and self._try_defer(progress):
                 continue
-            while self._send_next_append(progress, loads):
+            while self._send_next_append(progress, contents):
                 pass
 
     def _try_defer(self, progress: FollowerProgress) -> bool:
@@ -176,7 +176,7 @@ class Replication:
         if (
             progress.state is not ProgressState.REPLICATE
             or progress.next_index < self._unsent_from
-            or progress in self._prompt
+            or progress in self._fastest
         ):
             return False
         if progress.next_index <= self._replica.log.last_index:
@@ -185,7 +185,7 @@ class Replication:
 
     def send_deferred(self) -> None:
         """Send all followers the missing entries, with the next Ready, and choose the quorum anew."""
-        self._choose_prompt()
+        self._choose_fastest()
         self._unsent_bytes = 0
         self.is_due = True
 
@@ -234,7 +234,7 @@ class Replication:
         return self.send_heartbeats(to={progress.member: progress for progress in active[:needed]})
 
     def _send_next_append(
-        self, progress: FollowerProgress, loads: dict[tuple[Index, int, int], _AppendContent]
+        self, progress: FollowerProgress, contents: dict[tuple[Index, int, int], _AppendContent]
     ) -> bool:
         """Send one append or offer, if one is due; return true when another may be due."""
         replica = self._replica
@@ -251,7 +251,7 @@ class Replication:
         if max_entries <= 0 or max_bytes <= 0:
             return False
         key = (progress.next_index, max_entries, max_bytes)
-        load = loads.get(key) or loads.setdefault(key, self._read_content(*key))
+        content = contents.get(key) or contents.setdefault(key, self._read_content(*key))
         sequence = self.next_sequence()
         replica.send(
             AppendRequest(
@@ -259,18 +259,18 @@ class Replication:
                 progress.member,
                 replica.term,
                 sequence,
-                load.previous,
-                load.entries,
+                content.previous,
+                content.entries,
                 replica.committed,
                 is_probe,
             )
         )
-        last_sent = Index(load.previous.index + len(load.entries))
+        last_sent = Index(content.previous.index + len(content.entries))
         progress.sent_commit = max(progress.sent_commit, min(replica.committed, last_sent))
         if is_probe:
             progress.note_probe(sequence)
             return False
-        progress.note_append(last_sent, load.size_bytes)
+        progress.note_append(last_sent, content.size_bytes)
         return last_sent < log.last_index
 
     def _read_content(self, first: Index, max_entries: int, max_bytes: int) -> _AppendContent:
@@ -368,7 +368,7 @@ class Replication:
     def _acknowledge(self, progress: FollowerProgress, durable: Index) -> None:
         """Record that the follower holds entries durably up to `durable`."""
         if progress.acknowledge(durable, self.sequence):
-            self.is_due = self.match_moved = self.are_notices_due = True
+            self.is_due = self.may_commit = self.are_notices_due = True
         progress.update_held_tick(self._replica.committed, self._replica.ticks)
 
     def _accept(self, progress: FollowerProgress, message: AppendResponse) -> None:

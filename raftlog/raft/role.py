@@ -1,6 +1,6 @@
 """Interface between the core and its roles, and the request for a change of role.
 
-A role never changes itself: it returns a `RoleChange`, and `core` makes the new role after it has asserted the former.
+A role never changes itself: it returns a `RoleChange`; `core` asserts the present role, then creates the new one.
 """
 
 from typing import NamedTuple, Protocol
@@ -11,7 +11,7 @@ from raftlog.raft.ready import Role
 
 
 class RoleChange(NamedTuple):
-    """A change of role within the same term (a candidate's own next term aside)."""
+    """Change of role within the term; only a candidate also enters the next term."""
 
     role: Role
     reason: str

@@ -14,10 +14,10 @@ class RaftSettings:
     """Bounds and times of the core, with their trade-offs."""
 
     election_ticks_min: int = 10
-    """Ticks without the leader, plus a random share of as many again, after which a follower asks for pre-votes.
+    """Ticks without a leader's message after which a follower requests pre-votes; a random part of it is added.
 
     Also the period of CheckQuorum, and the time for which a follower refuses votes after a leader's message.
-    Shorter detects dead leaders sooner and takes slow ones for dead."""
+    A shorter time detects dead leaders sooner, but also takes slow leaders for dead."""
     heartbeat_ticks: int = 3
     """Ticks between heartbeats of a Raft group that is awake; several must fit into an election timeout."""
     quiesce_after_ticks: int = 0
@@ -29,12 +29,12 @@ class RaftSettings:
     in_flight_bytes_max: int = 8 << 20
     """Bytes on their way to one follower, or written there but not yet durable.
 
-    More hides longer round trips and costs memory on both sides."""
+    A higher value hides longer round trips, but costs memory on both sides."""
     fetch_bytes_min: int = 8 << 20
     """Bytes of missing entries, to be read from files, above which a follower is asked to fetch them.
 
-    It is sent appends again when less than a quarter of this is left. Less keeps more bulk off the connection that
-    carries heartbeats."""
+    Appends resume when less than a quarter of this is missing. A lower value keeps more bulk transfer off the
+    connection that carries heartbeats."""
     uncommitted_entries_max: int = 65_536
     uncommitted_bytes_max: int = 64 << 20
     """Bytes that a leader accepts beyond its commit index before it refuses proposals as overloaded."""
@@ -42,7 +42,7 @@ class RaftSettings:
     deferred_bytes_max: int = 0
     """Bytes of new entries that followers beyond the quorum may lack until `send_deferred_appends`; 0: none.
 
-    The quorum that answers fastest gets every append at once. More saves messages, and costs the others some delay."""
+    The quorum that answers fastest gets every append at once. A higher value saves messages, but delays the others."""
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for values below their minimum and for heartbeats rarer than elections."""

@@ -30,7 +30,7 @@ class SupplyRefusal(Enum):
 
     NOT_LEADING = "it does not lead in that term"
     TRIMMED = "what follows was trimmed away"
-    PARTED = "its log does not have the entry after which more is wanted"
+    LOG_MISMATCH = "its log does not have the entry that precedes the requested ones"
 
 
 def supply(replica: RaftReplica, wanted: SupplyRequest) -> AppendRequest | SupplyRefusal:
@@ -44,7 +44,7 @@ def supply(replica: RaftReplica, wanted: SupplyRequest) -> AppendRequest | Suppl
     if after.index < view.boundary.index:
         return SupplyRefusal.TRIMMED
     if after.index > view.last_index or view.term_at(after.index) != after.term:
-        return SupplyRefusal.PARTED
+        return SupplyRefusal.LOG_MISMATCH
     count = min(view.last_index - after.index, wanted.entries_max)
     entries = tuple(view.entries(Index(after.index + 1), count, wanted.bytes_max)) if count else ()
     return AppendRequest(

@@ -20,7 +20,7 @@ class GroupLimits:
     segment_rows_max: int = 4 * MIB
     """Largest number of rows in the segment's index."""
     segment_ms: int | None = None
-    """Greatest age of the segment's roll by the leader's clock; `None`: no limit."""
+    """Maximum age of the segment's roll by the leader's clock; `None`: no limit."""
 
     @classmethod
     def from_config(cls, config: "DriverConfig") -> Self:

@@ -1,7 +1,7 @@
 """Transport protocol: the driver's interface to the network, and the messages on it.
 
     Envelope      one Raft message of one Raft group; those of a loop turn to one process are sent together
-    ProcessBeat   heartbeat between two processes: quiesced groups rely on it, and stale disks are recognized by it
+    ProcessHeartbeat   heartbeat between two processes: quiesced groups rely on it, and stale disks are recognized by it
 
 Delivery is not guaranteed: messages may be lost, duplicated, late and out of order. Buffers in a message do not change
 after it was sent."""
@@ -22,7 +22,7 @@ class Envelope(NamedTuple):
     message: Message
 
 
-class ProcessBeat(NamedTuple):
+class ProcessHeartbeat(NamedTuple):
     """Heartbeat of a process, with the number of starts of its disk and of synced journal blocks on it."""
 
     disk_uuid: uuid.UUID
@@ -37,7 +37,7 @@ class Transport(Protocol):
         """Send the messages of one turn; return at once and never raise, even if they are lost."""
         ...
 
-    def beat(self, node: NodeId, beat: ProcessBeat) -> None:
+    def send_heartbeat(self, node: NodeId, heartbeat: ProcessHeartbeat) -> None:
         """Send a heartbeat; return at once and never raise."""
         ...
 

@@ -186,8 +186,8 @@ def _split_plain(message: bytes) -> tuple[str, str, str]:
     return authorization, user, password
 
 
-def _check_open(is_over: bool, message: bytes) -> None:
-    if is_over:
+def _check_open(has_ended: bool, message: bytes) -> None:
+    if has_ended:
         raise AuthenticationFailed("the exchange has ended")
     if len(message) > MESSAGE_BYTES_MAX:
         raise AuthenticationFailed(f"a message has {len(message)} bytes, more than {MESSAGE_BYTES_MAX}")

@@ -1,9 +1,9 @@
 """Cache of open descriptors by file: a bounded number for any number of files, reopened on use.
 
-    open descriptors ≤ limit, except for those in use and those of unsynced files without a witness
+    open descriptors ≤ limit, except for those in use and those of unsynced files without a `FilesystemSync`
 
-A file that was written and not yet synced gives up its descriptor only if a witness (see `witness`) gets the error of a
-failed write-back; it is then synced through that witness. The cache has a lock of its own: reads come from any thread.
+A file that was written and not yet synced gives up its descriptor only if it has a `FilesystemSync`, which reports a
+failed write-back and later syncs the file. The cache has a lock of its own: reads come from any thread.
 Called by `RealFile`."""
 
 import errno

@@ -18,7 +18,7 @@ GAP_VERSION: Final = 1
 REASON_COMPACTED: Final = 1
 REASON_LOST: Final = 2
 SPAN_MAX: Final = (1 << 31) - 1
-"""Greatest number of offsets that one gap can span, because lastOffsetDelta is an int32."""
+"""Maximum number of offsets that one gap can span, because lastOffsetDelta is an int32."""
 
 
 class Gap(NamedTuple):

@@ -17,7 +17,7 @@ _LARGE_BYTES: Final = 4 * 1024
 """Size above which headers are read one by one, at most `_READS_AT_ONCE`."""
 _READS_AT_ONCE: Final = 64
 _CHUNK_BYTES: Final = 256 * 1024
-_PLACE: Final = struct.Struct(">Q16xQI")
+_ROW_PARTS: Final = struct.Struct(">Q16xQI")
 """Index, position and length of a row."""
 _ATTRIBUTES_LOW: Final = 22
 _PRODUCER_ID: Final = struct.Struct(">q")
@@ -40,7 +40,7 @@ def scan_headers(log: ReadableLog, first: Index, last: Index) -> HeadersRead:
     segment = log.segment_of_index(first)
     number = segment.number_of(first)
     packed = memoryview(segment.row_bytes(number, min(_ROWS_AT_ONCE, last - first + 1)))
-    places = [_PLACE.unpack_from(packed, at) for at in range(0, len(packed) // ROW_SIZE * ROW_SIZE, ROW_SIZE)]
+    places = [_ROW_PARTS.unpack_from(packed, at) for at in range(0, len(packed) // ROW_SIZE * ROW_SIZE, ROW_SIZE)]
     is_large = bool(places) and places[0][2] > _LARGE_BYTES
     start, end = (places[0][1] if places else 0), segment.written_position
     chunk = memoryview(b"" if is_large else segment.files.log.read(start, min(_CHUNK_BYTES, end - start)))

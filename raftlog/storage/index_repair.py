@@ -13,7 +13,7 @@ from raftlog.storage.rows import pack_row, restore_header, row_matches, unpack_r
 from raftlog.storage.segment import Segment
 
 
-class _Place(NamedTuple):
+class _ChainPoint(NamedTuple):
     """Position, offset and index of the next batch in the chain."""
 
     position: int
@@ -23,45 +23,45 @@ class _Place(NamedTuple):
 
 def repair_index(segment: Segment) -> int:
     """Compare every row with its batch's header and repair damaged ones; return their number."""
-    return _repair_from(segment, 0, _first_place(segment), until_sound=False)
+    return _repair_from(segment, 0, _first_point(segment), stops_at_sound=False)
 
 
 def repair_row(segment: Segment, number: int) -> bool:
     """Repair row `number` and damaged neighbours; return whether `number` was repaired."""
-    first, place = number, None
-    while first > 0 and (place := _place_after(segment, first - 1)) is None:
+    first, point = number, None
+    while first > 0 and (point := _point_after(segment, first - 1)) is None:
         first -= 1
     before = segment.row_bytes(number, 1)
-    _repair_from(segment, first, place or _first_place(segment), until_sound=True, at_least=number)
+    _repair_from(segment, first, point or _first_point(segment), stops_at_sound=True, at_least=number)
     return segment.row_bytes(number, 1) != before
 
 
-def _first_place(segment: Segment) -> _Place:
-    return _Place(0, segment.base_offset, segment.base_index)
+def _first_point(segment: Segment) -> _ChainPoint:
+    return _ChainPoint(0, segment.base_offset, segment.base_index)
 
 
-def _repair_from(segment: Segment, number: int, place: _Place, *, until_sound: bool, at_least: int = 0) -> int:
-    """Repair damaged rows from `number` on, the batch of which is at `place`; return the number of repaired rows.
+def _repair_from(segment: Segment, number: int, point: _ChainPoint, *, stops_at_sound: bool, at_least: int = 0) -> int:
+    """Repair damaged rows from `number` on, the batch of which is at `point`; return the number of repaired rows.
 
-    With `until_sound` it ends at the first undamaged row after row `at_least`."""
-    healed = 0
+    With `stops_at_sound` it ends at the first undamaged row after row `at_least`."""
+    repaired = 0
     while number < segment.rows:
-        after = _place_after(segment, number)
-        if after is not None and unpack_row(segment.row_bytes(number, 1)).position == place.position:
-            if until_sound and number > at_least:
+        after = _point_after(segment, number)
+        if after is not None and unpack_row(segment.row_bytes(number, 1)).position == point.position:
+            if stops_at_sound and number > at_least:
                 break
         else:
-            after = _write_row(segment, number, place)
+            after = _write_row(segment, number, point)
             if after is None:
                 break
-            healed += 1
-        place = after
+            repaired += 1
+        point = after
         number += 1
-    return healed
+    return repaired
 
 
-def _place_after(segment: Segment, number: int) -> _Place | None:
-    """Return the place after a row that matches its batch's header; None if it does not match."""
+def _point_after(segment: Segment, number: int) -> _ChainPoint | None:
+    """Return the point after a row that matches its batch's header; None if it does not match."""
     packed = segment.row_bytes(number, 1)
     row = unpack_row(packed)
     if not segment.can_be_row_of(number, row.index) or row.end > segment.end_position:
@@ -73,7 +73,7 @@ def _place_after(segment: Segment, number: int) -> _Place | None:
     if restored is None:
         return None
     header = read_header(restored)
-    return _Place(row.end, header.next_offset, _last_index(segment, header, row.position, row.index) + 1)
+    return _ChainPoint(row.end, header.next_offset, _last_index(segment, header, row.position, row.index) + 1)
 
 
 def _last_index(segment: Segment, header: BatchHeader, position: int, index: int) -> int:
@@ -83,19 +83,19 @@ def _last_index(segment: Segment, header: BatchHeader, position: int, index: int
     return last_index_of(segment.files.log.read(position, header.size), header, index)
 
 
-def _write_row(segment: Segment, number: int, place: _Place) -> _Place | None:
-    """Write row `number` from the batch at `place`; return the next place, or None if that batch is damaged."""
-    head = segment.files.log.read(place.position, HEADER_SIZE)
+def _write_row(segment: Segment, number: int, point: _ChainPoint) -> _ChainPoint | None:
+    """Write row `number` from the batch at `point`; return the next point, or None if that batch is damaged."""
+    head = segment.files.log.read(point.position, HEADER_SIZE)
     if len(head) < HEADER_SIZE:
         return None
     header = read_header(head)
-    end = place.position + header.size
-    if header.magic != MAGIC or header.base_offset != place.offset or not header.size >= HEADER_SIZE:
+    end = point.position + header.size
+    if header.magic != MAGIC or header.base_offset != point.offset or not header.size >= HEADER_SIZE:
         return None
     if end > segment.end_position or header.next_offset > segment.next_offset:
         return None
-    if not crc_matches(segment.files.log.read(place.position, header.size), header):
+    if not crc_matches(segment.files.log.read(point.position, header.size), header):
         return None
-    packed = pack_row(place.index, header.leader_epoch, place.offset, place.position, header, head)
+    packed = pack_row(point.index, header.leader_epoch, point.offset, point.position, header, head)
     segment.replace_row(number, packed)
-    return _Place(end, header.next_offset, _last_index(segment, header, place.position, place.index) + 1)
+    return _ChainPoint(end, header.next_offset, _last_index(segment, header, point.position, point.index) + 1)

@@ -66,7 +66,7 @@ class ReadableLog:
         self.log_start_offset = log_start_offset
         """Lowest readable offset; raised by `trim`, never above the durable offset."""
         self.durable_index = Index(0)
-        """Largest index that is synced together with all before it; changed by `mark_durable` and cuts."""
+        """Highest index that is synced together with all before it; changed by `mark_durable` and cuts."""
         self.durable_offset = Offset(0) if segments else log_start_offset
         """Offset after the last durable record; readers see offsets below it."""
         self.generation = 0

@@ -1,8 +1,8 @@
 """Implementation of `disk` on a real file system (Linux).
 
 Descriptors are opened on use and kept in a bounded cache, so that thousands of segments need few of them. The lock of a
-directory holds a witness for its file system (see `witness`) until it is released: with it a file that was written
-and not yet synced can give up its descriptor, and many files and directories are synced by one call.
+directory holds a `FilesystemSync` until it is released: with it a file that was written and not yet synced can give up
+its descriptor, and many files and directories are synced by one call.
 
 Files are created with mode 0600 and directories with 0700, whatever the umask allows; existing ones keep their modes.
 
@@ -22,10 +22,10 @@ from functools import partial
 
 from raftlog.storage.descriptors import DescriptorCache, DescriptorUse
 from raftlog.storage.disk import DirectoryLock, File, SyncDone
+from raftlog.storage.filesystem_sync import FilesystemSync
 from raftlog.storage.syncs.aio_syncs import AioSyncs
 from raftlog.storage.syncs.sync_choice import SyncChoice
 from raftlog.storage.temporary_errors import lacks_descriptors
-from raftlog.storage.witness import Witness
 from raftlog.types import Buffer
 
 OPEN_FILES_MAX = 512
@@ -66,15 +66,15 @@ class RealDisk:
         self._choice = choice
         self._waiting_syncs: deque[Job] = deque()
         """Submitted syncs for which no descriptor was left."""
-        self._witnesses: dict[int, Witness] = {}
-        """Witnesses by device number."""
+        self._filesystems: dict[int, FilesystemSync] = {}
+        """By device number; each until its directory lock is released."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> "RealFile":
         file = RealFile(path, self._descriptors, os.O_RDONLY if read_only else os.O_RDWR, self._aio)
         flags = file.flags | (os.O_CREAT | os.O_EXCL if create else 0)
         descriptor = self._descriptors.open_path(path, flags, FILE_MODE)
-        if self._witnesses:
-            file.witness = self._witnesses.get(os.fstat(descriptor).st_dev)
+        if self._filesystems:
+            file.filesystem = self._filesystems.get(os.fstat(descriptor).st_dev)
         self._descriptors.adopt(file, descriptor)
         return file
 
@@ -113,18 +113,18 @@ class RealDisk:
 
     def lock(self, path: str) -> DirectoryLock:
         lock = FileLock(path)
-        witness = Witness.open(os.path.dirname(path))
-        if witness is None or witness.device in self._witnesses:
-            if witness is not None:
-                witness.close()
+        filesystem = FilesystemSync.open(os.path.dirname(path))
+        if filesystem is None or filesystem.device in self._filesystems:
+            if filesystem is not None:
+                filesystem.close()
             return lock
-        self._witnesses[witness.device] = witness
-        return WitnessedLock(lock, partial(self._close_witness, witness))
+        self._filesystems[filesystem.device] = filesystem
+        return FilesystemSyncLock(lock, partial(self._close_filesystem, filesystem))
 
-    def _close_witness(self, witness: Witness) -> None:
-        """Remove and close the witness when its lock is released."""
-        del self._witnesses[witness.device]
-        witness.close()
+    def _close_filesystem(self, filesystem: FilesystemSync) -> None:
+        """Remove and close a `FilesystemSync` when its lock is released."""
+        del self._filesystems[filesystem.device]
+        filesystem.close()
 
     @property
     def sync_method(self) -> str:
@@ -147,8 +147,8 @@ class RealDisk:
 
     def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
         mine = [_check_own(file) for file in files]
-        if len(files) + len(directories) >= _MANY and (witness := self._find_witness(mine, directories)):
-            _sync_together(witness, mine)
+        if len(files) + len(directories) >= _MANY and (filesystem := self._find_filesystem(mine, directories)):
+            _sync_together(filesystem, mine)
             return
         for file in mine:
             file.sync_data()
@@ -162,12 +162,12 @@ class RealDisk:
         finally:
             os.close(descriptor)
 
-    def _find_witness(self, files: Sequence["RealFile"], directories: Sequence[str]) -> Witness | None:
-        """Return the witness that covers all files and directories, or None."""
-        witness = files[0].witness if files else self._witnesses.get(os.stat(directories[0]).st_dev)
-        if witness is None or any(file.witness is not witness for file in files):
+    def _find_filesystem(self, files: Sequence["RealFile"], directories: Sequence[str]) -> FilesystemSync | None:
+        """Return the file system if one holds all files and directories, and its `syncfs` can be used; else None."""
+        filesystem = files[0].filesystem if files else self._filesystems.get(os.stat(directories[0]).st_dev)
+        if filesystem is None or any(file.filesystem is not filesystem for file in files):
             return None
-        return witness if all(os.stat(path).st_dev == witness.device for path in directories) else None
+        return filesystem if all(os.stat(path).st_dev == filesystem.device for path in directories) else None
 
     def submit_sync(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
         for file in files:
@@ -211,8 +211,8 @@ class RealFile:
         """Number of writes and truncations; changed by the writer only."""
         self.writes_synced = 0
         """Value of `writes` that a completed sync covered; `writes_synced ≤ writes`."""
-        self.witness: Witness | None = None
-        """Witness that reports failed write-backs while the descriptor is closed."""
+        self.filesystem: FilesystemSync | None = None
+        """Reports failed write-backs while the descriptor is closed; None if the file keeps its descriptor."""
         self._writes_at_release = 0
         """Value of `writes` when the descriptor was last closed with unsynced ones; changed under the cache's lock."""
         self.is_closed = False
@@ -229,7 +229,7 @@ class RealFile:
 
     @property
     def may_release(self) -> bool:
-        return self.witness is not None or not self.is_dirty
+        return self.filesystem is not None or not self.is_dirty
 
     def mark_released(self) -> None:
         if self.is_dirty:
@@ -286,9 +286,11 @@ class RealFile:
             covered = self.writes
             try:
                 with self._descriptors.use(self) as use:
-                    if self._needs_witness():
-                        assert self.witness is not None, "a witness is needed"
-                        self.witness.sync()  # this descriptor may not get the errors of writes through another one
+                    if self._needs_filesystem_sync():
+                        assert self.filesystem is not None, (
+                            "only a file with a FilesystemSync gives up its descriptor unsynced"
+                        )
+                        self.filesystem.sync()  # this descriptor may not get the errors of writes through another one
                     else:
                         os.fdatasync(use.descriptor)
             except OSError as error:
@@ -303,7 +305,7 @@ class RealFile:
         """Start a sync by AIO and call `done` with its result later on the loop; return False if a thread must sync."""
         if self._aio is None or not self._sync_lock.acquire(blocking=False):
             return False
-        if self._sync_failure is None and not self._needs_witness():
+        if self._sync_failure is None and not self._needs_filesystem_sync():
             # A thread reports the missing descriptor.
             with suppress(OSError):
                 use = self._descriptors.use(self)
@@ -331,9 +333,9 @@ class RealFile:
     def _is_in_aio(self) -> bool:
         return self._has_aio_sync
 
-    def _needs_witness(self) -> bool:
+    def _needs_filesystem_sync(self) -> bool:
         """Return whether an earlier descriptor has unsynced writes, whose failure the present one may not report."""
-        return self.witness is not None and self._writes_at_release > self.writes_synced
+        return self.filesystem is not None and self._writes_at_release > self.writes_synced
 
     def mark_synced(self, covered: int) -> None:
         """Record a successful sync that began after `covered` writes."""
@@ -356,10 +358,10 @@ def _record_duration(choice: SyncChoice, by_aio: bool, began: float, done: SyncD
     done(error)
 
 
-def _sync_together(witness: Witness, files: Sequence[RealFile]) -> None:
-    """Sync the file system of the witness, and with it all `files`."""
+def _sync_together(filesystem: FilesystemSync, files: Sequence[RealFile]) -> None:
+    """Sync the file system, and with it all `files`."""
     covered = [file.writes for file in files]
-    witness.sync()
+    filesystem.sync()
     for file, writes in zip(files, covered, strict=True):
         file.mark_synced(writes)
 
@@ -395,8 +397,8 @@ class FileLock:
             self._descriptor = -1
 
 
-class WitnessedLock:
-    """Lock that closes the witness of its file system when it is released."""
+class FilesystemSyncLock:
+    """Lock of a directory that also closes its `FilesystemSync` when it is released."""
 
     def __init__(self, lock: FileLock, end: Callable[[], None]) -> None:
         self._lock = lock

@@ -268,10 +268,10 @@ class Recovery:
 
     def _was_synced(self, base: int) -> bool:
         """Return whether a part of the segment at `base`, or of a newer one, was ever synced."""
-        vouched = self.checkpoint is not None and base <= self.checkpoint.segment
-        return vouched or any(self._has_rows(newer) for newer in self._bases if newer >= base)
+        is_in_checkpoint = self.checkpoint is not None and base <= self.checkpoint.segment
+        return is_in_checkpoint or any(self._has_first_row(newer) for newer in self._bases if newer >= base)
 
-    def _has_rows(self, base: int) -> bool:
+    def _has_first_row(self, base: int) -> bool:
         """Return whether the index of the segment at `base` has a first row, which proves a sync of its batches."""
         name = f"{self.path}/{segment_stem(base)}.index"
         if not self.disk.exists(name):

@@ -11,7 +11,7 @@ from raftlog.types import Offset
 def find_retained_start(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> Offset:
     """Return the base offset of the oldest segment that is kept; the active segment is always kept.
 
-    A segment's age counts from its greatest record timestamp or the creation of the next segment, whichever is later:
+    A segment's age counts from its highest record timestamp or the creation of the next segment, whichever is later:
     so a client's slow clock deletes no record early. By bytes, a segment is deleted if the newer ones together still
     have at least `retention_bytes`."""
     excess = 0

@@ -41,7 +41,7 @@ class Roll(NamedTuple):
 
 
 def encode_roll(roll: Roll) -> bytes:
-    """Encode the payload of a roll; the same roll gives the same bytes everywhere."""
+    """Encode the payload of a roll; equal rolls give equal bytes on every replica, since settings are sorted."""
     parts = [
         _FIXED.pack(
             ROLL_VERSION,

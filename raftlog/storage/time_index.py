@@ -1,6 +1,6 @@
 """The `.timeindex` of a segment: sparse and disposable.
 
-Each entry means: up to row `row` of the segment, the greatest record timestamp is `timestamp`. Timestamps never fall
+Each entry means: up to row `row` of the segment, the highest record timestamp is `timestamp`. Timestamps never fall
 from entry to entry, so the first batch that reaches a time comes after the last entry below it. A closed segment's
 last entry covers all of its rows; a short or damaged file is rebuilt from the batches. It is synced with each
 checkpoint: an entry that survives a power loss could otherwise refer to a batch that is no longer there.
@@ -27,7 +27,7 @@ _CHECKED = struct.Struct(">qQ")
 
 
 class TimeEntry(NamedTuple):
-    """Entry of a time index: greatest timestamp in rows 0 … `row`."""
+    """Entry of a time index: highest timestamp in rows 0 … `row`."""
 
     timestamp: int
     row: int
@@ -42,7 +42,7 @@ class TimeIndex:
         self._waiting: list[TimeEntry] = []
         self._next_position = 0
         self.max_timestamp = NO_TIMESTAMP
-        """Greatest observed timestamp; at least that of the last entry."""
+        """Highest observed timestamp; at least that of the last entry."""
         self.changes = Changes()
         """Changes of the file."""
 
@@ -103,7 +103,7 @@ class TimeIndex:
         return True
 
     def keep_below(self, rows: int, max_timestamp: int, position: int) -> None:
-        """Keep the entries of the first `rows` rows, whose greatest timestamp and end position are given."""
+        """Keep the entries of the first `rows` rows, whose highest timestamp and end position are given."""
         self._truncate(len(self._sound_entries(rows)))
         self._waiting.clear()
         self.max_timestamp = max_timestamp

@@ -50,7 +50,7 @@ class LinkState:
 
     @property
     def piece_bytes(self) -> int:
-        """Greatest number of bytes that arrive at once."""
+        """Maximum number of bytes that arrive at once."""
         rate = self.conditions.rate_bytes_s if self.conditions is not None else 0.0
         return max(SEGMENT_BYTES, int(rate / PIECES_PER_S)) if rate else HELD_BYTES_MAX
 
@@ -67,7 +67,7 @@ class LinkState:
 
     @property
     def limit(self) -> int:
-        """Greatest number of bytes that the link holds: the traffic of `RATE_S` at its rate."""
+        """Maximum number of bytes that the link holds: the traffic of `RATE_S` at its rate."""
         rate = self.conditions.rate_bytes_s if self.conditions is not None else 0.0
         return int(min(HELD_BYTES_MAX, max(HELD_BYTES_MIN, rate * RATE_S))) if rate else HELD_BYTES_MAX
 

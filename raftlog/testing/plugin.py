@@ -18,7 +18,7 @@ import pytest
 from raftlog.testing.cluster import Cluster
 
 LOG_SHOWN_CHARACTERS: Final = 20_000
-"""Greatest length of each node's log in a report, which shows its end."""
+"""Maximum length of each node's log in a report, which shows its end."""
 
 _started: Final = pytest.StashKey[list[Cluster]]()
 

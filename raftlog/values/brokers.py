@@ -15,7 +15,7 @@ from raftlog.values.value import NO_LEADER, Count, LeaderNumber, NodeNumber, Val
 MembershipStatus: TypeAlias = Literal["active", "draining"]
 GossipState: TypeAlias = Literal["alive", "suspect", "dead", "left", "unknown"]
 HEALTH_NAMES_MAX = 128
-"""Greatest number of partitions of one kind in an answer about health."""
+"""Maximum number of partitions of one kind in an answer about health."""
 
 
 class MaintenanceStatus(Value, frozen=True):

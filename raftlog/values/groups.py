@@ -210,7 +210,7 @@ class PartitionLag(GroupObject, frozen=True, kw_only=True):
 
 
 class GroupLagSummary(GroupObject, frozen=True, kw_only=True):
-    """Greatest lag of a group, and the total lag; empty if the group has no partition."""
+    """Highest lag of a group, and the total lag; empty if the group has no partition."""
 
     max_lag_consumer_id: str
     max_lag_instance_id: str | None

@@ -14,7 +14,7 @@ PartitionStatus: TypeAlias = Literal["done", "failed"]
 
 
 MOVES_MAX = 1_000
-"""Greatest number of partitions in one answer."""
+"""Maximum number of partitions in one answer."""
 
 
 class ReplicaPlace(Value, frozen=True):

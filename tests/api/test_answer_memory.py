@@ -213,7 +213,7 @@ def test_an_answer_gets_at_most_half_of_the_free_memory():
     with pytest.raises(MemoryBudgetExceeded):
         second.add(8 * MIB)
     assert budget.refused == 1
-    second.remove(1)
+    second.release_part(1)
     assert budget.used == 4 * MIB
     first.release()
     second.release()

@@ -278,11 +278,11 @@ async def test_a_slow_disk_slows_the_sender(api, slow):
     line = b'{"value":"' + b"x" * 1000 + b'"}\n'
     bound = 4 * 1024 * 1024 + max_socket_bytes()
     sent = 0
-    is_over = False
+    has_ended = False
 
     async def body():
         nonlocal sent
-        while sent < 2 * bound and not is_over:
+        while sent < 2 * bound and not has_ended:
             sent += 100 * len(line)
             yield line * 100
 
@@ -294,7 +294,7 @@ async def test_a_slow_disk_slows_the_sender(api, slow):
         await asyncio.sleep(0.2)
     assert len(slow.waiting) == 1
     assert sent < bound
-    is_over = True
+    has_ended = True
     for turn in slow.waiting:
         turn.set_result(None)
     while not sending.done():

@@ -94,11 +94,11 @@ async def test_every_broker_sees_new_partitions_and_the_others_stay(topic: Broke
 
 async def test_a_topic_grows_under_writes_without_a_loss_or_an_election(topic: Brokers) -> None:
     acknowledged: list[tuple[int, bytes]] = []
-    before, is_over = await fetch_leader_terms(topic[1]), False
+    before, has_ended = await fetch_leader_terms(topic[1]), False
 
     async def keep_writing(number: int) -> None:
         sequence = 0
-        while not is_over:
+        while not has_ended:
             value = b"%d-%d" % (number, sequence)
             acknowledged.append((await write(topic[number], value, key=value), value))
             sequence += 1
@@ -110,7 +110,7 @@ async def test_a_topic_grows_under_writes_without_a_loss_or_an_election(topic: B
         await topic[1 + total % 3].create_partitions("t", total, deadline=soon())
     count = len(acknowledged)
     await until(lambda: len(acknowledged) >= count + 100)
-    is_over = True
+    has_ended = True
     await asyncio.gather(*clients)
     stored = [(partition, value) for partition in range(12) for value in await fetch_values(topic[1], partition)]
     assert sorted(stored) == sorted(acknowledged)

@@ -85,7 +85,7 @@ def list_answered_lists(ops: History) -> list[tuple[int, int, ListOffsets]]:
 
 
 def log_start(ops: History, partition: TopicPartition) -> int:
-    """Return the greatest log start in any answer."""
+    """Return the highest log start in any answer."""
     return max(
         (r.start for _, _, answer in list_answered_lists(ops) for r in answer.ranges if r.partition == partition),
         default=0,

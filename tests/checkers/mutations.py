@@ -379,16 +379,16 @@ def make_a_linearizable_list_stale(ops: History, random: Random) -> History | No
                 ends = [
                     r.end - 1 for _, _, a in list_answered_lists(before) for r in a.ranges if r.partition == partition
                 ]
-                greatest = max([*known_offsets(before, partition), *ends], default=-1)
-                places += [(at, partition, greatest)] if greatest >= 0 else []
+                highest = max([*known_offsets(before, partition), *ends], default=-1)
+                places += [(at, partition, highest)] if highest >= 0 else []
     if (place := choose(random, places)) is None:
         return None
-    at, partition, greatest = place
-    return _replace_range(ops, at, partition, end=Offset(random.randint(0, greatest)))
+    at, partition, highest = place
+    return _replace_range(ops, at, partition, end=Offset(random.randint(0, highest)))
 
 
 def _list_committed_before(ops: History) -> list[tuple[int, TopicPartition, int]]:
-    """Return reads of a group's offset: index, partition, and greatest offset committed or read before."""
+    """Return reads of a group's offset: index, partition, and highest offset committed or read before."""
     places = []
     for invoked, at in list_pairs(ops, "committed"):
         if at is None or ops[at].type != "ok":

@@ -50,7 +50,7 @@ def test_of_two_values_at_one_offset_the_unpolled_one_is_lost(history: WrittenHi
     assert count_anomalies(history) == {"inconsistent-offset": 1, "lost-write": 1}
 
 
-def test_retention_is_derived_from_the_greatest_start_in_any_answer(history: WrittenHistory) -> None:
+def test_retention_is_derived_from_the_highest_start_in_any_answer(history: WrittenHistory) -> None:
     history.send(1, 70, 0)
     history.send(1, 71, 1)
     history.list_offsets(2, 1, 2)
@@ -113,7 +113,7 @@ def test_after_an_assign_of_unknown_outcome_a_rebalance_may_still_move_a_subscri
 # the order of offsets
 
 
-def test_a_process_is_compared_with_the_greatest_offset_that_it_received(history: WrittenHistory) -> None:
+def test_a_process_is_compared_with_the_highest_offset_that_it_received(history: WrittenHistory) -> None:
     for value, offset in ((70, 5), (71, 3), (72, 4)):
         history.send(1, value, offset)
     assert check_with(OffsetOrder(), history.ops).counts == {"nonmonotonic-send": 2}

@@ -156,7 +156,7 @@ def naive_lag_ns(history: list[Op], invoked: int, completed: int) -> int:
 
 @settings(max_examples=60)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 150))
-def test_the_worst_lag_is_the_greatest_lag_of_all_polls(seed: int, steps: int) -> None:
+def test_the_worst_lag_is_the_highest_lag_of_all_polls(seed: int, steps: int) -> None:
     history = generate_clean_history(seed, steps)
     observed: list[tuple[int, int, int]] = []
     checker = RealtimeLag(observe=lambda *seen: observed.append(seen))

@@ -97,10 +97,10 @@ async def test_watching_prints_no_lag_between_commits(monkeypatch: pytest.Monkey
     monkeypatch.setattr(operator_verbs, "POLL_SECONDS", 0)
     shown: list[ClusterHealth] = []
 
-    def is_over(found: ClusterHealth) -> bool:
+    def has_ended(found: ClusterHealth) -> bool:
         return not found.is_healthy
 
-    await operator_verbs.watch(Client().health, shown.append, is_over, steady=health_command._remove_changing_parts)
+    await operator_verbs.watch(Client().health, shown.append, has_ended, steady=health_command._remove_changing_parts)
     assert [found.is_healthy for found in shown] == [True, False]
 
 

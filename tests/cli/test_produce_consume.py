@@ -301,8 +301,8 @@ def test_an_unknown_outcome_returns_exit_code_3(
     """The broker is frozen in the middle, so the request stays without an answer."""
     at = ("--bootstrap", own_broker.address)
     run("topic", "create", "t", *at)
-    patience = ("--timeout-ms", "100", "--give-up-after", "1")
-    writer = spawn("produce", "t", *patience, "--json", *at, stdin=subprocess.PIPE)
+    options = ("--timeout-ms", "100", "--give-up-after", "1")
+    writer = spawn("produce", "t", *options, "--json", *at, stdin=subprocess.PIPE)
     assert writer.stdin is not None
     writer.stdin.write(b"one\n")
     writer.stdin.flush()

@@ -65,8 +65,8 @@ def test_a_stop_under_load_is_clean_and_loses_nothing(spawn: Spawn, run: Any, tm
     run("topic", "create", "t", *at)
     (tmp_path / "lines").write_bytes(b"".join(b"%d\n" % number for number in range(200_000)))
     reader = spawn("consume", "t", "--count", "1000", *at, stdout=subprocess.DEVNULL)
-    patience = ("--give-up-after", "0", "--timeout-ms", "3000")
-    writer = spawn("produce", "t", str(tmp_path / "lines"), "--batch-bytes", "100", *patience, "--json", *at)
+    options = ("--give-up-after", "0", "--timeout-ms", "3000")
+    writer = spawn("produce", "t", str(tmp_path / "lines"), "--batch-bytes", "100", *options, "--json", *at)
     assert reader.wait(30) == 0
     began = time.monotonic()
     process.terminate()

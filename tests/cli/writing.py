@@ -12,7 +12,7 @@ from tests.integration.cluster_load import read_values
 
 INTERVAL_S = 0.1
 DEADLINE_S = 10.0
-PATIENCE_S = 60.0
+WAIT_S = 60.0
 
 
 class SteadyWriters:
@@ -42,7 +42,7 @@ class SteadyWriters:
 
     def wait_for_acknowledged(self, count: int = 10) -> None:
         """Wait until `count` more records are acknowledged."""
-        self._run(self._load.wait_for_more(count, PATIENCE_S))
+        self._run(self._load.wait_for_more(count, WAIT_S))
 
     async def _begin(self) -> None:
         load = SteadyLoad(self._addresses, self._places, interval_s=INTERVAL_S, deadline_s=DEADLINE_S)
@@ -53,7 +53,7 @@ class SteadyWriters:
         self.report = self._load.report()
 
     def _run(self, work: Any) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(2 * PATIENCE_S)
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(2 * WAIT_S)
 
 
 def require_stored(cluster: Cluster, reports: Sequence[SteadyReport]) -> None:

@@ -163,10 +163,10 @@ class World:
         if there is None or there.is_dead or frozenset((asker.disk.number, number)) in self.cuts:
             raise NotConnected("nobody is there")
         if there is asker:
-            raise HandshakeRefused("itself", reason=Reason.SELF, is_theirs=True)
+            raise HandshakeRefused("itself", reason=Reason.SELF, is_remote=True)
         ours, theirs = asker.identity, there.identity
         if None not in (ours.cluster_id, theirs.cluster_id) and ours.cluster_id != theirs.cluster_id:
-            raise HandshakeRefused("another cluster", reason=Reason.CLUSTER_ID, is_theirs=True)
+            raise HandshakeRefused("another cluster", reason=Reason.CLUSTER_ID, is_remote=True)
         identity = PeerIdentity(theirs.cluster_id, theirs.node_id, theirs.disk_uuid, 1, 1, "")
         try:
             answer = await there.handlers[name](Request(ours.node_id, header, (), cast(Any, 0.0)))
@@ -258,10 +258,10 @@ def test_lost_records_are_fetched_again_and_never_create_another_cluster() -> No
         world.run()
         check_disjoint(world)
         assert len(world.begun) <= 1
-        is_whole = all(process.disk.has_begun for process in world.processes.values())
+        is_complete = all(process.disk.has_begun for process in world.processes.values())
         all_lost = all(process.disk.record is None for process in world.processes.values())
-        assert is_whole or all_lost, "a record that one of the seeds holds is made again from it"
-        lost, converged = lost + (world.lost_count > 0), converged + is_whole
+        assert is_complete or all_lost, "a record that one of the seeds holds is made again from it"
+        lost, converged = lost + (world.lost_count > 0), converged + is_complete
     assert lost > 20
     assert converged > 40
 

@@ -233,7 +233,7 @@ async def test_a_damaged_journal_makes_a_new_disk_in_the_same_start(tmp_path: Pa
 
 async def test_a_node_id_in_use_is_not_given_to_a_second_broker(tmp_path: Path) -> None:
     async with brokers(tmp_path, (1, 2, 3, 4), seeds=THREE) as cluster:
-        cluster.settings.update(QUICK, replace_patience_ms=400)
+        cluster.settings.update(QUICK, replace_timeout_ms=400)
         await cluster.start(*THREE)
         await cluster.begin(4, node_id=3)
         await wait_until_failed(cluster, 4, IdentityRefused, "node id 3 is used")
@@ -243,7 +243,7 @@ async def test_a_node_id_in_use_is_not_given_to_a_second_broker(tmp_path: Path) 
 
 async def test_one_of_two_new_disks_gets_the_node_id(tmp_path: Path) -> None:
     async with brokers(tmp_path, (1, 2, 3, 4), seeds=THREE) as cluster:
-        cluster.settings.update(QUICK, replace_patience_ms=400)
+        cluster.settings.update(QUICK, replace_timeout_ms=400)
         await cluster.start(*THREE)
         await wait_until_all_vote(cluster)
         await cluster.stop(3)
@@ -260,7 +260,7 @@ async def test_one_of_two_new_disks_gets_the_node_id(tmp_path: Path) -> None:
 async def test_a_disk_that_waits_for_its_node_id_receives_nothing_else(tmp_path: Path) -> None:
     """Such a disk gets an answer only to its request for the node id, and no peer sends Raft messages to it."""
     async with brokers(tmp_path, (1, 2, 3, 4), seeds=THREE) as cluster:
-        cluster.settings.update(replace_silence_ms=60_000, replace_patience_ms=60_000)
+        cluster.settings.update(replace_silence_ms=60_000, replace_timeout_ms=60_000)
         await cluster.start(*THREE)
         await cluster.stop(3)
         shutil.rmtree(tmp_path / "3")

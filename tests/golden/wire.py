@@ -28,10 +28,10 @@ from raftlog.runtime.rpc.calls import (
 )
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.frames.bulk_codec import answer_of, call_of, request_of, result_of
-from raftlog.runtime.rpc.frames.codec import TurnDecoder, decode_beat, encode_beat, encode_turn
+from raftlog.runtime.rpc.frames.codec import TurnDecoder, decode_heartbeat, encode_heartbeat, encode_turn
 from raftlog.runtime.rpc.frames.frame import HEAD_SIZE, Frame, FrameKind
 from raftlog.runtime.rpc.handshake import (
-    LIFE_SIZE,
+    BOOT_ID_SIZE,
     NONCE_SIZE,
     PROTOCOL_VERSION,
     Channel,
@@ -46,7 +46,7 @@ from raftlog.runtime.rpc.handshake import (
     pack_hello,
 )
 from raftlog.runtime.transfer import bulk
-from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.runtime.transport import Envelope, ProcessHeartbeat
 from raftlog.types import Buffer, Index, NodeId, Offset, Term
 from tests.controller.machine.fleet import disk_uuid
 from tests.golden.operations import OPERATIONS, make_answers, make_value
@@ -95,7 +95,7 @@ ERRORS: Sequence[RaftlogError] = (
 
 def _frame_samples() -> Iterator[Sample]:
     identity = PeerIdentity("c", NodeId(3), disk_uuid(3), 4, 5, "host", 1, 2, "h:2")
-    hello = Hello(PROTOCOL_VERSION, Channel.BULK, bytes(LIFE_SIZE), identity, bytes(NONCE_SIZE))
+    hello = Hello(PROTOCOL_VERSION, Channel.BULK, bytes(BOOT_ID_SIZE), identity, bytes(NONCE_SIZE))
     yield Sample(
         "HELLO", hello, lambda hello: _join(encode_hello(pack_hello(hello))), lambda data: decode_hello(_body_of(data))
     )
@@ -105,8 +105,13 @@ def _frame_samples() -> Iterator[Sample]:
     )
     proof = Proof(bytes(32), b"refusal")
     yield Sample("PROOF", proof, lambda proof: _join(encode_proof(proof)), lambda data: decode_proof(_body_of(data)))
-    beat = ProcessBeat(disk_uuid(1), 3, 9)
-    yield Sample("BEAT", beat, lambda beat: _join(encode_beat(beat)), lambda data: decode_beat(_body_of(data)))
+    heartbeat = ProcessHeartbeat(disk_uuid(1), 3, 9)
+    yield Sample(
+        "BEAT",
+        heartbeat,
+        lambda heartbeat: _join(encode_heartbeat(heartbeat)),
+        lambda data: decode_heartbeat(_body_of(data)),
+    )
     for error in ERRORS:
         leader = ", leader known" if isinstance(error, NotLeader) and error.leader else ""
         yield Sample(

@@ -84,21 +84,21 @@ async def test_a_stopping_broker_is_seen_as_left_and_its_quiesced_groups_are_che
 
 async def test_cluster_requests_wait_less_for_suspected_brokers(three: Brokers) -> None:
     broker = three[1]
-    patience: dict[int, float] = {}
+    time_left: dict[int, float] = {}
 
     inner = broker.node.ask
 
     async def ask(node: NodeId, name: str, header: Any, payload: Any, deadline: float) -> Any:
         if node == broker.node.identity.node_id:
             return await inner(node, name, header, payload, deadline)
-        patience[node] = deadline - asyncio.get_running_loop().time()
+        time_left[node] = deadline - asyncio.get_running_loop().time()
         raise Unavailable("no broker is asked here")
 
     broker.node.ask = ask  # type: ignore[method-assign,assignment]
     broker.parts.gossip.is_doubtful = lambda node: node == 3  # type: ignore[method-assign]
     rows = await broker.brokers(deadline=deadline_in(60_000))
     assert [row.is_alive for row in rows] == [True, False, False]
-    assert patience[3] <= 0.5 < patience[2] <= 1.5
+    assert time_left[3] <= 0.5 < time_left[2] <= 1.5
 
 
 async def test_a_moved_broker_is_found_by_gossip_without_a_controller_leader(tmp_path: Path) -> None:

@@ -183,12 +183,12 @@ async def test_a_barrier_waits_for_all_earlier_records(harness: WriterHarness) -
     harness.writer.write([make_entry(5)])
     unflushed = harness.writer.barrier()
     await run_loop_turn()
-    flying = harness.writer.barrier()
+    in_flight = harness.writer.barrier()
     assert unflushed is not None
-    assert flying is not None
+    assert in_flight is not None
     assert not unflushed.done()
     harness.log.commit()
-    await asyncio.gather(unflushed, flying)
+    await asyncio.gather(unflushed, in_flight)
     assert harness.writer.barrier() is None
     lost = harness.writer.write([make_entry(6)])
     await run_loop_turn()

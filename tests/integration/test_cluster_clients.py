@@ -88,15 +88,15 @@ async def test_a_group_reads_everything_when_its_coordinator_and_a_member_crash(
     create_topic(cluster.addresses[0], topic, partitions=3)
     seen: list[int] = []
     positions: dict[TopicPartition, list[int]] = defaultdict(list)
-    is_over = False
+    has_ended = False
 
     async def consume(consumer: Consumer) -> None:
         async with consumer:
-            while not is_over:
+            while not has_ended:
                 seen.extend(int(record.value or b"") for record in await consumer.poll(timeout_ms=50))
 
     async def watch(client: BrokerClient) -> None:
-        while not is_over:
+        while not has_ended:
             for place, found in (await client.groups.committed(topic, timeout_ms=60_000)).items():
                 positions[place].append(found.offset)
             await asyncio.sleep(0.02)
@@ -119,7 +119,7 @@ async def test_a_group_reads_everything_when_its_coordinator_and_a_member_crash(
         async with asyncio.timeout(ANSWER_S):
             while len(set(seen)) < feed.sent:
                 await asyncio.sleep(0.02)
-        is_over = True
+        has_ended = True
         await asyncio.gather(*members, watching)
         committed = await client.groups.committed(topic)
     assert set(seen) == set(range(feed.sent))

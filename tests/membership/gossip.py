@@ -62,7 +62,7 @@ def swim(node: int, *, boot: int = 1, on: bytes | None = None, config: SwimConfi
 def swim_with_members(node: int, others: Sequence[int], *, config: SwimConfig = CONFIG, now: float = 0.0) -> Swim:
     """Return a SWIM state machine with other members in their first incarnations."""
     machine = swim(node, config=config)
-    machine.converse([claim(other, ALIVE, first_incarnation(other)) for other in others], sender(others[0]), now)
+    machine.handle_frame([claim(other, ALIVE, first_incarnation(other)) for other in others], sender(others[0]), now)
     discard_output(machine)
     return machine
 
@@ -164,9 +164,9 @@ class GossipNet:
         other, messages = self._receiver(node, stream.address), list(stream.messages)
         here, there = sender(node), sender(stream.address.port - 7000)
         while other is not None and messages and not self.lost(there.node_id, node):
-            messages = other.converse(messages, here, self.now)
+            messages = other.handle_frame(messages, here, self.now)
             if messages:
-                messages = machine.converse(messages, there, self.now)
+                messages = machine.handle_frame(messages, there, self.now)
 
     def states(self, of: int) -> dict[int, MemberState | None]:
         """Return the states of one node in the views of the others."""

@@ -117,7 +117,7 @@ async def test_a_member_that_announced_its_leave_was_never_suspected(site: Site)
     await start_three(site)
     agent = site.agents.pop(3)
     agent.leave()
-    await agent.close(agents.FAREWELL_S_MAX)
+    await agent.close(agents.LEAVE_S_MAX)
     await site.wait_until(lambda: site.all_are(MemberState.LEFT, of=3))
     assert all(change.after is not MemberState.SUSPECT for node in (1, 2) for change in site.changes[node])
 

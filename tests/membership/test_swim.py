@@ -111,7 +111,7 @@ def test_addresses_are_tried_until_a_member_answers() -> None:
         tried += [stream.address.port - 7000 for stream in machine.take_streams()]
     assert len(tried) >= 5
     assert set(tried) == {2, 3}
-    machine.converse([claim(2, ALIVE, first_incarnation(2)), claim(3, ALIVE, first_incarnation(3))], sender(2), 9.0)
+    machine.handle_frame([claim(2, ALIVE, first_incarnation(2)), claim(3, ALIVE, first_incarnation(3))], sender(2), 9.0)
     assert len(exchanges(machine, 25.0)) == 1  # one more exchange, for later claims
 
 
@@ -344,8 +344,8 @@ def test_a_silent_member_is_also_pinged_on_a_stream() -> None:
     [stream] = machine.take_streams()
     assert (stream.address, stream.timeout_s) == (address(2), pytest.approx(0.4))
     other = swim(2)
-    answer = other.converse(stream.messages, sender(1), 0.4)
-    assert machine.converse(answer, sender(2), 0.5) == []
+    answer = other.handle_frame(stream.messages, sender(1), 0.4)
+    assert machine.handle_frame(answer, sender(2), 0.5) == []
     machine.tick(0.7)
     assert (state_of(machine, 2), machine.counters().probes_failed) == (ALIVE, 0)
 

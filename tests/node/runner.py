@@ -130,7 +130,7 @@ class Runner:
             "leads": bool(known and known.is_ready),
             "working": self.node.is_working,
             "refusals": [peer.raft.last_error for peer in self.node.transport.peers()],
-            "complaints": self.node.transport.complaints,
+            "complaints": self.node.transport.protocol_errors,
         }
 
 

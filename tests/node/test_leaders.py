@@ -238,7 +238,7 @@ def test_a_slow_leader_without_a_successor_steps_down_and_a_full_one_stays(
     group = FakeLedGroup()
     leaders, _ = make_unfit(tmp_path, group, slow=slow)
     leaders.tick(5.0)
-    leaders.tick(5.0 + leaders.patience_s)
+    leaders.tick(5.0 + leaders.transfer_timeout_s)
     assert group.given_up == given_up
 
 

@@ -324,9 +324,9 @@ async def test_a_start_of_another_node_is_saved_at_once(tmp_path: Path) -> None:
             return [[*row[1:3], fields["lives"][row[0]]] for row in fields["disks"] if row[0] == str(disk)]
 
         (known,) = node.transport.memory.records()
-        assert known.life is not None
+        assert known.boot_id is not None
         async with asyncio.timeout(WITHIN_S):
-            while kept() != [[2, 2, known.life.hex()]]:
+            while kept() != [[2, 2, known.boot_id.hex()]]:
                 await asyncio.sleep(0.01)
 
 

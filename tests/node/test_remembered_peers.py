@@ -27,7 +27,7 @@ def disk() -> SimulatedDisk:
 def hello_of(number: int) -> Hello:
     """Return the handshake of the process on a disk."""
     identity = PeerIdentity("blue", NodeId(number), uuid.UUID(int=number), 1, 100, f"host-{number}")
-    return Hello(PROTOCOL_VERSION, Channel.RAFT, b"life %3d" % number, identity, bytes(NONCE_SIZE))
+    return Hello(PROTOCOL_VERSION, Channel.RAFT, b"boot %3d" % number, identity, bytes(NONCE_SIZE))
 
 
 def make_remembered_peers(disk: SimulatedDisk) -> tuple[PeerMemory, RememberedPeers]:
@@ -48,7 +48,7 @@ def test_starts_are_saved_at_once_also_during_a_save(disk: SimulatedDisk) -> Non
     assert read_saved(disk) == []
     disk.complete_all()
     assert read_saved(disk) == memory.records()
-    assert [each.life for each in read_saved(disk)] == [b"life   2", b"life   3"]
+    assert [each.boot_id for each in read_saved(disk)] == [b"boot   2", b"boot   3"]
 
 
 def test_a_stop_completes_the_save_under_way(disk: SimulatedDisk) -> None:

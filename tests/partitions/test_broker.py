@@ -254,7 +254,7 @@ async def test_a_damaged_partition_can_be_read_and_not_written(disk, open_broker
         await broker.produce_records("t", 0, [NewRecord(b"%d" % n * 100)], deadline=soon())
     log = "/data/t/0/00000000000000000000.log"
     (replica,) = broker.parts.assignments.replicas.values()
-    broker.node.driver.persister.write_rest()  # as the next tick would
+    broker.node.driver.persister.write_pending()  # as the next tick would
     disk.flip_bit(log, replica.group.log.segments.size_bytes - 10, 1)
     with pytest.raises(CorruptBatch):
         replica.group.read(2, 1 << 20)

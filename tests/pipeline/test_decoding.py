@@ -131,11 +131,11 @@ def test_control_batches_and_gaps_yield_no_rows() -> None:
 
 
 def test_a_missing_or_out_of_range_timestamp_is_null() -> None:
-    greatest = decoding.TIMESTAMP_MS_MAX
-    batch = build_columns([b""] * 4, [None] * 4, [5, -1, greatest, greatest + 1], [[]] * 4)
+    highest = decoding.TIMESTAMP_MS_MAX
+    batch = build_columns([b""] * 4, [None] * 4, [5, -1, highest, highest + 1], [[]] * 4)
     [found] = decode_rows("t", 0, [(read_header(batch), bytes(batch))], 0, 4)
     microseconds = found.column("timestamp").cast("int64").to_pylist()
-    assert microseconds == [5_000, None, greatest * 1000, None]
+    assert microseconds == [5_000, None, highest * 1000, None]
 
 
 def test_the_log_append_time_is_that_of_the_batch() -> None:

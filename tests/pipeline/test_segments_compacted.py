@@ -8,7 +8,7 @@ import pytest
 from raftlog.errors import CorruptBatch
 from raftlog.pipeline.errors import SegmentGone
 from raftlog.pipeline.segments.extent import LogExtent, find_extent
-from raftlog.pipeline.segments.pieces import SegmentSplit, indexed_piece
+from raftlog.pipeline.segments.pieces import SegmentSplit, find_indexed_piece
 from raftlog.pipeline.segments.plan import splits_of
 from raftlog.pipeline.segments.reader import checked_batches
 from raftlog.pipeline.segments.replicas import FoundReplica
@@ -86,7 +86,7 @@ def test_index_rows_after_the_last_wanted_entry_are_not_read() -> None:
     for segment in keyed.log.segments:
         for stop in range(segment.base_index, segment.next_index):
             opened = open_with_index(keyed.disk, PATH, segment.base_offset)
-            piece = indexed_piece(opened, stop)
+            piece = find_indexed_piece(opened, stop)
             assert piece is not None
             assert piece.last.index == stop + 1 or segment.is_compacted
             assert piece.row + piece.rows == segment.number_of(stop) + 1
@@ -104,7 +104,7 @@ def test_damaged_index_rows_do_not_lead_beyond_the_last_wanted_entry() -> None:
             rotten[number * ROW_SIZE : (number + 1) * ROW_SIZE] = bytes(ROW_SIZE)
         segment.files.index.write(0, [rotten])
         opened = open_with_index(keyed.disk, PATH, 0)
-        piece = indexed_piece(opened, stop)
+        piece = find_indexed_piece(opened, stop)
         assert piece is None or opened.files.index.read((piece.rows - 1) * ROW_SIZE, 8) <= stop.to_bytes(8)
         opened.close()
 

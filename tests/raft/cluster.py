@@ -13,7 +13,7 @@ from uuid import UUID
 from jepsen.simulation.memory_log import MemoryLog
 from raftlog.raft.configuration import NO_CONFIGURATION, Configuration, ConfigurationChange, ReplicaId
 from raftlog.raft.core import RaftCore
-from raftlog.raft.entry import Entry, EntryId, Proposal, is_as_fresh
+from raftlog.raft.entry import Entry, EntryId, Proposal, is_at_least_as_up_to_date
 from raftlog.raft.messages import InstallOffer, Message
 from raftlog.raft.ready import Accepted, HardState, Installed, Ready, RefusedProposal, Restart, Role
 from raftlog.raft.settings import RaftSettings
@@ -59,7 +59,7 @@ class Disk:
             self.log.cut_to(ready.cut_to)
         self.log.append(ready.entries)
         self.committed_hint = ready.committed_index
-        if self.lost is not None and is_as_fresh(self.log.last_id, self.lost):
+        if self.lost is not None and is_at_least_as_up_to_date(self.log.last_id, self.lost):
             self.lost = None
 
     def configurations(self) -> tuple[Configuration, ...]:
@@ -178,7 +178,7 @@ class Node:
         while True:
             wanted = SupplyRequest(self.me, offer.term, offer.sequence, after, 3, 100)
             supplied = source.supply(wanted)
-            if supplied is SupplyRefusal.PARTED and after.index > committed:
+            if supplied is SupplyRefusal.LOG_MISMATCH and after.index > committed:
                 after = EntryId(committed, self.log.term_at(committed))
                 continue
             if isinstance(supplied, SupplyRefusal) or not supplied.entries:

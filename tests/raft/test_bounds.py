@@ -86,7 +86,7 @@ def test_a_leader_supplies_entries_to_fetchers() -> None:
     assert isinstance(at_end, AppendRequest)
     assert at_end.entries == ()
     assert supply(1, 1, entry_id(2, 1)) is SupplyRefusal.TRIMMED
-    assert supply(1, 1, entry_id(last.index + 1, 1)) is supply(1, 1, entry_id(4, 2)) is SupplyRefusal.PARTED
+    assert supply(1, 1, entry_id(last.index + 1, 1)) is supply(1, 1, entry_id(4, 2)) is SupplyRefusal.LOG_MISMATCH
     assert supply(1, 2, last) is supply(2, 1, last) is SupplyRefusal.NOT_LEADING
 
 

@@ -276,7 +276,7 @@ def test_r46_a_leader_that_detects_damage_steps_down() -> None:
     cluster.settle()
     leader = cluster.leader()
     assert leader is not None, "it asked another one to campaign, so no timeout has to pass"
-    assert leader.me == TWO, "the freshest"
+    assert leader.me == TWO, "the highest"
     assert not cluster.core(1).campaign()
     cluster.core(1).lift_quarantine()
     cluster.tick(20)

@@ -75,14 +75,14 @@ def test_3_4_one_vote_per_term_first_come_first_served() -> None:
 
 
 def test_3_4_a_granted_vote_resets_the_election_timeout() -> None:
-    patient, twin = _lone_core(_ONE, term=2), _lone_core(_ONE, term=2)
+    follower, twin = _lone_core(_ONE, term=2), _lone_core(_ONE, term=2)
     while twin.role is Role.FOLLOWER:
-        patient.step(VoteRequest(_TWO, _ONE, Term(2), 1, EntryId(Index(0), Term(0))))
-        patient.tick()
+        follower.step(VoteRequest(_TWO, _ONE, Term(2), 1, EntryId(Index(0), Term(0))))
+        follower.tick()
         twin.tick()
     for _ in range(9):
-        patient.tick()
-        assert patient.role is Role.FOLLOWER
+        follower.tick()
+        assert follower.role is Role.FOLLOWER
 
 
 def test_3_4_a_split_vote_ends_with_new_timeouts() -> None:

@@ -50,7 +50,7 @@ def test_sequences_outside_of_the_window_have_their_own_error() -> None:
         assert world.has_equal_tables()
 
 
-def test_sequences_wrap_around_after_the_greatest() -> None:
+def test_sequences_wrap_around_after_the_highest() -> None:
     with ProducerWorld() as world:
         leader = world.lead()
         world.send_and_wait(leader, 0, b"a")

@@ -28,7 +28,7 @@ def test_a_fetch_waits_for_its_minimum_of_bytes() -> None:
         leader = world.lead()
         world.appended(leader, b"first")
         waiting = world.fetch(leader, 1, wait=100, min_bytes=1)
-        patient = world.fetch(leader, 1, wait=100, min_bytes=1000)
+        fetched_later = world.fetch(leader, 1, wait=100, min_bytes=1000)
         short = world.fetch(leader, 1, wait=0.5, min_bytes=1000)
         world.run(0.2)
         assert not waiting.done()
@@ -37,12 +37,12 @@ def test_a_fetch_waits_for_its_minimum_of_bytes() -> None:
         assert values_of(waiting.result()) == [b"second"]
         world.run(1)
         assert values_of(short.result()) == [b"second"]
-        assert not patient.done()
+        assert not fetched_later.done()
         for _ in range(4):
             world.appended(leader, bytes(300))
         world.run(0.01)
-        assert patient.done()
-        assert sum(map(len, patient.result().batches)) >= 1000
+        assert fetched_later.done()
+        assert sum(map(len, fetched_later.result().batches)) >= 1000
 
 
 def test_a_fetch_that_reaches_its_maximum_does_not_wait() -> None:

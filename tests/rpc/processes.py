@@ -34,7 +34,7 @@ from raftlog.runtime.rpc.handshake import (
 )
 from raftlog.runtime.rpc.tcp_transport import TcpTransport
 from raftlog.runtime.rpc.tls import TlsContexts
-from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.runtime.transport import Envelope, ProcessHeartbeat
 from raftlog.types import NodeId
 
 QUICK = RpcConfig(reconnect_min_ms=5, reconnect_max_ms=20, close_timeout_ms=200)
@@ -85,7 +85,7 @@ class Process:
             lambda: self.identity, Random(next(_seeds)), config, credentials=credentials, tls=tls
         )
         self.transport.on_envelopes = self.turns.put
-        self.transport.on_beat = self.beats.put
+        self.transport.on_heartbeat = self.beats.put
         self.transport.on_connection = self.connections.put
         self.transport.serve = serve
 
@@ -261,12 +261,12 @@ def _any_frame() -> Any:
 
 
 def hello_of(node: int, channel: Channel = Channel.RAFT, **changes: Any) -> Hello:
-    return Hello(PROTOCOL_VERSION, channel, b"raw life", identity_of(node, **changes), bytes(NONCE_SIZE))
+    return Hello(PROTOCOL_VERSION, channel, b"raw boot", identity_of(node, **changes), bytes(NONCE_SIZE))
 
 
 def envelopes_of(turn: Any) -> list[Envelope]:
     return list(turn[1])
 
 
-def beat_of(node: int, boot_epoch: int, journal_sequence: int) -> ProcessBeat:
-    return ProcessBeat(identity_of(node).disk_uuid, boot_epoch, journal_sequence)
+def heartbeat_of(node: int, boot_epoch: int, journal_sequence: int) -> ProcessHeartbeat:
+    return ProcessHeartbeat(identity_of(node).disk_uuid, boot_epoch, journal_sequence)

@@ -23,7 +23,7 @@ from raftlog.runtime.rpc.authentication import (
 )
 from raftlog.runtime.rpc.calls import Call
 from raftlog.runtime.rpc.errors import BadFrame, HandshakeRefused
-from raftlog.runtime.rpc.frames.codec import encode_beat, encode_turn
+from raftlog.runtime.rpc.frames.codec import encode_heartbeat, encode_turn
 from raftlog.runtime.rpc.frames.frame import HEAD_SIZE, FrameKind
 from raftlog.runtime.rpc.frames.packing import pack_flat
 from raftlog.runtime.rpc.handshake import (
@@ -44,7 +44,7 @@ from tests.rpc.processes import (
     QUICK,
     Process,
     RawPeer,
-    beat_of,
+    heartbeat_of,
     hello_of,
     identity_of,
     run_processes,
@@ -191,7 +191,7 @@ async def test_without_the_secret_no_peer_is_served_or_remembered() -> None:
 def _frames_before_a_proof() -> Sequence[list[Any]]:
     return (
         encode_turn([heartbeat(1)]),
-        encode_beat(beat_of(2, 1, 1)),
+        encode_heartbeat(heartbeat_of(2, 1, 1)),
         encode_hello(pack_hello(hello_of(2))),
         encode_refusal(HandshakeRefusal(Reason.RETIRED_DISK, "you are gone", "blue", True)),
     )
@@ -339,7 +339,7 @@ async def test_raft_messages_of_an_unregistered_process_are_dropped() -> None:
         first, second = (
             [each._replace(message=each.message._replace(sender=two))] for each in (heartbeat(1), heartbeat(2))
         )
-        raw.write(*encode_turn(first), *encode_beat(beat_of(2, 1, 1)))
+        raw.write(*encode_turn(first), *encode_heartbeat(heartbeat_of(2, 1, 1)))
         while not one.transport.messages_from_outsiders:
             await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.001)
         (outsider,) = one.transport.outsiders()

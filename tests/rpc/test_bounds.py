@@ -1,4 +1,4 @@
-"""Bounds: send queue, bulk budget, pauses, logged complaints, settings; and addresses allowed for listening."""
+"""Bounds: send queue, bulk budget, pauses, logged protocol errors, settings; and addresses allowed for listening."""
 
 import asyncio
 import logging
@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from raftlog.errors import InvalidArgument
 from raftlog.raft.messages import Heartbeat
 from raftlog.runtime.rpc.addresses import check_reachable, is_loopback, resolve
-from raftlog.runtime.rpc.complaints import Complaints
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.endpoint import bounds_of_callers
 from raftlog.runtime.rpc.frames.codec import TurnDecoder
 from raftlog.runtime.rpc.frames.frame import FrameKind, FrameReader, encode_frame, join_buffers
 from raftlog.runtime.rpc.handshake import Channel
+from raftlog.runtime.rpc.protocol_errors import ProtocolErrors
 from raftlog.runtime.rpc.send_queue import SendQueue
 from raftlog.runtime.rpc.throttle import TokenBucket
 from raftlog.runtime.rpc.traffic import Flow
-from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.runtime.transport import Envelope, ProcessHeartbeat
 from raftlog.topic_config import KIB, MIB
 from tests.rpc.messages import ME, append, heartbeat
 
@@ -136,10 +136,10 @@ def test_requests_are_accepted_or_refused_but_never_dropped() -> None:
 
 def test_only_the_newest_beat_is_sent() -> None:
     queue = SendQueue(SMALL, Flow())
-    queue.add_beat(ProcessBeat(DISK, 1, 1))
-    queue.add_beat(ProcessBeat(DISK, 1, 2))
+    queue.add_heartbeat(ProcessHeartbeat(DISK, 1, 1))
+    queue.add_heartbeat(ProcessHeartbeat(DISK, 1, 2))
     alone = SendQueue(SMALL, Flow())
-    alone.add_beat(ProcessBeat(DISK, 1, 2))
+    alone.add_heartbeat(ProcessHeartbeat(DISK, 1, 2))
     assert queue.take(SMALL.turn_bytes) == alone.take(SMALL.turn_bytes)
 
 
@@ -184,24 +184,24 @@ def test_the_bulk_budget_bounds_requests() -> None:
     assert bucket.delay_s(99.0) == pytest.approx(1.0), "a pause saves up a burst and no more"
 
 
-def test_complaints_are_counted_and_rarely_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_protocol_errors_are_counted_and_rarely_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
-    complaints = Complaints(RpcConfig(complaint_interval_ms=1000, sources_max=3))
-    assert complaints.add("a", "nonsense", 0.0)
-    assert not any(complaints.add("a", "nonsense", at / 1000) for at in range(999))
-    assert complaints.add("a", "nonsense", 1.0)
-    assert complaints.count == 1001
+    protocol_errors = ProtocolErrors(RpcConfig(protocol_error_interval_ms=1000, sources_max=3))
+    assert protocol_errors.add("a", "nonsense", 0.0)
+    assert not any(protocol_errors.add("a", "nonsense", at / 1000) for at in range(999))
+    assert protocol_errors.add("a", "nonsense", 1.0)
+    assert protocol_errors.count == 1001
     assert [record.getMessage() for record in caplog.records] == [
         "connection from a closed: nonsense",
         "connection from a closed: nonsense (999 more since the last line)",
     ]
 
 
-def test_complaints_from_many_sources_are_rarely_logged() -> None:
-    complaints = Complaints(RpcConfig(complaint_interval_ms=1000, sources_max=3))
-    written = [complaints.add(f"source {number}", "nonsense", number / 1000) for number in range(1000)]
+def test_protocol_errors_from_many_sources_are_rarely_logged() -> None:
+    protocol_errors = ProtocolErrors(RpcConfig(protocol_error_interval_ms=1000, sources_max=3))
+    written = [protocol_errors.add(f"source {number}", "nonsense", number / 1000) for number in range(1000)]
     assert sum(written) <= 3 + 3
-    assert complaints.count == 1000
+    assert protocol_errors.count == 1000
 
 
 @pytest.mark.parametrize(

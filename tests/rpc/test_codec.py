@@ -16,7 +16,7 @@ from raftlog.runtime.log.control_entries import build_no_op_batch
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.endpoint import bounds_of_callers
 from raftlog.runtime.rpc.errors import BadFrame
-from raftlog.runtime.rpc.frames.codec import TurnDecoder, decode_beat, encode_beat, encode_turn, size_of
+from raftlog.runtime.rpc.frames.codec import TurnDecoder, decode_heartbeat, encode_heartbeat, encode_turn, size_of
 from raftlog.runtime.rpc.frames.frame import (
     CHECKED_SIZE,
     FRAME_VERSION,
@@ -28,7 +28,7 @@ from raftlog.runtime.rpc.frames.frame import (
 )
 from raftlog.runtime.rpc.frames.packing import pack_flat
 from raftlog.runtime.rpc.handshake import Channel
-from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.runtime.transport import Envelope, ProcessHeartbeat
 from raftlog.topic_config import MIB
 from raftlog.types import Index, NodeId, Term
 from tests.rpc.messages import BY_TYPE, ME, RECEIVERS, append, heartbeat, turns, turns_of
@@ -99,10 +99,10 @@ def test_round_trip_of_mixed_turns_in_any_pieces(envelopes: list[Envelope], chun
 
 
 def test_several_frames_of_one_read_are_decoded() -> None:
-    turn, beat = join_buffers(encode_turn([heartbeat(1)])), join_buffers(encode_beat(ProcessBeat(DISK, 3, 4)))
+    turn, beat = join_buffers(encode_turn([heartbeat(1)])), join_buffers(encode_heartbeat(ProcessHeartbeat(DISK, 3, 4)))
     found = read_frames(beat + turn + turn + beat)
     assert [frame.kind for frame in found] == [FrameKind.BEAT, FrameKind.TURN, FrameKind.TURN, FrameKind.BEAT]
-    assert decode_beat(found[0].body) == ProcessBeat(DISK, 3, 4)
+    assert decode_heartbeat(found[0].body) == ProcessHeartbeat(DISK, 3, 4)
 
 
 def test_large_batches_are_written_without_a_copy() -> None:
@@ -271,4 +271,4 @@ def test_the_first_byte_reveals_another_protocol() -> None:
 )
 def test_invalid_beats_are_refused(parts: list[Any]) -> None:
     with pytest.raises(BadFrame):
-        decode_beat(pack_flat(parts))
+        decode_heartbeat(pack_flat(parts))

@@ -52,7 +52,7 @@ class Broker:
             create=True,
         )
         self.driver.on_step = lambda *_: moved.set()
-        transport.on_envelopes, transport.on_beat = self.driver.receive, self.driver.receive_beat
+        transport.on_envelopes, transport.on_heartbeat = self.driver.receive, self.driver.receive_heartbeat
         transport.serve = self.driver.serve
 
     @property

@@ -32,22 +32,22 @@ from raftlog.runtime.rpc.handshake import (
     pack_hello,
 )
 from raftlog.runtime.rpc.memory import PeerMemory, PeerRecord
-from raftlog.runtime.transport import ProcessBeat
+from raftlog.runtime.transport import ProcessHeartbeat
 from raftlog.types import FEATURE_LEVEL_KNOWN, NodeId
 
 DISK, OTHER_DISK = uuid.UUID(int=1), uuid.UUID(int=2)
-LIFE, OTHER_LIFE = b"life one", b"life two"
+BOOT_ID, OTHER_BOOT_ID = b"boot one", b"boot two"
 US = Hello(
     PROTOCOL_VERSION,
     Channel.RAFT,
-    b"our life",
+    b"our boot",
     PeerIdentity("blue", NodeId(1), uuid.UUID(int=9), 3, 50, "host-a"),
     b"a" * NONCE_SIZE,
 )
 THEM = Hello(
     PROTOCOL_VERSION,
     Channel.RAFT,
-    LIFE,
+    BOOT_ID,
     PeerIdentity("blue", NodeId(2), DISK, 7, 100, "host-b", rpc_address="host-b:9001"),
     b"b" * NONCE_SIZE,
 )
@@ -56,8 +56,8 @@ THEM = Hello(
 FUTURE = FEATURE_LEVEL_KNOWN + 1
 
 
-def make_their_hello(*, life: bytes = LIFE, **changes: Any) -> Hello:
-    return THEM._replace(life=life, identity=THEM.identity._replace(**changes))
+def make_their_hello(*, boot_id: bytes = BOOT_ID, **changes: Any) -> Hello:
+    return THEM._replace(boot_id=boot_id, identity=THEM.identity._replace(**changes))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def make_their_hello(*, life: bytes = LIFE, **changes: Any) -> Hello:
     [
         (make_their_hello(feature_level_min=FUTURE, feature_level_max=9), KnownPeer(), Reason.FEATURE_LEVEL, "upgrade"),
         (make_their_hello(feature_level_min=0, feature_level_max=0), KnownPeer(), Reason.FEATURE_LEVEL, "upgrade"),
-        (make_their_hello(life=US.life, node_id=NodeId(1)), KnownPeer(), Reason.SELF, "leads to node 1 itself"),
+        (make_their_hello(boot_id=US.boot_id, node_id=NodeId(1)), KnownPeer(), Reason.SELF, "leads to node 1 itself"),
         (THEM._replace(channel=Channel.BULK), KnownPeer(), Reason.WRONG_CHANNEL, "BULK"),
         (
             make_their_hello(cluster_id="green"),
@@ -87,7 +87,7 @@ def make_their_hello(*, life: bytes = LIFE, **changes: Any) -> Hello:
         (THEM, KnownPeer(boot_epoch=8), Reason.STALE_BOOT_EPOCH, "boot epoch 7, and 8 was seen"),
         (THEM, KnownPeer(boot_epoch=6, journal_sequence=101), Reason.STALE_JOURNAL, "sequence 100, and 101 was"),
         (THEM, KnownPeer(boot_epoch=7, journal_sequence=101), Reason.STALE_JOURNAL, "it lost writes"),
-        (THEM, KnownPeer(boot_epoch=7, life=OTHER_LIFE), Reason.COPIED_DISK, "two processes"),
+        (THEM, KnownPeer(boot_epoch=7, boot_id=OTHER_BOOT_ID), Reason.COPIED_DISK, "two processes"),
     ],
     ids=lambda value: value.name if isinstance(value, Reason) else "",
 )
@@ -121,7 +121,7 @@ def test_earlier_versions_are_refused_with_a_message(version: int, fields: int) 
         (THEM, KnownPeer()),
         (make_their_hello(cluster_id=None), KnownPeer()),
         (THEM, KnownPeer(assigned_disk=DISK, live_disk=DISK)),
-        (THEM, KnownPeer(boot_epoch=6, journal_sequence=100, life=OTHER_LIFE)),
+        (THEM, KnownPeer(boot_epoch=6, journal_sequence=100, boot_id=OTHER_BOOT_ID)),
         (THEM, KnownPeer(boot_epoch=7, journal_sequence=100)),
         (make_their_hello(feature_level_min=1, feature_level_max=FUTURE), KnownPeer()),
         (make_their_hello(feature_level_min=FEATURE_LEVEL_KNOWN, feature_level_max=FUTURE), KnownPeer()),
@@ -131,8 +131,8 @@ def test_earlier_versions_are_refused_with_a_message(version: int, fields: int) 
         "unknown",
         "no cluster yet",
         "known disk",
-        "next life",
-        "same life after our start",
+        "next start",
+        "same start after ours",
         "newer release",
         "newest of our levels",
         "oldest of our levels",
@@ -166,7 +166,7 @@ def test_a_refusal_states_whether_the_disk_is_a_member(assigned: uuid.UUID | Non
 
 def test_heartbeats_may_overtake_a_handshake_of_the_same_process() -> None:
     """A second connection of a process may have an older journal sequence: its disk is no old copy."""
-    assert check_peer(US, THEM, KnownPeer(boot_epoch=7, journal_sequence=105, life=LIFE)) is None
+    assert check_peer(US, THEM, KnownPeer(boot_epoch=7, journal_sequence=105, boot_id=BOOT_ID)) is None
 
 
 def test_the_feature_level_is_the_highest_common_one() -> None:
@@ -266,12 +266,12 @@ def test_a_retired_disk_is_remembered_as_retired() -> None:
 def test_the_remembered_state_of_a_disk_only_rises() -> None:
     memory = PeerMemory(10)
     memory.add_connection(THEM)
-    memory.note_beat(THEM, ProcessBeat(DISK, 7, 130))
-    memory.note_beat(THEM, ProcessBeat(DISK, 7, 120))
-    memory.note_beat(THEM, ProcessBeat(DISK, 6, 900))
+    memory.note_heartbeat(THEM, ProcessHeartbeat(DISK, 7, 130))
+    memory.note_heartbeat(THEM, ProcessHeartbeat(DISK, 7, 120))
+    memory.note_heartbeat(THEM, ProcessHeartbeat(DISK, 6, 900))
     memory.add_connection(make_their_hello(boot_epoch=5, journal_sequence=3))
-    assert memory.find_record(NodeId(2), DISK) == KnownPeer(None, DISK, 7, 130, LIFE)
-    assert memory.records() == [PeerRecord(DISK, NodeId(2), 7, 130, LIFE)]
+    assert memory.find_record(NodeId(2), DISK) == KnownPeer(None, DISK, 7, 130, BOOT_ID)
+    assert memory.records() == [PeerRecord(DISK, NodeId(2), 7, 130, BOOT_ID)]
 
 
 def test_a_disk_counts_as_connected_until_its_last_connection_ends() -> None:
@@ -301,20 +301,20 @@ def test_a_new_disk_is_accepted_once_it_is_assigned() -> None:
 def test_the_memory_of_peers_survives_our_restart() -> None:
     memory = PeerMemory(10)
     memory.add_connection(THEM)
-    memory.note_beat(THEM, ProcessBeat(DISK, 7, 130))
+    memory.note_heartbeat(THEM, ProcessHeartbeat(DISK, 7, 130))
     again = PeerMemory(10)
     again.restore(memory.records())
     known = again.find_record(NodeId(2), DISK)
     assert check_peer(US, THEM, known) is None, "the same process: its sequence was overtaken by its beats"
     copied, old = (
         check_peer(US, each, known)
-        for each in (make_their_hello(life=OTHER_LIFE), make_their_hello(boot_epoch=8, life=OTHER_LIFE))
+        for each in (make_their_hello(boot_id=OTHER_BOOT_ID), make_their_hello(boot_epoch=8, boot_id=OTHER_BOOT_ID))
     )
     assert copied is not None
     assert copied.reason is Reason.COPIED_DISK
     assert old is not None
     assert old.reason is Reason.STALE_JOURNAL
-    assert check_peer(US, make_their_hello(boot_epoch=8, life=OTHER_LIFE, journal_sequence=130), known) is None
+    assert check_peer(US, make_their_hello(boot_epoch=8, boot_id=OTHER_BOOT_ID, journal_sequence=130), known) is None
 
 
 def test_the_journal_sequence_of_an_unknown_process_is_checked() -> None:
@@ -325,17 +325,17 @@ def test_the_journal_sequence_of_an_unknown_process_is_checked() -> None:
     assert refusal.reason is Reason.STALE_JOURNAL
     assert check_peer(US, make_their_hello(journal_sequence=130), memory.find_record(NodeId(2), DISK)) is None
     memory.add_connection(make_their_hello(journal_sequence=130))
-    assert memory.find_record(NodeId(2), DISK).life == LIFE
+    assert memory.find_record(NodeId(2), DISK).boot_id == BOOT_ID
 
 
 def test_each_start_of_a_peer_is_reported_once() -> None:
     memory = PeerMemory(10)
     met: list[PeerRecord] = []
     memory.on_start = lambda: met.extend(memory.records())
-    for hello in (THEM, THEM, make_their_hello(boot_epoch=8, life=OTHER_LIFE), THEM):
+    for hello in (THEM, THEM, make_their_hello(boot_epoch=8, boot_id=OTHER_BOOT_ID), THEM):
         memory.add_connection(hello)
-        memory.note_beat(hello, ProcessBeat(DISK, hello.identity.boot_epoch, 200))
-    assert [(each.boot_epoch, each.life) for each in met] == [(7, LIFE), (8, OTHER_LIFE)]
+        memory.note_heartbeat(hello, ProcessHeartbeat(DISK, hello.identity.boot_epoch, 200))
+    assert [(each.boot_epoch, each.boot_id) for each in met] == [(7, BOOT_ID), (8, OTHER_BOOT_ID)]
 
 
 def test_the_memory_of_peers_is_bounded() -> None:

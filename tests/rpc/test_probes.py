@@ -44,7 +44,7 @@ async def test_a_probe_disturbs_no_other_connection() -> None:
         assert len(one.connections) == before
         status = two.transport.peers()[0]
         assert (status.raft.connections_made, status.bulk.connections_made) == (1, 1)
-        assert one.transport.complaints == 0
+        assert one.transport.protocol_errors == 0
 
 
 @on_both_loops
@@ -54,7 +54,7 @@ async def test_a_process_refuses_a_probe_of_itself() -> None:
         with pytest.raises(HandshakeRefused) as refused:
             await one.transport.probe(one.address, Call("who"))
         assert refused.value.reason == Reason.SELF
-        assert one.transport.complaints == 0, "that is no stranger"
+        assert one.transport.protocol_errors == 0, "that is no stranger"
 
 
 @on_both_loops
@@ -65,7 +65,7 @@ async def test_another_cluster_refuses_a_probe_at_once() -> None:
         two.transport.on_refused = refusals.put
         with pytest.raises(HandshakeRefused, match="correct the seeds") as refused:
             await two.transport.probe(one.address, Call("who"))
-        assert (refused.value.reason, refused.value.is_theirs) == (Reason.CLUSTER_ID, True)
+        assert (refused.value.reason, refused.value.is_remote) == (Reason.CLUSTER_ID, True)
         [refusal] = await refusals.next()
         assert (refusal.reason, refusal.cluster_id, refusal.is_member) == (Reason.CLUSTER_ID, "blue", False)
 

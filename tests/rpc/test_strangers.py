@@ -13,7 +13,7 @@ import pytest
 from raftlog.raft import ReplicaId
 from raftlog.runtime.rpc.calls import Call
 from raftlog.runtime.rpc.config import RpcConfig
-from raftlog.runtime.rpc.frames.codec import encode_beat, encode_turn
+from raftlog.runtime.rpc.frames.codec import encode_heartbeat, encode_turn
 from raftlog.runtime.rpc.frames.frame import FrameKind, encode_frame
 from raftlog.runtime.rpc.handshake import (
     Channel,
@@ -32,8 +32,8 @@ from tests.rpc.processes import (
     FakePeer,
     Process,
     RawPeer,
-    beat_of,
     envelopes_of,
+    heartbeat_of,
     hello_of,
     identity_of,
     run_processes,
@@ -72,7 +72,7 @@ GARBAGE = {
     "huge body": _head(FrameKind.HELLO, 2**32 - 1, 0),
     "huge payload": _head(FrameKind.HELLO, 10, 2**32 - 1),
     "large hello": b"".join(encode_frame(FrameKind.HELLO, bytes(5000))),
-    "no hello": b"".join(encode_beat(beat_of(2, 1, 1))),
+    "no hello": b"".join(encode_heartbeat(heartbeat_of(2, 1, 1))),
     "a refusal": b"".join(encode_refusal(HandshakeRefusal(Reason.UNKNOWN, "no"))),
     "hello of nonsense": b"".join(encode_frame(FrameKind.HELLO, b"nonsense")),
     "wrong checksum": b"".join(encode_hello(pack_hello(hello_of(2))))[:-1] + b"\xff",
@@ -88,7 +88,7 @@ async def test_garbage_is_closed_and_counted_without_harm() -> None:
             raw.write(garbage)
             assert await raw.wait_until_closed() == b"", "nothing is said to a stranger"
             await raw.close()
-            assert one.transport.complaints == number + 1
+            assert one.transport.protocol_errors == number + 1
         assert one.transport._listener.connections() == []
         await check_accepts_peers(one)
 
@@ -105,7 +105,7 @@ async def test_a_client_that_sends_too_slowly_is_disconnected() -> None:
         assert await half.wait_until_closed() == b""
         await silent.close()
         await half.close()
-        assert one.transport.complaints == 2
+        assert one.transport.protocol_errors == 2
         await check_accepts_peers(one)
 
 
@@ -117,7 +117,7 @@ async def test_connections_of_strangers_are_bounded() -> None:
         for stranger in strangers:
             assert await stranger.wait_until_closed() == b""
             await stranger.close()
-        assert one.transport.complaints == len(strangers)
+        assert one.transport.protocol_errors == len(strangers)
         await check_accepts_peers(one)
 
 
@@ -132,7 +132,7 @@ def test_a_flood_of_garbage_writes_few_log_lines(caplog: pytest.LogCaptureFixtur
                 raw.write(b"password=hunter2")
                 await raw.wait_until_closed()
                 await raw.close()
-            assert one.transport.complaints == 50
+            assert one.transport.protocol_errors == 50
 
     asyncio.run(flood())
     lines = [record.getMessage() for record in caplog.records]
@@ -149,8 +149,8 @@ def _other_sender() -> list[Any]:
 LIES: dict[str, tuple[Channel, Callable[[], list[Any]]]] = {
     "in another's name": (Channel.RAFT, _other_sender),
     "raft on the bulk channel": (Channel.BULK, lambda: encode_turn([_from_two(append(1, 5))])),
-    "a heartbeat on the bulk channel": (Channel.BULK, lambda: encode_beat(beat_of(2, 1, 1))),
-    "a heartbeat of another disk": (Channel.RAFT, lambda: encode_beat(beat_of(3, 1, 1))),
+    "a heartbeat on the bulk channel": (Channel.BULK, lambda: encode_heartbeat(heartbeat_of(2, 1, 1))),
+    "a heartbeat of another disk": (Channel.RAFT, lambda: encode_heartbeat(heartbeat_of(3, 1, 1))),
     "a second introduction": (Channel.RAFT, lambda: encode_hello(pack_hello(hello_of(2)))),
     "an answer to nothing": (Channel.RAFT, lambda: encode_frame(FrameKind.ANSWER, b"\x93\x01\xc0\xc4\x00")),
     "nonsense in a turn": (Channel.RAFT, lambda: encode_frame(FrameKind.TURN, b"nonsense", [bytes(100_000)])),
@@ -175,7 +175,7 @@ async def test_peers_with_forged_messages_are_disconnected() -> None:
             raw.write(*frame())
             assert await raw.wait_until_closed() == b""
             await raw.close()
-            assert one.transport.complaints == number + 1
+            assert one.transport.protocol_errors == number + 1
         assert len(one.turns) == len(one.beats) == 0
 
 
@@ -218,7 +218,9 @@ def test_refusals_reach_both_sides(changes: dict[str, Any], words: str) -> None:
             assert words in refusal.message
             assert await raw.wait_until_closed() == b""
             await raw.close()
-            await _wait_until(lambda: one.transport.complaints > 1 and bool(two.transport.peers()[0].raft.last_error))
+            await _wait_until(
+                lambda: one.transport.protocol_errors > 1 and bool(two.transport.peers()[0].raft.last_error)
+            )
             error = two.transport.peers()[0].raft.last_error
             assert error is not None
             assert words in error
@@ -242,7 +244,7 @@ async def test_the_connecting_side_checks_as_well() -> None:
     one, three = Process(identity_of(1), QUICK), Process(identity_of(3), QUICK)
     async with run_processes(one, three):
         one.transport.set_addresses({NodeId(2): three.address})
-        await _wait_until(lambda: three.transport.complaints > 0)
+        await _wait_until(lambda: three.transport.protocol_errors > 0)
         status = one.transport.peers()[0].raft
         assert status.last_error is not None
         assert "node 2 was expected at this address, and node 3 is there" in status.last_error
@@ -255,7 +257,7 @@ async def test_an_old_copy_of_a_disk_is_refused() -> None:
     async with run_processes(one):
         newer = await RawPeer.connect(one.address)
         await newer.connect_handshake(hello_of(2, boot_epoch=5, journal_sequence=70))
-        newer.write(*encode_beat(beat_of(2, 5, 90)))
+        newer.write(*encode_heartbeat(heartbeat_of(2, 5, 90)))
         await one.beats.next()
         await newer.close()
         for epoch, sequence, reason in (
@@ -269,7 +271,7 @@ async def test_an_old_copy_of_a_disk_is_refused() -> None:
             await older.close()
         copied = await RawPeer.connect(one.address)
         refusal = await copied.connect_handshake(
-            hello_of(2, boot_epoch=5, journal_sequence=90)._replace(life=b"2nd life")
+            hello_of(2, boot_epoch=5, journal_sequence=90)._replace(boot_id=b"2nd boot")
         )
         assert isinstance(refusal, HandshakeRefusal)
         assert refusal.reason is Reason.COPIED_DISK

@@ -109,7 +109,7 @@ def test_strangers_cannot_connect(runner: asyncio.Runner, ours: TlsFiles, others
                 raw.write(garbage)
                 await raw.wait_until_closed()
                 await raw.close()
-            assert one.transport.complaints == 5
+            assert one.transport.protocol_errors == 5
             assert len(one.turns) == 0
             two = Process(identity_of(2), QUICK, load_tls(ours))
             async with run_processes(two):
@@ -133,7 +133,7 @@ def test_a_server_of_another_authority_is_not_trusted(runner: asyncio.Runner, ou
         one, two = Process(identity_of(1), QUICK, load_tls(ours)), Process(identity_of(2), QUICK, load_tls(others))
         async with run_processes(one, two):
             one.transport.set_addresses({two.node: two.address})
-            while two.transport.complaints == 0 or one.transport.peers()[0].raft.last_error is None:
+            while two.transport.protocol_errors == 0 or one.transport.peers()[0].raft.last_error is None:
                 waiting = asyncio.get_running_loop().create_future()
                 asyncio.get_running_loop().call_later(0.001, waiting.set_result, None)
                 await waiting
@@ -275,7 +275,7 @@ def test_a_refusal_of_our_certificate_is_logged_with_its_reason(
             host, port = one.address
             with pytest.raises(ssl.SSLCertVerificationError):
                 await asyncio.open_connection(host, port, ssl=strict, server_hostname="db9")
-            while one.transport.complaints < 1:
+            while one.transport.protocol_errors < 1:
                 await asyncio.sleep(0.01)
 
     with runner:

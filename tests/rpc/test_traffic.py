@@ -6,7 +6,7 @@ from raftlog.raft.messages import Heartbeat
 from raftlog.runtime.rpc.calls import Call
 from raftlog.runtime.transport import Envelope
 from tests.rpc.messages import append, heartbeat
-from tests.rpc.processes import Process, beat_of, envelopes_of, identity_of, run_cluster
+from tests.rpc.processes import Process, envelopes_of, heartbeat_of, identity_of, run_cluster
 
 
 def heartbeat_without_answer(number: int) -> Envelope:
@@ -22,7 +22,7 @@ async def test_sent_and_received_messages_are_counted_by_kind() -> None:
     async with run_cluster(one, two):
         one.transport.send(two.node, turn)
         assert len(envelopes_of(await two.turns.next())) == len(turn)
-        one.transport.beat(two.node, beat_of(1, 1, 9))
+        one.transport.send_heartbeat(two.node, heartbeat_of(1, 1, 9))
         await two.beats.next()
         await asyncio.gather(*(one.transport.call(two.node, Call("echo", number)) for number in range(3)))
         sent, received = one.transport.traffic(), two.transport.traffic()

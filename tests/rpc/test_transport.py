@@ -10,7 +10,7 @@ from raftlog.raft import EntryId, ReplicaId
 from raftlog.runtime.rpc.calls import Answer, Call
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.errors import ConnectionLost, NoAnswer, NotConnected
-from raftlog.runtime.rpc.frames.codec import TurnDecoder, encode_beat
+from raftlog.runtime.rpc.frames.codec import TurnDecoder, encode_heartbeat
 from raftlog.runtime.rpc.frames.frame import FrameKind
 from raftlog.runtime.rpc.handshake import Channel
 from raftlog.runtime.rpc.listener import check_stalls
@@ -27,8 +27,8 @@ from tests.rpc.processes import (
     Inbox,
     Process,
     RawPeer,
-    beat_of,
     envelopes_of,
+    heartbeat_of,
     hello_of,
     identity_of,
     run_cluster,
@@ -47,11 +47,11 @@ async def test_messages_and_beats_arrive_in_order() -> None:
         arrived = []
         for turn in turns:
             one.transport.send(two.node, turn)
-        one.transport.beat(two.node, beat_of(1, 1, 9))
+        one.transport.send_heartbeat(two.node, heartbeat_of(1, 1, 9))
         while len(arrived) < sum(map(len, turns)):
             arrived += envelopes_of(await two.turns.next())
         assert arrived == [envelope for turn in turns for envelope in turn]
-        assert await two.beats.next() == (1, beat_of(1, 1, 9))
+        assert await two.beats.next() == (1, heartbeat_of(1, 1, 9))
         assert two.transport.memory.records()[0].journal_sequence == 9
 
 
@@ -190,7 +190,7 @@ async def test_a_restarted_process_is_connected_again() -> None:
             await one.transport.call(two.node, Call("x"))
         assert caught.value.outcome == "failed"
         one.transport.send(two.node, [heartbeat(1)])
-        one.transport.beat(two.node, beat_of(1, 1, 1))
+        one.transport.send_heartbeat(two.node, heartbeat_of(1, 1, 1))
         assert one.transport.peers()[0].raft.messages_dropped == 1
         again = Process(identity_of(2, boot_epoch=2))
         async with run_processes(again, port=port):
@@ -207,7 +207,7 @@ async def test_a_peer_without_an_address_is_removed() -> None:
         one.transport.set_addresses({})
         assert one.transport.peers() == []
         one.transport.send(two.node, [heartbeat(1)])
-        one.transport.beat(two.node, beat_of(1, 1, 1))
+        one.transport.send_heartbeat(two.node, heartbeat_of(1, 1, 1))
         assert one.transport.messages_unaddressed == 1
         with pytest.raises(NotConnected, match="no address"):
             await one.transport.call(two.node, Call("x"))
@@ -236,7 +236,7 @@ async def test_a_turn_is_one_frame() -> None:
         await one.wait_for_channels(2)
         (raw,) = await two.raft.next()
         writes = one.transport.traffic().writes["raft"]
-        one.transport.beat(two.node, beat_of(1, 1, 1))
+        one.transport.send_heartbeat(two.node, heartbeat_of(1, 1, 1))
         one.transport.send(two.node, [heartbeat(1), heartbeat(2), append(3, 10)])
         assert one.transport.traffic().writes["raft"] == writes + 1, "messages wait for no later turn of the loop"
         assert (await raw.read_frame()).kind is FrameKind.BEAT
@@ -389,7 +389,7 @@ async def test_a_stalled_frame_ends_its_connection() -> None:
     async with run_processes(one):
         raw = await RawPeer.connect(one.address)
         await raw.connect_handshake(hello_of(2))
-        raw.write(*encode_beat(beat_of(2, 1, 1)), b"RLOG")
+        raw.write(*encode_heartbeat(heartbeat_of(2, 1, 1)), b"RLOG")
         (accepted,) = one.transport._listener.connections()
         await one.beats.next()
         check_stalls([accepted.connection], loop.time() - 1)
@@ -397,4 +397,4 @@ async def test_a_stalled_frame_ends_its_connection() -> None:
         check_stalls([accepted.connection], loop.time() + 1)
         assert await raw.wait_until_closed() == b""
         await raw.close()
-    assert one.transport.complaints == 1
+    assert one.transport.protocol_errors == 1

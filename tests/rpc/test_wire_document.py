@@ -15,10 +15,10 @@ from raftlog.runtime.rpc.authentication import ProvingSide, credentials_of, enco
 from raftlog.runtime.rpc.calls import Answer, Call, encode_answer, encode_call, encode_failure
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.failures import _FIELDS
-from raftlog.runtime.rpc.frames.codec import _LAYOUTS, encode_beat, encode_turn
+from raftlog.runtime.rpc.frames.codec import _LAYOUTS, encode_heartbeat, encode_turn
 from raftlog.runtime.rpc.frames.frame import FRAME_VERSION, HEAD_SIZE, MAGIC, FrameKind
 from raftlog.runtime.rpc.handshake import (
-    LIFE_SIZE,
+    BOOT_ID_SIZE,
     NONCE_SIZE,
     PROTOCOL_VERSION,
     REFUSAL_BYTES_MAX,
@@ -33,7 +33,7 @@ from raftlog.runtime.rpc.handshake import (
     pack_hello,
     pack_refusal,
 )
-from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.runtime.transport import Envelope, ProcessHeartbeat
 from raftlog.types import FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_LEAST, Buffer, Index, NodeId, Term
 from tests.layouts import DOCUMENT, read_layout, table_after
 
@@ -72,15 +72,15 @@ def test_kinds_and_reasons_match_the_code() -> None:
 
 def test_the_documented_handshake_matches_the_code() -> None:
     identity = PeerIdentity("c", NodeId(3), DISK, 4, 5, "host")
-    hello = Hello(PROTOCOL_VERSION, Channel.BULK, bytes(LIFE_SIZE), identity, bytes(NONCE_SIZE))
+    hello = Hello(PROTOCOL_VERSION, Channel.BULK, bytes(BOOT_ID_SIZE), identity, bytes(NONCE_SIZE))
     kind, body, _ = decode_by_table(encode_hello(pack_hello(hello)))
     documented = [cells[0] for cells in table_after("hello fields")]
-    assert documented == ["protocol_version", "channel", "life", *PeerIdentity._fields, "nonce"]
+    assert documented == ["protocol_version", "channel", "boot_id", *PeerIdentity._fields, "nonce"]
     assert kind is FrameKind.HELLO
     assert body == [
         PROTOCOL_VERSION,
         2,
-        bytes(LIFE_SIZE),
+        bytes(BOOT_ID_SIZE),
         b"c",
         3,
         DISK.bytes,
@@ -93,7 +93,7 @@ def test_the_documented_handshake_matches_the_code() -> None:
         bytes(NONCE_SIZE),
     ]
     types = [cells[1] for cells in table_after("hello fields")]
-    assert types.count(f"{LIFE_SIZE} bytes") == types.count(f"{NONCE_SIZE} bytes") == 1
+    assert types.count(f"{BOOT_ID_SIZE} bytes") == types.count(f"{NONCE_SIZE} bytes") == 1
     assert f"at most {TEXT_BYTES_MAX}, as the cluster id" in SECTION
     channels = ", ".join(f"{channel.value} {channel.name}" for channel in Channel)
     assert f"| channel | number | {channels} |" in SECTION
@@ -117,7 +117,7 @@ def test_a_proof_can_be_computed_from_the_document() -> None:
 
 
 def test_the_documented_beats_and_requests_match_the_code() -> None:
-    assert decode_by_table(encode_beat(ProcessBeat(DISK, 4, 5)))[:2] == (FrameKind.BEAT, [DISK.bytes, 4, 5])
+    assert decode_by_table(encode_heartbeat(ProcessHeartbeat(DISK, 4, 5)))[:2] == (FrameKind.BEAT, [DISK.bytes, 4, 5])
     sizes = b"\0\0\0\1\0\0\0\2"
     call = Call("data.produce", [b"t", 0], (b"a", b"bc"), 100)
     assert decode_by_table(encode_call(9, call, CONFIG)) == (

@@ -17,7 +17,7 @@ from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.process.driver import Driver
 from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
-from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
+from raftlog.runtime.transport import Envelope, ProcessHeartbeat, Transport
 from raftlog.storage.disk import File, SyncDone
 from raftlog.storage.roll import Roll, RollMember
 from raftlog.types import NodeId
@@ -102,8 +102,8 @@ class SimulatedWire(Transport):
         message = [copy_payloads(envelope) for envelope in envelopes]
         self._world.network.send(self._process, self._world.nodes[node - 1], "raft", message, 100)
 
-    def beat(self, node: NodeId, beat: ProcessBeat) -> None:
-        self._world.network.send(self._process, self._world.nodes[node - 1], "beat", beat, 10)
+    def send_heartbeat(self, node: NodeId, heartbeat: ProcessHeartbeat) -> None:
+        self._world.network.send(self._process, self._world.nodes[node - 1], "heartbeat", heartbeat, 10)
 
     async def request(self, node: NodeId, request: object) -> object:
         await asyncio.sleep(0.001)
@@ -174,7 +174,11 @@ class World:
             driver.create_group(self.roll)
         driver.start()
         self.network.bind(process, "raft", lambda source, message: driver.receive(NodeId(source.number + 1), message))
-        self.network.bind(process, "beat", lambda source, beat: driver.receive_beat(NodeId(source.number + 1), beat))
+        self.network.bind(
+            process,
+            "heartbeat",
+            lambda source, heartbeat: driver.receive_heartbeat(NodeId(source.number + 1), heartbeat),
+        )
 
     def crash(self, number: int, *, power: bool = False) -> None:
         self.nodes[number - 1].crash()

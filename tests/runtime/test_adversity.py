@@ -335,7 +335,7 @@ def test_a_checkpoint_does_not_use_a_damaged_row() -> None:
         hurt = other_numbers(leader)[0]
         world.disks[hurt - 1].zero_page(world.group(hurt).log.segments.active.files.index.path, 0)
         driver = world.drivers[hurt]
-        driver.persister.checkpoints.has_news = True
+        driver.persister.checkpoints.has_new_operations = True
         world.run_at(hurt, lambda: driver.persister.checkpoints.maybe_begin(1e9))
         world.run(1)
         assert not world.failures

@@ -62,7 +62,7 @@ def run_checkpoint(world: World, number: int = 1) -> None:
     driver = world.drivers[number]
     checkpoints = driver.persister.checkpoints
     world.run_until(lambda: not checkpoints.is_under_way)
-    checkpoints.has_news, checkpoints._last_at = True, 0.0
+    checkpoints.has_new_operations, checkpoints._last_at = True, 0.0
     start = driver.journal._start
     world.run_at(number, lambda: checkpoints.maybe_begin(1e9))
     checkpoints._last_at = driver.loop.time()

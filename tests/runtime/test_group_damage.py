@@ -10,7 +10,7 @@ from raftlog.errors import CorruptBatch
 from raftlog.raft import EntryId
 from raftlog.records import read_header
 from raftlog.runtime.journal.operations import LostEnd
-from raftlog.runtime.log.startup import freshest_lost_end
+from raftlog.runtime.log.startup import highest_lost_end
 from raftlog.storage.directory import DAMAGED, internal_path
 from raftlog.types import Index, Term
 from tests.runtime.group_twin import GROUP, PATH, GroupTwin, run_operations
@@ -196,7 +196,7 @@ def flip_byte(twin: GroupTwin, index: int, at: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "journaled", "freshest"),
+    ("found", "journaled", "highest"),
     [
         (None, None, None),
         ((88, 1), None, (88, 1)),
@@ -206,13 +206,13 @@ def flip_byte(twin: GroupTwin, index: int, at: int) -> None:
         ((88, 2), (89, 1), (88, 2)),
     ],
 )
-def test_a_second_loss_keeps_the_freshest_end(
-    found: tuple[int, int] | None, journaled: tuple[int, int] | None, freshest: tuple[int, int] | None
+def test_a_second_loss_keeps_the_highest_end(
+    found: tuple[int, int] | None, journaled: tuple[int, int] | None, highest: tuple[int, int] | None
 ) -> None:
     """A log that lost its end, and then more before that was filled again, is bound by its first end."""
     found_id = None if found is None else EntryId(Index(found[0]), Term(found[1]))
     journaled_id = None if journaled is None else LostEnd(Index(journaled[0]), Term(journaled[1]))
-    assert freshest_lost_end(found_id, journaled_id) == freshest
+    assert highest_lost_end(found_id, journaled_id) == highest
 
 
 def test_a_damaged_last_large_entry_becomes_the_voting_position() -> None:

@@ -38,7 +38,7 @@ def difference(*logs: list[OfflineEntry], marks: list[OfflineEntry] | None = Non
 FIRST, OTHER, LATER = entry(0, b"other"), entry(3, b"k"), entry(12, b"k")
 
 
-def test_records_above_the_greatest_mark_must_not_be_missing() -> None:
+def test_records_above_the_highest_mark_must_not_be_missing() -> None:
     whole, lacking = [FIRST, OTHER, LATER], [FIRST, LATER]
     assert "differs at offset 3: " in str(difference(whole, lacking, marks=[]))
     assert "differs at offset 3: " in str(difference(whole, lacking, marks=[mark(20, 12), mark(21, 11)]))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from raftlog.raft import Entry, EntryId, EntryKind, Message, ReplicaId
 from raftlog.raft.messages import AppendRequest, Heartbeat
 from raftlog.runtime.process.outbox import Outbox
-from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.runtime.transport import Envelope, ProcessHeartbeat
 from raftlog.types import Index, NodeId, Term
 
 ONE, TWO, THREE = (ReplicaId(NodeId(number), uuid.UUID(int=number)) for number in (1, 2, 3))
@@ -25,7 +25,7 @@ class RecordingWire:
         self.sent += [(node, envelope.message) for envelope in envelopes]
         self.arrived.set()
 
-    def beat(self, node: NodeId, beat: ProcessBeat) -> None:
+    def send_heartbeat(self, node: NodeId, heartbeat: ProcessHeartbeat) -> None:
         raise AssertionError("no beats here")
 
     async def request(self, node: NodeId, request: object) -> object:

@@ -19,7 +19,7 @@ from tests.runtime.test_adversity import other_numbers
 
 def begin_checkpoint(world: World, number: int) -> None:
     made = world.drivers[number].persister.checkpoints
-    made.has_news, made._last_at = True, 0.0
+    made.has_new_operations, made._last_at = True, 0.0
     world.run_at(number, lambda: made.maybe_begin(1e9))
 
 
@@ -152,7 +152,7 @@ def test_no_checkpoint_begins_while_a_cut_waits_for_the_journal() -> None:
         for number in range(6):
             world.propose(old, b"lost %d" % number)
         world.run(0.05)
-        world.drivers[old].persister.write_rest()
+        world.drivers[old].persister.write_pending()
         world.run_until(lambda: world.leader() != old)
         new = world.leader()
         world.commit(new, b"instead")
@@ -162,7 +162,7 @@ def test_no_checkpoint_begins_while_a_cut_waits_for_the_journal() -> None:
         def look() -> None:
             if group.log.is_cut_waiting and group.log.written_index < group.log.last_index:
                 before = made.begun
-                made.has_news, made._last_at = True, 0.0
+                made.has_new_operations, made._last_at = True, 0.0
                 made.maybe_begin(1e9)
                 begun.append(made.begun - before)
 
@@ -251,7 +251,7 @@ def test_a_fetched_log_that_is_no_longer_needed_is_not_installed(monkeypatch: py
             is_fetched.append(True)
             return True
 
-        monkeypatch.setattr(Installation, "_may_change_places", may)
+        monkeypatch.setattr(Installation, "_may_swap_directories", may)
         monkeypatch.setattr(RaftCore, "needs_install", lambda core, at: wants(core, at) and not is_fetched)
         monkeypatch.setattr(replacement, "place_installed_log", lambda *arguments: taken.append(arguments))
         start_follower_behind_log_start(world)
@@ -281,4 +281,4 @@ def test_a_fetched_log_is_installed_when_no_write_to_the_old_one_is_in_flight(
     made._port = SimpleNamespace(  # type: ignore[assignment]
         failure=None, persister=SimpleNamespace(checkpoints=SimpleNamespace(is_under_way=is_under_way))
     )
-    assert made._may_change_places() is may
+    assert made._may_swap_directories() is may

@@ -6,7 +6,7 @@ import pytest
 
 from jepsen.simulation import LinkConditions, Node, SimulatedNetwork, VirtualLoop
 from jepsen.simulation.network.links import MILLISECOND_NS
-from jepsen.simulation.network.shapes import bridge, halves, isolate, majorities_ring, one_way, split
+from jepsen.simulation.network.shapes import bridge, halves, isolate, majorities_ring, one_way_cuts, split
 
 STEADY = LinkConditions(delay_min_ns=MILLISECOND_NS, delay_max_ns=MILLISECOND_NS)
 
@@ -161,13 +161,13 @@ def test_each_shape_cuts_its_links(count: int) -> None:
 
 
 def test_one_way_and_split_are_exact() -> None:
-    assert one_way([0], [1, 2]) == [(0, 1), (0, 2)]
+    assert one_way_cuts([0], [1, 2]) == [(0, 1), (0, 2)]
     assert split([[0], [1, 2]]) == [(0, 1), (0, 2), (1, 0), (2, 0)]
 
 
 def test_imposed_cuts_add_up_until_healed(mail: MailNetwork) -> None:
-    mail.network.impose(one_way([0], [1]))
-    mail.network.impose(one_way([1], [2]))
+    mail.network.impose(one_way_cuts([0], [1]))
+    mail.network.impose(one_way_cuts([1], [2]))
     for source, destination in ((0, 1), (1, 2), (2, 0)):
         mail.send(source, destination, (source, destination))
     mail.loop.run_for(1)

@@ -112,7 +112,7 @@ def test_faults_stay_within_a_minority(world: World) -> None:
     harmed = []
     for machine in machines[:3]:
         if fault_budget.may_damage(machine):
-            fault_budget.doomed[machine.me] = machine
+            fault_budget.losing_identity[machine.me] = machine
             machine.driver = None
             harmed.append(machine)
     assert harmed == machines[:1]

@@ -13,12 +13,12 @@ from jepsen.simulation.options import generator
 from raftlog.errors import Unavailable
 from raftlog.raft import Entry, EntryId, EntryKind, ReplicaId
 from raftlog.raft.messages import AppendRequest
-from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.runtime.transport import Envelope, ProcessHeartbeat
 from raftlog.types import Index, NodeId, Term
 
 KEY = bytes(16)
 
-BEAT = ProcessBeat(uuid.UUID(int=1), 1, 2)
+BEAT = ProcessHeartbeat(uuid.UUID(int=1), 1, 2)
 
 
 class RecordingDriver:
@@ -30,8 +30,8 @@ class RecordingDriver:
     def receive(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
         self.got.append((node, list(envelopes)))
 
-    def receive_beat(self, node: NodeId, beat: ProcessBeat) -> None:
-        self.got.append((node, beat))
+    def receive_heartbeat(self, node: NodeId, heartbeat: ProcessHeartbeat) -> None:
+        self.got.append((node, heartbeat))
 
     async def serve(self, node: NodeId, request: object) -> object:
         if request == "refuse":
@@ -92,7 +92,7 @@ def append(payload: bytearray) -> Envelope:
 def test_messages_and_beats_arrive_and_are_reported_to_the_watcher(pair: Pair) -> None:
     transport, payload = pair.transports[NodeId(1)], bytearray(b"batch")
     pair.run(lambda: transport.send(NodeId(2), [append(payload)]))
-    pair.run(lambda: transport.beat(NodeId(2), BEAT))
+    pair.run(lambda: transport.send_heartbeat(NodeId(2), BEAT))
     assert pair.drivers[NodeId(2)].got == [(1, [append(bytearray(b"batch"))]), (1, BEAT)]
     assert len(pair.watched) == 1
 
@@ -121,7 +121,7 @@ def test_bulk_requests_are_answered_refused_or_time_out(pair: Pair) -> None:
 
 def test_a_broken_stream_is_reopened(loop: VirtualLoop) -> None:
     pair = Pair(loop, streams=True)
-    send = lambda: pair.transports[NodeId(1)].beat(NodeId(2), BEAT)  # noqa: E731 - called many times
+    send = lambda: pair.transports[NodeId(1)].send_heartbeat(NodeId(2), BEAT)  # noqa: E731 - called many times
     pair.run(send)
     pair.network.reset_streams(pair.nodes[NodeId(1)], pair.nodes[NodeId(2)])
     loop.run_for(5)

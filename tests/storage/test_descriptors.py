@@ -10,8 +10,8 @@ import pytest
 
 from raftlog.storage import real_disk
 from raftlog.storage.disk import DirectoryLock
+from raftlog.storage.filesystem_sync import FilesystemSync
 from raftlog.storage.real_disk import RealDisk, RealFile
-from raftlog.storage.witness import Witness
 
 LIMIT = 8
 FILES = 40
@@ -25,7 +25,9 @@ class World:
         self.whole_syncs = 0
         self.error = 0
         self.file_syncs: list[int] = []
-        monkeypatch.setattr(Witness, "open", lambda path: Witness(os.open(path, os.O_RDONLY), self._syncfs))
+        monkeypatch.setattr(
+            FilesystemSync, "open", lambda path: FilesystemSync(os.open(path, os.O_RDONLY), self._syncfs)
+        )
         monkeypatch.setattr(os, "fdatasync", self.file_syncs.append)
         self.disk = RealDisk(lambda job: job(), lambda job: job(), LIMIT)
 
@@ -66,7 +68,7 @@ def test_written_files_release_their_descriptors_and_can_be_reopened(world: Worl
     assert world.open_count() <= LIMIT
 
 
-def test_a_file_closed_unsynced_is_synced_through_the_witness(world: World) -> None:
+def test_a_file_closed_unsynced_is_synced_through_the_file_system(world: World) -> None:
     files = world.files(LIMIT + 1)
     world.disk.sync([files[0]])
     assert (world.whole_syncs, world.file_syncs) == (1, [])
@@ -77,7 +79,7 @@ def test_a_file_closed_unsynced_is_synced_through_the_witness(world: World) -> N
     assert len(world.file_syncs) == 2
 
 
-def test_a_witness_of_a_failure_fails_all_later_syncs(world: World) -> None:
+def test_a_file_system_with_a_failure_fails_all_later_syncs(world: World) -> None:
     files = world.files(LIMIT + 1)
     world.error = errno.EIO
     for _ in range(2):
@@ -100,20 +102,18 @@ def test_many_files_are_synced_by_one_call(world: World) -> None:
 
 def test_writes_during_a_sync_are_not_covered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     files = world.files()
-    sync = Witness.sync
+    sync = FilesystemSync.sync
 
-    def write_meanwhile(witness: Witness) -> None:
+    def write_meanwhile(filesystem: FilesystemSync) -> None:
         files[3].write(0, [b"late"])
-        sync(witness)
+        sync(filesystem)
 
-    monkeypatch.setattr(Witness, "sync", write_meanwhile)
+    monkeypatch.setattr(FilesystemSync, "sync", write_meanwhile)
     world.disk.sync(files)
     assert [file for file in files if file.is_dirty] == [files[3]]
 
 
-def test_without_a_witness_unsynced_files_keep_their_descriptors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_syncfs_unsynced_files_keep_their_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path, monkeypatch)
     files = world.files()
     assert world.open_count() == FILES
@@ -122,7 +122,9 @@ def test_without_a_witness_unsynced_files_keep_their_descriptors(
     assert world.open_count() <= LIMIT, "synced, they give them back"
 
 
-def test_files_opened_before_or_after_the_lock_have_no_witness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_opened_before_or_after_the_lock_are_synced_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(tmp_path, monkeypatch)
     before = world.files()
     lock = world.lock()
@@ -144,13 +146,13 @@ def test_a_closed_file_has_no_owner(world: World) -> None:
     assert world.whole_syncs == 1
 
 
-def test_a_witness_of_the_real_file_system_can_be_synced(tmp_path: Path) -> None:
-    witness = Witness.open(str(tmp_path))
-    if witness is None:
+def test_the_real_file_system_can_be_synced(tmp_path: Path) -> None:
+    filesystem = FilesystemSync.open(str(tmp_path))
+    if filesystem is None:
         pytest.skip("the file system of the temporary directory has no syncfs that could be relied upon")
-    witness.sync()
-    assert witness.device == os.stat(tmp_path).st_dev
-    witness.close()
+    filesystem.sync()
+    assert filesystem.device == os.stat(tmp_path).st_dev
+    filesystem.close()
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])

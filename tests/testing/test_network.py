@@ -139,7 +139,7 @@ async def test_connections_of_strangers_pass_the_proxy(network: Network) -> None
         raw.write(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n" + bytes(100_000))
         assert await raw.wait_until_closed() == b""
         await raw.close()
-        assert two.transport.complaints == 1
+        assert two.transport.protocol_errors == 1
 
 
 def test_guarded_processes_exit_with_the_test() -> None:

@@ -8,7 +8,7 @@ from aiohttp import web
 from raftlog.api.codes import BAD_REQUEST, NOT_FOUND
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import header
-from raftlog.api.http.server.routing import Target, partition_number, whole_number
+from raftlog.api.http.server.routing import Target, parse_integer, partition_number
 
 NAMESPACE: Final = "kafka"
 _NODE_MAX: Final = (1 << 31) - 1
@@ -23,7 +23,7 @@ def node_of(target: Target) -> int:
 
 def node_id(text: str) -> int:
     """Return a node id from its text; raises `HttpProblem` 400."""
-    return whole_number(text, "the broker", 0, _NODE_MAX)
+    return parse_integer(text, "the broker", 0, _NODE_MAX)
 
 
 def topic_in_namespace(target: Target) -> str:
@@ -42,7 +42,7 @@ def place_of(target: Target) -> tuple[str, int]:
 def expected_version(request: web.BaseRequest, target: Target) -> int | None:
     """Return the expected version, `?expected_version=7` or `If-Match: "7"`; None without one. Raises `HttpProblem`."""
     text, tag = target.query.get("expected_version"), header(request, "If-Match")
-    asked = None if text is None else whole_number(text, "the query parameter 'expected_version'", 0, _VERSION_MAX)
+    asked = None if text is None else parse_integer(text, "the query parameter 'expected_version'", 0, _VERSION_MAX)
     matched = _version_of(tag)
     if asked is not None and matched is not None and asked != matched:
         raise HttpProblem(BAD_REQUEST, f"expected_version is {asked}, and If-Match is {tag}; give one of them")

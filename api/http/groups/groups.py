@@ -121,7 +121,7 @@ def _epoch_or_none(value: int) -> int | None:
 
 
 def _parse_commits(body: CommitBody, member: MemberIdentity | None) -> dict[TopicPartition, OffsetCommit]:
-    """Return one commit for each partition: the last row with a member's identity, otherwise the greatest offset."""
+    """Return one commit for each partition: the last row with a member's identity, otherwise the highest offset."""
     offsets: dict[TopicPartition, OffsetCommit] = {}
     for row in body.offsets:
         offset = Offset(row.offset)

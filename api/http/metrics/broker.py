@@ -89,8 +89,8 @@ def _cluster_families(broker: Broker) -> Iterator[Metric]:
     text = "Index of the last entry of the controller's log that is applied here."
     yield gauge("metadata_applied_index", text, state.applied_index)
     yield gauge("feature_level", "Feature level of the cluster.", state.feature_level)
-    is_resting, is_draining = state.is_in_maintenance(broker.node_id), row is not None and row.is_draining
-    yield gauge("in_maintenance", "1 when this broker is in maintenance.", is_resting)
+    is_in_maintenance, is_draining = state.is_in_maintenance(broker.node_id), row is not None and row.is_draining
+    yield gauge("in_maintenance", "1 when this broker is in maintenance.", is_in_maintenance)
     yield gauge("draining", "1 when this broker's replicas are to move elsewhere.", is_draining)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from aiohttp import web
 
-from raftlog.api.http.server.answers import WholeAnswer
+from raftlog.api.http.server.answers import CompleteResponse
 from raftlog.api.http.server.paced_answer import PacedResponse
 from raftlog.runtime.histogram import Histogram, stopwatch
 from raftlog.runtime.memory_budget import MemoryBudget
@@ -36,7 +36,7 @@ class RequestMetrics:
         status = response.status
         self.responses[status] = self.responses.get(status, 0) + 1
         until = stopwatch()
-        if type(response) is not WholeAnswer:
+        if type(response) is not CompleteResponse:
             if isinstance(response, PacedResponse):
                 until = response.began or until
             elif not isinstance(response, web.Response):

@@ -22,7 +22,7 @@ def rpc_families(broker: Broker) -> Iterator[Metric]:
     yield from _connection_families(broker)
     transport, driver = broker.measuring.transport, broker.measuring.driver
     yield counter(
-        "rpc_complaints", "Connections to the RPC port that were refused in the handshake.", transport.complaints
+        "rpc_complaints", "Connections to the RPC port that were refused in the handshake.", transport.protocol_errors
     )
     yield counter(
         "rpc_messages_refused", "Refused Raft messages: unknown group, invalid, or no room.", driver.messages_refused

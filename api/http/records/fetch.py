@@ -10,7 +10,7 @@ from raftlog.api.http.openapi.parts import BOOLEAN, OFFSET, integer, string
 from raftlog.api.http.records.json_records import Encoded, JsonRecords
 from raftlog.api.http.records.produce import TOPIC_ID_HEADER
 from raftlog.api.http.records.produce_endpoints import TOPIC_ID
-from raftlog.api.http.records.tail import PATIENCE_MS_MAX, Tails
+from raftlog.api.http.records.tail import TIMEOUT_MS_MAX, Tails
 from raftlog.api.http.server.answer_memory import AnswerMemory
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.connection import caller_of
@@ -51,7 +51,7 @@ _FETCH = (
     "timestamp",
     in_query("follow", BOOLEAN | {"default": False}, "Lines: continue with new records."),
     in_query(
-        "heartbeat", integer(0, PATIENCE_MS_MAX), "Lines: milliseconds without a record until an empty line is sent."
+        "heartbeat", integer(0, TIMEOUT_MS_MAX), "Lines: milliseconds without a record until an empty line is sent."
     ),
 )
 _BOUNDS = {
@@ -132,7 +132,7 @@ class FetchHandlers(Handlers):
                     parts = await encoder.encode(fetched.batches, options.offset, memory.room(options.max_bytes))
                 next_offset = encoder.next_offset
                 body = _json_array(parts)
-                memory.remove(sum(map(len, fetched.batches)))
+                memory.release_part(sum(map(len, fetched.batches)))
                 fetched = fetched._replace(batches=[])
             headers = _offset_headers(fetched, next_offset) | self._leader_header(topic, partition)
             return await send_body(request, body, content_type, headers)

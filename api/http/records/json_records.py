@@ -120,7 +120,7 @@ class JsonRecords:
 
     def _release(self, left: int) -> None:
         """Release the charged memory except `left` bytes."""
-        self._memory.remove(self._held_bytes - left)
+        self._memory.release_part(self._held_bytes - left)
         self._held_bytes = left
 
     async def lines(self, batch: Buffer, offset: int, end: int | None) -> AsyncGenerator[Encoded]:

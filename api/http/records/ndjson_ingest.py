@@ -92,12 +92,12 @@ class NdjsonIngest:
         if self._receiving is None:
             self._receiving = self._loop.create_task(body.piece())
         waits: set[asyncio.Future[Any]] = {self._receiving, self._stopping}
-        patience = None
+        timeout = None
         if self._appending is not None:
             waits.add(self._appending)
         elif self._block.records:
-            patience = min(_SILENCE_S, max(0.0, self._block.began + _LINGER_S - self._loop.time()))
-        done, _ = await asyncio.wait(waits, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            timeout = min(_SILENCE_S, max(0.0, self._block.began + _LINGER_S - self._loop.time()))
+        done, _ = await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if self._appending in done:
             await self._wait_for_append()
         if self._receiving in done:

@@ -26,7 +26,7 @@ from raftlog.api.http.server.media import Format
 from raftlog.api.http.server.paced_answer import copy_in_parts
 from raftlog.api.http.server.problems import INTERNAL_ERROR_BODY, HttpProblem, error_body
 from raftlog.api.http.server.request_quotas import mark_stream, pace
-from raftlog.api.http.server.routing import Target, flag, query_int, whole_number
+from raftlog.api.http.server.routing import Target, flag, parse_integer, query_int
 from raftlog.errors import Overloaded, RaftlogError, Unavailable
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.caller import Caller
@@ -42,8 +42,8 @@ logger = logging.getLogger(__name__)
 
 TAILS_MAX = 1_000
 """At once, on one broker."""
-PATIENCE_MS_DEFAULT = 30_000
-PATIENCE_MS_MAX = 3_600_000
+TIMEOUT_MS_DEFAULT = 30_000
+TIMEOUT_MS_MAX = 3_600_000
 _FETCH_BYTES = 256 * 1024
 _POLL_MS = 30_000
 _FIRST_MS = 1_000
@@ -65,7 +65,7 @@ class _Parameters(NamedTuple):
     is_followed: bool
     heartbeat_ms: int
     """An empty line after so much quiet; 0: none."""
-    patience_ms: int
+    timeout_ms: int
     """Time that the partition may be unavailable."""
 
 
@@ -78,7 +78,7 @@ def _parse_parameters(target: Target, partition: int) -> _Parameters:
         raise HttpProblem(BAD_REQUEST, "the query has no offset or timestamp; send one of them as the start")
     start: int | str = query.get("offset", "")
     if start not in ("beginning", "end", ""):
-        start = whole_number(str(start), "the query parameter 'offset' (or beginning, end)", 0, _NUMBER_MAX)
+        start = parse_integer(str(start), "the query parameter 'offset' (or beginning, end)", 0, _NUMBER_MAX)
     elif "offset" in query and not start:
         raise HttpProblem(BAD_REQUEST, "the query parameter 'offset' is empty; it can be a number, beginning or end")
     return _Parameters(
@@ -87,8 +87,8 @@ def _parse_parameters(target: Target, partition: int) -> _Parameters:
         start,
         query_int(target, "timestamp", None, 0, _NUMBER_MAX) if "timestamp" in query else None,
         flag(target, "follow"),
-        query_int(target, "heartbeat", 0, 0, PATIENCE_MS_MAX),
-        query_int(target, "timeout", PATIENCE_MS_DEFAULT, 0, PATIENCE_MS_MAX),
+        query_int(target, "heartbeat", 0, 0, TIMEOUT_MS_MAX),
+        query_int(target, "timeout", TIMEOUT_MS_DEFAULT, 0, TIMEOUT_MS_MAX),
     )
 
 
@@ -149,7 +149,7 @@ class _Tail:
     async def _locate(self) -> None:
         """Find the first offset and, unless the tail follows the log, the offset at which it ends."""
         wanted = self._wanted
-        topic, partition, deadline = wanted.topic, wanted.partition, deadline_in(wanted.patience_ms)
+        topic, partition, deadline = wanted.topic, wanted.partition, deadline_in(wanted.timeout_ms)
         start = wanted.start
         if type(start) is int:
             self._offset = Offset(start)
@@ -185,7 +185,7 @@ class _Tail:
                     fetched = await self._fetch_next(disconnected)
                 except Unavailable as error:
                     unreached_since = self._loop.time() if unreached_since is None else unreached_since
-                    if self._loop.time() - unreached_since >= self._wanted.patience_ms / 1000:
+                    if self._loop.time() - unreached_since >= self._wanted.timeout_ms / 1000:
                         raise
                     logger.debug("tail of %s/%s waits: %s", self._wanted.topic, self._wanted.partition, error)
                     fetched = None

@@ -80,7 +80,7 @@ class AnswerMemory:
                 f"this one needs {size} more; try again, or ask for fewer bytes at once"
             )
 
-    def remove(self, size: int) -> None:
+    def release_part(self, size: int) -> None:
         """Release `size` bytes."""
         self.size -= size
         assert self.size >= 0, f"released {-self.size} bytes more than were taken"

@@ -12,7 +12,7 @@ from raftlog.api.http.server.media import JSON_TYPE
 from raftlog.values.value import Value, to_json
 
 
-class WholeAnswer(web.Response):
+class CompleteResponse(web.Response):
     """Response with a whole body, sent with its head in one write.
 
     aiohttp itself sends the answer to HEAD or HTTP/1.0, and the last one of a connection."""
@@ -36,7 +36,7 @@ class WholeAnswer(web.Response):
 
 def answer(body: bytes | bytearray, content_type: str = JSON_TYPE, status: int = 200) -> web.Response:
     """Return a response with this body."""
-    return WholeAnswer(body=body, status=status, content_type=content_type)
+    return CompleteResponse(body=body, status=status, content_type=content_type)
 
 
 def json_answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
@@ -59,7 +59,7 @@ def value_answer(
 
 def answer_with(body: bytes, content_type: str, headers: dict[str, str]) -> web.Response:
     """Return a response with this body and additional headers."""
-    return WholeAnswer(body=body, headers={"Content-Type": content_type, **headers})
+    return CompleteResponse(body=body, headers={"Content-Type": content_type, **headers})
 
 
 def no_content() -> web.Response:

@@ -48,12 +48,12 @@ async def send_parts(
     The parts add up to the `Content-Length`, when the headers have one."""
     response = PacedResponse(status, headers)
     try:
-        async with asyncio.timeout(STALL_S) as patience:
+        async with asyncio.timeout(STALL_S) as timeout:
             await response.prepare(request)
             if request.method != "HEAD":
                 async for part in parts:
                     await response.write(part)
-                    patience.reschedule(asyncio.get_running_loop().time() + STALL_S)
+                    timeout.reschedule(asyncio.get_running_loop().time() + STALL_S)
             await response.write_eof()
     except (ConnectionError, TimeoutError) as error:
         logger.debug("the answer to %s %s was not received: %r", request.method, request.path, error)

@@ -182,7 +182,7 @@ def query_int(target: Target, name: str, default: int | None, low: int, high: in
         if default is None:
             raise HttpProblem(BAD_REQUEST, f"the query parameter {name!r} is missing")
         return default
-    return whole_number(text, f"the query parameter {name!r}", low, high)
+    return parse_integer(text, f"the query parameter {name!r}", low, high)
 
 
 def flag(target: Target, name: str, *, default: bool = False) -> bool:
@@ -193,7 +193,7 @@ def flag(target: Target, name: str, *, default: bool = False) -> bool:
     return text == "true"
 
 
-def whole_number(text: str, what: str, low: int, high: int) -> int:
+def parse_integer(text: str, what: str, low: int, high: int) -> int:
     """Parse a whole number; raises `HttpProblem` 400 with the allowed range."""
     digits = text[1:] if text.startswith("-") else text
     if not (digits.isascii() and digits.isdigit() and len(digits) < 20 and low <= int(text) <= high):
@@ -203,4 +203,4 @@ def whole_number(text: str, what: str, low: int, high: int) -> int:
 
 def partition_number(text: str) -> int:
     """Parse the partition number of a path; raises `HttpProblem` 400."""
-    return whole_number(text, "the partition", 0, (1 << 31) - 1)
+    return parse_integer(text, "the partition", 0, (1 << 31) - 1)

@@ -17,7 +17,7 @@
 
 struct control *control;
 int removes_syncs;
-char root[PATH_MAX], graves[PATH_MAX];
+char root[PATH_MAX], unlinked[PATH_MAX];
 dev_t root_device;
 struct memory *memory;
 struct slot *slots;
@@ -57,7 +57,7 @@ __attribute__((constructor)) static void begin(void)
     if (realpath(directory, root) == NULL || stat(root, &status))
         give_up(directory);
     root_device = status.st_dev;
-    snprintf(graves, sizeof graves, "%s/graves", state);
+    snprintf(unlinked, sizeof unlinked, "%s/unlinked", state);
     snprintf(memory_path, sizeof memory_path, "%s/memory", state);
     snprintf(path, sizeof path, "%s/control", state);
     int fd = REAL(open)(path, O_RDWR | O_CLOEXEC);
@@ -143,7 +143,7 @@ int descriptor_is_below_root(int fd)
         return 0;
     path[length] = 0;
     /* A file whose name was removed meanwhile is in the graveyard. */
-    return is_below_root(path) || strncmp(path, graves, strlen(graves)) == 0;
+    return is_below_root(path) || strncmp(path, unlinked, strlen(unlinked)) == 0;
 }
 
 int sync_is_to_fail(void)

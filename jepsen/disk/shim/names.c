@@ -66,7 +66,7 @@ void withdraw_op(struct op *op)
 /* Named by the op's number, which is unique. */
 void grave_of(const struct op *op, char *path)
 {
-    snprintf(path, PATH_MAX, "%.4000s/%llu", graves, (unsigned long long)op->sequence);
+    snprintf(path, PATH_MAX, "%.4000s/%llu", unlinked, (unsigned long long)op->sequence);
 }
 
 static int is_in(const struct op *op, uint64_t directory)

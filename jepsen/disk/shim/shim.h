@@ -69,7 +69,7 @@ HIDDEN void note_unsupported_call(const char *call);
 /* the directory, and the owner of the memory */
 
 extern HIDDEN char root[PATH_MAX];  /* canonical */
-extern HIDDEN char graves[PATH_MAX];
+extern HIDDEN char unlinked[PATH_MAX];
 extern HIDDEN dev_t root_device;
 
 HIDDEN int is_owner(void);          /* the first caller becomes owner; false in other processes */

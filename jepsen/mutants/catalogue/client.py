@@ -103,7 +103,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _client(
         "broken-chain-goes-on",
         "producers/producer_lane:ProducerLane._break_chain",
-        "self._left, self._identity = self._identity, None",
+        "self._abandoned, self._identity = self._identity, None",
         "pass",
         _PRODUCER,
     ),
@@ -145,7 +145,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _client(
         "another-id-is-the-same",
         "producers/identities:Identities._get_other",
-        "if current is None or current == left:",
+        "if current is None or current == abandoned:",
         "if current is None:",
         _PRODUCER,
     ),

@@ -159,7 +159,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _kafka(
         "session-without-its-bounds",
         "partitions/leader/session_fetch:SessionFetch._take_news",
-        "if batches or bounds != self._reported[place]:",
+        "if batches or bounds != self._reported[slot]:",
         "if batches:",
         _SESSIONS,
     ),
@@ -173,14 +173,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _kafka(
         "session-returns-records-once",
         "partitions/leader/session_fetch:SessionFetch._take_news",
-        "for place in returned:",
-        "for place in ():",
+        "for slot in returned:",
+        "for slot in ():",
         _SESSIONS,
     ),
     _kafka(
         "session-keeps-a-lost-replica",
         "partitions/leader/session_fetch:SessionFetch._take_news",
-        "self._release(place)",
+        "self._release(slot)",
         "pass",
         _SESSIONS,
     ),

@@ -16,8 +16,18 @@ def _raft(name: str, place: str, old: str, new: str, equivalent: str = "") -> Mu
 MUTANTS: Final[tuple[Mutant, ...]] = (
     # votes
     _raft("vote-twice", "election:decide_vote", "replica.vote not in (None, request.sender) or ", ""),
-    _raft("vote-stale-log", "election:decide_vote", " or not is_as_fresh(request.last, replica.vote_floor)", ""),
-    _raft("pre-vote-stale-log", "election:grants_pre_vote", " and is_as_fresh(request.last, replica.vote_floor)", ""),
+    _raft(
+        "vote-stale-log",
+        "election:decide_vote",
+        " or not is_at_least_as_up_to_date(request.last, replica.vote_floor)",
+        "",
+    ),
+    _raft(
+        "pre-vote-stale-log",
+        "election:grants_pre_vote",
+        " and is_at_least_as_up_to_date(request.last, replica.vote_floor)",
+        "",
+    ),
     _raft(
         "pre-vote-own-term",
         "election:grants_pre_vote",
@@ -29,7 +39,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _raft(
         "vote-for-strangers",
         "election:is_eligible",
-        "return is_fresher(request.last, replica.log.last_id)",
+        "return is_more_up_to_date(request.last, replica.log.last_id)",
         "return True",
     ),
     _raft("vote-without-membership", "election:is_eligible", " and configuration.has_voter(replica.me)", ""),
@@ -76,7 +86,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _raft(
         "forget-the-lost-entry",
         "replica:RaftReplica.vote_floor",
-        "return last if lost is None or is_as_fresh(last, lost) else lost",
+        "return last if lost is None or is_at_least_as_up_to_date(last, lost) else lost",
         "return last",
     ),
     # terms and strangers
@@ -137,7 +147,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "self.verified = max(self.verified, Index(previous.index + len(entries)))",
         "self.verified = Index(previous.index + len(entries))",
     ),
-    _raft("cut-what-matches", "follower:Follower._append_missing", "entries = entries[fresh:]", "pass"),
+    _raft("cut-what-matches", "follower:Follower._append_missing", "entries = entries[missing:]", "pass"),
     _raft("cut-what-was-verified", "follower:Follower._append_missing", "if conflict <= self.verified:", "if False:"),
     _raft("committed-contradiction", "follower:Follower._skip_committed", "if leader_term != term:", "if False:"),
     _raft("sleep-with-reads", "follower:Follower._may_quiesce", "            and len(self._reads) == 0\n", ""),
@@ -253,10 +263,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _raft(
         "keep-a-silent-quorum",
         "replication:Replication.note_commit",
-        "            self._choose_prompt()  # others were faster",
+        "            self._choose_fastest()  # others were faster",
         "            pass",
     ),
-    _raft("defer-while-joint", "replication:Replication._choose_prompt", "if self._outgoing or not", "if not"),
+    _raft("defer-while-joint", "replication:Replication._choose_fastest", "if self._outgoing or not", "if not"),
     _raft(
         "defer-older-entries",
         "replication:Replication._try_defer",
@@ -270,12 +280,15 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "",
     ),
     _raft(
-        "no-better-candidate", "election:is_better_candidate", "is_fresher(replica.log.last_id, request.last)", "False"
+        "no-better-candidate",
+        "election:is_better_candidate",
+        "is_more_up_to_date(replica.log.last_id, request.last)",
+        "False",
     ),
     _raft(
         "equal-candidate-campaigns",
         "election:is_better_candidate",
-        " and is_fresher(replica.log.last_id, request.last)",
+        " and is_more_up_to_date(replica.log.last_id, request.last)",
         "",
     ),
     _raft("unfit-campaigns-first", "election:is_better_candidate", " and not replica.is_unfit", ""),
@@ -295,7 +308,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _raft(
         "hard-state-durable-early",
         "replica:RaftReplica.is_hard_state_durable",
-        "return not self.is_hard_state_changed and self.durability.durable_number >= self.hard_number",
+        "return not self.is_hard_state_changed and self.durability.durable_number >= self.hard_state_number",
         "return not self.is_hard_state_changed",
     ),
 )

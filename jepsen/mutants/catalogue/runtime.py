@@ -25,7 +25,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # start
     _runtime(
         "second-loss-forgets-the-first",
-        "log/startup:freshest_lost_end",
+        "log/startup:highest_lost_end",
         "ends = [EntryId(*end) for end in (found, journaled) if end is not None]",
         "ends = [EntryId(*end) for end in (found or journaled,) if end is not None]",
         ("tests/runtime/test_group_damage.py",),
@@ -362,7 +362,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # installs
     _runtime(
         "install-amid-a-cut",
-        "transfer/installation:Installation._may_change_places",
+        "transfer/installation:Installation._may_swap_directories",
         "is_idle = not group.parts and not group.is_dirty and not group.log.is_cut_waiting",
         "is_idle = True",
         _WAITS,
@@ -376,7 +376,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _runtime(
         "install-what-is-not-wanted",
-        "transfer/installation:Installation._change_places",
+        "transfer/installation:Installation._swap_directories",
         " or not group.core.needs_install(result.boundary)",
         "",
         _WAITS,

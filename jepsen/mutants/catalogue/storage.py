@@ -221,7 +221,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _storage(
         "synced-segment-set-aside",
         "recovery:Recovery._was_synced",
-        "return vouched or any(self._has_rows(newer) for newer in self._bases if newer >= base)",
+        "return is_in_checkpoint or any(self._has_first_row(newer) for newer in self._bases if newer >= base)",
         "return vouched",
         _LIMITS,
     ),

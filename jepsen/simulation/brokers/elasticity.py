@@ -32,7 +32,7 @@ class Order(Enum):
 class Elasticity:
     """Options of one run for changes of the cluster. Times are in seconds."""
 
-    latecomers: int
+    late_joiners: int
     """Number of brokers that join the cluster later."""
     orders: tuple[Order, ...]
     operators: int
@@ -51,7 +51,7 @@ class Elasticity:
 
 
 NONE: Final = Elasticity(
-    latecomers=0,
+    late_joiners=0,
     orders=(),
     operators=0,
     pause_s=1.0,
@@ -63,14 +63,14 @@ NONE: Final = Elasticity(
 )
 
 
-def draw_elasticity(random: Random, latecomers_max: int) -> Elasticity:
+def draw_elasticity(random: Random, late_joiners_max: int) -> Elasticity:
     """Return the elasticity of a seed."""
     if random.random() < 0.5:
         return NONE
     kinds = [order for order in Order if random.random() < random.choice((0.3, 0.6))]
     focus = random.choice(list(Order))
     return Elasticity(
-        latecomers=min(latecomers_max, random.choice((0, 1, 1, 2))),
+        late_joiners=min(late_joiners_max, random.choice((0, 1, 1, 2))),
         orders=(*kinds, *(focus,) * 3),
         operators=random.choice((1, 1, 2)),
         pause_s=random.choice((0.5, 2.0)),

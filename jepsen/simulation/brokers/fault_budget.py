@@ -3,7 +3,7 @@
     lost disks and damaged files of a group ≤ a minority of the voters, in every configuration in use
 
 Crashes, power losses, full and slow disks may affect all replicas. A member is healthy when its machine runs on the
-very disk that the member names, and no damage to its files is open. A damage is over when the bytes are correct again,
+very disk that the member names, and no damage to its files is open. Damage has ended when the bytes are correct again,
 or their file is missing or no longer the replica's, and the replica reports that it is healthy, or when the replica was
 removed, or the disk is another one. Owned by the faults.
 """
@@ -27,12 +27,13 @@ class Damage(NamedTuple):
     machine: Machine
     replica: ReplicaId
     key: GroupKey
-    wrong: DiskDamage
+    damaged_file: DiskDamage
 
     def __str__(self) -> str:
-        return f"{self.machine.name} {self.wrong}"
+        return f"{self.machine.name} {self.damaged_file}"
 
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
+        """Return whether the replica is repaired, was removed, or has another disk."""
         if self.machine.replica != self.replica:
             return self.machine.replica is not None
         broker = self.machine.service
@@ -41,9 +42,11 @@ class Damage(NamedTuple):
         group = broker.node.driver.groups.get(self.key)
         if group is None:
             return True  # it was removed, and the file of this path may be that of a new topic
-        is_in_use = self.wrong.path.startswith(f"{group.path}/")  # else its directory was set aside, and filled again
+        is_in_use = self.damaged_file.path.startswith(
+            f"{group.path}/"
+        )  # else its directory was set aside, and filled again
         return (
-            not (is_in_use and self.wrong.is_in(self.machine.disk))
+            not (is_in_use and self.damaged_file.is_in(self.machine.disk))
             and group.damage is None
             and not group.core.status().is_quarantined
             and group.core.voting_position is None
@@ -61,7 +64,7 @@ class FaultBudget:
     def open_damages(self) -> list[Damage]:
         """Return the damages that are not repaired, on disks that the cluster has not removed."""
         self.damages = [
-            damage for damage in self.damages if not (damage.is_over() or self.cluster.is_removed(damage.machine))
+            damage for damage in self.damages if not (damage.has_ended() or self.cluster.is_removed(damage.machine))
         ]
         return self.damages
 
@@ -124,6 +127,8 @@ class FaultBudget:
     ) -> bool:
         """Return whether a majority stays undamaged; learners count too, since they may become voters."""
         members = dict.fromkeys((*voters, *learners))
-        hurt = [damage.replica for damage in self.open_damages() if damage.key == key]
-        affected = sum(member == one_more.replica or member in hurt or not self._has_disk(member) for member in members)
+        damaged = [damage.replica for damage in self.open_damages() if damage.key == key]
+        affected = sum(
+            member == one_more.replica or member in damaged or not self._has_disk(member) for member in members
+        )
         return affected <= (len(voters) - 1) // 2

@@ -25,7 +25,7 @@ from raftlog.partitions.controller.machine import ControllerState, GroupName
 from raftlog.partitions.deadline import deadline_in
 from raftlog.types import NodeId
 
-PATIENCE_MS: Final = 3_000
+TIMEOUT_MS: Final = 3_000
 LOOK_S: Final = 0.3
 SETTLED_S: Final = 6.0
 """Time without a change after which the balancer has nothing left to do."""
@@ -84,19 +84,19 @@ class FinalRequests:
                 raise PropertyBroken("order-refused", {"order": description, "says": outcomes[-1:]})
             asked = len(outcomes)
             machine = self._random.choice(self.cluster.members())
-            machine.spawn(partial(_try, work, outcomes), "the last orders")
-            self.loop.run_until(lambda asked=asked: len(outcomes) > asked, within_s=2 * PATIENCE_MS / 1000)  # type: ignore[misc]
+            machine.spawn(partial(_record_outcome, work, outcomes), "the last orders")
+            self.loop.run_until(lambda asked=asked: len(outcomes) > asked, within_s=2 * TIMEOUT_MS / 1000)  # type: ignore[misc]
             self.loop.run_for(LOOK_S)
 
     async def _set_calm_settings(self, broker: Broker) -> None:
         wanted = {"balancer.mode": "continuous", "replicas.repair.after.ms": -1, "balancer.moves.max": 16}
-        await broker.operations.cluster.alter_cluster_config(wanted, deadline=deadline_in(PATIENCE_MS))
+        await broker.operations.cluster.alter_cluster_config(wanted, deadline=deadline_in(TIMEOUT_MS))
 
     async def _rebalance(self, broker: Broker) -> None:
-        await broker.operations.balancing.rebalance(deadline=deadline_in(PATIENCE_MS))
+        await broker.operations.balancing.rebalance(deadline=deadline_in(TIMEOUT_MS))
 
     async def _end_maintenance(self, node: NodeId, broker: Broker) -> None:
-        await broker.operations.brokers.set_maintenance(node, False, deadline=deadline_in(PATIENCE_MS))
+        await broker.operations.brokers.set_maintenance(node, False, deadline=deadline_in(TIMEOUT_MS))
 
     def _draining(self) -> list[NodeId]:
         return [broker.node_id for broker in self.cluster.newest_state().all_brokers() if broker.is_draining]
@@ -104,14 +104,14 @@ class FinalRequests:
     async def _recommission_if_needed(self, node: NodeId, broker: Broker) -> None:
         """Recommission a broker that cannot be spared; its status must give a reason."""
         state = broker.metadata.state
-        if self._can_be_spared(node, state):
+        if self._is_dispensable(node, state):
             return
-        status = await broker.operations.brokers.decommission_status(node, deadline=deadline_in(PATIENCE_MS))
+        status = await broker.operations.brokers.decommission_status(node, deadline=deadline_in(TIMEOUT_MS))
         if not status.finished and status.reason is None and not status.allocation_failures:
             raise PropertyBroken("stuck-in-silence", {"broker": node, "status": status})
-        await broker.operations.brokers.recommission(node, deadline=deadline_in(PATIENCE_MS))
+        await broker.operations.brokers.recommission(node, deadline=deadline_in(TIMEOUT_MS))
 
-    def _can_be_spared(self, node: NodeId, state: ControllerState) -> bool:
+    def _is_dispensable(self, node: NodeId, state: ControllerState) -> bool:
         """Return whether enough brokers are not draining, for the replicas of every partition."""
         staying = [each for each in state.all_brokers() if not each.is_draining]
         factors = [len(replicas) for topic in state.topics for replicas in state.replicas_of(topic)]
@@ -160,9 +160,10 @@ class FinalRequests:
         return found
 
 
-async def _try(
+async def _record_outcome(
     work: "Callable[[Broker], Coroutine[Any, Any, None]]", outcomes: "list[RaftlogError | None]", broker: Broker
 ) -> None:
+    """Run the work, and append its error to `outcomes`, or None if it succeeded."""
     try:
         await work(broker)
     except RaftlogError as error:

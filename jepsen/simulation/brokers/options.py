@@ -186,7 +186,7 @@ class BrokerOptions:
 
     @property
     def brokers(self) -> int:
-        return self.seeds + self.joiners + self.elasticity.latecomers
+        return self.seeds + self.joiners + self.elasticity.late_joiners
 
     @property
     def least_brokers(self) -> int:

@@ -43,7 +43,7 @@ class Nemesis:
             self._world.begin(process, ())
         claims = [_own_claim(process) for process in processes]
         for process in processes:
-            process.swim.converse(claims, process.sender, self._world.now)
+            process.swim.handle_frame(claims, process.sender, self._world.now)
             self._world.perform_actions(process)
 
     def _begin(self, process: Process) -> None:

@@ -49,7 +49,7 @@ class Watch:
             self._measure(change)
             self.world.note(process, f"{change.node_id}: {after.name.lower()}, incarnation {member.incarnation:x}")
         options = self.world.options
-        if options.is_steady and after in (MemberState.SUSPECT, MemberState.DEAD) and self._is_long_up(member):
+        if options.is_steady and after in (MemberState.SUSPECT, MemberState.DEAD) and self._is_up_long_enough(member):
             if after is MemberState.DEAD:
                 self._fail("healthy-declared-dead", process, member)
             if not options.loss:
@@ -76,10 +76,10 @@ class Watch:
         if member.incarnation == before.incarnation and member.state < before.state:
             self._fail("state-not-allowed", process, member)
 
-    def _is_long_up(self, member: GossipMember) -> bool:
-        """Return whether the member has been up for long enough that all members can have received this."""
-        rested_s = self.world.now - self._process(member.node_id).resumed_at
-        return rested_s > PERIODS_MAX * self.world.config.period_s and self._is_running(member)
+    def _is_up_long_enough(self, member: GossipMember) -> bool:
+        """Return whether the member runs, and has for so long that all others can have received its state."""
+        up_s = self.world.now - self._process(member.node_id).resumed_at
+        return up_s > PERIODS_MAX * self.world.config.period_s and self._is_running(member)
 
     def _is_running(self, member: GossipMember) -> bool:
         process = self._process(member.node_id)
@@ -90,9 +90,9 @@ class Watch:
 
     def check_known(self, process: Process, life: int) -> None:
         """Check, ten periods after a change of a process, that all members report its state."""
-        rested_s = self.world.now - max(process.resumed_at, process.ended_at)
-        if process.life != life or process.is_paused or rested_s < 0.99 * PERIODS_MAX * self.world.config.period_s:
-            return  # something else has happened to it since, and is looked at later
+        elapsed_s = self.world.now - max(process.resumed_at, process.ended_at)
+        if process.life != life or process.is_paused or elapsed_s < 0.99 * PERIODS_MAX * self.world.config.period_s:
+            return  # its state has changed again; that change has its own check
         for observer in self.observers():
             if observer is not process:
                 self._check_state(observer, process, "dead-not-known")

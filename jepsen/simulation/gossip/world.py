@@ -207,7 +207,7 @@ class World:
         def deliver() -> None:
             if not to.is_running or to.life != to_life or sender.life != sent_in or self.now > over_at:
                 return
-            answer = to.swim.converse(messages, sender.sender, self.now)
+            answer = to.swim.handle_frame(messages, sender.sender, self.now)
             self.perform_actions(to)
             if answer and sender.is_up:
                 self._send_frame(to, to_life, sender, sent_in, tuple(answer), over_at)

@@ -4,7 +4,7 @@ Lost disks and damaged files affect at most a minority of the voters of every co
 still uses, until they are repaired or replaced; crashes, power losses and full disks may affect all of them. Learners
 count as well, because they may become voters at any moment.
 
-A damage is over when the bytes are correct again, or their file is missing, and the replica reports that it is healthy.
+Damage has ended when the bytes are correct again, or their file is missing, and the replica reports that it is healthy.
 """
 
 from typing import NamedTuple
@@ -21,15 +21,16 @@ class Damage(NamedTuple):
     plan: GroupPlan
     machine: Machine
     replica: ReplicaId
-    wrong: DiskDamage
+    damaged_file: DiskDamage
 
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
+        """Return whether the replica is repaired, was removed, or has another identity."""
         if self.machine.me != self.replica:
             return True
         group = self.machine.group(self.plan.key)
         if group is None:
             return self.machine.driver is not None and self.replica in self.plan.retired
-        if self.wrong.is_in(self.machine.disk):
+        if self.damaged_file.is_in(self.machine.disk):
             return False
         return group.damage is None and not group.core.status().is_quarantined and group.core.voting_position is None
 
@@ -40,13 +41,13 @@ class FaultBudget:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.damages: list[Damage] = []
-        self.doomed: dict[ReplicaId, Machine] = {}
-        """Replicas with a damaged journal of which no process has made anything yet."""
+        self.losing_identity: dict[ReplicaId, Machine] = {}
+        """Replicas with a damaged journal that no process has opened since; its start gives the disk a new identity."""
         cluster.is_damage_expected = self.is_expected
 
     def open_damages(self) -> list[Damage]:
         """Return the damages that are not repaired yet."""
-        self.damages = [damage for damage in self.damages if not damage.is_over()]
+        self.damages = [damage for damage in self.damages if not damage.has_ended()]
         return self.damages
 
     def is_expected(self, machine: Machine, plan: GroupPlan) -> bool:
@@ -67,17 +68,19 @@ class FaultBudget:
         """Return whether a requested configuration has enough healthy members."""
         return self._keeps_majority(plan, configuration, None)
 
-    def _doomed_replicas(self) -> set[ReplicaId]:
-        """Return the replicas that will lose their identity; their order is undefined."""
-        self.doomed = {
+    def _replicas_losing_identity(self) -> set[ReplicaId]:
+        """Return the replicas whose next start gives them a new identity, in no order."""
+        self.losing_identity = {
             replica: machine
-            for replica, machine in self.doomed.items()
+            for replica, machine in self.losing_identity.items()
             if machine.me == replica and machine.driver is None
         }
-        return set(self.doomed)
+        return set(self.losing_identity)
 
     def _keeps_majority(self, plan: GroupPlan, configuration: Configuration, one_more: ReplicaId | None) -> bool:
-        damaged = {damage.replica for damage in self.open_damages() if damage.plan is plan} | self._doomed_replicas()
+        damaged = {
+            damage.replica for damage in self.open_damages() if damage.plan is plan
+        } | self._replicas_losing_identity()
         halves = (configuration.voters, configuration.outgoing) if configuration.is_joint else (configuration.voters,)
         for half in halves:
             members = (*half, *(learner for learner in configuration.learners if learner not in half))

@@ -112,7 +112,7 @@ class Faults(MachineFaults[Machine]):
         if machine.node.is_up and not machine.is_new_disk and self.fault_budget.may_damage(machine):
             machine.crash()
             if damage_journal(machine.disk, machine.me.disk_uuid, self.random, machine.note):
-                self.fault_budget.doomed[machine.me] = machine
+                self.fault_budget.losing_identity[machine.me] = machine
                 machine.start()
 
     def _wipe(self) -> None:

@@ -171,7 +171,7 @@ class MachineFaults(ABC, Generic[M]):
     def _cut_one_way(self) -> None:
         node = [self.random_machine().node.number]
         others = [number for number in self.numbers() if number not in node]
-        self.cut(shapes.one_way(node, others) if self.random.random() < 0.5 else shapes.one_way(others, node))
+        self.cut(shapes.one_way_cuts(node, others) if self.random.random() < 0.5 else shapes.one_way_cuts(others, node))
 
     def _make_lossy(self) -> None:
         conditions = LinkConditions(

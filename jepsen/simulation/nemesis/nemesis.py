@@ -50,7 +50,7 @@ class Nemesis:
         if self.cut_ambushes is not None:
             self.cut_ambushes.end()
         for operator in self.operators:
-            operator.is_restless = False
+            operator.has_interference = False
         self.heal()
 
     def heal(self) -> None:

@@ -89,7 +89,7 @@ class SimulatedNetwork:
         link = self.link(sender, destination)
         size = size_of(message) if size_bytes is None else size_bytes
         now_ns = self.loop.now_ns
-        lost, twice = link.is_lost(), link.is_duplicated()
+        is_lost, is_duplicated = link.is_lost(), link.is_duplicated()
         if link.is_cut:
             self.drop(sender, destination, service, "cut")
             return
@@ -97,9 +97,9 @@ class SimulatedNetwork:
             self.drop(sender, destination, service, "queue full")
             return
         sent_ns = link.sent_ns(now_ns, size)
-        if lost:
+        if is_lost:
             self.drop(sender, destination, service, "lost")
-        for _ in range((not lost) + twice):
+        for _ in range((not is_lost) + is_duplicated):
             arrival_ns = sent_ns + link.delay_ns() + link.reorder_delay_ns()
             args = (sender, destination, service, freeze(message), link.ticket())
             self.loop.call_at_ns(arrival_ns, self._arrive, *args)

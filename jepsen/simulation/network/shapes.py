@@ -43,15 +43,15 @@ def majorities_ring(nodes: Sequence[int], random: Random) -> list[Cut]:
     majority = count // 2 + 1
     behind = (majority - 1) // 2
     cuts = []
-    for place, hearer in enumerate(order):
-        heard = {order[(place - behind + step) % count] for step in range(majority)}
-        cuts += [(speaker, hearer) for speaker in order if speaker not in heard]
+    for position, receiver in enumerate(order):
+        senders = {order[(position - behind + step) % count] for step in range(majority)}
+        cuts += [(node, receiver) for node in order if node not in senders]
     return cuts
 
 
-def one_way(speakers: Sequence[int], hearers: Sequence[int]) -> list[Cut]:
-    """Return cuts from the speakers to the hearers; the other direction is open."""
-    return [(a, b) for a in speakers for b in hearers if a != b]
+def one_way_cuts(senders: Sequence[int], receivers: Sequence[int]) -> list[Cut]:
+    """Return cuts from the senders to the receivers; the other direction is open."""
+    return [(sender, receiver) for sender in senders for receiver in receivers if sender != receiver]
 
 
 def shuffle_nodes(nodes: Sequence[int], random: Random) -> list[int]:

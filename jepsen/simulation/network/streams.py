@@ -36,7 +36,9 @@ class Carrier(Protocol):
         """Refuse a message from this end, because the peer's end no longer exists."""
         ...
 
-    def forget(self, end: "Stream") -> None: ...
+    def forget(self, end: "Stream") -> None:
+        """Remove this end without notice to the peer."""
+        ...
 
 
 class Stream:

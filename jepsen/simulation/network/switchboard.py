@@ -186,7 +186,7 @@ class Switchboard:
 
     def on_cut(self, source: Node, destination: Node) -> None:
         for end in self._ends_between(source, destination):
-            self._loop.call_at_ns(self._draw_notice_ns(), self._notice_cut, end)
+            self._loop.call_at_ns(self._draw_detection_time(), self._notice_cut, end)
 
     def _notice_cut(self, end: Stream) -> None:
         out = self._network.link(end.process.node, end.peer_node)
@@ -208,15 +208,15 @@ class Switchboard:
             link = self._network.link(process.node, end.peer_node)
             reset_ns = self._loop.now_ns + link.delay_ns()
             sends_reset = self._random.random() < 0.5
-            silent_ns = self._draw_notice_ns()
-            self._loop.call_at_ns(reset_ns, self._reset_arrives, end, sends_reset and not link.is_cut, silent_ns)
+            detected_ns = self._draw_detection_time()
+            self._loop.call_at_ns(reset_ns, self._reset_arrives, end, sends_reset and not link.is_cut, detected_ns)
 
-    def _reset_arrives(self, end: Stream, arrives: bool, silent_ns: int) -> None:
+    def _reset_arrives(self, end: Stream, arrives: bool, detected_ns: int) -> None:
         end.sever()
         if arrives and not self._network.link(end.process.node, end.peer_node).is_cut:
             self._break(end.peer)
         else:
-            self._loop.call_at_ns(max(silent_ns, self._loop.now_ns), self._break, end.peer)
+            self._loop.call_at_ns(max(detected_ns, self._loop.now_ns), self._break, end.peer)
 
     def _break_both(self, end: Stream) -> None:
         self._break(end)
@@ -224,7 +224,7 @@ class Switchboard:
         self._break_later(end.peer)
 
     def _break_later(self, end: Stream) -> None:
-        self._loop.call_at_ns(self._draw_notice_ns(), self._break, end)
+        self._loop.call_at_ns(self._draw_detection_time(), self._break, end)
 
     def _break(self, end: Stream) -> None:
         end.process.call_soon(end.fail, ConnectionResetError(errno.ECONNRESET, f"{end} broke"))
@@ -233,7 +233,8 @@ class Switchboard:
         nodes = ((a, b), (b, a))
         return [end for end in self._ends if (end.process.node, end.peer_node) in nodes]
 
-    def _draw_notice_ns(self) -> int:
+    def _draw_detection_time(self) -> int:
+        """Return the random time at which a process detects that its peer is unreachable."""
         times = self._times
         return self._loop.now_ns + self._random.randint(times.notice_min_ns, times.notice_max_ns)
 

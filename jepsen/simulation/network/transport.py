@@ -15,7 +15,7 @@ from jepsen.simulation.network.streams import Stream
 from jepsen.simulation.node import Node, Process
 from raftlog.errors import RaftlogError
 from raftlog.raft.messages import AppendRequest
-from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
+from raftlog.runtime.transport import Envelope, ProcessHeartbeat, Transport
 from raftlog.types import NodeId
 
 RAFT: Final = "raft"
@@ -29,7 +29,7 @@ class Receiver(Protocol):
 
     def receive(self, node: NodeId, envelopes: Sequence[Envelope]) -> None: ...
 
-    def receive_beat(self, node: NodeId, beat: ProcessBeat) -> None: ...
+    def receive_heartbeat(self, node: NodeId, heartbeat: ProcessHeartbeat) -> None: ...
 
     async def serve(self, node: NodeId, request: object) -> object: ...
 
@@ -66,8 +66,8 @@ class SimulatedTransport(Transport):
         self._watch(envelopes)
         self._transmit(node, [freeze_envelope(envelope) for envelope in envelopes], size_of(envelopes))
 
-    def beat(self, node: NodeId, beat: ProcessBeat) -> None:
-        self._transmit(node, beat, 16)
+    def send_heartbeat(self, node: NodeId, heartbeat: ProcessHeartbeat) -> None:
+        self._transmit(node, heartbeat, 16)
 
     def _transmit(self, node: NodeId, message: object, size_bytes: int) -> None:
         destination = self._nodes.get(node)
@@ -99,8 +99,8 @@ class SimulatedTransport(Transport):
         receiver, node = self._receiver, self._numbers[source.number]
         if receiver is None:
             return
-        if isinstance(message, ProcessBeat):
-            receiver.receive_beat(node, message)
+        if isinstance(message, ProcessHeartbeat):
+            receiver.receive_heartbeat(node, message)
         else:
             receiver.receive(node, message)  # type: ignore[arg-type]  # nothing else is sent
 

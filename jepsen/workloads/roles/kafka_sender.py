@@ -11,21 +11,21 @@ from jepsen.workloads.adapters.library import KafkaLibrary, PlainSettings
 from jepsen.workloads.adapters.port import RecordProducer
 from jepsen.workloads.client.values import make_payload
 from jepsen.workloads.roles.load_share import LoadShare
-from jepsen.workloads.roles.plain_producer import PATIENT_MS, RECORDS_MAX, SIZES
+from jepsen.workloads.roles.plain_producer import LONG_TIMEOUT_MS, RECORDS_MAX, SIZES
 from raftlog.errors import RaftlogError
 from raftlog.types import TopicPartition
 
 HASTY_MS: Final = 1_000
-_PATIENT: Final = PlainSettings("all", PATIENT_MS, is_compressed=False)
-_COMPRESSED: Final = PlainSettings("all", PATIENT_MS, is_compressed=True)
+_LONG_TIMEOUT: Final = PlainSettings("all", LONG_TIMEOUT_MS, is_compressed=False)
+_COMPRESSED: Final = PlainSettings("all", LONG_TIMEOUT_MS, is_compressed=True)
 SENT_ONCE: Final = (
-    *(_PATIENT,) * 8,
+    *(_LONG_TIMEOUT,) * 8,
     *(_COMPRESSED,) * 4,
     *(PlainSettings("all", HASTY_MS, is_compressed=False),) * 5,
-    *(PlainSettings("1", PATIENT_MS, is_compressed=False),) * 2,
-    PlainSettings("0", PATIENT_MS, is_compressed=False),
+    *(PlainSettings("1", LONG_TIMEOUT_MS, is_compressed=False),) * 2,
+    PlainSettings("0", LONG_TIMEOUT_MS, is_compressed=False),
 )
-REPEATED: Final = (_PATIENT, _PATIENT, _COMPRESSED)
+REPEATED: Final = (_LONG_TIMEOUT, _LONG_TIMEOUT, _COMPRESSED)
 _CLOSE_S: Final = 2.0
 
 
@@ -70,7 +70,7 @@ class KafkaSender:
     ) -> None:
         value, acks = next(self._values), settings.acks
         send = Send(place, (value,))
-        more = {"hasty": True} if settings.timeout_ms < PATIENT_MS else {}
+        more = {"hasty": True} if settings.timeout_ms < LONG_TIMEOUT_MS else {}
         invocation = self._history.invoke(process, SEND, send, acks=acks)
         payload = make_payload(value, self._random.choice(SIZES))
         try:

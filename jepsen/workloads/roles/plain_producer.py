@@ -25,8 +25,8 @@ from raftlog.records import Compression, build_batch
 from raftlog.types import Offset, TopicPartition
 
 ACKS: Final = ("all",) * 17 + ("1",) * 2 + ("0",)
-PATIENT_MS: Final = 3000
-TIMEOUTS_MS: Final = (300, 1000, *(PATIENT_MS,) * 4)
+LONG_TIMEOUT_MS: Final = 3000
+TIMEOUTS_MS: Final = (300, 1000, *(LONG_TIMEOUT_MS,) * 4)
 """Timeouts of sends, in milliseconds; a failure by one of the shorter ones counts in no success rate (`hasty`)."""
 RECORDS_MAX: Final = 5
 SPREAD_SHARE: Final = 0.3
@@ -143,7 +143,7 @@ async def send_batch(
 
 def _hasty_fields(timeout_ms: int) -> dict[str, Any]:
     """Return the history's mark of a request whose timeout is too short for a healthy cluster."""
-    return {"hasty": True} if timeout_ms < PATIENT_MS else {}
+    return {"hasty": True} if timeout_ms < LONG_TIMEOUT_MS else {}
 
 
 def _record_answer(history: HistoryWriter, invocation: Op, base: int | None, acks: str, more: dict[str, Any]) -> Op:

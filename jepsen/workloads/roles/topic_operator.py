@@ -43,13 +43,13 @@ class Operator:
             if loop.time() < until_s and await self._repeat_request("delete", until_s, "UnknownTopic"):
                 await asyncio.sleep(self._random.choice((0, self._random.uniform(0, ABSENT_S))))
 
-    async def _repeat_request(self, action: str, until_s: float, in_vain: str) -> bool:
+    async def _repeat_request(self, action: str, until_s: float, final_error: str) -> bool:
         """Repeat the request until its outcome is known or it is abandoned; return whether it succeeded."""
         while asyncio.get_running_loop().time() < until_s:
             done = await (self._create() if action == "create" else self._delete())
             if done.type == OK:
                 return True
-            if done.error.startswith(in_vain) or (done.type == "info" and self._random.random() < 0.5):
+            if done.error.startswith(final_error) or (done.type == "info" and self._random.random() < 0.5):
                 return False
             await asyncio.sleep(AGAIN_S)
         return False

@@ -36,20 +36,21 @@ def _check_quorums(cluster: ClusterState, broker: RegisteredBroker) -> None:
     others = cluster.in_maintenance()
     if not others:
         return
-    resting = {broker.node_id, *others}
-    if not _has_majority(len(cluster.brokers), len(resting)):
+    in_maintenance = {broker.node_id, *others}
+    if not _has_majority(len(cluster.brokers), len(in_maintenance)):
         raise ChangeRefused(
             f"broker {broker.node_id} has to wait: with {', '.join(map(str, others))}, in maintenance already, it "
-            f"would be {len(resting)} of {len(cluster.brokers)} brokers; end the maintenance of another one first"
+            f"would be {len(in_maintenance)} of {len(cluster.brokers)} brokers; "
+            "end the maintenance of another one first"
         )
     for group in cluster.groups_of(broker.replica):
-        _check_quorum(cluster, group, resting, broker.node_id)
+        _check_quorum(cluster, group, in_maintenance, broker.node_id)
 
 
-def _check_quorum(cluster: ClusterState, group: GroupName, resting: set[NodeId], node_id: NodeId) -> None:
+def _check_quorum(cluster: ClusterState, group: GroupName, in_maintenance: set[NodeId], node_id: NodeId) -> None:
     """Raise `ChangeRefused` unless a majority of a partition's replicas stays out of maintenance."""
     replicas = cluster.assignment(group).replicas
-    among = sorted(replica.node_id for replica in replicas if replica.node_id in resting)
+    among = sorted(replica.node_id for replica in replicas if replica.node_id in in_maintenance)
     if len(among) > 1 and not _has_majority(len(replicas), len(among)):
         name = cluster.topic_by_id(group.topic_id).name
         raise ChangeRefused(

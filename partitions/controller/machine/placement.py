@@ -115,7 +115,7 @@ def _put_first(leader: ReplicaId, replicas: list[ReplicaId]) -> tuple[ReplicaId,
 
 
 _Chain = list[tuple[ReplicaId, int, ReplicaId]]
-"""Leaderships that move in one step: giver, set, taker."""
+"""Leaderships that move in one step: source, number of the replica set, target."""
 
 
 def _move_one_leadership(
@@ -127,9 +127,9 @@ def _move_one_leadership(
     for level in range(max(counts.values()), min(counts.values()) + 1, -1):
         origins = [replica for replica, count in counts.items() if count == level]
         chain = _find_chain(origins, sets, led, {replica for replica, count in counts.items() if count <= level - 2})
-        for giver, number, taker in chain:
-            led[giver].remove(number)
-            led[taker].append(number)
+        for source, number, target in chain:
+            led[source].remove(number)
+            led[target].append(number)
         if chain:
             counts[chain[0][0]] -= 1
             counts[chain[-1][2]] += 1
@@ -144,13 +144,13 @@ def _find_chain(
     reached: dict[ReplicaId, _Chain] = {origin: [] for origin in origins}
     queue = deque(origins)
     while queue:
-        giver = queue.popleft()
-        for number in led[giver]:
-            for taker in sets[number]:
-                if taker in reached:
+        source = queue.popleft()
+        for number in led[source]:
+            for target in sets[number]:
+                if target in reached:
                     continue
-                reached[taker] = [*reached[giver], (giver, number, taker)]
-                if taker in ends:
-                    return reached[taker]
-                queue.append(taker)
+                reached[target] = [*reached[source], (source, number, target)]
+                if target in ends:
+                    return reached[target]
+                queue.append(target)
     return []

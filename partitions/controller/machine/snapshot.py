@@ -38,11 +38,13 @@ _MAP_16: Final = 0xDE
 def snapshot_payloads(state: ControllerState, roll_index: Index, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
     """Return the payloads of the entries, each a header and at most `piece_bytes`."""
     assert piece_bytes > 0, f"pieces of {piece_bytes} bytes"
-    return _split_parts(_encode_parts(_copy_rows(state)), roll_index, piece_bytes)
+    return _split_parts(_encode_parts(_freeze_state(state)), roll_index, piece_bytes)
 
 
-def _copy_rows(state: ControllerState) -> dict[str, Any]:
-    """Return the map with rows that are still records, which copies references only."""
+def _freeze_state(state: ControllerState) -> dict[str, Any]:
+    """Return the snapshot as a map whose rows are not encoded yet, so that only references are copied.
+
+    The state may change before the parts are encoded."""
     rows = {table.name: (list(table), table.order) for table in state.tables() if len(table)}
     return {"version": MAP_VERSION, **state.scalars(), **rows, "state_hash": state.state_hash()}
 

@@ -113,7 +113,7 @@ class Balancer(BackgroundLoop):
         """Order a rebalance; answer with the number of moves to come, or of leader changes if there are none."""
         tenure = self._current_tenure()
         tenure.is_ordered = True
-        tenure.resting.clear()
+        tenure.recently_placed.clear()
         loop = self._node.loop
         while not self._planning.are_settled() and loop.time() + _RETRY_S < request.deadline:
             await self._node.pause(Deadline(loop.time() + _RETRY_S))

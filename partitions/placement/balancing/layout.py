@@ -63,7 +63,7 @@ class PlacedPartition(NamedTuple):
     """Replicas at the creation of the topic; their number is the replication factor."""
     is_busy: bool = False
     """Whether its reassignment is still running."""
-    is_resting: bool = False
+    is_recently_placed: bool = False
     """Whether another source than the balancer placed it recently; it is not moved without need."""
     stuck: Sequence[NodeId] = ()
     """Assigned brokers that went away before their replicas were filled, and are given up."""

@@ -30,13 +30,13 @@ def even_leaders(layout: PlacementLayout, nodes: Collection[int]) -> Iterator[li
     for at, (topic, numbers) in enumerate(by_topic.items()):
         counts = layout.topic_led_counts[topic]
         if _are_uneven(counts, able):
-            yield from _Chains(layout, able, counts, numbers, lambda number, giver, taker: True).run()
+            yield from _Chains(layout, able, counts, numbers, lambda number, source, target: True).run()
         if at % _SLICE == _SLICE - 1:
             yield []
 
-    def is_neutral(number: int, giver: int, taker: int) -> bool:
+    def is_neutral(number: int, source: int, target: int) -> bool:
         in_topic = layout.topic_led_counts[layout.topic_of[number]]
-        return in_topic[giver] > in_topic[taker]
+        return in_topic[source] > in_topic[target]
 
     if _are_uneven(layout.led_counts, able):
         yield from _Chains(layout, able, layout.led_counts, range(len(layout.rows)), is_neutral).run()
@@ -63,7 +63,7 @@ class _Chains:
         self._layout, self._nodes, self._counts = layout, nodes, counts
         self._numbers, self._is_allowed = numbers, is_allowed
         self._transferable: defaultdict[int, defaultdict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-        """Partitions that the giver leads and the taker has, by giver and taker."""
+        """Partitions that the source leads and the target has, by source and target."""
 
     def run(self) -> Iterator[list[int]]:
         """Apply transfers that even the leader counts; yield each chain, and empty lists to let other work run."""
@@ -71,14 +71,14 @@ class _Chains:
         for at, number in enumerate(self._numbers):
             row = layout.rows[number]
             if not layout.is_fixed[number] and row[0] in self._nodes:
-                for taker in row[1:]:
-                    if taker in self._nodes and self._is_allowed(number, row[0], taker):
-                        self._transferable[row[0]][taker].append(number)
+                for target in row[1:]:
+                    if target in self._nodes and self._is_allowed(number, row[0], target):
+                        self._transferable[row[0]][target].append(number)
             if at % _SLICE == _SLICE - 1:
                 yield []
         while chain := self._next_chain():
-            for number, taker in chain:
-                layout.set_leader(number, taker)
+            for number, target in chain:
+                layout.set_leader(number, target)
             yield [number for number, _ in chain]
 
     def _next_chain(self) -> list[_Hop]:
@@ -100,26 +100,26 @@ class _Chains:
         reached: dict[int, list[_Hop]] = {origin: [] for origin in origins}
         queue = deque(origins)
         while queue:
-            giver = queue.popleft()
-            for taker in list(self._transferable[giver]):
-                if taker in reached:
+            source = queue.popleft()
+            for target in list(self._transferable[source]):
+                if target in reached:
                     continue
-                number = self._partition(giver, taker)
+                number = self._partition(source, target)
                 if number is None:
                     continue
-                reached[taker] = [*reached[giver], (number, taker)]
-                if taker in ends:
-                    return reached[taker]
-                queue.append(taker)
+                reached[target] = [*reached[source], (number, target)]
+                if target in ends:
+                    return reached[target]
+                queue.append(target)
         return []
 
-    def _partition(self, giver: int, taker: int) -> int | None:
-        """Return a partition that the giver may pass to the taker; delete those that it may not."""
-        numbers, layout = self._transferable[giver][taker], self._layout
+    def _partition(self, source: int, target: int) -> int | None:
+        """Return a partition that the source may pass to the target; delete those that it may not."""
+        numbers, layout = self._transferable[source][target], self._layout
         while numbers:
             number = numbers[-1]
-            if not layout.is_fixed[number] and self._is_allowed(number, giver, taker):
+            if not layout.is_fixed[number] and self._is_allowed(number, source, target):
                 return number
             numbers.pop()
-        del self._transferable[giver][taker]
+        del self._transferable[source][target]
         return None

@@ -45,7 +45,7 @@ class PlanScope(NamedTuple):
     """Extent of the plan, by the settings of operators."""
 
     mode: BrokerMode = BrokerMode.CONTINUOUS
-    evens: bool = True
+    balances_replicas: bool = True
     """Whether stages 3 to 5 are planned at all."""
     balances_leaders: bool = True
 
@@ -72,9 +72,9 @@ class Planner:
 
     It ends at `limit` changes; changes that belong together come together, so there can be a few more."""
 
-    def __init__(self, places: Iterable[BrokerPlace], wishes: PlanScope, random: Random, limit: int) -> None:
+    def __init__(self, places: Iterable[BrokerPlace], scope: PlanScope, random: Random, limit: int) -> None:
         self._layout = PlacementLayout(places)
-        self._wishes, self._random, self._limit = wishes, random, limit
+        self._scope, self._random, self._limit = scope, random, limit
         self._targets = [node for node, place in self._layout.places.items() if place.takes_replicas]
         self._random.shuffle(self._targets)  # decides between equals
         self._moved: set[int] = set()
@@ -102,16 +102,16 @@ class Planner:
                 self._move(number, node, why)
                 if at % _SLICE == _SLICE - 1:
                     yield
-        if not self._wishes.evens or self._is_full:
+        if not self._scope.balances_replicas or self._is_full:
             return
-        evening = ReplicaMoves(layout, self._targets, only_new=self._wishes.mode is BrokerMode.NODE_ADD)
-        for moved in evening.moves():
+        replica_moves = ReplicaMoves(layout, self._targets, only_new=self._scope.mode is BrokerMode.NODE_ADD)
+        for moved in replica_moves.moves():
             yield
             for number in moved:
                 self._add_change(number, ChangeReason.EVEN)
             if self._is_full:
                 return
-        if self._wishes.balances_leaders and not self.changes:
+        if self._scope.balances_leaders and not self.changes:
             leaders = [node for node, place in layout.places.items() if place.takes_leaders]
             for led in even_leaders(layout, leaders):
                 yield
@@ -146,14 +146,14 @@ class Planner:
                 else:
                     repaired.append((number, node))
             return
-        layout.is_fixed[number] = each.is_resting or not all(places[node].is_available for node in row)
-        if not self._wishes.evens or each.is_resting:
+        layout.is_fixed[number] = each.is_recently_placed or not all(places[node].is_available for node in row)
+        if not self._scope.balances_replicas or each.is_recently_placed:
             return
         hosts = [places[node].host for node in row]
         if len(set(hosts)) < len(hosts):
-            twice = next(node for at, node in enumerate(row) if hosts[at] in hosts[:at])
-            crowded.append((number, twice))
-        elif len(row) < len(each.created_on) and self._wishes.mode is BrokerMode.CONTINUOUS:
+            crowded_node = next(node for at, node in enumerate(row) if hosts[at] in hosts[:at])
+            crowded.append((number, crowded_node))
+        elif len(row) < len(each.created_on) and self._scope.mode is BrokerMode.CONTINUOUS:
             crowded.append((number, None))
 
     def _move(self, number: int, node: int | None, why: ChangeReason) -> None:
@@ -201,10 +201,10 @@ class Planner:
 
 
 def plan(
-    places: Iterable[BrokerPlace], placed: Iterable[PlacedPartition], wishes: PlanScope, random: Random, limit: int
+    places: Iterable[BrokerPlace], placed: Iterable[PlacedPartition], scope: PlanScope, random: Random, limit: int
 ) -> tuple[list[Change], list[Failure]]:
     """Return the changes and the failures of a whole planning run."""
-    planner = Planner(places, wishes, random, limit)
+    planner = Planner(places, scope, random, limit)
     for _ in planner.run(placed):
         pass
     return planner.changes, planner.failures

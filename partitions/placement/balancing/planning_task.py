@@ -81,13 +81,13 @@ class PlanningTask:
         nodes = [broker.node_id for broker in self._metadata.state.brokers]
         return all(there.is_available(node, now) for node in nodes if there.is_heard(node) or self._node.is_alive(node))
 
-    async def _plan(self, wishes: PlanScope, limit: int) -> Planner:
+    async def _plan(self, scope: PlanScope, limit: int) -> Planner:
         """Run the planner in slices; other tasks run in between."""
         loop = self._node.loop
         async with self._lock:
             state, now = self._metadata.state, loop.time()
             self._not_before = now + _PAUSE_S * state.group_count()
-            planner = Planner(self._places(), wishes, self._random, limit)
+            planner = Planner(self._places(), scope, self._random, limit)
             sliced_at = now
             for _ in planner.run(self._tenure.placed(state, self._settings(), now)):
                 if loop.time() - sliced_at >= _SLICE_S:
@@ -105,6 +105,6 @@ class PlanningTask:
         """Return the kinds of changes to plan: all after an order, else by the settings, and fewer in unrest."""
         settings = self._settings()
         if self._tenure.is_ordered:
-            return PlanScope(BrokerMode.CONTINUOUS, evens=True, balances_leaders=True)
-        is_calm = self._tenure.is_calm(self._node.loop.time())
-        return PlanScope(settings.mode, is_calm and settings.mode is not BrokerMode.OFF, settings.balances_leaders)
+            return PlanScope(BrokerMode.CONTINUOUS, balances_replicas=True, balances_leaders=True)
+        is_stable = self._tenure.is_stable(self._node.loop.time())
+        return PlanScope(settings.mode, is_stable and settings.mode is not BrokerMode.OFF, settings.balances_leaders)

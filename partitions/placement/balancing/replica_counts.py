@@ -27,13 +27,13 @@ class ReplicaMoves:
     def __init__(self, layout: PlacementLayout, nodes: Sequence[int], *, only_new: bool) -> None:
         self._layout, self._nodes, self._only_new = layout, nodes, only_new
         self._heaps: dict[tuple[int, int], list[_Entry]] = {}
-        """Topics by the difference of counts, with the giver's partitions still to examine; by giver and taker."""
+        """Topics by the difference of counts, with the source's partitions still to examine; by source and target."""
 
     def moves(self) -> Iterator[tuple[int, ...]]:
         """Change the layout move by move; yield the partitions moved together, sometimes an empty tuple."""
         while (pair := self._uneven_pair()) is not None:
-            giver, taker, number = pair
-            self._layout.replace(number, giver, taker)
+            source, target, number = pair
+            self._layout.replace(number, source, target)
             yield (number,)
         for topic in range(len(self._layout.topics)):
             while (moved := self._even_topic(topic)) is not None:
@@ -42,37 +42,37 @@ class ReplicaMoves:
                 yield ()
 
     def _uneven_pair(self) -> tuple[int, int, int] | None:
-        """Return giver, taker and partition of a move between two uneven brokers; None without one."""
+        """Return source, target and partition of a move between two uneven brokers; None without one."""
         counts = self._layout.counts
         ordered = sorted(self._nodes, key=lambda node: counts[node])
-        for giver in reversed(ordered):
-            for taker in ordered:
-                if counts[giver] - counts[taker] < 2:
+        for source in reversed(ordered):
+            for target in ordered:
+                if counts[source] - counts[target] < 2:
                     break
-                number = self._best_partition(giver, taker)
+                number = self._best_partition(source, target)
                 if number is not None:
-                    return giver, taker, number
+                    return source, target, number
         return None
 
-    def _best_partition(self, giver: int, taker: int) -> int | None:
-        """Return a movable partition of the topic that the move evens most; None if none can move."""
-        heap = self._heaps.get((giver, taker))
+    def _best_partition(self, source: int, target: int) -> int | None:
+        """Return a movable partition of the topic whose move balances the topic most; None if none can move."""
+        heap = self._heaps.get((source, target))
         if heap is None:
-            topics = self._layout.on[giver]
+            topics = self._layout.on[source]
             heap = [
-                (self._count_difference(topic, giver, taker), topic, self._partitions_on(giver, topic))
+                (self._count_difference(topic, source, target), topic, self._partitions_on(source, topic))
                 for topic in topics
             ]
             heapify(heap)
-            self._heaps[giver, taker] = heap
+            self._heaps[source, target] = heap
         while heap:
             difference, topic, numbers = heap[0]
-            now = self._count_difference(topic, giver, taker)
+            now = self._count_difference(topic, source, target)
             if now != difference:
                 heappop(heap)
                 heappush(heap, (now, topic, numbers))
                 continue
-            number = next((each for each in numbers if self._can_move(each, giver, taker)), None)
+            number = next((each for each in numbers if self._can_move(each, source, target)), None)
             if number is not None:
                 return number
             heappop(heap)
@@ -85,20 +85,20 @@ class ReplicaMoves:
         rows = self._layout.rows
         yield from sorted(self._layout.on[node][topic], key=lambda number: rows[number][0] == node)
 
-    def _count_difference(self, topic: int, giver: int, taker: int) -> int:
-        """Return the taker's replica count of the topic minus the giver's; negative if a move evens the topic."""
+    def _count_difference(self, topic: int, source: int, target: int) -> int:
+        """Return the target's replica count of the topic minus the source's; negative if a move balances it."""
         counts = self._layout.topic_counts[topic]
-        return counts[taker] - counts[giver]
+        return counts[target] - counts[source]
 
-    def _can_move(self, number: int, giver: int, taker: int) -> bool:
+    def _can_move(self, number: int, source: int, target: int) -> bool:
         """Return whether a replica can move without sharing a host with another one of its partition."""
         layout = self._layout
         row = layout.rows[number]
-        if layout.is_fixed[number] or giver not in row or taker in row:
+        if layout.is_fixed[number] or source not in row or target in row:
             return False
-        if self._only_new and taker in layout.known[layout.topic_of[number]]:
+        if self._only_new and target in layout.known[layout.topic_of[number]]:
             return False
-        return layout.places[taker].host not in layout.hosts_beside(number, giver)
+        return layout.places[target].host not in layout.hosts_beside(number, source)
 
     # a topic
 
@@ -109,24 +109,24 @@ class ReplicaMoves:
         if not nodes or max(in_topic[node] for node in nodes) - min(in_topic[node] for node in nodes) < 2:
             return None
         ordered = sorted(nodes, key=lambda node: in_topic[node])
-        for giver in reversed(ordered):
-            for taker in ordered:
-                if in_topic[giver] - in_topic[taker] < 2:
+        for source in reversed(ordered):
+            for target in ordered:
+                if in_topic[source] - in_topic[target] < 2:
                     break
-                number = self._pick_partition(topic, giver, taker)
+                number = self._pick_partition(topic, source, target)
                 if number is None:
                     continue
-                if counts[giver] > counts[taker]:
-                    self._layout.replace(number, giver, taker)
+                if counts[source] > counts[target]:
+                    self._layout.replace(number, source, target)
                     return (number,)
-                back = self._best_partition(taker, giver)
-                if back is not None and self._count_difference(self._layout.topic_of[back], taker, giver) < 0:
-                    self._layout.replace(number, giver, taker)
-                    self._layout.replace(back, taker, giver)
+                back = self._best_partition(target, source)
+                if back is not None and self._count_difference(self._layout.topic_of[back], target, source) < 0:
+                    self._layout.replace(number, source, target)
+                    self._layout.replace(back, target, source)
                     return (number, back)
         return None
 
-    def _pick_partition(self, topic: int, giver: int, taker: int) -> int | None:
-        """Return a partition of a topic that can move from `giver` to `taker`; None if there is none."""
-        numbers = self._partitions_on(giver, topic)
-        return next((number for number in numbers if self._can_move(number, giver, taker)), None)
+    def _pick_partition(self, topic: int, source: int, target: int) -> int | None:
+        """Return a partition of a topic that can move from `source` to `target`; None if there is none."""
+        numbers = self._partitions_on(source, topic)
+        return next((number for number in numbers if self._can_move(number, source, target)), None)

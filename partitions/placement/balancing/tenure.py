@@ -1,7 +1,7 @@
 """State of the balancer during one leadership of the controller; the next leader reconstructs all of it.
 
     running_moves    moving partitions, until their leaders report that they have arrived
-    resting          partitions that another source placed recently: they are not moved without need
+    recently_placed  partitions that another source placed recently: they are not moved without need
     queue            planned and not yet submitted changes, of partitions that do not move
 
 Made with each leadership, dropped at its end. Reads the controller's state for the plan. Owned by the balancer."""
@@ -19,7 +19,7 @@ from raftlog.partitions.placement.balancing.progress import HeldReplicas, Moving
 from raftlog.partitions.placement.balancing.report import BalancerSettings
 from raftlog.types import NodeId
 
-REST_S: Final = 300.0
+KEEP_PLACED_S: Final = 300.0
 """Time for which a partition stays where another source placed it, unless it has to move."""
 STUCK_S: Final = 30.0
 """Time after which an assigned broker that went away before its replica was filled is given up for the partition."""
@@ -28,9 +28,9 @@ SILENT_S: Final = 15.0
 MOVES_STARTED_PER_S: Final = 6.0
 MOVES_STARTED_AT_ONCE: Final = 1
 """Moves started at once; a small one costs all brokers together about 30 ms of CPU, for which clients wait."""
-_CALM_S: Final = SETTLE_S
-"""Time without changes of brokers and topics before counts are evened …"""
-_CALM_S_MAX: Final = 60.0
+_STABLE_S: Final = SETTLE_S
+"""Time without changes of brokers and topics before counts are balanced …"""
+_STABLE_WAIT_S_MAX: Final = 60.0
 """… and the longest wait for that."""
 
 
@@ -50,7 +50,7 @@ class Tenure:
         self.availability = Availability()
         self.looked_at: float | None = None
         self.running_moves: dict[GroupName, _RunningMove] = {}
-        self.resting: dict[GroupName, float] = {}
+        self.recently_placed: dict[GroupName, float] = {}
         """Time until which each partition rests."""
         self.queue: deque[Change] = deque()
         self.failures: list[Failure] = []
@@ -59,7 +59,7 @@ class Tenure:
         self.problem: str | None = None
         """Error of the last look; None when it succeeded."""
         self.is_ordered = False
-        """Whether an operator ordered evening in any mode, until no change is left."""
+        """Whether an operator ordered a rebalance, in any mode; false again once no change is left."""
         self._versions: dict[GroupName, int] | None = None
         """Versions of the assignments that differ from those of their creation, as seen last."""
         self._ordered: dict[GroupName, int] = {}
@@ -68,10 +68,10 @@ class Tenure:
         self._startable = 0.0
         self._counted_at = now
         """Time when the number of moves that may start was updated last."""
-        self._disturbed_at = self._unrest_at = now
-        """Times of the last disturbance, and of the first since the last calm."""
+        self._disturbed_at = self._unstable_since = now
+        """Times of the last disturbance, and of the first one after the last stable time."""
 
-    # calm
+    # disturbances
 
     def record_environment(self, state: ControllerState, now: float) -> None:
         """Record the present brokers, topics and settings."""
@@ -79,18 +79,18 @@ class Tenure:
         if seen != self._environment_digests:
             self._environment_digests = seen
             self._record_disturbance(now)
-        for name in [name for name, until in self.resting.items() if until <= now]:
-            del self.resting[name]
+        for name in [name for name, until in self.recently_placed.items() if until <= now]:
+            del self.recently_placed[name]
 
     def _record_disturbance(self, now: float) -> None:
-        """Record that partitions or brokers changed at `now`; unrest begins anew after a calm time."""
-        if now - self._disturbed_at >= _CALM_S:
-            self._unrest_at = now
+        """Record that partitions or brokers changed at `now`; after a stable time this is the first disturbance."""
+        if now - self._disturbed_at >= _STABLE_S:
+            self._unstable_since = now
         self._disturbed_at = now
 
-    def is_calm(self, now: float) -> bool:
-        """Return whether there was no disturbance for `_CALM_S`, or the longest wait is over."""
-        return now - self._disturbed_at >= _CALM_S or now - self._unrest_at >= _CALM_S_MAX
+    def is_stable(self, now: float) -> bool:
+        """Return whether there was no disturbance for `_STABLE_S`, or disturbances have lasted `_STABLE_WAIT_S_MAX`."""
+        return now - self._disturbed_at >= _STABLE_S or now - self._unstable_since >= _STABLE_WAIT_S_MAX
 
     # moving partitions
 
@@ -125,8 +125,8 @@ class Tenure:
     def is_waiting(self, name: GroupName, now: float) -> bool:
         """Return whether a moving partition can only wait, so that another move may start."""
         known = self.running_moves[name]
-        is_unled = now - known.named_at >= SILENT_S
-        return is_unled or any(not self.availability.is_heard(node) for node in known.reported.missing)
+        is_leaderless = now - known.named_at >= SILENT_S
+        return is_leaderless or any(not self.availability.is_heard(node) for node in known.reported.missing)
 
     def startable_moves(self, moves_max: int, now: float) -> float:
         """Return the number of further moves that may start, with at most `moves_max` running."""
@@ -192,7 +192,13 @@ class Tenure:
     def inputs(self, state: ControllerState, settings: BalancerSettings, now: float) -> tuple[object, ...]:
         """Return the inputs of a plan besides places and scope; equal inputs give the same plan."""
         stuck = tuple(self._stuck_partitions(settings, now).items())
-        return (*self._environment_digests, state.moved.digest, frozenset(self.running_moves), stuck, len(self.resting))
+        return (
+            *self._environment_digests,
+            state.moved.digest,
+            frozenset(self.running_moves),
+            stuck,
+            len(self.recently_placed),
+        )
 
     def placed(self, state: ControllerState, settings: BalancerSettings, now: float) -> Iterator[PlacedPartition]:
         """Yield all partitions; record those that another source placed since the last plan."""
@@ -214,7 +220,7 @@ class Tenure:
                     version,
                     origin.replicas,
                     is_busy=running is not None and not gone,
-                    is_resting=name in self.resting,
+                    is_recently_placed=name in self.recently_placed,
                     stuck=gone,
                     former=() if running is None else running.reported.former,
                 )
@@ -224,7 +230,7 @@ class Tenure:
         assert self._versions is not None
         self._versions[name] = version
         if before is not None and before.get(name) != version and self._ordered.pop(name, None) != version:
-            self.resting[name] = now + REST_S
+            self.recently_placed[name] = now + KEEP_PLACED_S
             self._record_disturbance(now)
 
 

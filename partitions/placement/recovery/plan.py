@@ -105,14 +105,14 @@ def _obstacle(
     disks = ", ".join(f"disk {each.disk_uuid} of node {each.node_id}" for each in away)
     missing = sorted({each.node_id for each in away if each.node_id not in statuses})
     other = sorted({each.node_id for each in away} - set(missing))
-    said = [f"node {node} does not answer" for node in missing]
-    said += [f"node {node} answers with another disk that is not registered yet" for node in other]
+    reasons = [f"node {node} does not answer" for node in missing]
+    reasons += [f"node {node} answers with another disk that is not registered yet" for node in other]
     why = (
         "" if set(away) <= set(places.named) else "; the partition was moved, or is gone, so every broker has to answer"
     )
     return (
-        f"{', '.join(said)}, and what others lack may be on {disks}{why}: start what is down; if such a disk is lost "
-        "for good, start its node with an empty data directory"
+        f"{', '.join(reasons)}, and what others lack may be on {disks}{why}: start what is down; if such a disk is "
+        "lost for good, start its node with an empty data directory"
     )
 
 
@@ -161,11 +161,11 @@ def _describe_loss(best: ReplicaStatus, holding: Sequence[ReplicaStatus], gone: 
     lost_ids = [each for each in best.lost or () if each.end == each.offset]
     if lost_ids:
         loss.append(f"{len(lost_ids)} entries without records")
-    freshest = max(holding, key=lambda each: (each.vote_floor.term, each.vote_floor.index))
-    if freshest.vote_floor != best.last:
+    highest = max(holding, key=lambda each: (each.vote_floor.term, each.vote_floor.index))
+    if highest.vote_floor != best.last:
         loss.append(
-            f"whatever is behind offset {best.log_end - 1}: there was an entry {freshest.vote_floor.index} of term "
-            f"{freshest.vote_floor.term}"
+            f"whatever is behind offset {best.log_end - 1}: there was an entry {highest.vote_floor.index} of term "
+            f"{highest.vote_floor.term}"
         )
     voters = {*best.voters, *best.outgoing}
     if 2 * sum(each.replica in voters for each in holding) <= len(voters) and gone:

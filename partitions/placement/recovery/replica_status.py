@@ -50,7 +50,7 @@ class ReplicaStatus(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no entry: its copy was set aside, or it is new."""
+        """Whether its log has no entry: it is new, or its files were moved to `damaged/`."""
         return self.last.index == 0
 
 

@@ -102,7 +102,7 @@ class FetchedRecords:
                 opened.extend(islice(self._records, wanted))  # `extend` keeps the records before an error
             except UndecodableBatch as error:
                 broken = error.located_at(self.place)
-            is_over = len(opened) < wanted
+            has_ended = len(opened) < wanted
             if opened and opened[0].offset < position:  # a fetch returns whole batches
                 opened = [record for record in opened if record.offset >= position]
             taken += [
@@ -111,7 +111,7 @@ class FetchedRecords:
             ]
             if broken is not None:
                 self._stop_at(Offset(max(broken.offset, position)), broken)
-            elif is_over:
+            elif has_ended:
                 self.position = Offset(max(header.next_offset, position))
                 self._header = None
             elif opened:

@@ -58,7 +58,7 @@ class GroupSession:
         self._group: str = settings.group
         self._client, self._metadata, self._settings, self._on_change = client, metadata, settings, on_change
         self._state = MemberProtocol()
-        self._beating: asyncio.Task[None] | None = None
+        self._heartbeat_task: asyncio.Task[None] | None = None
         self._owned: tuple[TopicPartition, ...] = ()
         self._counts: dict[str, int] = {}
         """Numbers of partitions of the topics that this leader assigned."""
@@ -152,7 +152,7 @@ class GroupSession:
         )
         self._state.set_identity(member.member_id, member.generation)
         self.last_poll_s = time.monotonic()
-        self._beating = asyncio.create_task(self._send_heartbeats(member))
+        self._heartbeat_task = asyncio.create_task(self._send_heartbeats(member))
         return decode_assignment(synced.assignment).partitions
 
     async def _fetch_committed(self, outage: Outage) -> Mapping[TopicPartition, CommittedOffset]:
@@ -197,14 +197,14 @@ class GroupSession:
 
     async def _leave_idle(self) -> None:
         """Leave the group because the application stopped polling."""
-        self._beating = None
+        self._heartbeat_task = None
         await self.leave()
         self.needs_join = self.is_lost = True
         self._on_change()
 
     async def _stop_heartbeats(self) -> None:
         """Cancel the heartbeats and wait for the end of their task."""
-        if self._beating is not None:
-            self._beating.cancel()
-            await asyncio.gather(self._beating, return_exceptions=True)
-            self._beating = None
+        if self._heartbeat_task is not None:
+            self._heartbeat_task.cancel()
+            await asyncio.gather(self._heartbeat_task, return_exceptions=True)
+            self._heartbeat_task = None

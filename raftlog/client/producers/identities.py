@@ -26,18 +26,19 @@ class Identities:
         """Wait until there is an id; raises `Unavailable`."""
         await self._get_other(None)
 
-    async def replace(self, left: ProducerIdentity, *, is_fresh: bool = False) -> ProducerIdentity:
-        """Return an id other than `left`: that of another lane, or a new one. Raises as `wait_for_id`.
+    async def replace(self, abandoned: ProducerIdentity, *, must_be_new: bool = False) -> ProducerIdentity:
+        """Return an id in place of `abandoned`: the current one if another lane replaced it, else a new one.
 
-        `is_fresh`: a partition has expired the id `left`, and may have expired others of its age."""
-        return await self._get_other(left, is_fresh=is_fresh)
+        With `must_be_new` a new id is greater than every id given out before, since a partition that has expired
+        `abandoned` may have expired others of its age. Raises as `wait_for_id`."""
+        return await self._get_other(abandoned, must_be_new=must_be_new)
 
-    async def _get_other(self, left: ProducerIdentity | None, *, is_fresh: bool = False) -> ProducerIdentity:
-        """Return an id other than `left`; request one if no other task did so meanwhile."""
+    async def _get_other(self, abandoned: ProducerIdentity | None, *, must_be_new: bool = False) -> ProducerIdentity:
+        """Return an id other than `abandoned`; request one if no other task did so meanwhile."""
         async with self._asking:
             current = self._current
-            if current is None or current == left:
+            if current is None or current == abandoned:
                 current = self._current = await self._client.new_producer(
-                    is_fresh=is_fresh, timeout_ms=self._timeout_ms
+                    is_fresh=must_be_new, timeout_ms=self._timeout_ms
                 )
             return current

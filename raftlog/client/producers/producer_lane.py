@@ -53,7 +53,7 @@ class ProducerLane:
         self._place, self._client, self._settings = place, client, settings
         self._identities, self._on_result = identities, on_result
         self._identity: ProducerIdentity | None = None
-        self._left: ProducerIdentity | None = None
+        self._abandoned: ProducerIdentity | None = None
         """Abandoned id, whose chain is broken; no batch is sent until there is another."""
         self._is_expired = False
         """Whether the partition has expired that id, so that the next one must be greater than all earlier ones."""
@@ -72,9 +72,9 @@ class ProducerLane:
         self.failure: RaftlogError | None = None
         """Error that stopped the lane, if it stops at failures."""
         self._is_awake = False
-        self._is_hurried = False
+        self._is_flush_requested = False
         self._timer: asyncio.TimerHandle | None = None
-        self._wakes_at = 0.0
+        self._timer_at = 0.0
 
     # calls of the producer
 
@@ -105,7 +105,7 @@ class ProducerLane:
 
     def send_now(self) -> list[Batch]:
         """Send waiting batches as soon as possible; return all batches without a result."""
-        self._is_hurried = True
+        self._is_flush_requested = True
         self._schedule_sending()
         return [*self._unsettled, *self._waiting]
 
@@ -147,10 +147,10 @@ class ProducerLane:
             self._under_way.add(task)
             task.add_done_callback(self._under_way.discard)
         if not self._waiting:
-            self._is_hurried = False
-        elif self._has_window() and self._wakes_at <= now_s:
-            self._wakes_at = self._find_send_time(self._waiting[0])
-            self._timer = self._loop.call_at(self._wakes_at, self._schedule_sending)
+            self._is_flush_requested = False
+        elif self._has_window() and self._timer_at <= now_s:
+            self._timer_at = self._find_send_time(self._waiting[0])
+            self._timer = self._loop.call_at(self._timer_at, self._schedule_sending)
 
     def _has_window(self) -> bool:
         """Return whether another batch may be sent while the broker still remembers the oldest unsettled one.
@@ -163,7 +163,7 @@ class ProducerLane:
         first = self._waiting[0]
         return (
             not self._unsettled
-            or self._is_hurried
+            or self._is_flush_requested
             or first is not self._open
             or first.count >= self._batch_records
             or now_s >= self._find_send_time(first)
@@ -246,7 +246,7 @@ class ProducerLane:
         while self._under_way:
             await asyncio.wait(self._under_way)
         with Outage(f"records for {self._place}", pause_s_max=RETRY_PAUSE_S_MAX) as outage:
-            while self._unsettled or self._left is not None:
+            while self._unsettled or self._abandoned is not None:
                 error = await self._retry_first()
                 if error is None:
                     outage.end()
@@ -315,7 +315,7 @@ class ProducerLane:
         if self._identities is None:
             return
         if self._identity is not None:
-            self._left, self._identity = self._identity, None
+            self._abandoned, self._identity = self._identity, None
             self._is_expired = is_expired
         for batch in list(self._unsettled):
             if batch.maybe_stored:
@@ -323,11 +323,11 @@ class ProducerLane:
 
     async def _renew_identity(self) -> None:
         """Get a new producer id after a broken chain, and number the unsettled batches again."""
-        if self._identities is None or self._left is None:
+        if self._identities is None or self._abandoned is None:
             return
-        self._identity = await self._identities.replace(self._left, is_fresh=self._is_expired)
+        self._identity = await self._identities.replace(self._abandoned, must_be_new=self._is_expired)
         self._next_sequence = 0
-        self._left = None
+        self._abandoned = None
         for batch in self._unsettled:
             self._set_sequence(batch)
 

@@ -84,16 +84,16 @@ def count_blocks(payload_bytes: int) -> int:
 
 
 def build_frame(
-    payload: Buffer, sequence: int, start: int, chain: int, places: Sequence[BlockRange], seed: int
+    payload: Buffer, sequence: int, start: int, chain: int, ranges: Sequence[BlockRange], seed: int
 ) -> tuple[bytearray, int]:
     """Return the bytes of a frame whose first block has `sequence`, and the checksum of its last block."""
     parts = count_blocks(len(payload))
     assert parts <= WRITE_BLOCKS_MAX, f"frame {sequence} would have {parts} > {WRITE_BLOCKS_MAX} blocks"
-    assert parts == sum(place.blocks for place in places), (parts, places)
+    assert parts == sum(each.blocks for each in ranges), (parts, ranges)
     out = bytearray(parts * BLOCK_SIZE)
     view, source = memoryview(out), memoryview(payload)
     part = at = 0
-    for use, block, count in places:
+    for use, block, count in ranges:
         for number in range(block, block + count):
             piece = source[part * PAYLOAD_SIZE : (part + 1) * PAYLOAD_SIZE]
             length = len(piece)

@@ -19,7 +19,7 @@ class JournalConfig:
     write_bytes_max: int = 4 * MIB
     """The largest frame, and so the largest single write; at most 4 MiB and at most `file_bytes`."""
     pending_bytes_max: int = 16 * MIB
-    """Operations that may wait in memory; past it appends of entries get `Overloaded`."""
+    """Operations that may wait in memory; above it appends of entries get `Overloaded`."""
     reserve_bytes: int = 2 * MIB
     """Room, in memory and on the disk, that new entries may not use: on a full disk votes, trims, a checkpoint and
     entries that were admitted before still go through. It grows to twice the size of the last checkpoint (148 bytes
@@ -27,7 +27,7 @@ class JournalConfig:
     checkpoint_bytes: int = 64 * MIB
     """Journal since the last checkpoint after which `Journal.is_checkpoint_due`."""
     journal_bytes_max: int = GIB
-    """Journal since the last checkpoint past which appends of entries get `Overloaded`: it bounds recovery."""
+    """Journal since the last checkpoint above which appends of entries get `Overloaded`: it bounds recovery."""
     spare_files_max: int = 8
     """Files kept for reuse after a checkpoint; more are unlinked."""
 

@@ -1,7 +1,7 @@
-"""The journal's files: their contents, the spare ones, and the place of the next blocks.
+"""The journal's files: their contents, the spare ones, and the position of the next blocks.
 
 A file is filled with zeros before it is used, and used again once a checkpoint made its blocks worthless: overwriting
-costs a sync less than growing does, and a full disk cannot stop it. A use numbers its beginning; a file's name never
+costs a sync less than growing does, and a full disk cannot stop it. Each use of a file has a number; its name never
 changes, so a switch of files touches no directory.
 
     live files: uses u, u + 1, …; the sequences of one end where those of the next begin
@@ -69,12 +69,12 @@ class JournalFile:
         return self.first_sequence + self.blocks
 
 
-class FramePlaces(NamedTuple):
+class FramePositions(NamedTuple):
     """Positions of a frame from `sequence` on: its pieces in order, and the files that a sync of it must cover."""
 
     sequence: int
     pieces: list[tuple[JournalFile, BlockRange]]
-    places: list[BlockRange]
+    ranges: list[BlockRange]
     files: list[File]
     unsynced: list[JournalFile]
     """Files whose directory a sync of the frame must cover too."""
@@ -252,12 +252,12 @@ class JournalFiles:
 
     # writing
 
-    def place(self, sequence: int, blocks: int) -> FramePlaces:
+    def allocate(self, sequence: int, blocks: int) -> FramePositions:
         """Return the positions of the next `blocks` blocks from `sequence` on.
 
         Begins another use of a file when the current one is full."""
         assert blocks <= self.room_blocks(sequence), f"{blocks} blocks, room for {self.room_blocks(sequence)}"
-        placed = FramePlaces(sequence, [], [], [], [])
+        placed = FramePositions(sequence, [], [], [], [])
         while blocks:
             current = self._live[-1]
             if sequence == current.end_sequence:
@@ -265,7 +265,7 @@ class JournalFiles:
             count = min(blocks, current.end_sequence - sequence)
             place = BlockRange(current.use, sequence - current.first_sequence, count)
             placed.pieces.append((current, place))
-            placed.places.append(place)
+            placed.ranges.append(place)
             placed.files.append(current.file)
             if not current.is_synced:
                 placed.unsynced.append(current)

@@ -79,13 +79,13 @@ class FoldedGroup:
     """Entries that were dropped because one before them is missing; set once the fold is complete."""
     _extents: "array[int]" = field(default_factory=lambda: array("Q"))
     """Four numbers each: first, last, address, and the length with the bit `_IDS` for `is_ids`."""
-    note: Callable[[int], None] = field(init=False)
+    append_number: Callable[[int], None] = field(init=False)
     """Appends one number of an extent that begins after `tail`; for the hot path of the fold."""
     _has_gap: bool = False
     """Whether an append came without its predecessor; it may have come since."""
 
     def __post_init__(self) -> None:
-        self.note = self._extents.append
+        self.append_number = self._extents.append
 
     @property
     def last_index(self) -> Index:
@@ -232,11 +232,11 @@ class Fold:
                 except KeyError:
                     group = groups[key] = FoldedGroup(key)
                 if a == group.tail + 1 and b >= a:
-                    note = group.note
-                    note(a)
-                    note(b)
-                    note(address)
-                    note(length)
+                    append_number = group.append_number
+                    append_number(a)
+                    append_number(b)
+                    append_number(address)
+                    append_number(length)
                     group.tail = b
                 else:
                     self._check(frame, group.add(a, b, address, length, False))

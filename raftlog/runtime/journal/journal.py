@@ -33,7 +33,7 @@ from raftlog.runtime.journal.blocks import (
     count_blocks,
 )
 from raftlog.runtime.journal.config import JournalConfig
-from raftlog.runtime.journal.files import FILL_BLOCKS_MAX, FramePlaces, JournalFile, JournalFiles
+from raftlog.runtime.journal.files import FILL_BLOCKS_MAX, FramePositions, JournalFile, JournalFiles
 from raftlog.runtime.journal.fold import Fold
 from raftlog.runtime.journal.frame import FrameQueue, PendingFrame
 from raftlog.runtime.journal.operations import (
@@ -131,7 +131,7 @@ class Journal:
 
         The directory belongs to one disk uuid: after damage the new uuid gets a new directory. `create` makes a
         journal where nothing was ever written; without it an empty directory is damage. `synced_at_least` is the
-        greatest `durable_sequence` that any peer remembers of this disk uuid. Blocking. Raises `JournalDamaged`,
+        highest `durable_sequence` that any peer remembers of this disk uuid. Blocking. Raises `JournalDamaged`,
         `FormatError`, `OSError`."""
         if create:
             make_directory(disk, path)
@@ -215,9 +215,7 @@ class Journal:
         if self._waiting.pending_bytes + size > config.pending_bytes_max + reserve_bytes:
             raise Overloaded(f"{self.path}: {self.pending_bytes} bytes wait for the disk already; try again later")
         if not may_use_reserve and self.live_bytes > config.journal_bytes_max:
-            raise Overloaded(
-                f"{self.path}: {self.live_bytes} bytes of journal wait for a checkpoint; try again when it is complete"
-            )
+            raise Overloaded(f"{self.path}: {self.live_bytes} bytes of journal wait for a checkpoint; try again later")
         self._make_room(self._bound_blocks(size) + reserve_blocks)
 
     def _bound_blocks(self, size: int) -> int:
@@ -267,7 +265,7 @@ class Journal:
         synced = partial(self._handle_sync, JournalSequence(self._next - 1), self._start, placed, stopwatch())
         self._disk.submit_sync(placed.files, directories, synced)
 
-    def _write(self, frame: PendingFrame) -> FramePlaces:
+    def _write(self, frame: PendingFrame) -> FramePositions:
         """Write one frame, without a sync."""
         assert frame.number == self._next, f"frame {frame.number} is to be written at {self._next}"
         if not self._waiting.frames:
@@ -276,8 +274,8 @@ class Journal:
             assert self._completed is not None
             self._start, self._completed = self._completed.number, None
         payload = frame.payload()
-        placed = self._files.place(self._next, count_blocks(len(payload)))
-        data, self._chain = build_frame(payload, self._next, self._start, self._chain, placed.places, self._seed)
+        placed = self._files.allocate(self._next, count_blocks(len(payload)))
+        data, self._chain = build_frame(payload, self._next, self._start, self._chain, placed.ranges, self._seed)
         view, at = memoryview(data), 0
         for journal_file, place in placed.pieces:
             size = place.blocks * BLOCK_SIZE
@@ -293,7 +291,7 @@ class Journal:
             frame.add((encode_bare(OperationKind.COMMIT_HINT, self._hints.pop(group), group),), OPERATION_HEAD_SIZE)
 
     def _handle_sync(
-        self, last: JournalSequence, start: int, placed: FramePlaces, began: float, error: OSError | None
+        self, last: JournalSequence, start: int, placed: FramePositions, began: float, error: OSError | None
     ) -> None:
         if self.failure:
             return
@@ -307,7 +305,7 @@ class Journal:
         self.on_durable(last)
         self._write_next()
 
-    def _note_durable(self, last: JournalSequence, start: int, placed: FramePlaces) -> None:
+    def _note_durable(self, last: JournalSequence, start: int, placed: FramePositions) -> None:
         """Record that the frames up to `last` are durable; recycle the files before block `start`."""
         assert self.durable_sequence < last < self._next, (self.durable_sequence, last, self._next)
         self.durable_sequence, self.durable_start = last, JournalSequence(start)
@@ -412,6 +410,7 @@ class Journal:
         return number
 
     def _can_move_start(self) -> bool:
+        """Return whether a completed checkpoint is durable, so that recovery can begin at it and files be removed."""
         return self._completed is not None and self._completed.last <= self.durable_sequence
 
     def _keep_reserve(self, checkpoint_bytes: int) -> None:

@@ -70,7 +70,7 @@ class LogEnd(NamedTuple):
 
 
 class LostEnd(NamedTuple):
-    """Id of a last entry that was lost to damage: the replica votes with it until its log is as fresh again."""
+    """Id of a last entry that was lost to damage: the replica votes with it until its log is as up to date again."""
 
     index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
     term: Term

@@ -41,15 +41,15 @@ def read_files(
     try:
         for name in list_journal_files(disk, path):
             files.append(disk.open(name, read_only=read_only))
-        return _read_surveyed(path, files, checksum_seed(disk_uuid), synced_at_least)
+        return _scan_and_replay(path, files, checksum_seed(disk_uuid), synced_at_least)
     except BaseException:
         for file in files:
             file.close()
         raise
 
 
-def _read_surveyed(path: str, files: Sequence[File], seed: int, synced_at_least: int) -> ReadJournal:
-    """Read the valid range of the journal in `files`, and fold its frames."""
+def _scan_and_replay(path: str, files: Sequence[File], seed: int, synced_at_least: int) -> ReadJournal:
+    """Scan the blocks of all files, and replay the frames of the valid range into a `Fold`."""
     surveys = [_survey_with_prefetch(files, number, seed) for number in range(len(files))]
     valid_range = find_valid_range(path, surveys, synced_at_least)
     if valid_range is None:

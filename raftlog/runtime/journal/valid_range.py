@@ -1,6 +1,6 @@
 """Beginning and end of the journal, and whether its end is torn or damaged.
 
-Recovery begins at the greatest `start` of any intact block and follows the chain from block to block. Let `end` be the
+Recovery begins at the highest `start` of any intact block and follows the chain from block to block. Let `end` be the
 sequence after the last complete frame of that walk, `missing` the first sequence that the walk does not reach:
 
     start < end ≤ missing

@@ -115,9 +115,9 @@ def _check_leftover(disk: Disk, path: str) -> None:
 
 
 def _first_roll_size(data: bytes) -> int:
-    """Return the greatest size of a file that holds only a first roll, whole or torn."""
+    """Return the highest size of a file that holds only a first roll, whole or torn."""
     if len(data) < HEADER_SIZE:
         return HEADER_SIZE
     header = read_header(data)
-    is_whole = HEADER_SIZE <= header.size <= len(data) and crc_matches(data[: header.size], header)
-    return header.size if is_whole else _BLOCK
+    is_complete = HEADER_SIZE <= header.size <= len(data) and crc_matches(data[: header.size], header)
+    return header.size if is_complete else _BLOCK

@@ -6,7 +6,7 @@ from raftlog.errors import CorruptBatch
 from raftlog.types import Index, Offset
 
 DAMAGED_MAX: Final = 1_000
-"""Greatest number of damaged entries that are kept for reports."""
+"""Maximum number of damaged entries that are kept for reports."""
 
 
 class DamagedEntry(NamedTuple):

@@ -38,7 +38,7 @@ def term_of_record(log: GroupLog, offset: int) -> Term | None:
 
 
 def end_of_term(log: GroupLog, term: int) -> tuple[Term, Offset]:
-    """Return the greatest term up to `term` that has entries in the log, and its end; `term` itself if none has.
+    """Return the highest term up to `term` that has entries in the log, and its end; `term` itself if none has.
 
     Raises `CorruptBatch` and `DescriptorsExhausted`."""
     first = _first_index(log)

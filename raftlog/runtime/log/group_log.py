@@ -85,7 +85,7 @@ class GroupLog(LogView):
         """Trims and marks with their index; the replica removes those that are delivered."""
         marks = (segment.compacted_to for segment in segments.segments)
         self.mark = NO_MARK._replace(compacted_to=Offset(max(marks, default=NO_MARK.compacted_to)))
-        """Greatest known committed compaction mark; after a restart it comes from the rolls. Never falls."""
+        """Highest known committed compaction mark; after a restart it comes from the rolls. Never falls."""
 
     # interface of Raft
 

@@ -87,7 +87,7 @@ def find_difference(paths: Sequence[str], replicas: Sequence[NewestRecords], lat
     """Return the first difference between two of the replicas, or the error of one that cannot be read; else None.
 
     An interrupted compaction has removed records that are replaced after the end, so a key may be missing if
-    the same replica has a later record of it; but only up to the greatest mark that one of them names, for records that
+    the same replica has a later record of it; but only up to the highest mark that one of them names, for records that
     are replaced beyond it stay."""
     start = max(each.log_start for each in replicas)
     for replica in replicas:
@@ -102,7 +102,7 @@ def find_difference(paths: Sequence[str], replicas: Sequence[NewestRecords], lat
         other = {key: each.offset for key, each in newest.items() if records.get(key) != each}
         missing = {key for key, offset in other.items() if key not in records or records[key].offset < offset}
         if missing and mark is None:
-            mark = max(_find_greatest_mark(later(each)) for each in range(len(replicas)))
+            mark = max(_find_highest_mark(later(each)) for each in range(len(replicas)))
         replaced = (
             missing & _collect_keys(replicas[number].end, mark, later(number)) if mark is not None else frozenset()
         )
@@ -115,19 +115,19 @@ def find_difference(paths: Sequence[str], replicas: Sequence[NewestRecords], lat
     return None
 
 
-def _find_greatest_mark(entries: Iterator[OfflineEntry]) -> Offset:
-    """Return the greatest compaction mark in a log."""
-    greatest = Offset(0)
+def _find_highest_mark(entries: Iterator[OfflineEntry]) -> Offset:
+    """Return the highest compaction mark in a log."""
+    highest = Offset(0)
     for entry in entries:
         header = read_header(entry.batch) if entry.reason is None else None
         if header is None or not header.is_control:
             continue
         kind, payload = read_control(entry.batch, header)
         if kind is ControlKind.COMPACTED_TO:
-            greatest = max(greatest, decode_compacted_to(payload).compacted_to)
+            highest = max(highest, decode_compacted_to(payload).compacted_to)
         elif kind is ControlKind.ROLL:
-            greatest = max(greatest, Offset(decode_roll(payload).compacted_to))
-    return greatest
+            highest = max(highest, Offset(decode_roll(payload).compacted_to))
+    return highest
 
 
 def _collect_keys(end: Index, below: Offset, entries: Iterator[OfflineEntry]) -> frozenset[bytes]:

@@ -25,18 +25,18 @@ def submit_sealed(
     kind: str,
     fields: Mapping[str, Any],
     done: Callable[[OSError | None], None],
-    is_over: Callable[[], bool] = lambda: False,
+    has_ended: Callable[[], bool] = lambda: False,
 ) -> None:
     """Replace the file at `path` without blocking for the syncs.
 
-    `done` is called later, once. Raises `OSError`, and then never calls. Once `is_over`, the disk takes no syncs any
+    `done` is called later, once. Raises `OSError`, and then never calls. Once `has_ended`, the disk takes no syncs any
     more: the old file stays, and `done` is not called."""
     file = stage_json(disk, path, _seal(kind, fields))
 
     def place(error: OSError | None) -> None:
         """Rename the synced temporary file to its final name and sync the directory; then call `done`."""
         file.close()
-        if is_over():
+        if has_ended():
             return
         if error is not None:
             done(error)

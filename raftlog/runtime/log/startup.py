@@ -91,17 +91,17 @@ def _open_group(
     committed = max(Index(min(folded.commit_hint, log.last_index)), log.boundary.index)
     found = read_configurations(recovered.log, None if held else recovered.configuration_index, committed)
     damage = _first_damage(recovered) or found.damage
-    lost = freshest_lost_end(recovered.voting_position, folded.voting_position)
+    lost = highest_lost_end(recovered.voting_position, folded.voting_position)
     vote = replica_of(folded.vote) if folded.vote else None
     known = (*found.known, *held)
     restart = Restart(HardState(folded.term, vote), known, committed, committed, lost, damage is not None)
     return OpenedGroup(group_id, path, log, restart, damage, found.damage is None, recovered.lost_from)
 
 
-def freshest_lost_end(found: EntryId | None, journaled: LostEnd | None) -> EntryId | None:
-    """Return the freshest id that the log ended with before losses: that of a loss found now, or the journaled one.
+def highest_lost_end(found: EntryId | None, journaled: LostEnd | None) -> EntryId | None:
+    """Return the highest id with which the log ended before losses: that of a loss found now, or the journaled one.
 
-    A log whose lost end was not filled again can lose more, and the first loss had the promises of the longer log."""
+    A log can lose more before its lost end is filled again; the promises that count are those of the longer log."""
     ends = [EntryId(*end) for end in (found, journaled) if end is not None]
     return max(ends, key=lambda end: (end.term, end.index), default=None)
 

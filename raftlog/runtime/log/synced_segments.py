@@ -46,7 +46,7 @@ class SyncedSegments:
             base = self._adopt_one(base)
 
     def forget(self) -> None:
-        """Drop all segments, because they lie below the log start."""
+        """Close and drop all segments, because they lie below the log start."""
         for segment in self.segments:
             segment.close()
         self.segments.clear()
@@ -150,8 +150,8 @@ class SyncedSegments:
                 term_max=TERM_MAX,
                 damage=[],
             ).run()
-            is_whole = adopted.broken is None and adopted.pending is None
-            return is_whole and (segment.next_index, segment.next_offset) == (next_index, next_offset)
+            is_complete = adopted.broken is None and adopted.pending is None
+            return is_complete and (segment.next_index, segment.next_offset) == (next_index, next_offset)
         finally:
             segment.close()
 

@@ -3,8 +3,8 @@
     the replica stops → its directory is renamed into `.raftlog/damaged/`, durably → the journal has `removed`
 
 Nothing is deleted. A crash in between leaves a replica without its directory: it begins empty, and votes only for logs
-at least as fresh as the one that it had. The same holds when it joins again. Term and vote stay with the mark, so that
-it never votes twice.
+at least as up to date as the one that it had. The same holds when it joins again. Term and vote stay with the mark, so
+that it never votes twice.
 
 A disk that was to have one of the first replicas and has not made it yet would make it later from the creation, with
 the configuration of that time, and two such could elect a leader. So it gets the same mark, `removed`, and only ever
@@ -34,7 +34,7 @@ async def abandon(driver: "Driver", group: PartitionReplica) -> str:
     persister = driver.persister
     group.is_frozen = True  # no checkpoint begins that would need its files
     driver.detach(group)
-    persister.begin_leaving(group)
+    persister.begin_removal(group)
     while not persister.may_move(group) and driver.failure is None:  # noqa: ASYNC110  # none of it is an event
         await asyncio.sleep(driver.config.tick_ms / 1000)
     if driver.failure is not None:
@@ -46,7 +46,7 @@ async def abandon(driver: "Driver", group: PartitionReplica) -> str:
         persister.stop_with(error)
         raise
     await persister.append_durably(persister.removal_operations(group))
-    persister.end_leaving(group)
+    persister.end_removal(group)
     _logger.warning("%s was abandoned by an operator's order; it is kept in %s", group.path, kept)
     return kept
 

@@ -36,7 +36,7 @@ _SLICE: Final = 32
 """Number of groups that are examined in one turn of the loop: a millisecond or two."""
 _REQUESTED_SHARE: Final = 1 / 8
 """Part of the interval after which a requested checkpoint is made."""
-_VISITS_MAX: Final = 4
+_EXAMINATIONS_MAX: Final = 4
 """Average number of examinations of a changed group before the rest is examined in one turn: some change constantly."""
 
 
@@ -63,7 +63,7 @@ class Checkpoints:
         self.begun = self.completed = 0
         """Numbers since the start of the process; a crash loses no completed checkpoint: recovery begins there or
         later."""
-        self.has_news = True
+        self.has_new_operations = True
         """Whether something was journaled since a checkpoint was begun."""
         self._is_requested = False
         self._states: dict[GroupKey, Encoded] = {}
@@ -74,7 +74,7 @@ class Checkpoints:
         """Groups that were examined, with files that may not be synced."""
         self._removed: dict[GroupKey, GroupState] = {}
         """Marks of groups that were removed, kept until their topics are deleted."""
-        self._visits_left: int | None = None
+        self._examinations_left: int | None = None
         """Number of examinations that are left while a checkpoint is prepared, else `None`."""
         self._number: JournalSequence | None = None
         """Number of the checkpoint that was begun and is not completed."""
@@ -128,31 +128,31 @@ class Checkpoints:
 
     def request(self) -> int:
         """Request a checkpoint; it is complete when `completed` has reached the returned number."""
-        self._is_requested = self.has_news = True
+        self._is_requested = self.has_new_operations = True
         return self.begun + 1
 
     def maybe_begin(self, now: float) -> None:
         """Begin to prepare a checkpoint if the journal has grown enough or the interval has passed."""
         interval_s = self._interval_s * (_REQUESTED_SHARE if self._is_requested else 1)
-        is_time = self._journal.is_checkpoint_due or (self.has_news and now - self._last_at >= interval_s)
-        is_busy = self._visits_left is not None or self._number is not None
-        if is_time and self.has_news and not is_busy and self._journal.failure is None:
-            self._visits_left = _VISITS_MAX * len(self._changed)
+        is_time = self._journal.is_checkpoint_due or (self.has_new_operations and now - self._last_at >= interval_s)
+        is_busy = self._examinations_left is not None or self._number is not None
+        if is_time and self.has_new_operations and not is_busy and self._journal.failure is None:
+            self._examinations_left = _EXAMINATIONS_MAX * len(self._changed)
             self._prepare(now)
 
     def _prepare(self, now: float) -> None:
         """Examine a slice of the changed groups, and schedule the next slice until few are left."""
-        assert self._visits_left is not None, "nothing is being prepared"
+        assert self._examinations_left is not None, "nothing is being prepared"
         if self._journal.failure is not None:
             return
-        if len(self._changed) > _SLICE and self._visits_left > 0:
-            self._visits_left -= _SLICE
+        if len(self._changed) > _SLICE and self._examinations_left > 0:
+            self._examinations_left -= _SLICE
             if self._prepare_groups(_SLICE):
                 self._soon(partial(self._prepare, now))
                 return
         elif self._prepare_groups(len(self._changed)):
             self._begin(now)
-        self._visits_left = None  # begun, or retried at the next tick
+        self._examinations_left = None  # begun, or retried at the next tick
 
     def _prepare_groups(self, count: int) -> bool:
         """Examine the first `count` changed groups; return False if one of them prevents the checkpoint."""
@@ -180,7 +180,7 @@ class Checkpoints:
             self._number = self._journal.begin_encoded_checkpoint(states)
         except RaftlogError:
             return  # no room in the journal
-        self._last_at, self.has_news, self._is_requested = now, False, False
+        self._last_at, self.has_new_operations, self._is_requested = now, False, False
         self.begun += 1
         self._journal.flush()
         self._waiting.extend(self._to_sync.values())

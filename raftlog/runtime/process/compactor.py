@@ -29,7 +29,7 @@ from raftlog.types import Offset
 _logger = logging.getLogger(__name__)
 _BURST_S: Final = 0.1
 """Time whose unused rate may be used later in one burst."""
-_REST: Final = 3.0
+_PAUSE_FACTOR: Final = 3.0
 """Pause after a slice, as a multiple of the slice's time.
 
 Where records are small, work counts and not bytes, and all replicas of a partition compact at about the same time."""
@@ -219,7 +219,7 @@ class Compactor:
         self.bytes_done += step.size_bytes
         used = step.size_bytes / self._port.config.compaction_bytes_per_s
         self._next_at = max(self._next_at, now - _BURST_S) + used
-        await asyncio.sleep(max(0.0, self._next_at - now, slice_s * _REST))
+        await asyncio.sleep(max(0.0, self._next_at - now, slice_s * _PAUSE_FACTOR))
 
     def _close_run(self) -> None:
         """End the current run; files that it leaves are deleted at the next start."""

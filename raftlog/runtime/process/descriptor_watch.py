@@ -20,13 +20,13 @@ class DescriptorWatch:
         self.on_change: Callable[[], None] = lambda: None
         """Called when a shortage began or ended."""
 
-    def check(self, is_anything_waiting: bool) -> None:
+    def check(self, has_waiting_entries: bool) -> None:
         """Update `shortage` from the disk, which retries an attempt that failed.
 
-        `is_anything_waiting`: entries wait for a descriptor, perhaps for more than one file."""
+        `has_waiting_entries`: entries wait for a descriptor, perhaps for more than one file."""
         error = self._disk.descriptor_shortage(self._data_dir)
         had_shortage = self.shortage is not None
-        is_short = is_anything_waiting or error is not None
+        is_short = has_waiting_entries or error is not None
         self.shortage = str(descriptors_exhausted(self._data_dir, error)) if is_short else None
         if is_short != had_shortage:
             self.on_change()

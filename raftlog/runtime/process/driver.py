@@ -47,7 +47,7 @@ from raftlog.runtime.replica.proposals import settle_reads
 from raftlog.runtime.replica.refused_messages import handle_refused
 from raftlog.runtime.transfer.catch_up import CatchUp
 from raftlog.runtime.transfer.supplier import Supplier
-from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
+from raftlog.runtime.transport import Envelope, ProcessHeartbeat, Transport
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll
 from raftlog.storage.temporary_errors import lacks_descriptors
@@ -100,7 +100,7 @@ class Driver:
         self._outbox = Outbox(transport)
         self._deferred_appends = DeferredAppends(config, self.mark_dirty, self._run_or_stop)
         self.persister = Persister(
-            disk, data_dir, journal, config, self._outbox, self._want_turn, self.mark_dirty, self._call_soon, self._fail
+            disk, data_dir, journal, config, self._outbox, self._plan_turn, self.mark_dirty, self._call_soon, self._fail
         )
         self.room = DiskRoom(disk, data_dir, config.storage_min_free_bytes)
         self.descriptors = DescriptorWatch(disk, data_dir)
@@ -137,7 +137,7 @@ class Driver:
     ) -> Self:
         """Recover every group of this disk; blocking.
 
-        `create` is for the first start of a disk uuid. `synced_at_least` is the greatest known journal sequence of the
+        `create` is for the first start of a disk uuid. `synced_at_least` is the highest known journal sequence of the
         disk. Raises `JournalDamaged` (take a new disk uuid and rejoin), `FormatError`, `OSError`."""
         config = config or DriverConfig()
         journal, fold = open_journal(disk, data_dir, me, config.journal, create, synced_at_least)
@@ -177,7 +177,7 @@ class Driver:
         self.loop = asyncio.get_running_loop()
         self._is_started = True
         self.ticker.start(self.loop)
-        self._want_turn()
+        self._plan_turn()
         for group in self.groups.values():
             if group.damage:
                 self.catch_up.repair(group)
@@ -186,7 +186,7 @@ class Driver:
         """Make accepted operations durable, and close the files; blocking. Pending outcomes stay unknown."""
         self._stop_parts()
         if self.failure is None:
-            self.persister.write_rest()
+            self.persister.write_pending()
         if self.failure is None:
             self.failure = LogClosed("the process stops")
             self.journal.close()
@@ -257,9 +257,9 @@ class Driver:
                 handle_refused(group, refused)
             self.mark_dirty(group)
 
-    def receive_beat(self, node: NodeId, beat: ProcessBeat) -> None:
+    def receive_heartbeat(self, node: NodeId, heartbeat: ProcessHeartbeat) -> None:
         """Handle a heartbeat of another process."""
-        self._peers.note_beat(node, beat)
+        self._peers.note_heartbeat(node, heartbeat)
 
     async def serve(self, node: NodeId, request: object) -> object:
         """Answer a bulk request of another replica; raises `RaftlogError` when it cannot be served."""
@@ -277,7 +277,7 @@ class Driver:
         if not group.is_dirty:
             group.is_dirty = True
             self._dirty.append(group)
-            self._want_turn()
+            self._plan_turn()
 
     def append_error(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
         return self.failure or self._journal_room.append_error(size_bytes, is_essential=is_essential)
@@ -301,7 +301,7 @@ class Driver:
 
     # the turn
 
-    def _want_turn(self) -> None:
+    def _plan_turn(self) -> None:
         if not self._is_turn_due and self._is_started:
             self._is_turn_due = True
             self.loop.call_soon(self._run_or_stop, self._turn)
@@ -409,12 +409,12 @@ class Driver:
     def _tick(self, now: float) -> None:
         if self.persister.is_idle:
             self.ticker.note_disk_moved()
-        self._peers.tick(ProcessBeat(self.me.disk_uuid, self.boot_epoch, self.journal.durable_sequence))
+        self._peers.tick(ProcessHeartbeat(self.me.disk_uuid, self.boot_epoch, self.journal.durable_sequence))
         if self.journal.is_reserve_low:
             self.journal.make_reserve()  # no elections meanwhile: they would take the last of it
         else:
             self._tick_groups()
-        self.persister.write_rest()
+        self.persister.write_pending()
         try:
             self.room.check(self.persister.waits_for_room)
             self.descriptors.check(self.persister.waits_for_descriptors)

@@ -1,6 +1,6 @@
 """Heartbeats between processes: liveness, boot epoch and synced journal sequence of each.
 
-Quiesced groups rely on these heartbeats instead of their own (one message for each pair of processes and beat,
+Quiesced groups rely on these heartbeats instead of their own (one message for each pair of processes and interval,
 whatever the number of groups they share). A process that was silent for `silence_ticks` counts as failed; a new boot
 epoch means a restart. A boot epoch or a journal sequence that falls belongs to a stale copy of a disk: it is reported,
 and does not count as a sign of life.
@@ -11,29 +11,29 @@ and does not count as a sign of life.
 from collections.abc import Callable, Iterable
 
 from raftlog.runtime.journal.operations import GroupKey
-from raftlog.runtime.transport import ProcessBeat, Transport
+from raftlog.runtime.transport import ProcessHeartbeat, Transport
 from raftlog.types import NodeId
 
 
 class _PeerProcess:
     """Liveness of one other process."""
 
-    __slots__ = ("beat", "beat_tick", "is_alive")
+    __slots__ = ("heartbeat", "heartbeat_tick", "is_alive")
 
     def __init__(self) -> None:
-        self.beat: ProcessBeat | None = None
+        self.heartbeat: ProcessHeartbeat | None = None
         """Newest heartbeat: its epoch and its sequence never fall."""
-        self.beat_tick = 0
+        self.heartbeat_tick = 0
         self.is_alive = False
 
 
 class PeerLiveness:
     """Liveness of the other processes; `on_change(node, is_alive)` is called for every change."""
 
-    def __init__(self, me: NodeId, transport: Transport, beat_ticks: int, silence_ticks: int) -> None:
+    def __init__(self, me: NodeId, transport: Transport, heartbeat_ticks: int, silence_ticks: int) -> None:
         self._me = me
         self._transport = transport
-        self._beat_ticks = beat_ticks
+        self._heartbeat_ticks = heartbeat_ticks
         self._silence_ticks = silence_ticks
         self._peers: dict[NodeId, _PeerProcess] = {}
         self._members: dict[GroupKey, tuple[NodeId, ...]] = {}
@@ -70,37 +70,37 @@ class PeerLiveness:
         self._is_changed = False
         self._peers = {node: self._peers.get(node) or _PeerProcess() for node in sorted(self._groups_shared)}
 
-    def tick(self, beat: ProcessBeat) -> None:
-        """Advance the time by one tick; `beat` is this process's own heartbeat."""
+    def tick(self, heartbeat: ProcessHeartbeat) -> None:
+        """Advance the time by one tick; `heartbeat` is this process's own heartbeat."""
         if self._is_changed:
             self._set_nodes()
         self._tick += 1
-        if self._tick % self._beat_ticks == 0:
+        if self._tick % self._heartbeat_ticks == 0:
             for node in self._peers:
-                self._transport.beat(node, beat)
+                self._transport.send_heartbeat(node, heartbeat)
         for node, peer in list(self._peers.items()):
-            if peer.is_alive and self._tick - peer.beat_tick >= self._silence_ticks:
+            if peer.is_alive and self._tick - peer.heartbeat_tick >= self._silence_ticks:
                 peer.is_alive = False
                 self.on_change(node, False)
 
-    def note_beat(self, node: NodeId, beat: ProcessBeat) -> None:
+    def note_heartbeat(self, node: NodeId, heartbeat: ProcessHeartbeat) -> None:
         """Record a heartbeat that arrived; heartbeats of nodes without a shared group have no effect."""
         peer = self._peers.get(node)
         if peer is None:
             return
-        last = peer.beat
-        if last is not None and beat.disk_uuid != last.disk_uuid:
+        last = peer.heartbeat
+        if last is not None and heartbeat.disk_uuid != last.disk_uuid:
             last = None  # another disk took this node's place; heartbeats do not decide whether it may
             self._declare_failed(node, peer)
-        if last is not None and beat.boot_epoch < last.boot_epoch:
+        if last is not None and heartbeat.boot_epoch < last.boot_epoch:
             return  # a process on an old copy of its disk
-        is_new_life = last is not None and beat.boot_epoch > last.boot_epoch
-        if is_new_life and last is not None and beat.journal_sequence < last.journal_sequence:
+        is_new_boot = last is not None and heartbeat.boot_epoch > last.boot_epoch
+        if is_new_boot and last is not None and heartbeat.journal_sequence < last.journal_sequence:
             return  # a process on an old copy of its disk
-        peer.beat_tick = self._tick
-        if last is None or is_new_life or beat.journal_sequence > last.journal_sequence:
-            peer.beat = beat
-        if is_new_life:
+        peer.heartbeat_tick = self._tick
+        if last is None or is_new_boot or heartbeat.journal_sequence > last.journal_sequence:
+            peer.heartbeat = heartbeat
+        if is_new_boot:
             self._declare_failed(node, peer)
         if not peer.is_alive:
             peer.is_alive = True

@@ -45,7 +45,7 @@ _TRIM: Final = LOOP_HOLDS.step("trim")
 
 
 class Persister:
-    """Writer of logs and journal for the driver, which provides `want_turn`, `mark_dirty`, `soon` and `fail`."""
+    """Writer of logs and journal for the driver, which provides `plan_turn`, `mark_dirty`, `soon` and `fail`."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Persister:
         journal: Journal,
         config: DriverConfig,
         outbox: Outbox,
-        want_turn: Callable[[], None],
+        plan_turn: Callable[[], None],
         mark_dirty: Callable[[PartitionReplica], None],
         soon: Callable[[Callable[[], None]], None],
         fail: Callable[[RaftlogError], None],
@@ -74,14 +74,14 @@ class Persister:
         """
         self.trash = Trash(disk, data_dir)
         self._disk, self._data_dir, self._config, self._outbox = disk, data_dir, config, outbox
-        self._want_turn, self._mark_dirty, self._fail = want_turn, mark_dirty, fail
+        self._plan_turn, self._mark_dirty, self._fail = plan_turn, mark_dirty, fail
         self._waits = DurableWaits()
         self._larges = LargeAppends(disk, journal, self._note_large_journaled, self._stop_with_disk_error)
         self._unwritten: dict[GroupKey, PartitionReplica] = {}
         """Groups with entries that are not in their files: they wait for the next tick, or for room on the disk."""
         self._unmarked: dict[GroupKey, None] = {}
         """New groups whose creation is not durable in the journal: entries after their first roll must wait."""
-        self._leaving: dict[GroupKey, PartitionReplica] = {}
+        self._being_removed: dict[GroupKey, PartitionReplica] = {}
         """Removed groups whose directories still exist."""
         self._gathered: list[Operation] = []
         """Operations of the turn that is under way."""
@@ -102,11 +102,11 @@ class Persister:
     def append(self, operations: Sequence[Operation]) -> None:
         """Journal operations for which no caller waits; they are written with the next turn."""
         self._journal(operations)
-        self._want_turn()
+        self._plan_turn()
 
     def _journal(self, operations: Sequence[Operation]) -> None:
         self._last_sequence = self.journal.append(operations, may_use_reserve=True)
-        self.checkpoints.has_news = True
+        self.checkpoints.has_new_operations = True
 
     def append_marks(self, marks: Sequence[Created]) -> None:
         """Journal that groups were created; their new entries are not written to files until that is durable."""
@@ -178,7 +178,7 @@ class Persister:
     def _note_large_journaled(self, group: PartitionReplica, part: Part, sequence: JournalSequence) -> None:
         """Record the sequence of a large part that was journaled between turns; the next turn writes the frame."""
         self._note_journaled(group, part, sequence)
-        self._want_turn()
+        self._plan_turn()
 
     def _wait(self, sequence: JournalSequence, action: Callable[..., None], subject: object) -> None:
         self._waits.add(sequence, action, subject)
@@ -225,7 +225,7 @@ class Persister:
         """Whether there are entries that could not be written for lack of descriptors."""
         return any(group.log.lacks_descriptors for group in self._unwritten.values())
 
-    def write_rest(self) -> None:
+    def write_pending(self) -> None:
         """Write the pending entries to the files, including those that a full disk refused."""
         self._larges.journal_again()
         for group in list(self._unwritten.values()):
@@ -291,7 +291,7 @@ class Persister:
     def remove(self, group: PartitionReplica) -> None:
         """Journal the removal of a group that is closed, and delete its directory once that is durable."""
         self._unwritten.pop(group.key, None)
-        self._leaving[group.key] = group
+        self._being_removed[group.key] = group
         self._larges.forget(group)
         self.append(self.removal_operations(group))
         self._wait(self._last_sequence, self._settle_removal, group)
@@ -306,14 +306,14 @@ class Persister:
         group.log.segments.close()
         group.is_removed = True
 
-    def begin_leaving(self, group: PartitionReplica) -> None:
-        """Record that the caller moves the group's directory; it calls `end_leaving` when the move is durable."""
+    def begin_removal(self, group: PartitionReplica) -> None:
+        """Record that the caller moves the group's directory; it calls `end_removal` when the move is durable."""
         self._unwritten.pop(group.key, None)
         self._larges.forget(group)
-        self._leaving[group.key] = group
+        self._being_removed[group.key] = group
 
-    def end_leaving(self, group: PartitionReplica) -> None:
-        del self._leaving[group.key]
+    def end_removal(self, group: PartitionReplica) -> None:
+        del self._being_removed[group.key]
 
     def may_move(self, group: PartitionReplica) -> bool:
         """Return whether the group's files may move, because no submitted sync needs them in place."""
@@ -321,7 +321,7 @@ class Persister:
 
     def is_leaving(self, key: GroupKey) -> bool:
         """Return whether a removal of the group is under way."""
-        return key in self._leaving
+        return key in self._being_removed
 
     def empty_trash(self) -> bool:
         """Delete the directories of removed groups that no submitted sync needs; return whether there were any.
@@ -329,17 +329,19 @@ class Persister:
         Directories for which no descriptor was left are retried with the next call."""
         if self.checkpoints.is_under_way:
             return False
-        removed = [key for key, group in self._leaving.items() if group.is_removed and not self._larges.is_syncing(key)]
-        count = len(self._leaving)
+        removed = [
+            key for key, group in self._being_removed.items() if group.is_removed and not self._larges.is_syncing(key)
+        ]
+        count = len(self._being_removed)
         try:
             for key in removed:
-                self.trash.take(self._leaving[key].path, self._leaving[key].group_id)
-                del self._leaving[key]
+                self.trash.take(self._being_removed[key].path, self._being_removed[key].group_id)
+                del self._being_removed[key]
             self.trash.empty()
         except OSError as error:
             if not lacks_descriptors(error):
                 self._stop_with_disk_error(error)
-        return len(self._leaving) < count
+        return len(self._being_removed) < count
 
     @property
     def waiting_count(self) -> int:

@@ -39,13 +39,13 @@ class DiskRoom:
         self.on_change: Callable[[], None] = lambda: None
         """Called when `is_full` changed."""
 
-    def check(self, is_anything_waiting: bool) -> None:
+    def check(self, has_waiting_entries: bool) -> None:
         """Read the free space; raises `OSError`. The disk also counts as full while entries wait for room."""
         least = self.min_free_bytes
         free = self.free_bytes = self._disk.free_bytes(self._data_dir)
         self.is_low = free < least + (least // 8 if self.is_low else 0)
         self.is_scarce = free < (least + 1) // 2
-        was_full, self.is_full = self.is_full, self.is_low or is_anything_waiting
+        was_full, self.is_full = self.is_full, self.is_low or has_waiting_entries
         if self.is_full != was_full:
             self.on_change()
 
@@ -69,7 +69,7 @@ def room_error(group: _Leader, room: DiskRoom) -> StorageFull | DescriptorsExhau
         reason = "the disks of too many of its replicas have no room"
     else:
         return None
-    if group.core.role is not Role.LEADER or group.core.status().is_handing_over:
+    if group.core.role is not Role.LEADER or group.core.status().is_transferring:
         return None
     if group.log.lacks_descriptors:
         return descriptors_exhausted(group.name)

@@ -406,10 +406,10 @@ class PartitionReplica(ReadableReplica):
 
     def step_down(self, reason: str) -> bool:
         """Step down without a transfer target; return False when the replica does not lead."""
-        is_stepped_down = self.core.role is Role.LEADER and self.core.step_down(reason)
-        if is_stepped_down:
+        has_stepped_down = self.core.role is Role.LEADER and self.core.step_down(reason)
+        if has_stepped_down:
             self._host.mark_dirty(self)
-        return is_stepped_down
+        return has_stepped_down
 
     def stop(self, reason: str) -> None:
         """Stop the replica: it handles no message, request or tick any more; files, term and vote on disk stay.

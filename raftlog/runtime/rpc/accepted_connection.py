@@ -24,7 +24,7 @@ from raftlog.runtime.rpc.authentication import (
 from raftlog.runtime.rpc.connection import Connection
 from raftlog.runtime.rpc.endpoint import Endpoint, bounds_of_callers
 from raftlog.runtime.rpc.errors import BadFrame, HandshakeRefused
-from raftlog.runtime.rpc.frames.codec import TurnDecoder, decode_beat
+from raftlog.runtime.rpc.frames.codec import TurnDecoder, decode_heartbeat
 from raftlog.runtime.rpc.frames.frame import Frame, FrameKind
 from raftlog.runtime.rpc.handshake import (
     Channel,
@@ -72,7 +72,7 @@ class AcceptedConnection:
         self.hello: Hello | None = None
         """Introduction of the peer; None until its identity is proved."""
         self._introduced: tuple[Hello, Hello, bytes] | None = None
-        """Our introduction, theirs, and the transcript, while the proof is awaited."""
+        """Local introduction, remote one, and the transcript, while the proof is awaited."""
         self._endpoint = endpoint
         self._registry = registry
         self._timer: asyncio.TimerHandle | None = None
@@ -114,13 +114,13 @@ class AcceptedConnection:
             else:
                 self._endpoint.messages_from_outsiders += len(envelopes)
         elif frame.kind is FrameKind.BEAT:
-            beat = decode_beat(frame.body)
-            if beat.disk_uuid != self.hello.identity.disk_uuid:
+            heartbeat = decode_heartbeat(frame.body)
+            if heartbeat.disk_uuid != self.hello.identity.disk_uuid:
                 raise BadFrame(f"node {node} sends a heartbeat of another disk than that of its handshake")
             received.count_frame(frame.kind)
-            self._endpoint.memory.note_beat(self.hello, beat)
+            self._endpoint.memory.note_heartbeat(self.hello, heartbeat)
             if self._endpoint.memory.is_member(*self._replica):
-                self._endpoint.on_beat(node, beat)
+                self._endpoint.on_heartbeat(node, heartbeat)
         elif frame.kind is FrameKind.CALL:
             assert self._server is not None, f"a request of node {node} before its handshake"
             received.count_frame(frame.kind)
@@ -128,7 +128,7 @@ class AcceptedConnection:
         else:
             refusal = decode_refusal(frame.body)
             message = f"node {node} refuses the connection: {refusal.message}"
-            self.connection.abort(HandshakeRefused(message, reason=refusal.reason, is_theirs=True))
+            self.connection.abort(HandshakeRefused(message, reason=refusal.reason, is_remote=True))
             self._endpoint.on_refused(refusal)
 
     def on_writable(self) -> None:
@@ -148,9 +148,9 @@ class AcceptedConnection:
         if isinstance(error, HandshakeRefused) and error.reason == Reason.SELF:
             return
         if isinstance(error, (BadFrame, HandshakeRefused)):
-            endpoint.complaints.add(self.connection.source, str(error), endpoint.loop.time())
+            endpoint.protocol_errors.add(self.connection.source, str(error), endpoint.loop.time())
         elif self.hello is None and not endpoint.is_closing:
-            endpoint.complaints.add(self.connection.source, "its handshake was incomplete", endpoint.loop.time())
+            endpoint.protocol_errors.add(self.connection.source, "its handshake was incomplete", endpoint.loop.time())
 
     # the handshake
 
@@ -163,65 +163,67 @@ class AcceptedConnection:
         else:
             raise BadFrame(f"it sent a frame of kind {frame.kind.name} out of turn in the handshake")
 
-    def _introduce(self, their_body: bytes) -> None:
+    def _introduce(self, remote_body: bytes) -> None:
         """Answer the connector's hello with our own, or refuse its version."""
-        theirs = decode_hello(their_body)
-        ours = self._endpoint.new_hello(theirs.channel)
-        refusal = check_version(ours, theirs)
+        remote = decode_hello(remote_body)
+        local = self._endpoint.new_hello(remote.channel)
+        refusal = check_version(local, remote)
         if refusal is not None:
             self._refuse(refusal, encode_refusal(refusal))
             return
-        our_body = pack_hello(ours)
-        self._introduced = ours, theirs, transcript_of(their_body, our_body)
-        self.connection.write(encode_hello(our_body))
+        local_body = pack_hello(local)
+        self._introduced = local, remote, transcript_of(remote_body, local_body)
+        self.connection.write(encode_hello(local_body))
 
     def _verify(self, proof: Proof) -> None:
         """Check the connector's proof and identity; send our own proof, with a refusal if there is one."""
         assert self._introduced is not None, "a proof without an introduction"
-        (ours, theirs, transcript), self._introduced = self._introduced, None
-        endpoint, peer = self._endpoint, theirs.identity
+        (local, remote, transcript), self._introduced = self._introduced, None
+        endpoint, peer = self._endpoint, remote.identity
         certified = self.connection.certified_nodes()
-        refusal = authenticate(endpoint.credentials, proof, ProvingSide.CONNECTOR, transcript, theirs, certified)
+        refusal = authenticate(endpoint.credentials, proof, ProvingSide.CONNECTOR, transcript, remote, certified)
         if refusal is not None:
             self._refuse(refusal, encode_refusal(refusal))
             return
         known = endpoint.memory.find_record(peer.node_id, peer.disk_uuid)
-        refusal = check_peer(ours, theirs, known)
+        refusal = check_peer(local, remote, known)
         answer = b"" if refusal is None else pack_refusal(refusal)
         own_proof = encode_proof(endpoint.credentials.prove(ProvingSide.ACCEPTOR, transcript, answer))
         if refusal is not None:
             self._refuse(refusal, own_proof)
             return
         self.connection.write(own_proof)
-        self._begin(theirs, is_noted=not is_outsider(theirs, known))
+        self._begin(remote, is_noted=not is_outsider(remote, known))
 
-    def _begin(self, theirs: Hello, *, is_noted: bool) -> None:
+    def _begin(self, remote: Hello, *, is_noted: bool) -> None:
         """Serve the peer, whose identity is proved."""
-        endpoint, peer = self._endpoint, theirs.identity
-        self.connection.expect(bounds_of_callers(endpoint.config, theirs.channel), endpoint.config.read_buffer_bytes)
+        endpoint, peer = self._endpoint, remote.identity
+        self.connection.set_frame_bounds(
+            bounds_of_callers(endpoint.config, remote.channel), endpoint.config.read_buffer_bytes
+        )
         assert self._timer is not None, "a stranger without a time limit"
         self._timer.cancel()
-        if theirs.channel is Channel.PROBE:
+        if remote.channel is Channel.PROBE:
             probe_s = endpoint.config.probe_timeout_ms / 1000
             self._timer = endpoint.loop.call_later(probe_s, self.connection.abort)
-        self.hello = theirs
+        self.hello = remote
         self._replica = ReplicaId(peer.node_id, peer.disk_uuid)
         self._writer = Writer(
             endpoint.loop,
             endpoint.config,
             self.connection,
-            endpoint.budget(theirs.channel),
-            endpoint.traffic[theirs.channel].sent,
+            endpoint.budget(remote.channel),
+            endpoint.traffic[remote.channel].sent,
         )
-        if theirs.channel is Channel.PROBE:
+        if remote.channel is Channel.PROBE:
             self._server = RequestServer(endpoint, peer.node_id, self._writer, partial(endpoint.serve_probe, peer))
         else:
             self._server = RequestServer(endpoint, peer.node_id, self._writer, partial(endpoint.serve, peer.node_id))
         self._is_noted = is_noted
         if is_noted:
-            endpoint.memory.add_connection(theirs)
+            endpoint.memory.add_connection(remote)
         self._registry.promote(self)
-        _logger.debug("node %s connected for %s from %s", peer.node_id, theirs.channel.name, self.connection.source)
+        _logger.debug("node %s connected for %s from %s", peer.node_id, remote.channel.name, self.connection.source)
 
     def _refuse(self, refusal: HandshakeRefusal, frame: Sequence[Buffer]) -> None:
         """Send the refusal and close.

@@ -1,7 +1,7 @@
 """Proof of identity in the handshake: the cluster secret, or a certificate that names the node.
 
     transcript = both HELLO bodies, as they were sent: protocol version, channel, cluster id, node id, disk uuid,
-                 boot epoch, life and nonce of either side
+                 boot epoch, boot id and nonce of either side
     proof      = HMAC-SHA256(key, label · side · transcript · refusal)
 
 Each side draws its nonce for the single connection, so a recorded proof is valid for no other connection; the side is
@@ -80,13 +80,13 @@ def authenticate(
     proof: Proof,
     side: ProvingSide,
     transcript: bytes,
-    theirs: Hello,
+    remote: Hello,
     certified: Collection[int],
 ) -> HandshakeRefusal | None:
     """Return the refusal of a side that has not proved its identity; None if it has.
 
     `certified` are the node ids in its certificate; empty without TLS, and for a certificate that names no node."""
-    node = theirs.identity.node_id
+    node = remote.identity.node_id
     if certified and node not in certified:
         named = " and ".join(f"{_NODE_URI}{each}" for each in sorted(certified))
         return HandshakeRefusal(

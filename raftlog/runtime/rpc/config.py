@@ -22,7 +22,7 @@ class RpcConfig:
     """Largest header value of a request or answer; large data belongs into the payload. Decoding a header takes up to
     about 64 times its size in memory."""
     list_items_max: int = 16 * KIB
-    """Greatest number of items of a list or mapping inside a header value."""
+    """Maximum number of items of a list or mapping inside a header value."""
     hello_bytes_max: int = 4 * KIB
     """Largest frame of a handshake."""
     read_buffer_bytes: int = 256 * KIB
@@ -37,11 +37,11 @@ class RpcConfig:
     """Bytes that may wait for one connection. Above this bound Raft messages are dropped, the oldest heartbeats first,
     and requests are refused. A single frame always fits into an empty queue."""
     calls_outstanding_max: int = 16 * KIB
-    """Greatest number of requests to one peer and channel without an answer yet."""
+    """Maximum number of requests to one peer and channel without an answer yet."""
     calls_served_max: int = 4 * KIB
-    """Greatest number of requests of one connection that are served at once; more are answered with `Overloaded`."""
+    """Maximum number of requests of one connection that are served at once; more are answered with `Overloaded`."""
     served_bytes_max: int = 64 * MIB
-    """Greatest payload of those requests together."""
+    """Maximum payload of those requests together."""
     bulk_timeout_ms: int = 30_000
     """Timeout of a request over the bulk channel, unless its caller sets a shorter one."""
     bulk_bytes_per_s: int = 128 * MIB
@@ -60,13 +60,13 @@ class RpcConfig:
     reconnect_max_ms: int = 1_000
     """Bounds of the pause before a new attempt, which doubles; a random part of up to half of it is omitted."""
     strangers_max: int = 128
-    """Greatest number of accepted connections before their handshake is done; more are closed at once."""
-    complaint_interval_ms: int = 60_000
+    """Maximum number of accepted connections before their handshake is done; more are closed at once."""
+    protocol_error_interval_ms: int = 60_000
     """Interval in which one source is logged at most once."""
     sources_max: int = 1_024
-    """Greatest number of sources that are distinguished in the log."""
+    """Maximum number of sources that are distinguished in the log."""
     peers_remembered_max: int = 4_096
-    """Greatest number of disks whose boot epoch and journal sequence are kept."""
+    """Maximum number of disks whose boot epoch and journal sequence are kept."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

@@ -71,8 +71,8 @@ _CLOSED_HANDLER: Final = _ClosedHandler()
 class Connection(asyncio.BufferedProtocol):
     """Connection over one socket, for either side; `handler` is set by the owner before anything can arrive.
 
-    Until `expect` is called, only frames of the handshake are accepted. After its end the connection refers neither to
-    its handler nor to its memory any more, so that both are freed at once, without the garbage collector."""
+    Until `set_frame_bounds` is called, only frames of the handshake are accepted. After its end the connection refers
+    neither to its handler nor to its memory any more, so that both are freed at once, without the garbage collector."""
 
     handler: Handler
 
@@ -103,8 +103,8 @@ class Connection(asyncio.BufferedProtocol):
         self.source = "?"
         """Address of the other side, without its port."""
 
-    def expect(self, bounds: Mapping[int, FrameBound], buffer_bytes: int) -> None:
-        """Set the kinds of frames that are accepted, and the number of bytes to read at once."""
+    def set_frame_bounds(self, bounds: Mapping[int, FrameBound], buffer_bytes: int) -> None:
+        """Set the accepted kinds of frames with their bounds, and the number of bytes to read at once."""
         self._reader.bounds = bounds
         self._reader.set_buffer(buffer_bytes)
 

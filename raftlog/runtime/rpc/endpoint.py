@@ -9,11 +9,10 @@ from random import Random
 from raftlog.errors import Unavailable
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.runtime.rpc.authentication import Credentials
-from raftlog.runtime.rpc.complaints import Complaints
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.frames.frame import FrameBound, FrameKind
 from raftlog.runtime.rpc.handshake import (
-    LIFE_SIZE,
+    BOOT_ID_SIZE,
     NONCE_SIZE,
     PROTOCOL_VERSION,
     Channel,
@@ -22,9 +21,10 @@ from raftlog.runtime.rpc.handshake import (
     PeerIdentity,
 )
 from raftlog.runtime.rpc.memory import PeerMemory
+from raftlog.runtime.rpc.protocol_errors import ProtocolErrors
 from raftlog.runtime.rpc.throttle import TokenBucket
 from raftlog.runtime.rpc.traffic import Traffic
-from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.runtime.transport import Envelope, ProcessHeartbeat
 from raftlog.types import NodeId
 
 
@@ -55,9 +55,9 @@ class Endpoint:
         self.is_closing = False
         """Whether the transport is closing its connections because the process stops."""
         self.memory = PeerMemory(config.peers_remembered_max)
-        self.complaints = Complaints(config)
+        self.protocol_errors = ProtocolErrors(config)
         self.on_envelopes: Callable[[NodeId, Sequence[Envelope]], None] = _ignore
-        self.on_beat: Callable[[NodeId, ProcessBeat], None] = _ignore
+        self.on_heartbeat: Callable[[NodeId, ProcessHeartbeat], None] = _ignore
         self.on_connection: Callable[[NodeId, Channel, bool], None] = _ignore
         self.on_refused: Callable[[HandshakeRefusal], None] = _ignore
         self.serve: Callable[[NodeId, object], Awaitable[object]] = _refuse_request
@@ -71,14 +71,14 @@ class Endpoint:
         self.identity = identity
         """Function that returns the present identity of this process."""
         self._draw_nonce = draw_nonce
-        self._life = random.randbytes(LIFE_SIZE)
+        self._boot_id = random.randbytes(BOOT_ID_SIZE)
         self.traffic = {channel: Traffic() for channel in Channel}
         self.receive_budget = MemoryBudget(config.receive_bytes_max)
         self._bulk_budget = TokenBucket(config.bulk_bytes_per_s, config.bulk_burst_bytes)
 
     def new_hello(self, channel: Channel) -> Hello:
         """Return a new introduction, for one connection."""
-        return Hello(PROTOCOL_VERSION, channel, self._life, self.identity(), self._draw_nonce(NONCE_SIZE))
+        return Hello(PROTOCOL_VERSION, channel, self._boot_id, self.identity(), self._draw_nonce(NONCE_SIZE))
 
     def limit_bulk(self, bytes_per_s: int | None) -> None:
         """Set the total rate of all bulk connections; None restores the rate in the settings."""

@@ -17,8 +17,8 @@ A process whose disk is not the one that is assigned to its node id may only pro
 owner of the transport answers probes; a probe carries no Raft message.
 
 Epoch and sequence of a disk never fall: in a handshake they are not below those that any process received from that
-disk. One life of a process has one epoch; the sequence in its handshakes may be overtaken by its heartbeats, so
-within one life it is not checked."""
+disk. A process has one boot id and one epoch; the sequence in its handshakes may be overtaken by its heartbeats, so
+it is not checked while the boot id stays the same."""
 
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
@@ -31,12 +31,12 @@ from raftlog.types import FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_LEAST, Buffer, Node
 
 PROTOCOL_VERSION: Final = 3
 TEXT_BYTES_MAX: Final = 255
-"""Greatest length of a cluster id, a host label or an address, in bytes."""
+"""Maximum length of a cluster id, a host label or an address, in bytes."""
 REFUSAL_BYTES_MAX: Final = 1024
-LIFE_SIZE: Final = 8
+BOOT_ID_SIZE: Final = 8
 NONCE_SIZE: Final = 32
 NUMBER_MAX: Final = 1 << 53
-"""Greatest boot epoch and journal sequence, which count starts and synced writes: no process reaches a greater one, and
+"""Highest boot epoch and journal sequence, which count starts and synced writes: no process reaches a greater one, and
 a greater one, once recorded, would lock the disk out."""
 
 
@@ -70,11 +70,11 @@ class PeerIdentity(NamedTuple):
 class Hello(NamedTuple):
     """Introduction of one side of a connection.
 
-    `life` is a random id of the process, drawn at its start; `nonce` is drawn for each connection."""
+    `boot_id` is a random id of the process, drawn at its start; `nonce` is drawn for each connection."""
 
     protocol_version: int
     channel: Channel
-    life: bytes
+    boot_id: bytes
     identity: PeerIdentity
     nonce: bytes
 
@@ -120,7 +120,7 @@ class KnownPeer(NamedTuple):
     """Record of a disk and of the node id that it claims; `KnownPeer()` if there is no record.
 
     `assigned_disk` is the node's in the cluster's metadata, `live_disk` that of a connection which is open now; both
-    belong to the node id. Epoch, sequence and life belong to the disk; `life` is None when it is not known.
+    belong to the node id. Epoch, sequence and boot id belong to the disk; `boot_id` is None when it is not known.
     `is_retired`: the disk was removed from the cluster or replaced, for ever. `other_node`: the metadata assigns this
     disk to that other node."""
 
@@ -128,75 +128,75 @@ class KnownPeer(NamedTuple):
     live_disk: UUID | None = None
     boot_epoch: int = 0
     journal_sequence: int = 0
-    life: bytes | None = None
+    boot_id: bytes | None = None
     is_retired: bool = False
     other_node: NodeId | None = None
 
 
-def is_outsider(theirs: Hello, known: KnownPeer) -> bool:
+def is_outsider(remote: Hello, known: KnownPeer) -> bool:
     """Return whether this is a probe of a process whose node id has another disk.
 
     The process may request to replace the other disk, and nothing else."""
-    return theirs.channel is Channel.PROBE and known.assigned_disk not in (None, theirs.identity.disk_uuid)
+    return remote.channel is Channel.PROBE and known.assigned_disk not in (None, remote.identity.disk_uuid)
 
 
 def check_peer(
-    ours: Hello, theirs: Hello, known: KnownPeer, expected_node: NodeId | None = None
+    local: Hello, remote: Hello, known: KnownPeer, expected_node: NodeId | None = None
 ) -> HandshakeRefusal | None:
     """Return the refusal of a peer that proved its identity; None if it is accepted.
 
     `expected_node` is the node to which this process connected."""
     refusal = (
-        _check_levels(ours, theirs)
-        or _check_not_self(ours, theirs)
-        or _check_names(ours, theirs, expected_node)
-        or _check_disk(theirs, known)
-        or _check_history(theirs, known)
+        _check_levels(local, remote)
+        or _check_not_self(local, remote)
+        or _check_names(local, remote, expected_node)
+        or _check_disk(remote, known)
+        or _check_history(remote, known)
     )
     if refusal is None:
         return None
-    is_member = known.assigned_disk == theirs.identity.disk_uuid
-    return refusal._replace(cluster_id=ours.identity.cluster_id, is_member=is_member)
+    is_member = known.assigned_disk == remote.identity.disk_uuid
+    return refusal._replace(cluster_id=local.identity.cluster_id, is_member=is_member)
 
 
-def _check_not_self(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
+def _check_not_self(local: Hello, remote: Hello) -> HandshakeRefusal | None:
     """Return the refusal of this process itself, or None."""
-    if theirs.life != ours.life:
+    if remote.boot_id != local.boot_id:
         return None
-    return HandshakeRefusal(Reason.SELF, f"this address leads to node {ours.identity.node_id} itself")
+    return HandshakeRefusal(Reason.SELF, f"this address leads to node {local.identity.node_id} itself")
 
 
-def check_version(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
+def check_version(local: Hello, remote: Hello) -> HandshakeRefusal | None:
     """Return the refusal if the protocol versions differ, so that no identity can be proved; else None."""
-    me, peer = ours.identity, theirs.identity
-    if theirs.protocol_version == ours.protocol_version:
+    me, peer = local.identity, remote.identity
+    if remote.protocol_version == local.protocol_version:
         return None
     return HandshakeRefusal(
         Reason.PROTOCOL_VERSION,
-        f"node {me.node_id} uses version {ours.protocol_version} of the protocol between brokers and node "
-        f"{peer.node_id} version {theirs.protocol_version}: run the same release on both",
+        f"node {me.node_id} uses version {local.protocol_version} of the protocol between brokers and node "
+        f"{peer.node_id} version {remote.protocol_version}: run the same release on both",
     )
 
 
-def _check_levels(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
+def _check_levels(local: Hello, remote: Hello) -> HandshakeRefusal | None:
     """Return the refusal of a peer without a common feature level, or on another channel; else None."""
-    me, peer = ours.identity, theirs.identity
+    me, peer = local.identity, remote.identity
     if peer.feature_level_max < me.feature_level_min or peer.feature_level_min > me.feature_level_max:
         return HandshakeRefusal(
             Reason.FEATURE_LEVEL,
             f"node {me.node_id} supports feature levels {me.feature_level_min} to {me.feature_level_max} and node "
             f"{peer.node_id} {peer.feature_level_min} to {peer.feature_level_max}: upgrade the older one step by step",
         )
-    if theirs.channel is not ours.channel:
+    if remote.channel is not local.channel:
         return HandshakeRefusal(
-            Reason.WRONG_CHANNEL, f"asked for channel {ours.channel.name}, answered {theirs.channel.name}"
+            Reason.WRONG_CHANNEL, f"asked for channel {local.channel.name}, answered {remote.channel.name}"
         )
     return None
 
 
-def _check_names(ours: Hello, theirs: Hello, expected_node: NodeId | None) -> HandshakeRefusal | None:
+def _check_names(local: Hello, remote: Hello, expected_node: NodeId | None) -> HandshakeRefusal | None:
     """Return the refusal of a peer of another cluster or with an unexpected node id, or None."""
-    me, peer = ours.identity, theirs.identity
+    me, peer = local.identity, remote.identity
     if None not in (me.cluster_id, peer.cluster_id) and me.cluster_id != peer.cluster_id:
         return HandshakeRefusal(
             Reason.CLUSTER_ID,
@@ -218,9 +218,9 @@ def _check_names(ours: Hello, theirs: Hello, expected_node: NodeId | None) -> Ha
     return None
 
 
-def _check_disk(theirs: Hello, known: KnownPeer) -> HandshakeRefusal | None:
+def _check_disk(remote: Hello, known: KnownPeer) -> HandshakeRefusal | None:
     """Return the refusal of a disk that is not the node's in this cluster, or None."""
-    peer = theirs.identity
+    peer = remote.identity
     if known.is_retired:
         return HandshakeRefusal(
             Reason.RETIRED_DISK,
@@ -233,7 +233,7 @@ def _check_disk(theirs: Hello, known: KnownPeer) -> HandshakeRefusal | None:
             f"disk {peer.disk_uuid} belongs to node {known.other_node} in this cluster, and node {peer.node_id} comes "
             "with it: start each broker on a data directory of its own",
         )
-    if is_outsider(theirs, known):
+    if is_outsider(remote, known):
         return None
     if known.assigned_disk not in (None, peer.disk_uuid):
         return HandshakeRefusal(
@@ -251,9 +251,9 @@ def _check_disk(theirs: Hello, known: KnownPeer) -> HandshakeRefusal | None:
     return None
 
 
-def _check_history(theirs: Hello, known: KnownPeer) -> HandshakeRefusal | None:
+def _check_history(remote: Hello, known: KnownPeer) -> HandshakeRefusal | None:
     """Return the refusal of an earlier start of a disk, a copy of a running disk, or a disk with an earlier journal."""
-    peer = theirs.identity
+    peer = remote.identity
     disk = f"disk {peer.disk_uuid} of node {peer.node_id}"
     if peer.boot_epoch < known.boot_epoch:
         return HandshakeRefusal(
@@ -261,8 +261,8 @@ def _check_history(theirs: Hello, known: KnownPeer) -> HandshakeRefusal | None:
             f"{disk} comes with boot epoch {peer.boot_epoch}, and {known.boot_epoch} was seen before: "
             "it is an old copy; stop this process, and start it on the newer disk or on an empty one",
         )
-    if peer.boot_epoch == known.boot_epoch and known.life is not None:
-        if theirs.life == known.life:
+    if peer.boot_epoch == known.boot_epoch and known.boot_id is not None:
+        if remote.boot_id == known.boot_id:
             return None
         return HandshakeRefusal(
             Reason.COPIED_DISK,
@@ -279,9 +279,9 @@ def _check_history(theirs: Hello, known: KnownPeer) -> HandshakeRefusal | None:
     return None
 
 
-def feature_level(ours: PeerIdentity, theirs: PeerIdentity) -> int:
+def feature_level(local: PeerIdentity, remote: PeerIdentity) -> int:
     """Return the highest feature level that both support; accepted peers have one."""
-    return min(ours.feature_level_max, theirs.feature_level_max)
+    return min(local.feature_level_max, remote.feature_level_max)
 
 
 # encoding
@@ -298,7 +298,7 @@ def pack_hello(hello: Hello) -> bytes:
     body: list[Any] = [
         hello.protocol_version,
         hello.channel,
-        hello.life,
+        hello.boot_id,
         cluster_id,
         me.node_id,
         me.disk_uuid.bytes,
@@ -348,8 +348,10 @@ def decode_hello(body: Buffer) -> Hello:
     for field, wanted in zip(fields, _HELLO_TYPES, strict=True):
         if type(field) not in wanted or (type(field) is int and not 0 <= field <= NUMBER_MAX):
             raise BadFrame("an introduction with a field of a wrong type, or out of range")
-    version, channel, life, cluster_id, node_id, disk, epoch, sequence, label, level_min, level_max, at, nonce = fields
-    if len(disk) != 16 or len(life) != LIFE_SIZE or len(nonce) != NONCE_SIZE or channel not in (*Channel,):
+    version, channel, boot_id, cluster_id, node_id, disk, epoch, sequence, label, level_min, level_max, at, nonce = (
+        fields
+    )
+    if len(disk) != 16 or len(boot_id) != BOOT_ID_SIZE or len(nonce) != NONCE_SIZE or channel not in (*Channel,):
         raise BadFrame("an introduction with a field out of range")
     identity = PeerIdentity(
         None if cluster_id is None else _unpack_text(cluster_id),
@@ -362,7 +364,7 @@ def decode_hello(body: Buffer) -> Hello:
         level_max,
         _unpack_text(at),
     )
-    return Hello(version, Channel(channel), life, identity, nonce)
+    return Hello(version, Channel(channel), boot_id, identity, nonce)
 
 
 def encode_refusal(refusal: HandshakeRefusal) -> list[Buffer]:

@@ -5,7 +5,7 @@
 
 Sockets are accepted here and not by the loop's server, because then the source of a failed TLS handshake is known: a
 connection is a stranger from its first byte on, and one that does not complete TLS in time is aborted and counted as a
-complaint like any other."""
+protocol error like any other."""
 
 import asyncio
 import logging
@@ -139,7 +139,7 @@ class Listener:
             source = str(name[0])
             if len(self._strangers) >= self._endpoint.config.strangers_max:
                 accepted.close()
-                self._complain(source, "too many connections that have not introduced themselves")
+                self._record_protocol_error(source, "too many connections that have not introduced themselves")
             else:
                 task = self._begin(self._open(accepted, source))
                 self._opening[task] = accepted
@@ -160,7 +160,7 @@ class Listener:
                 )
         except OSError as error:
             self._strangers.pop(stranger, None)
-            self._complain(source, f"no TLS: {_describe_failure(error)}")
+            self._record_protocol_error(source, f"no TLS: {_describe_failure(error)}")
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task that `close` waits for."""
@@ -180,9 +180,9 @@ class Listener:
                 {"message": "the RPC port failed", "exception": error, "task": task}
             )
 
-    def _complain(self, source: str, reason: str) -> None:
+    def _record_protocol_error(self, source: str, reason: str) -> None:
         """Count a connection that broke the protocol, and log it at a bounded rate."""
-        self._endpoint.complaints.add(source, reason, self._endpoint.loop.time())
+        self._endpoint.protocol_errors.add(source, reason, self._endpoint.loop.time())
 
     def _close_sockets(self) -> None:
         for each in (*self._sockets, *self._untaken):

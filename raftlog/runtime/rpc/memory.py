@@ -11,20 +11,20 @@ from typing import NamedTuple
 from uuid import UUID
 
 from raftlog.runtime.rpc.handshake import Hello, KnownPeer
-from raftlog.runtime.transport import ProcessBeat
+from raftlog.runtime.transport import ProcessHeartbeat
 from raftlog.types import NodeId
 
 
 class PeerRecord(NamedTuple):
     """Record of another process's disk, as it is stored on this disk.
 
-    `life` belongs to `boot_epoch`; None if only the epoch is known."""
+    `boot_id` belongs to `boot_epoch`; None if only the epoch is known."""
 
     disk_uuid: UUID
     node_id: NodeId
     boot_epoch: int
     journal_sequence: int
-    life: bytes | None
+    boot_id: bytes | None
 
 
 class PeerMemory:
@@ -32,8 +32,9 @@ class PeerMemory:
 
     def __init__(self, peers_max: int) -> None:
         self._peers_max = peers_max
-        self._pasts: dict[UUID, PeerRecord] = {}
+        self._records: dict[UUID, PeerRecord] = {}
         self._assigned: dict[NodeId, UUID] = {}
+        """Disk of each node id in the cluster metadata."""
         self._live: dict[NodeId, list[UUID]] = {}
         """Disks of open connections, an element for each connection."""
         self.is_retired: Callable[[UUID], bool] = lambda disk_uuid: False
@@ -41,18 +42,18 @@ class PeerMemory:
         self.is_member: Callable[[NodeId, UUID], bool] = lambda node, disk_uuid: True
         """Whether the disk is the node's in the cluster; others may not send Raft messages. Set by the owner."""
         self.on_start: Callable[[], None] = lambda: None
-        """Called at the first connection of a newly started process; the owner then stores its `life`."""
+        """Called at the first connection of a newly started process; the owner then stores its `boot_id`."""
 
     def find_record(self, node: NodeId, disk_uuid: UUID) -> KnownPeer:
         """Return the record against which a handshake is checked."""
-        past = self._pasts.get(disk_uuid, PeerRecord(disk_uuid, node, 0, 0, None))
+        record = self._records.get(disk_uuid, PeerRecord(disk_uuid, node, 0, 0, None))
         live = self._live.get(node)
         return KnownPeer(
             self._assigned.get(node),
             live[0] if live else None,
-            past.boot_epoch,
-            past.journal_sequence,
-            past.life,
+            record.boot_epoch,
+            record.journal_sequence,
+            record.boot_id,
             self.is_retired(disk_uuid),
             next((other for other, disk in self._assigned.items() if disk == disk_uuid and other != node), None),
         )
@@ -79,7 +80,7 @@ class PeerMemory:
     def add_connection(self, hello: Hello) -> None:
         """Record a handshake that this side accepted, and count its connection as open."""
         peer = hello.identity
-        self._update(peer.node_id, peer.disk_uuid, peer.boot_epoch, peer.journal_sequence, hello.life)
+        self._update(peer.node_id, peer.disk_uuid, peer.boot_epoch, peer.journal_sequence, hello.boot_id)
         self._live.setdefault(peer.node_id, []).append(peer.disk_uuid)
 
     def remove_connection(self, hello: Hello) -> None:
@@ -90,25 +91,25 @@ class PeerMemory:
         if not live:
             del self._live[node]
 
-    def note_beat(self, hello: Hello, beat: ProcessBeat) -> None:
+    def note_heartbeat(self, hello: Hello, heartbeat: ProcessHeartbeat) -> None:
         """Record a heartbeat that came over a connection that began with `hello`."""
         peer = hello.identity
-        if beat.boot_epoch == peer.boot_epoch:
-            self._update(peer.node_id, peer.disk_uuid, beat.boot_epoch, beat.journal_sequence, hello.life)
+        if heartbeat.boot_epoch == peer.boot_epoch:
+            self._update(peer.node_id, peer.disk_uuid, heartbeat.boot_epoch, heartbeat.journal_sequence, hello.boot_id)
 
     def _update(
-        self, node: NodeId, disk_uuid: UUID, boot_epoch: int, journal_sequence: int, life: bytes | None
+        self, node: NodeId, disk_uuid: UUID, boot_epoch: int, journal_sequence: int, boot_id: bytes | None
     ) -> None:
-        """Raise a peer's boot epoch and journal sequence; forget the oldest peer beyond the limit."""
-        past = self._pasts.pop(disk_uuid, None)
-        is_start = past is None or boot_epoch > past.boot_epoch or past.life is None
-        if past is not None:
-            if boot_epoch < past.boot_epoch:
-                boot_epoch, life = past.boot_epoch, past.life
-            journal_sequence = max(journal_sequence, past.journal_sequence)
-        self._pasts[disk_uuid] = PeerRecord(disk_uuid, node, boot_epoch, journal_sequence, life)
-        if len(self._pasts) > self._peers_max:
-            del self._pasts[next(iter(self._pasts))]
+        """Raise a peer's boot epoch and journal sequence; remove the longest silent peer beyond the limit."""
+        record = self._records.pop(disk_uuid, None)
+        is_start = record is None or boot_epoch > record.boot_epoch or record.boot_id is None
+        if record is not None:
+            if boot_epoch < record.boot_epoch:
+                boot_epoch, boot_id = record.boot_epoch, record.boot_id
+            journal_sequence = max(journal_sequence, record.journal_sequence)
+        self._records[disk_uuid] = PeerRecord(disk_uuid, node, boot_epoch, journal_sequence, boot_id)
+        if len(self._records) > self._peers_max:
+            del self._records[next(iter(self._records))]
         if is_start:
             self.on_start()
 
@@ -116,8 +117,8 @@ class PeerMemory:
 
     def records(self) -> list[PeerRecord]:
         """Return all records that should outlive this process, in a fixed order."""
-        return sorted(self._pasts.values())
+        return sorted(self._records.values())
 
     def restore(self, records: list[PeerRecord]) -> None:
         """Restore the records that were stored before the restart."""
-        self._pasts = {record.disk_uuid: record for record in records[-self._peers_max :]}
+        self._records = {record.disk_uuid: record for record in records[-self._peers_max :]}

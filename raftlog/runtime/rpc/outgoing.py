@@ -62,10 +62,10 @@ class Outgoing:
         self._endpoint = endpoint
         self._node = node
         self._peer_name = "the other side" if node is None else f"node {node}"
-        self._ours = endpoint.new_hello(channel)
-        self._our_body = pack_hello(self._ours)
+        self._local = endpoint.new_hello(channel)
+        self._local_body = pack_hello(self._local)
         self._is_raft = channel is Channel.RAFT
-        self._theirs: Hello | None = None
+        self._remote: Hello | None = None
         """Introduction of the other side, not proved yet."""
         self._transcript = b""
         self._waiting: dict[int, _Waiting] = {}
@@ -117,7 +117,7 @@ class Outgoing:
         """Begin the handshake."""
         if self._is_raft:
             self.connection.write_at_once()
-        self.connection.write(encode_hello(self._our_body))
+        self.connection.write(encode_hello(self._local_body))
 
     def take(self, frame: Frame) -> None:
         """Handle a frame: an answer, or a step of the handshake. Raises `BadFrame` if it is out of turn."""
@@ -128,10 +128,10 @@ class Outgoing:
             self._settle(correlation, outcome)
         elif frame.kind is FrameKind.REFUSAL:
             self._end_refused(decode_refusal(frame.body), is_proven=False)
-        elif frame.kind is FrameKind.HELLO and self._theirs is None:
+        elif frame.kind is FrameKind.HELLO and self._remote is None:
             self._prove(bytes(frame.body))
-        elif frame.kind is FrameKind.PROOF and self._theirs is not None:
-            self._verify(self._theirs, decode_proof(frame.body))
+        elif frame.kind is FrameKind.PROOF and self._remote is not None:
+            self._verify(self._remote, decode_proof(frame.body))
         else:
             raise BadFrame(f"a frame of kind {frame.kind.name} out of turn in the handshake")
 
@@ -154,24 +154,24 @@ class Outgoing:
 
     # the handshake
 
-    def _prove(self, their_body: bytes) -> None:
+    def _prove(self, remote_body: bytes) -> None:
         """Check the acceptor's version and send our proof."""
-        theirs = decode_hello(their_body)
-        refusal = check_version(self._ours, theirs)
+        remote = decode_hello(remote_body)
+        refusal = check_version(self._local, remote)
         if refusal is not None:
             self._refuse(refusal)
             return
-        self._theirs, self._transcript = theirs, transcript_of(self._our_body, their_body)
+        self._remote, self._transcript = remote, transcript_of(self._local_body, remote_body)
         self.connection.write(encode_proof(self._endpoint.credentials.prove(ProvingSide.CONNECTOR, self._transcript)))
 
-    def _verify(self, theirs: Hello, proof: Proof) -> None:
+    def _verify(self, remote: Hello, proof: Proof) -> None:
         """Check the acceptor's proof, and end the connection if either side refuses."""
         refusal = authenticate(
             self._endpoint.credentials,
             proof,
             ProvingSide.ACCEPTOR,
             self._transcript,
-            theirs,
+            remote,
             self.connection.certified_nodes(),
         )
         if refusal is not None:
@@ -179,23 +179,23 @@ class Outgoing:
         elif proof.refusal:
             self._end_refused(decode_refusal(proof.refusal), is_proven=True)
         else:
-            self._check_peer(theirs)
+            self._check_peer(remote)
 
-    def _check_peer(self, theirs: Hello) -> None:
+    def _check_peer(self, remote: Hello) -> None:
         """Complete the handshake, or refuse the peer by its identity and this process's records."""
-        endpoint, peer = self._endpoint, theirs.identity
+        endpoint, peer = self._endpoint, remote.identity
         known = endpoint.memory.find_record(peer.node_id, peer.disk_uuid)
-        refusal = check_peer(self._ours, theirs, known, self._node)
+        refusal = check_peer(self._local, remote, known, self._node)
         if refusal is not None:
             self._refuse(refusal)
             return
         if self.established.done():  # no caller waits for it any more
             raise BadFrame("the handshake came too late")
-        self.hello = theirs
-        self._is_noted = not is_outsider(theirs, known)
+        self.hello = remote
+        self._is_noted = not is_outsider(remote, known)
         if self._is_noted:
-            endpoint.memory.add_connection(theirs)
-        self.connection.expect(bounds_of_answers(endpoint.config), endpoint.config.read_buffer_bytes)
+            endpoint.memory.add_connection(remote)
+        self.connection.set_frame_bounds(bounds_of_answers(endpoint.config), endpoint.config.read_buffer_bytes)
         self.established.set_result(None)
 
     def _refuse(self, refusal: HandshakeRefusal) -> None:
@@ -207,7 +207,7 @@ class Outgoing:
         """Close after the other side's refusal, which is only logged unless that side has proved its identity."""
         reason = refusal.reason if is_proven or refusal.reason in UNPROVEN else Reason.UNKNOWN
         message = f"{self._peer_name} refuses the connection: {refusal.message}"
-        self.connection.abort(HandshakeRefused(message, reason=reason, is_theirs=True))
+        self.connection.abort(HandshakeRefused(message, reason=reason, is_remote=True))
         if is_proven:
             self._endpoint.on_refused(refusal)
 

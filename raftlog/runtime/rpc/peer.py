@@ -20,7 +20,7 @@ from raftlog.runtime.rpc.errors import HandshakeRefused, NotConnected
 from raftlog.runtime.rpc.handshake import Channel, Hello, feature_level
 from raftlog.runtime.rpc.outgoing import Outgoing
 from raftlog.runtime.rpc.tls import TlsContexts
-from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.runtime.transport import Envelope, ProcessHeartbeat
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
@@ -81,10 +81,10 @@ class Peer:
         else:
             self._outgoing.writer.post_envelopes(envelopes)
 
-    def beat(self, beat: ProcessBeat) -> None:
+    def send_heartbeat(self, heartbeat: ProcessHeartbeat) -> None:
         """Queue a heartbeat; without a connection it is lost."""
         if self._outgoing is not None:
-            self._outgoing.writer.post_beat(beat)
+            self._outgoing.writer.post_heartbeat(heartbeat)
 
     async def request(self, call: Call) -> Answer:
         """Send a request and return its answer.
@@ -110,8 +110,8 @@ class Peer:
         outgoing = self._outgoing
         if outgoing is None or outgoing.hello is None:
             return ChannelStatus(False, 0, self._dropped, self._connections_made, self._last_error, None, None)
-        writer, theirs = outgoing.writer, outgoing.hello.identity
-        level = feature_level(self._endpoint.identity(), theirs)
+        writer, remote = outgoing.writer, outgoing.hello.identity
+        level = feature_level(self._endpoint.identity(), remote)
         return ChannelStatus(
             True,
             writer.queued_bytes,
@@ -119,7 +119,7 @@ class Peer:
             self._connections_made,
             self._last_error,
             level,
-            theirs.host_label,
+            remote.host_label,
         )
 
     def close(self) -> None:

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from raftlog.raft.messages import Heartbeat, HeartbeatResponse
 from raftlog.runtime.rpc.config import RpcConfig
-from raftlog.runtime.rpc.frames.codec import encode_beat, encode_turn, size_of
+from raftlog.runtime.rpc.frames.codec import encode_heartbeat, encode_turn, size_of
 from raftlog.runtime.rpc.frames.frame import FrameKind, kind_of
 from raftlog.runtime.rpc.traffic import Flow
-from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.runtime.transport import Envelope, ProcessHeartbeat
 from raftlog.types import Buffer
 
 _logger = logging.getLogger(__name__)
@@ -37,11 +37,11 @@ class SendQueue:
         """Whether there may be heartbeats among the envelopes."""
         self._frames: deque[tuple[list[Buffer], int]] = deque()
         self._frame_bytes = 0
-        self._beat: ProcessBeat | None = None
+        self._heartbeat: ProcessHeartbeat | None = None
         self._is_too_large_logged = False
 
     def __bool__(self) -> bool:
-        return bool(self._envelopes or self._frames or self._beat)
+        return bool(self._envelopes or self._frames or self._heartbeat)
 
     @property
     def bytes(self) -> int:
@@ -59,9 +59,9 @@ class SendQueue:
         for envelope in envelopes:
             self._add_envelope(envelope, size_of(envelope))
 
-    def add_beat(self, beat: ProcessBeat) -> None:
+    def add_heartbeat(self, heartbeat: ProcessHeartbeat) -> None:
         """Queue a heartbeat in place of an older one."""
-        self._beat = beat
+        self._heartbeat = heartbeat
 
     def add_frame(self, frame: list[Buffer]) -> bool:
         """Add a request or an answer; return False if there is no room."""
@@ -77,10 +77,10 @@ class SendQueue:
 
         A frame has messages of up to `turn_bytes`; at least one request is returned, if there is any."""
         buffers: list[Buffer] = []
-        if self._beat is not None:
-            buffers += encode_beat(self._beat)
+        if self._heartbeat is not None:
+            buffers += encode_heartbeat(self._heartbeat)
             self._sent.count_frame(FrameKind.BEAT)
-            self._beat = None
+            self._heartbeat = None
         if self._envelopes:
             envelopes = self._take_envelopes()
             buffers += encode_turn(envelopes)
@@ -99,7 +99,7 @@ class SendQueue:
         self.messages_dropped += len(self._envelopes)
         self._envelopes.clear()
         self._frames.clear()
-        self._beat = None
+        self._heartbeat = None
         self._envelope_bytes = self._frame_bytes = 0
 
     def _has_room(self, size: int) -> bool:

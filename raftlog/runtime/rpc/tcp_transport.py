@@ -1,14 +1,14 @@
 """The transport between processes over TCP: Raft messages, heartbeats and requests, by node id.
 
     TcpTransport(identity, random, credentials=credentials_of(secret), tls=load_tls(files))
-    transport.on_envelopes, on_beat, on_connection, serve = …          before the start; called on the loop
+    transport.on_envelopes, on_heartbeat, on_connection, serve = …          before the start; called on the loop
     await transport.start("10.0.0.1", 8083)
     transport.set_addresses({2: ("10.0.0.2", 8083), 3: ("10.0.0.3", 8083)})
 
 Each process makes two connections to every other one, for Raft and requests and for bulk, and sends on those it made;
-answers return on the connection of their request. `send` and `beat` never block and never fail. Each side proves its
-identity in the handshake (`authentication`), so it listens only with a cluster secret, or with a certificate that names
-its node; and without TLS on loopback only, unless `insecure` is given.
+answers return on the connection of their request. `send` and `send_heartbeat` never block and never fail. Each side
+proves its identity in the handshake (`authentication`), so it listens only with a cluster secret, or with a certificate
+that names its node; and without TLS on loopback only, unless `insecure` is given.
 
     NotConnected, Overloaded, InvalidArgument: definitely not sent      ConnectionLost, NoAnswer: unknown
 """
@@ -37,11 +37,11 @@ from raftlog.runtime.rpc.peer import ChannelStatus, Peer
 from raftlog.runtime.rpc.tls import TlsContexts
 from raftlog.runtime.rpc.traffic import TrafficTotals, sum_totals
 from raftlog.runtime.transfer.bulk import BulkRequest
-from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
+from raftlog.runtime.transport import Envelope, ProcessHeartbeat, Transport
 from raftlog.types import NodeId
 
 _H = TypeVar("_H")
-_SWEEP_S = 1.0
+_STALL_CHECK_S = 1.0
 NO_PROOF = (
     "other brokers cannot authenticate this one: give all of them the same --cluster-secret-file "
     "(`raftlog cluster secret create FILE` makes one), or certificates whose URI names are raftlog:node:<node id>"
@@ -101,7 +101,7 @@ class TcpTransport(Transport):
         self._addresses: dict[NodeId, Address] = {}
         self._links: dict[NodeId, _Links] = {}
         self._closing: list[Peer] = []
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
         self._is_started = False
         self._probes: dict[Connection, None] = {}
         self.address: Address | None = None
@@ -113,7 +113,7 @@ class TcpTransport(Transport):
 
     on_envelopes = _Hook[Callable[[NodeId, Sequence[Envelope]], None]]()
     """Called with the messages of each frame and the node that sent them."""
-    on_beat = _Hook[Callable[[NodeId, ProcessBeat], None]]()
+    on_heartbeat = _Hook[Callable[[NodeId, ProcessHeartbeat], None]]()
     """Called with each heartbeat of a process."""
     on_connection = _Hook[Callable[[NodeId, Channel, bool], None]]()
     """Called when a channel to a node has completed its handshake, and when it is closed."""
@@ -144,7 +144,7 @@ class TcpTransport(Transport):
             check_reachable(host, addresses, self._tls is not None, self._is_insecure)
             self.address = self._listener.start(addresses, port)
         self._is_started = True
-        self._sweeper = loop.call_later(_SWEEP_S, self._sweep)
+        self._stall_timer = loop.call_later(_STALL_CHECK_S, self._check_stalls)
         self.set_addresses(self._addresses)
 
     def set_addresses(self, addresses: Mapping[NodeId, Address]) -> None:
@@ -187,8 +187,8 @@ class TcpTransport(Transport):
         endpoint = self._endpoint
         endpoint.is_closing = True
         self._is_started = False
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
         await self._listener.close()
         connections = [accepted.connection for accepted in self._listener.connections()]
         for accepted in self._listener.connections():
@@ -226,10 +226,10 @@ class TcpTransport(Transport):
             connection.abort()
         await asyncio.wait(futures)
 
-    def _sweep(self) -> None:
+    def _check_stalls(self) -> None:
         """Abort stalled connections, periodically."""
         loop = self._endpoint.loop
-        self._sweeper = loop.call_later(_SWEEP_S, self._sweep)
+        self._stall_timer = loop.call_later(_STALL_CHECK_S, self._check_stalls)
         connections = [accepted.connection for accepted in self._listener.connections()]
         for links in self._links.values():
             connections += [peer.connection for peer in links if peer.connection is not None]
@@ -244,10 +244,10 @@ class TcpTransport(Transport):
         elif envelopes:
             links.raft.send(envelopes)
 
-    def beat(self, node: NodeId, beat: ProcessBeat) -> None:
+    def send_heartbeat(self, node: NodeId, heartbeat: ProcessHeartbeat) -> None:
         links = self._links.get(node)
         if links is not None:
-            links.raft.beat(beat)
+            links.raft.send_heartbeat(heartbeat)
 
     async def request(self, node: NodeId, request: object) -> object:
         """Send a request and return its answer.
@@ -327,6 +327,6 @@ class TcpTransport(Transport):
         return self._endpoint.receive_budget
 
     @property
-    def complaints(self) -> int:
+    def protocol_errors(self) -> int:
         """Number of connections that ended because the other side violated the protocol or is not in the cluster."""
-        return self._endpoint.complaints.count
+        return self._endpoint.protocol_errors.count

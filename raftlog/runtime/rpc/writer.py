@@ -12,7 +12,7 @@ from raftlog.runtime.rpc.connection import Connection
 from raftlog.runtime.rpc.send_queue import SendQueue
 from raftlog.runtime.rpc.throttle import TokenBucket
 from raftlog.runtime.rpc.traffic import Flow
-from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.runtime.transport import Envelope, ProcessHeartbeat
 from raftlog.types import Buffer
 
 
@@ -50,9 +50,9 @@ class Writer:
         self._queue.add_envelopes(envelopes)
         self.flush()
 
-    def post_beat(self, beat: ProcessBeat) -> None:
+    def post_heartbeat(self, heartbeat: ProcessHeartbeat) -> None:
         """Post a heartbeat, in place of an older one that waits."""
-        self._queue.add_beat(beat)
+        self._queue.add_heartbeat(heartbeat)
         self._schedule_flush()
 
     def post_frame(self, frame: list[Buffer]) -> bool:

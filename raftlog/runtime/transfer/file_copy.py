@@ -51,8 +51,8 @@ class FileCopy:
 
     async def _request_piece(self, files: FilesResult, base_offset: Offset, row: int) -> tuple[bytes, ...]:
         """Request batches of a file from row `row` on; none after its last one. Raises like `copy`."""
-        chunk = self._port.config.transfer_chunk_bytes
-        request = PieceRequest(self._group.key, files.version, base_offset, row, chunk)
+        bytes_max = self._port.config.transfer_chunk_bytes
+        request = PieceRequest(self._group.key, files.version, base_offset, row, bytes_max)
         result = await send_request(self._port, self._source, request)
         if not isinstance(result, PieceResult):
             raise self._copy_error("no piece")

@@ -62,7 +62,7 @@ class Installation:
         finally:
             segments.close()
             self.bytes_taken = copying.bytes_taken
-        await self._change_places(result, files.log_start_offset if files else result.base_offset, end)
+        await self._swap_directories(result, files.log_start_offset if files else result.base_offset, end)
 
     def _append_roll(self, segments: SegmentedLog, result: LogResult) -> None:
         """Append the first roll; raise `Unavailable` unless it is a roll of this group right after the boundary."""
@@ -77,7 +77,7 @@ class Installation:
                 return
         raise Unavailable(f"node {self._source} sent something else than the roll after {result.boundary}")
 
-    def _may_change_places(self) -> bool:
+    def _may_swap_directories(self) -> bool:
         """Return whether no write to the old log is under way, and no checkpoint needs its files in place."""
         group = self._group
         if group.is_closed or self._port.failure is not None:
@@ -85,12 +85,12 @@ class Installation:
         is_idle = not group.parts and not group.is_dirty and not group.log.is_cut_waiting
         return is_idle and not self._port.persister.checkpoints.is_under_way
 
-    async def _change_places(self, result: LogResult, start: Offset, end: LogEnd) -> None:
+    async def _swap_directories(self, result: LogResult, start: Offset, end: LogEnd) -> None:
         """Wait until the old log is idle, replace it, and restart the replica.
 
         Do nothing if it is not needed any more."""
         port, group = self._port, self._group
-        while not self._may_change_places():  # noqa: ASYNC110  # four things, none of them an event
+        while not self._may_swap_directories():  # noqa: ASYNC110  # four things, none of them an event
             await asyncio.sleep(port.config.tick_ms / 1000)
         if group.is_closed or port.failure or not group.core.needs_install(result.boundary):
             return

@@ -63,7 +63,7 @@ class Rebuild:
     """Rebuild of one group; `run` it once. The group must have no leader and no other replica that still counts."""
 
     def __init__(self, port: LogPort, group: PartitionReplica, term_min: int) -> None:
-        """Prepare a rebuild; `term_min` is the greatest term that any replica of the group is known to have."""
+        """Prepare a rebuild; `term_min` is the highest term that any replica of the group is known to have."""
         self._port, self._group = port, group
         self._term_min = term_min
         self._old = group.log.segments
@@ -95,7 +95,7 @@ class Rebuild:
             raise
         finally:
             segments.close()
-        await self._change_places(last, configuration_index, end)
+        await self._swap_directories(last, configuration_index, end)
         return self._done
 
     # copying
@@ -227,7 +227,7 @@ class Rebuild:
         group, persister = self._group, self._port.persister
         return not (group.parts or group.is_dirty or persister.checkpoints.is_under_way)
 
-    async def _change_places(self, last: Index, configuration_index: Index, end: LogEnd) -> None:
+    async def _swap_directories(self, last: Index, configuration_index: Index, end: LogEnd) -> None:
         """Wait until the old log is idle, replace it, and make the replica campaign.
 
         Raises `Unavailable` if it changed."""

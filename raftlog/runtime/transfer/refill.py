@@ -1,10 +1,10 @@
 """Refill after damage in compacted segments: no other replica has the same bytes, so all are copied from one replica.
 
-    the other replica's files below a roll that is sound on both → the own entries from that roll on, unchanged
+    the other replica's files below a roll that is sound on both → this replica's entries from that roll on, unchanged
     → the replica is frozen, and entries that arrived meanwhile are copied too → synced
     → the journal has `install`, durably → the directories change places
 
-Acknowledged entries stay: every entry from the roll on is the own one, and those below are committed. A crash
+Acknowledged entries stay: entries from the roll on are this replica's own, and those below are committed. A crash
 before `install` is durable leaves the old log, after it the new one. Called by `repair`, for one source at a time."""
 
 import asyncio
@@ -49,8 +49,8 @@ class Refill:
         segments = self._replacement.begin(files.base_offsets[0])
         try:
             await self._copying.copy(files, segments)
-            await self._copy_rest(segments)
-            await self._change_places(segments, min(files.log_start_offset, files.below))
+            await self._copy_remaining(segments)
+            await self._swap_directories(segments, min(files.log_start_offset, files.below))
         finally:
             segments.close()
 
@@ -66,7 +66,7 @@ class Refill:
                 f"{group.name}: the other replica's files end before offset {files.below}; not those here"
             )
 
-    async def _copy_rest(self, segments: SegmentedLog) -> None:
+    async def _copy_remaining(self, segments: SegmentedLog) -> None:
         """Copy the own entries after the copied files, in slices. Raises `Unavailable` if the log was replaced."""
         while segments.last_index < self._group.log.written_index:
             self._copy_slice(segments)
@@ -87,14 +87,14 @@ class Refill:
                 segments.append_stamped(stored, header)
         segments.write()
 
-    async def _change_places(self, segments: SegmentedLog, start: Offset) -> None:
+    async def _swap_directories(self, segments: SegmentedLog, start: Offset) -> None:
         """Replace the log by the copy.
 
         The copy begins at `start`, the other log's beginning, which a trim unknown here may have moved, or after it."""
         port, group = self._port, self._group
         group.is_frozen = True
         try:
-            await self._settle()
+            await self._wait_for_writes()
             while segments.last_index < group.log.last_index:
                 self._copy_slice(segments)
             end, start = await self._replacement.sync(segments), max(start, group.log_start_offset)
@@ -107,7 +107,7 @@ class Refill:
         finally:
             self._replacement.resume()
 
-    async def _settle(self) -> None:
+    async def _wait_for_writes(self) -> None:
         """Wait until no write to the old log is under way; raise `TimeoutError`."""
         port, group = self._port, self._group
         async with asyncio.timeout(port.config.transfer_timeout_ms / 1000):

@@ -236,8 +236,8 @@ class Repair:
 
     async def _request_entry(self, node: NodeId, index: Index) -> bytes | None:
         """Request one entry from a node; return its batch, or None if the node does not have it."""
-        chunk = self._port.config.transfer_chunk_bytes
-        answer = await send_request(self._port, node, EntriesRequest(self._group.key, index, index, chunk))
+        bytes_max = self._port.config.transfer_chunk_bytes
+        answer = await send_request(self._port, node, EntriesRequest(self._group.key, index, index, bytes_max))
         result = answer.entries if isinstance(answer, EntriesResult) else ()
         return result[0].batch if result and result[0].index == index else None
 

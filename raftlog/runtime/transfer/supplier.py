@@ -201,7 +201,7 @@ class Supplier:
             no_sender, request.term, request.sequence, request.after, _ENTRIES_MAX, self._limit_size(request.bytes_max)
         )
         supplied = group.core.supply(wanted)
-        if supplied is SupplyRefusal.PARTED:
+        if supplied is SupplyRefusal.LOG_MISMATCH:
             return LogsDiverge()
         if isinstance(supplied, SupplyRefusal):
             raise Unavailable(f"{group.path} on node {self._port.me.node_id}: {supplied.value}")

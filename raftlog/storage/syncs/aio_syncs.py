@@ -25,7 +25,7 @@ from raftlog.events import event
 
 _logger = logging.getLogger(__name__)
 IN_FLIGHT_MAX: Final = 64
-"""Greatest number of syncs in flight; further syncs go to a thread."""
+"""Maximum number of syncs in flight; further syncs go to a thread."""
 _FDSYNC: Final = 3
 _FLAG_RESFD: Final = 1
 

@@ -146,11 +146,11 @@ def test_a_cut_link_drops_bytes_and_its_connections_end_with_the_cut(wire: Wire)
     assert receive_all(wire.called) == b""
 
 
-def test_a_patient_crash_waits_until_others_lack_acknowledged_entries(wire: Wire) -> None:
+def test_a_crash_with_a_wait_time_waits_until_others_lack_acknowledged_entries(wire: Wire) -> None:
     wire.called.sendall(frame({"type": "next_node_idx", "next_node_idx": 200, "success": True}))
     assert wire.caller.recv(1000)
     wire.relay.set_delay(30)
     first = append_entries(100, 5)
     wire.caller.sendall(first + append_entries(105, 15))
-    assert f"{len(first)} arrived" in wire.relay.crash(1, patience_s=1000)
+    assert f"{len(first)} arrived" in wire.relay.crash(1, wait_s=1000)
     assert receive_all(wire.called) == first

@@ -61,7 +61,7 @@ def test_an_unsynced_rename_restores_both_files(tmp_path: Path, disk: NodeDisk) 
 def test_a_synced_rename_stays(tmp_path: Path, disk: NodeDisk) -> None:
     program = "synced('a', OLD); synced('b', NEW); os.replace('b', 'a'); sync_directory()"
     assert run_and_lose_power(tmp_path, disk, program) == {"a": NEW}
-    assert not list((tmp_path / "state/graves").iterdir())
+    assert not list((tmp_path / "state/unlinked").iterdir())
 
 
 def test_a_rename_between_directories_needs_the_sync_of_both(tmp_path: Path, disk: NodeDisk) -> None:

@@ -21,7 +21,7 @@ from tests.pipeline.spark.conftest import NewTopic
 from tests.pipeline.spark.test_driver_killed import COUNT, PARTITIONS, fill
 from tests.pipeline.stored_records import stored_numbers
 
-PATIENCE_SECONDS = 300
+WAIT_S = 300
 DRIVER = """
 import json
 import os
@@ -87,7 +87,7 @@ def test_a_lost_executor_loses_and_duplicates_no_record(bootstrap: str, new_topi
     arguments = [bootstrap, source, sink, str(tmp_path), str(COUNT * 2 // 3), str(COUNT // 3)]
     command = [sys.executable, "-c", DRIVER, *arguments]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as driver:
-        watchdog = threading.Timer(2 * PATIENCE_SECONDS, driver.kill)
+        watchdog = threading.Timer(2 * WAIT_S, driver.kill)
         watchdog.start()
         try:
             assert driver.stdout is not None
@@ -116,7 +116,7 @@ def kill_announced_process(fifo: Path) -> None:
     """Kill the process whose id arrives through the pipe."""
     told = os.open(fifo, os.O_RDWR)  # for writing too, so that it opens before a writer does
     try:
-        assert select.select([told], [], [], PATIENCE_SECONDS)[0], "no executor came to the value"
+        assert select.select([told], [], [], WAIT_S)[0], "no executor came to the value"
         os.kill(int(os.read(told, 64)), signal.SIGKILL)
     finally:
         os.close(told)

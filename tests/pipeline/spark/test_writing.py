@@ -26,7 +26,7 @@ from tests.pipeline.spark.conftest import NewTopic
 from tests.pipeline.stored_records import stored_numbers, stored_records
 
 COUNT = 6_000
-PATIENCE_S = 30.0
+WAIT_S = 30.0
 ONCE = Counter(range(COUNT))
 CONTENT = ("cast(key as string)", "cast(value as string)", "timestamp", "headers")
 
@@ -62,7 +62,7 @@ def fail_once(rows: DataFrame, bootstrap: str, topic: str, flag: Path) -> DataFr
     def fragile(value: str) -> str:
         if value == str(COUNT // 2) and not flag.exists():
             flag.touch()
-            deadline_s = time.monotonic() + PATIENCE_S
+            deadline_s = time.monotonic() + WAIT_S
             while not count_stored_numbers(bootstrap, topic):
                 assert time.monotonic() < deadline_s, "no task writes anything"
             raise RuntimeError("the executor failed")

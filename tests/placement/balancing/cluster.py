@@ -55,14 +55,14 @@ def apply_changes(placed: Sequence[PlacedPartition], changes: Iterable[Change]) 
 def plan_to_end(
     places: Sequence[BrokerPlace],
     placed: Sequence[PlacedPartition],
-    wishes: PlanScope = CONTINUOUS,
+    scope: PlanScope = CONTINUOUS,
     limit: int = 16,
     seed: int = 0,
 ) -> tuple[list[PlacedPartition], list[Failure], int]:
     """Plan and apply until no change is planned; return partitions, failures, and the count of moved replicas."""
     random, now, moved = Random(seed), list(placed), 0
     for _ in range(PLANS_MAX):
-        changes, failures = plan(places, now, wishes, random, limit)
+        changes, failures = plan(places, now, scope, random, limit)
         if not changes:
             return now, failures, moved
         before = {each.group: set(each.replicas) for each in now}

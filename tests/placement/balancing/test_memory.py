@@ -9,9 +9,9 @@ from raftlog.partitions.placement.balancing.broker_removal import may_remove
 from raftlog.partitions.placement.balancing.progress import HeldReplicas, MovingPartition, summed
 from raftlog.partitions.placement.balancing.report import BalancerSettings
 from raftlog.partitions.placement.balancing.tenure import (
+    KEEP_PLACED_S,
     MOVES_STARTED_AT_ONCE,
     MOVES_STARTED_PER_S,
-    REST_S,
     SILENT_S,
     STUCK_S,
     Tenure,
@@ -145,31 +145,31 @@ def test_replicas_placed_by_a_request_stay_and_those_of_the_balancer_do_not() ->
     controller, tenure = Controller(), Tenure(1, 0.0)
     controller.assign(SECOND, 1, 2, 4)
 
-    def resting(now: float) -> list[bool]:
+    def recently_placed(now: float) -> list[bool]:
         tenure.record_environment(controller.state, now)
-        return [each.is_resting for each in tenure.placed(controller.state, SETTINGS, now)]
+        return [each.is_recently_placed for each in tenure.placed(controller.state, SETTINGS, now)]
 
-    assert resting(0.0) == [False, False], "a new tenure has no record of earlier requests"
+    assert recently_placed(0.0) == [False, False], "a new tenure has no record of earlier requests"
     tenure.record_ordered(FIRST, controller.assign(FIRST, 2, 1, 4))
-    assert resting(1.0) == [False, False]
+    assert recently_placed(1.0) == [False, False]
     controller.assign(FIRST, 1, 2, 3)
-    assert resting(2.0) == [True, False]
-    assert resting(1.0 + REST_S) == [True, False]
-    assert resting(2.0 + REST_S) == [False, False]
+    assert recently_placed(2.0) == [True, False]
+    assert recently_placed(1.0 + KEEP_PLACED_S) == [True, False]
+    assert recently_placed(2.0 + KEEP_PLACED_S) == [False, False]
 
 
 def test_the_cluster_is_calm_after_a_time_without_changes() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
     tenure.record_environment(controller.state, 0.0)
     tenure.record_environment(controller.state, SETTLE_S)
-    assert tenure.is_calm(SETTLE_S)
+    assert tenure.is_stable(SETTLE_S)
     controller.drain(3)
     tenure.record_environment(controller.state, 10.0)
-    assert not tenure.is_calm(11.0)
+    assert not tenure.is_stable(11.0)
     for at in range(11, 80):  # something happens all the time
         controller.apply(UpdateBroker(NodeId(3), replica(3).disk_uuid, at % 2 == 0))
         tenure.record_environment(controller.state, float(at))
-    assert tenure.is_calm(80.0), "and then it is not waited for any longer"
+    assert tenure.is_stable(80.0), "and then it is not waited for any longer"
 
 
 # removal

@@ -27,9 +27,9 @@ SMALL = make_topic(1, [(1, 2, 3)] * 12)
 
 
 def make_plan(
-    places: list[BrokerPlace], placed: list[PlacedPartition], wishes: PlanScope = CONTINUOUS, limit: int = 100
+    places: list[BrokerPlace], placed: list[PlacedPartition], scope: PlanScope = CONTINUOUS, limit: int = 100
 ):  # type: ignore[no-untyped-def]
-    return plan(places, placed, wishes, Random(1), limit)
+    return plan(places, placed, scope, Random(1), limit)
 
 
 def test_an_even_distribution_does_not_change() -> None:
@@ -86,10 +86,10 @@ def test_draining_comes_before_repair_before_hosts_before_evenness() -> None:
 @pytest.mark.parametrize("mode", BrokerMode)
 def test_a_draining_broker_is_emptied_in_every_mode(mode: BrokerMode) -> None:
     places = [make_place(1, is_draining=True), *FOUR[1:]]
-    end, failures, _ = plan_to_end(places, SMALL, PlanScope(mode, evens=False))
+    end, failures, _ = plan_to_end(places, SMALL, PlanScope(mode, balances_replicas=False))
     assert not failures
     assert count_replicas(end, [1]) == {1: 0}
-    assert make_plan(places, end, PlanScope(mode, evens=False)) == ([], [])
+    assert make_plan(places, end, PlanScope(mode, balances_replicas=False)) == ([], [])
 
 
 def test_leaders_of_a_draining_broker_move_evenly_to_available_replicas() -> None:
@@ -125,7 +125,7 @@ def test_a_broker_without_capacity_is_reported_with_its_reason(how: dict[str, bo
 
 def test_a_lost_broker_is_replaced_also_when_the_balancer_is_off() -> None:
     places = [make_place(1, is_lost=True, is_available=False), *FOUR[1:]]
-    end, _, _ = plan_to_end(places, SMALL, PlanScope(BrokerMode.OFF, evens=False))
+    end, _, _ = plan_to_end(places, SMALL, PlanScope(BrokerMode.OFF, balances_replicas=False))
     assert count_replicas(end, [1]) == {1: 0}
 
 
@@ -184,9 +184,9 @@ def test_moving_replicas_are_left_alone_until_their_target_fails() -> None:
 
 
 def test_replicas_placed_by_a_request_stay() -> None:
-    resting = make_topic(1, [(1, 2, 3)] * 12, is_resting=True)
-    assert make_plan(FOUR, resting) == ([], [])
-    assert len(make_plan([make_place(1, is_draining=True), *FOUR[1:]], resting)[0]) == 12
+    recently_placed = make_topic(1, [(1, 2, 3)] * 12, is_recently_placed=True)
+    assert make_plan(FOUR, recently_placed) == ([], [])
+    assert len(make_plan([make_place(1, is_draining=True), *FOUR[1:]], recently_placed)[0]) == 12
 
 
 def test_leaders_are_evened_through_a_third_broker() -> None:
@@ -258,10 +258,10 @@ def test_every_plan_is_legal_and_planning_ends(
     cluster: tuple[list[BrokerPlace], list[PlacedPartition]], limit: int, seed: int, mode: BrokerMode
 ) -> None:
     places, placed = cluster
-    random, wishes = Random(seed), PlanScope(mode)
+    random, scope = Random(seed), PlanScope(mode)
     takes = {each.replica for each in places if each.takes_replicas}
     now = placed
-    while changes := plan(places, now, wishes, random, limit)[0]:
+    while changes := plan(places, now, scope, random, limit)[0]:
         assert len(changes) <= limit + len(places)
         before = {each.group: each.replicas for each in now}
         for change in changes:
@@ -272,7 +272,7 @@ def test_every_plan_is_legal_and_planning_ends(
         assert measure(places, apply_changes(now, changes)) < measure(places, now)
         now = apply_changes(now, changes)
         assert are_apart(places, now)
-    end, _, moved = plan_to_end(places, now, wishes, limit, seed + 1)
+    end, _, moved = plan_to_end(places, now, scope, limit, seed + 1)
     assert moved == 0, "another draw of the generator does not take it back"
     assert nodes_of(end) == nodes_of(now)
 

@@ -107,9 +107,9 @@ def test_every_sequence_of_steps_is_legal_and_ends(begin: list[ReplicaId], wante
     configuration = Configuration(Index(1), tuple(sorted(begin)))
     least = min(len(begin), len(wanted))
     for step in range(60):
-        is_calm = step > 20
-        reachable = ALL if is_calm else random_replicas(random)
-        near = configuration.all_members() if is_calm else random_replicas(random)
+        is_stable = step > 20
+        reachable = ALL if is_stable else random_replicas(random)
+        near = configuration.all_members() if is_stable else random_replicas(random)
         me = random.choice(configuration.voters)
         change = next_change(configuration, wanted, me=me, reachable=reachable, near=near)
         if change is None:

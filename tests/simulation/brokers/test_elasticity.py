@@ -60,7 +60,7 @@ def remove_broker(world: World, number: int) -> Machine:
 
 
 def test_a_broker_joins_late_and_a_removed_one_is_refused(begin: Callable[..., World]) -> None:
-    world = begin(replace(ELASTIC, latecomers=1))
+    world = begin(replace(ELASTIC, late_joiners=1))
     machine = remove_broker(world, 2)
     starts = machine.node.starts
     assert world.cluster.loop.run_until(lambda: machine.node.starts > starts, within_s=10)
@@ -72,7 +72,7 @@ def test_a_broker_joins_late_and_a_removed_one_is_refused(begin: Callable[..., W
 
 
 def test_a_removed_broker_can_return_with_an_empty_disk(begin: Callable[..., World]) -> None:
-    world = begin(replace(ELASTIC, latecomers=1, returns=1.0))
+    world = begin(replace(ELASTIC, late_joiners=1, returns=1.0))
     machine = remove_broker(world, 2)
     before = machine.replica
     assert world.cluster.loop.run_until(lambda: machine.service is not None and machine.replica != before, within_s=30)
@@ -82,7 +82,7 @@ def test_a_removed_broker_can_return_with_an_empty_disk(begin: Callable[..., Wor
 
 def test_a_broker_removed_before_it_serves_is_not_waited_for(begin: Callable[..., World]) -> None:
     """Its disk may also have been an empty one that replaced another."""
-    world = begin(replace(ELASTIC, latecomers=1, returns=1.0))
+    world = begin(replace(ELASTIC, late_joiners=1, returns=1.0))
     machine = remove_broker(world, 2)
 
     def is_registered() -> bool:
@@ -117,7 +117,7 @@ def test_a_needed_broker_stays_and_the_reason_is_reported(
 
 
 def test_a_move_continues_after_faults_at_its_leader(begin: Callable[..., World]) -> None:
-    world = begin(replace(ELASTIC, latecomers=1, ambushes=1.0))
+    world = begin(replace(ELASTIC, late_joiners=1, ambushes=1.0))
     world.cluster.loop.run_for(40)
     assert "an ambush: it changes a Raft configuration" in world.timeline()
     world.converge()

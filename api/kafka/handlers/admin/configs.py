@@ -151,18 +151,22 @@ class ConfigDescriptions:
                 resource_type=kind,
                 resource_name=name,
                 configs=[
-                    row(each, kind != ResourceType.TOPIC) for each in configs if not wanted or each.known.name in wanted
+                    build_entry(each, kind != ResourceType.TOPIC)
+                    for each in configs
+                    if not wanted or each.known.name in wanted
                 ],
             )
 
-        row = self._row_maker(answer.DescribeConfigsResult.DescribeConfigsResourceResult, message)
+        build_entry = self._entry_builder(answer.DescribeConfigsResult.DescribeConfigsResourceResult, message)
         resources = {(each.resource_type, each.resource_name): each for each in message.resources}
         return answer(results=await run_in_parallel(list(resources.values()), describe_resource))
 
-    def _row_maker(self, result: Any, message: Any) -> Callable[[DescribedConfig, bool], Any]:
-        """Return a function that makes a row of the answer; topics have no read-only names, as in Kafka."""
+    def _entry_builder(self, result: Any, message: Any) -> Callable[[DescribedConfig, bool], Any]:
+        """Return a function that builds the answer's entry of a configuration.
 
-        def row(described: DescribedConfig, has_read_only: bool) -> Any:
+        `has_read_only` is false for topics: as in Kafka, none of their configurations is read-only."""
+
+        def build_entry(described: DescribedConfig, has_read_only: bool) -> Any:
             known = described.known
             return result(
                 name=known.name,
@@ -178,7 +182,7 @@ class ConfigDescriptions:
                 documentation=known.doc if message.include_documentation else None,
             )
 
-        return row
+        return build_entry
 
     def _synonyms(self, described: DescribedConfig) -> list[tuple[str, str | None, ConfigSource]]:
         """Return the sources that have a value for this configuration, in order of precedence."""

@@ -1,7 +1,7 @@
 """Topic configurations: all names of Kafka 3.9, and raftlog's own.
 
 Names without a fixed value are settings of `raftlog.topic_config`. Their values are Kafka's text, except that Kafka
-writes "no bound" as the greatest number in names of `_LONG_MAX_UNBOUNDED`, where raftlog writes -1."""
+writes "no bound" as the highest number in names of `_LONG_MAX_UNBOUNDED`, where raftlog writes -1."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -35,7 +35,7 @@ _HIGHEST: Final[Mapping[str, int]] = {
     for field, (_, high) in bounds_of(TopicConfig).items()
     if field.endswith("_ms") or field == "flush_messages"
 }
-"""Greatest values; a greater one of Kafka's is taken as the greatest one, or as no bound."""
+"""Highest values; a higher one of Kafka's is taken as the highest one, or as no bound."""
 _LONG_MAX_UNBOUNDED: Final = frozenset(
     ("flush.ms", "max.compaction.lag.ms", "message.timestamp.after.max.ms", "message.timestamp.before.max.ms")
 )

@@ -10,7 +10,7 @@ from jepsen.simulation.brokers.kafka.roles import PARTITIONS, KafkaRole
 
 MEMBERS: Final = 3
 STOP_S: Final = 20.0
-"""More than the patience of a producer and the deadline of its last request."""
+"""More than the delivery timeout of a producer and the deadline of its last request."""
 
 
 class KafkaClients:

@@ -20,11 +20,11 @@ from raftlog.api.kafka.wire import schemas
 from raftlog.records import BatchBuilder
 from raftlog.types import Offset
 
-PATIENCE_S: Final = 12.0
+DELIVERY_TIMEOUT_S: Final = 12.0
 """For one batch, with all its repetitions."""
 RESTARTS: Final = 0.02
 _TIMEOUTS_MS: Final = (100, 500, 1_000)
-_PATIENCE_CODES: Final = frozenset(
+_RETRIED_CODES: Final = frozenset(
     (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -64,21 +64,21 @@ class KafkaProducer(KafkaRole):
             return
         self.cluster.record_producer_id(given.producer_id, host)
         identity = given.producer_id, given.producer_epoch
-        is_over = asyncio.Event()
+        has_ended = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             for number in range(PARTITIONS):
-                tasks.create_task(self._write(_Lane(number), identity, is_over))
+                tasks.create_task(self._write(_Lane(number), identity, has_ended))
 
-    async def _write(self, lane: _Lane, identity: tuple[int, int], is_over: asyncio.Event) -> None:
+    async def _write(self, lane: _Lane, identity: tuple[int, int], has_ended: asyncio.Event) -> None:
         """Write batches until a batch of any lane is abandoned, or the producer shall get a new id."""
-        while not (self.is_stopped or is_over.is_set()):
+        while not (self.is_stopped or has_ended.is_set()):
             topic = self.topic()
             if topic is not None:
                 if not await self._send(lane, identity, topic):
-                    is_over.set()
+                    has_ended.set()
                     return
                 if self.random.random() < RESTARTS:
-                    is_over.set()
+                    has_ended.set()
             await asyncio.sleep(self.random.expovariate(1.0) * self.cluster.options.pause_ms / 1000)
 
     async def _send(self, lane: _Lane, identity: tuple[int, int], topic: KnownTopic) -> bool:
@@ -95,7 +95,7 @@ class KafkaProducer(KafkaRole):
         return await self._send_until_answered(lane, topic, send, op, bytes(builder.build()))
 
     async def _send_until_answered(self, lane: _Lane, topic: KnownTopic, send: Send, op: Op, batch: bytes) -> bool:
-        until_ns = self.loop.now_ns + int(PATIENCE_S * 1e9)
+        until_ns = self.loop.now_ns + int(DELIVERY_TIMEOUT_S * 1e9)
         while self.loop.now_ns < until_ns:
             try:
                 answer = await self._ask(lane.number, batch)
@@ -131,7 +131,7 @@ class KafkaProducer(KafkaRole):
         numbers = {"of": send, "code": code.name}
         if code is ErrorCode.UNKNOWN_PRODUCER_ID:
             raise PropertyBroken("given-id-refused", numbers)
-        if code not in _PATIENCE_CODES:
+        if code not in _RETRIED_CODES:
             raise PropertyBroken("retry-refused", numbers)
 
     def _record_success(self, lane: _Lane, topic: KnownTopic, send: Send, op: Op, first: Offset) -> None:

@@ -22,7 +22,7 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.types import TopicPartition
 
-PATIENCE_MS: Final = (300, 800, 3_000)
+TIMEOUTS_MS: Final = (300, 800, 3_000)
 """Timeouts of requests, in milliseconds, drawn for each request."""
 SLACK_MS: Final = 1_000
 """Time, in milliseconds, from a request's deadline until its client gives up."""
@@ -53,15 +53,15 @@ class KnownTopic(NamedTuple):
 class Attempt:
     """Request under way.
 
-    `op` is set once it is in the history; `is_over` once the client no longer waits for it; `is_answered` once the
+    `op` is set once it is in the history; `has_ended` once the client no longer waits for it; `is_answered` once the
     broker has answered."""
 
-    __slots__ = ("deadline_ms", "is_answered", "is_over", "machine", "op", "pauses", "process")
+    __slots__ = ("deadline_ms", "has_ended", "is_answered", "machine", "op", "pauses", "process")
 
     def __init__(self, machine: Machine, deadline_ms: int) -> None:
         self.machine, self.deadline_ms = machine, deadline_ms
         self.op: Op | None = None
-        self.is_over = self.is_answered = False
+        self.has_ended = self.is_answered = False
         self.process = machine.node.process
         self.pauses = self.process.pauses if self.process is not None and machine.is_running else None
 
@@ -86,7 +86,7 @@ class Client(ABC):
         self.loop, self.recorder, self.watch = cluster.loop, cluster.recorder, cluster.watch
         self.process = cluster.new_process()
         self.is_stopped = False
-        self.patience_ms: tuple[int, ...] = PATIENCE_MS
+        self.timeouts_ms: tuple[int, ...] = TIMEOUTS_MS
         self._machine: Machine | None = None
 
     @abstractmethod
@@ -111,7 +111,7 @@ class Client(ABC):
 
     def ask(self, work: Work) -> None:
         """Run `work` in the process of any broker, as one request."""
-        attempt = Attempt(self.some_machine(), self.random.choice(self.patience_ms))
+        attempt = Attempt(self.some_machine(), self.random.choice(self.timeouts_ms))
         due_ns = self.loop.now_ns + (attempt.deadline_ms + SLACK_MS) * MILLISECOND_NS
         if attempt.machine.spawn(partial(self._work, attempt, work), type(self).__name__):
             self.loop.call_at_ns(due_ns, self._give_up, attempt)
@@ -123,7 +123,7 @@ class Client(ABC):
 
     async def _work(self, attempt: Attempt, work: Work, broker: Broker) -> None:
         """Run the work in the broker's process, unless the attempt is over."""
-        if not attempt.is_over:
+        if not attempt.has_ended:
             await work(attempt, broker)
         attempt.is_answered = True
 
@@ -135,8 +135,8 @@ class Client(ABC):
             raise PropertyBroken("no-answer", numbers)
 
     def _give_up(self, attempt: Attempt) -> None:
-        if not attempt.is_over:
-            attempt.is_over = True
+        if not attempt.has_ended:
+            attempt.has_ended = True
             self._machine = None
             if attempt.op is not None:
                 self.recorder.info(attempt.op, "no answer")
@@ -150,11 +150,11 @@ class Client(ABC):
 
     def is_answer_received(self, attempt: Attempt) -> bool:
         """Return whether the client receives the answer: it has not given up, and the answer is not lost."""
-        return not attempt.is_over and self.random.random() >= self.cluster.options.answer_loss
+        return not attempt.has_ended and self.random.random() >= self.cluster.options.answer_loss
 
     def finish(self, attempt: Attempt, pause_ns: int) -> None:
         """End a recorded request, and schedule the next one."""
-        attempt.is_over = True
+        attempt.has_ended = True
         self.step_later(pause_ns)
 
     def record_failure(self, attempt: Attempt, error: RaftlogError) -> None:

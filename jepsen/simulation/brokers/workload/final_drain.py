@@ -22,7 +22,7 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.runtime.journal.operations import GroupKey
 
 DRAIN_BYTES: Final = 1 << 16
-PATIENCE_MS: Final = 5_000
+TIMEOUT_MS: Final = 5_000
 WITHIN_S: Final = 60.0
 
 
@@ -65,7 +65,7 @@ class Drain:
     async def _read_commits(self, group: str, broker: Broker) -> None:
         recorder = self.cluster.recorder
         asked = recorder.invoke(self.cluster.new_process(), COMMITTED, GroupOffsets(group))
-        found = await broker.groups.committed(group, deadline=deadline_in(PATIENCE_MS))
+        found = await broker.groups.committed(group, deadline=deadline_in(TIMEOUT_MS))
         recorder.ok(asked, self.commits.record_read(group, broker, found))
 
     async def _read_partition(self, name: str, number: int, broker: Broker) -> None:
@@ -73,14 +73,14 @@ class Drain:
         topic = broker.metadata.state.topic(name)
         partition = KnownTopic(name, topic.topic_id, topic.partition_count).partition(number)
         asked = recorder.invoke(process, LIST, ListOffsets(linearizable=True))
-        beginning, end = await broker.offsets(name, number, linearizable=True, deadline=deadline_in(PATIENCE_MS))
+        beginning, end = await broker.offsets(name, number, linearizable=True, deadline=deadline_in(TIMEOUT_MS))
         recorder.ok(asked, ListOffsets((OffsetRange(partition, beginning, end),), linearizable=True))
         recorder.ok(recorder.invoke(process, ASSIGN, Assign(((partition, beginning),))))
         offset = beginning
         while offset < end:
             op = recorder.invoke(process, POLL, Poll())
             found = await broker.fetch(
-                name, number, offset, max_bytes=DRAIN_BYTES, min_bytes=1, deadline=deadline_in(PATIENCE_MS)
+                name, number, offset, max_bytes=DRAIN_BYTES, min_bytes=1, deadline=deadline_in(TIMEOUT_MS)
             )
             fetched, after = decode(partition, found.batches, offset)
             recorder.ok(op, Poll((fetched,) if fetched.offsets else ()))

@@ -17,7 +17,7 @@ from typing import Final
 from jepsen.checkers import GroupOffsets, Membership, Op
 from jepsen.checkers.history import COMMIT, JOIN
 from jepsen.simulation.brokers.cluster import BrokerCluster
-from jepsen.simulation.brokers.workload.clients import PATIENCE_MS, RETRY_NS, Attempt, Client, known_topic
+from jepsen.simulation.brokers.workload.clients import RETRY_NS, TIMEOUTS_MS, Attempt, Client, known_topic
 from jepsen.simulation.brokers.workload.committers import GROUPS_WITH_MEMBERS as GROUPS
 from jepsen.simulation.brokers.workload.committers import Commits
 from jepsen.simulation.network.links import MILLISECOND_NS
@@ -80,10 +80,10 @@ class Member(Client):
 
     def stay_in_group(self) -> None:
         """Stay in the group from now on."""
-        self.is_calm, self.patience_ms = True, PATIENCE_MS[-1:]
+        self.is_calm, self.timeouts_ms = True, TIMEOUTS_MS[-1:]
 
     def is_answer_received(self, attempt: Attempt) -> bool:
-        return not attempt.is_over if self.is_calm else super().is_answer_received(attempt)
+        return not attempt.has_ended if self.is_calm else super().is_answer_received(attempt)
 
     def step(self) -> None:
         uses = self.cluster.options.uses

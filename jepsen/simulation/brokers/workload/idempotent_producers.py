@@ -41,13 +41,13 @@ from raftlog.types import Offset
 
 IN_FLIGHT: Final = 5
 """Largest number of open requests of one producer to one partition: as many as a broker remembers."""
-PATIENCE_MS: Final = (150, 300, 800)
+TIMEOUTS_MS: Final = (150, 300, 800)
 """For one attempt: others wait for the one that has no answer."""
-RESTS: Final = 0.02
+PAUSE_PROBABILITY: Final = 0.02
 """Chance, before each request of a lane, that its producer is silent for a while."""
 PAST_MAX: Final = 30
 """Requests that ended, and may be repeated."""
-PATIENCE_NS: Final = 12 * SECOND_NS
+DELIVERY_TIMEOUT_NS: Final = 12 * SECOND_NS
 """For one request, with all its repetitions."""
 
 
@@ -56,11 +56,11 @@ class Request:
 
     `is_done` is set once the client received an answer; `first_offset` is that of the first answer from any broker."""
 
-    __slots__ = ("batch", "began_ns", "first_offset", "is_done", "op", "place", "send")
+    __slots__ = ("batch", "began_ns", "first_offset", "is_done", "op", "rank", "send")
 
-    def __init__(self, send: Send, op: Op, batch: bytes, began_ns: int, place: int) -> None:
+    def __init__(self, send: Send, op: Op, batch: bytes, began_ns: int, rank: int) -> None:
         self.send, self.op, self.batch, self.began_ns = send, op, batch, began_ns
-        self.place = place
+        self.rank = rank
         self.first_offset: int | None = None
         self.is_done = False
 
@@ -70,14 +70,14 @@ class Request:
         return self.send.sequenced.sequence
 
 
-class Line:
-    """Batches of one producer epoch in one partition. `is_over` once it is abandoned."""
+class BatchStream:
+    """Batches of one producer epoch in one partition. `has_ended` once it is abandoned."""
 
     def __init__(self, producer: int, epoch: int, topic: KnownTopic, number: int) -> None:
         self.producer, self.epoch, self.topic, self.number = producer, epoch, topic, number
-        self.next_sequence = self.next_place = 0
+        self.next_sequence = self.next_rank = 0
         self.open: list[Request] = []
-        self.is_over = False
+        self.has_ended = False
 
     def __str__(self) -> str:
         return f"{self.topic.partition(self.number)} by producer {self.producer}/{self.epoch}"
@@ -86,10 +86,10 @@ class Line:
         """Return whether another request may follow: all open ones must be within the last `IN_FLIGHT` requests.
 
         A broker stores the last `IN_FLIGHT` batches of a producer."""
-        return all(self.next_place - each.place < IN_FLIGHT for each in self.open)
+        return all(self.next_rank - each.rank < IN_FLIGHT for each in self.open)
 
     def has_earlier(self, request: Request) -> bool:
-        """Return whether an earlier request of the line may not be in the log yet."""
+        """Return whether an earlier request of the stream may not be in the log yet."""
         return any(each.number < request.number for each in self.open)
 
 
@@ -98,21 +98,21 @@ class IdempotentProducer:
 
     def __init__(self, cluster: BrokerCluster, random: Random) -> None:
         self.cluster, self.random = cluster, random
-        self.line: Line | None = None
+        self.stream: BatchStream | None = None
         self.acknowledged = 0
         self.acknowledged_ns: dict[GroupKey, int] = {}
         self.lanes = [Lane(cluster, random, self) for _ in range(IN_FLIGHT)]
         self._identity: tuple[int, int] | None = None
         self._is_asking = False
-        self._rests_until_ns = 0
-        self.past: deque[tuple[Line, Request]] = deque(maxlen=PAST_MAX)
+        self._paused_until_ns = 0
+        self.past: deque[tuple[BatchStream, Request]] = deque(maxlen=PAST_MAX)
         """Requests that were answered or given up."""
 
-    def rest_ns(self) -> int:
+    def pause_ns(self) -> int:
         """Return the nanoseconds for which all lanes pause; at times a producer pauses for seconds."""
-        if self.random.random() < RESTS:
-            self._rests_until_ns = self.cluster.loop.now_ns + int(self.random.uniform(1, 4) * SECOND_NS)
-        return max(0, self._rests_until_ns - self.cluster.loop.now_ns)
+        if self.random.random() < PAUSE_PROBABILITY:
+            self._paused_until_ns = self.cluster.loop.now_ns + int(self.random.uniform(1, 4) * SECOND_NS)
+        return max(0, self._paused_until_ns - self.cluster.loop.now_ns)
 
     def may_request_id(self) -> bool:
         """Return whether this lane requests the producer id; the others wait for it."""
@@ -124,8 +124,8 @@ class IdempotentProducer:
         if identity is not None:
             self._identity = identity
 
-    def begin_line(self, broker: Broker) -> Line | None:
-        """Begin a line in a random partition of a topic in this broker's metadata.
+    def begin_stream(self, broker: Broker) -> BatchStream | None:
+        """Begin a stream in a random partition of a topic in this broker's metadata.
 
         Returns None without an id or without such a topic."""
         if self._identity is None:
@@ -136,19 +136,19 @@ class IdempotentProducer:
         if topic is None:
             return None
         number = number if wanted else self.random.randrange(topic.partitions)
-        self.line = Line(*self._identity, topic, number % topic.partitions)
-        return self.line
+        self.stream = BatchStream(*self._identity, topic, number % topic.partitions)
+        return self.stream
 
-    def end_line(self, *, is_expired: bool = False) -> None:
-        """End the line, with unknown outcome of its open requests; next is another epoch, or a new id after expiry."""
-        if self.line is None or self._identity is None:
+    def end_stream(self, *, is_expired: bool = False) -> None:
+        """End the stream, with unknown outcome of its open requests; then comes another epoch, or a new id."""
+        if self.stream is None or self._identity is None:
             return
-        for request in self.line.open:
+        for request in self.stream.open:
             self.cluster.recorder.info(request.op, "given up")
-            self.past.append((self.line, request))
-        self.line.open.clear()
-        self.line.is_over = True
-        self.line = None
+            self.past.append((self.stream, request))
+        self.stream.open.clear()
+        self.stream.has_ended = True
+        self.stream = None
         producer, epoch = self._identity
         self._identity = (producer, epoch + 1) if self.random.random() < 0.5 and not is_expired else None
 
@@ -158,28 +158,28 @@ class Lane(Client):
 
     def __init__(self, cluster: BrokerCluster, random: Random, producer: IdempotentProducer) -> None:
         super().__init__(cluster, random)
-        self.patience_ms = PATIENCE_MS
+        self.timeouts_ms = TIMEOUTS_MS
         self._producer = producer
         self._values = Values(self.process, random, cluster.options)
-        self._line: Line | None = None
+        self._stream: BatchStream | None = None
         self._request: Request | None = None
         self._is_asking = False
 
     def step(self) -> None:
-        line = self._line
-        if line is not None and line.is_over:
-            self._line = self._request = None
+        stream = self._stream
+        if stream is not None and stream.has_ended:
+            self._stream = self._request = None
         if self.random.random() < self.cluster.options.uses.restarts:
-            self._producer.end_line()
-            self._line = self._request = None
+            self._producer.end_stream()
+            self._stream = self._request = None
         replays = self.cluster.options.uses.replays
         if replays and self._request is None and self._producer.past and self.random.random() < replays:
-            line, request = self.random.choice(self._producer.past)
-            self.ask(partial(self._repeat, line, request))
+            stream, request = self.random.choice(self._producer.past)
+            self.ask(partial(self._repeat, stream, request))
             return
-        rest_ns = 0 if self._request is not None else self._producer.rest_ns()
-        if rest_ns:
-            self.step_later(rest_ns)
+        pause_ns = 0 if self._request is not None else self._producer.pause_ns()
+        if pause_ns:
+            self.step_later(pause_ns)
         else:
             self.ask(self._send_next)
 
@@ -189,17 +189,17 @@ class Lane(Client):
             self._producer.end_id_request(None)
 
     async def _send_next(self, attempt: Attempt, broker: Broker) -> None:
-        line = self._producer.line or self._producer.begin_line(broker)
-        if line is None:
+        stream = self._producer.stream or self._producer.begin_stream(broker)
+        if stream is None:
             await self._ask_for_id(attempt, broker)
             return
-        is_new = self._request is None or self._line is not line
-        if is_new and not line.may_send():
+        is_new = self._request is None or self._stream is not stream
+        if is_new and not stream.may_send():
             self.finish(attempt, RETRY_NS)
             return
-        if self._request is None or self._line is not line:
-            self._line, self._request = line, self._next_request(line, attempt)
-        await self._send(line, self._request, attempt, broker)
+        if self._request is None or self._stream is not stream:
+            self._stream, self._request = stream, self._next_request(stream, attempt)
+        await self._send(stream, self._request, attempt, broker)
 
     async def _ask_for_id(self, attempt: Attempt, broker: Broker) -> None:
         if not self._producer.may_request_id():
@@ -209,116 +209,118 @@ class Lane(Client):
         try:
             producer, epoch = await broker.producers.allocate(attempt.deadline())
         except RaftlogError:
-            if not attempt.is_over:
+            if not attempt.has_ended:
                 self.on_timeout(attempt)
                 self.finish(attempt, RETRY_NS)
             return
         self.cluster.record_producer_id(producer, attempt.machine.name)
-        if not attempt.is_over:
+        if not attempt.has_ended:
             self._is_asking = False
             self._producer.end_id_request((producer, epoch))
             self.finish(attempt, 0)
 
-    def _next_request(self, line: Line, attempt: Attempt) -> Request:
-        partition = line.topic.partition(line.number)
-        sequenced = Sequenced(line.producer, line.epoch, line.next_sequence)
-        send, records = self._values.draw(partition, is_compacted=line.topic.is_compacted)
+    def _next_request(self, stream: BatchStream, attempt: Attempt) -> Request:
+        partition = stream.topic.partition(stream.number)
+        sequenced = Sequenced(stream.producer, stream.epoch, stream.next_sequence)
+        send, records = self._values.draw(partition, is_compacted=stream.topic.is_compacted)
         send = send._replace(sequenced=sequenced)
-        line.next_sequence += len(records)
-        builder = BatchBuilder(producer_id=line.producer, producer_epoch=line.epoch, base_sequence=sequenced.sequence)
+        stream.next_sequence += len(records)
+        builder = BatchBuilder(
+            producer_id=stream.producer, producer_epoch=stream.epoch, base_sequence=sequenced.sequence
+        )
         for record in records:
             builder.append(record, attempt.machine.wall_ms())
         op = self.recorder.invoke(self.process, SEND, send)
-        request = Request(send, op, bytes(builder.build()), self.loop.now_ns, line.next_place)
-        line.next_place += 1
-        line.open.append(request)
+        request = Request(send, op, bytes(builder.build()), self.loop.now_ns, stream.next_rank)
+        stream.next_rank += 1
+        stream.open.append(request)
         return request
 
-    async def _send(self, line: Line, request: Request, attempt: Attempt, broker: Broker) -> None:
-        if known_topic(broker, line.topic.name) != line.topic:
-            self._wait_or_end(line, request, attempt)  # another topic of this name, or none: it may be there later
+    async def _send(self, stream: BatchStream, request: Request, attempt: Attempt, broker: Broker) -> None:
+        if known_topic(broker, stream.topic.name) != stream.topic:
+            self._wait_or_end(stream, request, attempt)  # another topic of this name, or none: it may be there later
             return
-        is_next = not line.has_earlier(request)
+        is_next = not stream.has_earlier(request)
         try:
             done = await broker.produce_batches(
-                line.topic.name, line.number, bytearray(request.batch), acks=ALL, deadline=attempt.deadline()
+                stream.topic.name, stream.number, bytearray(request.batch), acks=ALL, deadline=attempt.deadline()
             )
         except RaftlogError as error:
             if self.is_answer_received(attempt):
-                self._on_refusal(line, request, error, attempt, is_next=is_next)
+                self._on_refusal(stream, request, error, attempt, is_next=is_next)
             return
-        if known_topic(broker, line.topic.name) == line.topic:
-            self._check_answer(line, request, done.base_offset)
+        if known_topic(broker, stream.topic.name) == stream.topic:
+            self._check_answer(stream, request, done.base_offset)
         if self.is_answer_received(attempt):
-            self._on_answer(line, request, done.base_offset, attempt)
+            self._on_answer(stream, request, done.base_offset, attempt)
 
-    async def _repeat(self, line: Line, request: Request, attempt: Attempt, broker: Broker) -> None:
+    async def _repeat(self, stream: BatchStream, request: Request, attempt: Attempt, broker: Broker) -> None:
         """Send a request again that was acknowledged long ago."""
-        if known_topic(broker, line.topic.name) == line.topic:
+        if known_topic(broker, stream.topic.name) == stream.topic:
             try:
                 done = await broker.produce_batches(
-                    line.topic.name, line.number, bytearray(request.batch), acks=ALL, deadline=attempt.deadline()
+                    stream.topic.name, stream.number, bytearray(request.batch), acks=ALL, deadline=attempt.deadline()
                 )
             except RaftlogError as error:
-                _check_given(error, line)
+                _check_given(error, stream)
             else:
-                if known_topic(broker, line.topic.name) == line.topic:
-                    self._check_answer(line, request, done.base_offset)
+                if known_topic(broker, stream.topic.name) == stream.topic:
+                    self._check_answer(stream, request, done.base_offset)
         if self.is_answer_received(attempt):
             self.finish(attempt, RETRY_NS)
 
-    def _check_answer(self, line: Line, request: Request, offset: Offset) -> None:
+    def _check_answer(self, stream: BatchStream, request: Request, offset: Offset) -> None:
         """Check an answer, even if the client no longer waits for it."""
         after = Offset(offset + len(request.send.values))
-        self.watch.observe_acknowledgement(line.topic.key(line.number), str(line), offset, after)
+        self.watch.observe_acknowledgement(stream.topic.key(stream.number), str(stream), offset, after)
         if request.first_offset is None:
             request.first_offset = offset
         elif request.first_offset != offset:
-            numbers = {"of": line, "sequence": request.number, "first": request.first_offset, "later": offset}
+            numbers = {"of": stream, "sequence": request.number, "first": request.first_offset, "later": offset}
             raise PropertyBroken("answers-differ", numbers)
 
-    def _on_answer(self, line: Line, request: Request, first: Offset, attempt: Attempt) -> None:
-        if not request.is_done and not line.is_over:
+    def _on_answer(self, stream: BatchStream, request: Request, first: Offset, attempt: Attempt) -> None:
+        if not request.is_done and not stream.has_ended:
             request.is_done = True
-            line.open.remove(request)
+            stream.open.remove(request)
             offsets = tuple(Offset(first + at) for at in range(len(request.send.values)))
             self.recorder.ok(request.op, request.send._replace(offsets=offsets))
             self._producer.acknowledged += len(offsets)
-            self._producer.acknowledged_ns[line.topic.key(line.number)] = self.loop.now_ns
-            self._producer.past.append((line, request))
+            self._producer.acknowledged_ns[stream.topic.key(stream.number)] = self.loop.now_ns
+            self._producer.past.append((stream, request))
         self._request = None
         pause_ns = int(self.random.expovariate(1.0) * self.cluster.options.pause_ms * MILLISECOND_NS)
         self.finish(attempt, pause_ns)
 
     def _on_refusal(
-        self, line: Line, request: Request, error: RaftlogError, attempt: Attempt, *, is_next: bool
+        self, stream: BatchStream, request: Request, error: RaftlogError, attempt: Attempt, *, is_next: bool
     ) -> None:
         """Handle a refusal; a request out of order after one still under way is sent again."""
-        _check_given(error, line)
+        _check_given(error, stream)
         if self.cluster.options.uses.producers_max < PRODUCERS_MAX and isinstance(error, UnknownProducer) and is_next:
-            if not line.is_over:
-                self._producer.end_line(is_expired=True)
+            if not stream.has_ended:
+                self._producer.end_stream(is_expired=True)
             self.finish(attempt, RETRY_NS)
             return
         is_wrong = isinstance(error, DuplicateSequence | ProducerFenced) or (
             isinstance(error, OutOfOrderSequence | UnknownProducer) and is_next
         )
-        if is_wrong and not line.is_over and not request.is_done:
-            open_numbers = [each.number for each in line.open]
-            numbers = {"of": line, "sequence": request.number, "open": open_numbers, "error": repr(error)}
+        if is_wrong and not stream.has_ended and not request.is_done:
+            open_numbers = [each.number for each in stream.open]
+            numbers = {"of": stream, "sequence": request.number, "open": open_numbers, "error": repr(error)}
             raise PropertyBroken("retry-refused", {**numbers, "broker": attempt.machine.name})
-        self._wait_or_end(line, request, attempt, is_gone=isinstance(error, UnknownTopic))
+        self._wait_or_end(stream, request, attempt, is_gone=isinstance(error, UnknownTopic))
 
-    def _wait_or_end(self, line: Line, request: Request, attempt: Attempt, *, is_gone: bool = False) -> None:
-        is_late = self.loop.now_ns - request.began_ns > PATIENCE_NS
-        if (is_late or is_gone or self.watch.is_deleted(line.topic.topic_id)) and not line.is_over:
-            self._producer.end_line()
+    def _wait_or_end(self, stream: BatchStream, request: Request, attempt: Attempt, *, is_gone: bool = False) -> None:
+        is_late = self.loop.now_ns - request.began_ns > DELIVERY_TIMEOUT_NS
+        if (is_late or is_gone or self.watch.is_deleted(stream.topic.topic_id)) and not stream.has_ended:
+            self._producer.end_stream()
         self.finish(attempt, RETRY_NS)
 
 
-def _check_given(error: RaftlogError, line: Line) -> None:
+def _check_given(error: RaftlogError, stream: BatchStream) -> None:
     """Raise `PropertyBroken` if an allocated id is refused as never given out.
 
     A broker without an id asks the controller before it refuses the id for good."""
     if isinstance(error, UnknownProducer) and "never given out" in str(error):
-        raise PropertyBroken("given-id-refused", {"of": line, "error": repr(error)})
+        raise PropertyBroken("given-id-refused", {"of": stream, "error": repr(error)})

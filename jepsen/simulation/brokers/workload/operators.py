@@ -27,7 +27,7 @@ from raftlog.types import NodeId
 STRIKE_S: Final = (0.0, 1.5)
 RIVAL_MS: Final = 2_000
 MODES: Final = ("off", "node_add", "continuous", "continuous")
-SPARED: Final = 0.15
+DECOMMISSION_BELOW_MIN: Final = 0.15
 """Chance that a broker is decommissioned that the replication factors need."""
 
 
@@ -204,9 +204,9 @@ class Operator(Client):
 
     async def _toggle_maintenance(self, broker: Broker, deadline: Deadline) -> str:
         state, operations = broker.metadata.state, broker.operations
-        resting = state.in_maintenance()
-        if resting and self.random.random() < 0.6:
-            node, is_on = self.random.choice(resting), False
+        in_maintenance = state.in_maintenance()
+        if in_maintenance and self.random.random() < 0.6:
+            node, is_on = self.random.choice(in_maintenance), False
         else:
             node, is_on = self.random.choice([each.node_id for each in state.all_brokers()]), True
         await operations.brokers.set_maintenance(node, is_on, deadline=deadline)
@@ -225,7 +225,10 @@ class Operator(Client):
         if draining:
             return str(await operations.brokers.decommission_status(self.random.choice(draining), deadline=deadline))
         needed = max((len(replicas) for topic in state.topics for replicas in state.replicas_of(topic)), default=1)
-        if len(brokers) <= max(needed, self.cluster.options.least_brokers) and self.random.random() > SPARED:
+        if (
+            len(brokers) <= max(needed, self.cluster.options.least_brokers)
+            and self.random.random() > DECOMMISSION_BELOW_MIN
+        ):
             return "no broker can be spared"
         node = self.random.choice(brokers).node_id
         await operations.brokers.decommission(node, deadline=deadline)

@@ -35,8 +35,8 @@ class Trimmer(Client):
                 self.record_failure(attempt, error)
             return
         before = Offset(self.random.randint(found.beginning, found.end))
-        if attempt.is_over or known_topic(broker, topic.name) != topic:
-            if not attempt.is_over:
+        if attempt.has_ended or known_topic(broker, topic.name) != topic:
+            if not attempt.has_ended:
                 self.finish(attempt, RETRY_NS)
             return
         partition = topic.partition(number)
@@ -50,6 +50,6 @@ class Trimmer(Client):
         if known_topic(broker, topic.name) == topic and self.is_answer_received(attempt):
             self.recorder.ok(attempt.op, Trim(partition, start))
             self.finish(attempt, int(self.random.uniform(0.2, 1) * PAUSE_NS))
-        elif not attempt.is_over:
+        elif not attempt.has_ended:
             self.recorder.info(attempt.op, "another topic has the name")
             self.finish(attempt, PAUSE_NS)

@@ -4,7 +4,7 @@ from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.brokers.kafka.clients import STOP_S as KAFKA_STOP_S
 from jepsen.simulation.brokers.kafka.clients import KafkaClients
 from jepsen.simulation.brokers.workload.administrators import Administrator
-from jepsen.simulation.brokers.workload.clients import PATIENCE_MS, SLACK_MS, Client
+from jepsen.simulation.brokers.workload.clients import SLACK_MS, TIMEOUTS_MS, Client
 from jepsen.simulation.brokers.workload.committers import Commits, Committer
 from jepsen.simulation.brokers.workload.group_members import Member
 from jepsen.simulation.brokers.workload.idempotent_producers import IdempotentProducer
@@ -66,7 +66,7 @@ class Workload:
     def _stop(self, clients: list[Client]) -> None:
         for client in clients:
             client.is_stopped = True
-        self.cluster.loop.run_for((PATIENCE_MS[-1] + SLACK_MS) / 1000 + 0.1)
+        self.cluster.loop.run_for((TIMEOUTS_MS[-1] + SLACK_MS) / 1000 + 0.1)
 
     def acknowledged(self) -> int:
         more = 0 if self.kafka is None else self.kafka.acknowledged()

@@ -2,7 +2,7 @@
 
     body:     count (uint16), replicas, row, row, …
     replicas  24 bytes for each replica in the frame: node id, disk uuid
-    row       kind, group, places of sender and receiver among the replicas, then the fields of the message, all of
+    row       kind, group, positions of sender and receiver among the replicas, then the fields of the message, all of
               fixed width; after an append's fields term and size of each of its entries
     payload:  the batches of all entries
 
@@ -36,7 +36,7 @@ from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.runtime.rpc.frames.entries import ENTRY_BYTES, EntriesReader, pack_entries
 from raftlog.runtime.rpc.frames.frame import FrameKind, encode_frame
 from raftlog.runtime.rpc.frames.packing import pack_flat, unpack_flat
-from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.runtime.transport import Envelope, ProcessHeartbeat
 from raftlog.types import Buffer, NodeId, intern_uuid
 
 _COUNT = struct.Struct(">H")
@@ -93,7 +93,7 @@ _PREVIOUS_AT: Final = AppendRequest._fields.index("previous")
 _ENTRIES_AT: Final = AppendRequest._fields.index("entries")
 
 ENVELOPE_BYTES: Final = _REPLICA.size * 2 + max(layout.row.size for layout in _LAYOUTS)
-"""Greatest size of a message without its entries."""
+"""Maximum size of a message without its entries."""
 
 
 def size_of(envelope: Envelope) -> int:
@@ -232,18 +232,20 @@ def _from_row_values(layout: _Layout, values: Sequence[Any]) -> list[Any]:
     return fields
 
 
-def encode_beat(beat: ProcessBeat) -> list[Buffer]:
+def encode_heartbeat(heartbeat: ProcessHeartbeat) -> list[Buffer]:
     """Return the frame of a heartbeat between two processes."""
-    return encode_frame(FrameKind.BEAT, pack_flat([beat.disk_uuid.bytes, beat.boot_epoch, beat.journal_sequence]))
+    return encode_frame(
+        FrameKind.BEAT, pack_flat([heartbeat.disk_uuid.bytes, heartbeat.boot_epoch, heartbeat.journal_sequence])
+    )
 
 
-def decode_beat(body: Buffer) -> ProcessBeat:
+def decode_heartbeat(body: Buffer) -> ProcessHeartbeat:
     """Return the heartbeat in a frame's body; raises `BadFrame`."""
-    match unpack_flat(body, len(ProcessBeat._fields)):
+    match unpack_flat(body, len(ProcessHeartbeat._fields)):
         case [bytes(disk_uuid), int(boot_epoch), int(journal_sequence)] if (
             len(disk_uuid) == _UUID_SIZE and _is_number(boot_epoch) and _is_number(journal_sequence)
         ):
-            return ProcessBeat(intern_uuid(disk_uuid), boot_epoch, journal_sequence)
+            return ProcessHeartbeat(intern_uuid(disk_uuid), boot_epoch, journal_sequence)
     raise BadFrame("a heartbeat that cannot be read")
 
 

@@ -1,6 +1,6 @@
 """Entries inside appends: term and size of each follow the append's row, their batches are in the payload.
 
-    index of an entry = that of its message's `previous` + 1 + its place     (so it is not sent)
+    index of an entry = that of its message's `previous` + 1 + its position  (so it is not sent)
     sizes of all entries of a frame = size of its payload
 
 A batch is opaque except for one bit: control batches are read, because the core needs the configurations in them. The

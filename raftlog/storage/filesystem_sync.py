@@ -4,9 +4,9 @@ Linux reports a failed write-back once to every descriptor of the file that was 
 not reported yet also to one that is opened later (4.17). But the kernel may evict a file without a descriptor, and its
 failure with it. The file system keeps its own count of failures (5.8): `syncfs` on a descriptor fails if any data of
 that file system could not be written back since the descriptor was opened, even if the file was evicted or deleted. So
-a witness is opened before the first write, and gets every error from then on.
+a `FilesystemSync` is opened before the first write, and reports every error from then on.
 
-    files of a witness were opened after it;   one sync at a time, and after a failure every sync fails
+    files of a `FilesystemSync` were opened after it;   one sync at a time, and after a failure every sync fails
 
 Used only on file systems whose `syncfs` is known to wait for the data and to flush the disk's cache. A failure may
 belong to a file of another program, but also then the disk is unreliable."""
@@ -24,7 +24,7 @@ _KERNEL_MIN: Final = (5, 8)
 _STATFS_BYTES: Final = 256
 
 
-class Witness:
+class FilesystemSync:
     """Descriptor of a file system for `syncfs`, which reports failed write-backs since it was opened."""
 
     def __init__(self, descriptor: int, syncfs: Callable[[int], int]) -> None:
@@ -35,8 +35,8 @@ class Witness:
         self._failure: OSError | None = None
 
     @classmethod
-    def open(cls, path: str) -> "Witness | None":
-        """Open a witness for the file system of a directory; return None if its `syncfs` is not reliable."""
+    def open(cls, path: str) -> "FilesystemSync | None":
+        """Open the file system of a directory; return None if its `syncfs` is not reliable."""
         libc = _load_libc()
         if libc is None or _kernel_version() < _KERNEL_MIN or _file_system_type(libc, path) not in _MAGIC_NUMBERS:
             return None
