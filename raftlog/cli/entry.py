@@ -24,6 +24,7 @@ VERBS = {
     "partition": Verb("partition.verbs:partition", "Show, move and recover partitions, and transfer their leadership."),
     "backup": Verb("backup.backup:backup", "Save topics and groups in a directory or an S3 bucket."),
     "restore": Verb("backup.restore:restore", "Restore topics and groups from a backup, at the same offsets."),
+    "config": Verb("config.verbs:config", "Check the configuration of a broker."),
     "user": Verb("security.users:user", "Create, list and delete users, and change their passwords."),
     "acl": Verb("security.acls:acl", "Create, list and delete entries of the access control list."),
     "quota": Verb("security.quotas:quota", "Set, list and delete client quotas."),

@@ -2,16 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from raftlog.api.client_listener import ClientListener, divide_connections
 from raftlog.api.http.listener import HttpListener
-from raftlog.api.http.server.server import HttpSettings, requests_budget
+from raftlog.api.http.server.server import requests_budget
 from raftlog.api.kafka.listener import KafkaListener
-from raftlog.cli.serve.authentication_options import AuthenticationPlan
 from raftlog.cli.serve.cluster_options import is_loopback
-from raftlog.cli.serve.kafka_options import KafkaPlan
+from raftlog.cli.serve.listener_plan import ListenerPlan
 from raftlog.cli.serve.tls_options import HTTP, RPC
 from raftlog.errors import InvalidArgument
 from raftlog.events import event
@@ -19,20 +17,8 @@ from raftlog.partitions.addresses import join_host_port
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.security.listener_security import ListenerSecurity
 from raftlog.runtime.rpc.tls import TlsContexts
-from raftlog.security.tls_files import ServerTls
 
 _logger = logging.getLogger(__name__)
-
-
-class ListenerPlan(NamedTuple):
-    """Listeners for clients; `host` and `port` are those of HTTP, `tls` has the listeners with TLS by name."""
-
-    host: str
-    port: int
-    http: HttpSettings
-    kafka: KafkaPlan
-    tls: Mapping[str, ServerTls]
-    logins: AuthenticationPlan
 
 
 class Listeners:

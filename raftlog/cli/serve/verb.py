@@ -19,28 +19,30 @@ import uvloop
 import raftlog
 from raftlog.api.http.server.origins import allowed_host
 from raftlog.api.http.server.server import HttpSettings
-from raftlog.cli.options import broker_option, read_defaults, settings_option, settings_options, split_address
+from raftlog.cli.options import broker_option, read_defaults, settings_option, settings_options
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve import logs
-from raftlog.cli.serve.authentication_options import authentication_options, authentication_plan_from
+from raftlog.cli.serve.authentication_options import authentication_options
 from raftlog.cli.serve.authorization_options import authorization_options
-from raftlog.cli.serve.cluster_options import cluster_options, cluster_settings_from
-from raftlog.cli.serve.gossip_options import gossip_options, gossip_settings_from
-from raftlog.cli.serve.kafka_options import kafka_options, kafka_plan_from
-from raftlog.cli.serve.listeners import ListenerPlan, Listeners, make_listeners
+from raftlog.cli.serve.cluster_options import cluster_options
+from raftlog.cli.serve.config_file import config_option
+from raftlog.cli.serve.gossip_options import gossip_options
+from raftlog.cli.serve.kafka_options import kafka_options
+from raftlog.cli.serve.listener_plan import ListenerPlan
+from raftlog.cli.serve.listeners import Listeners, make_listeners
+from raftlog.cli.serve.plan import plan_broker
 from raftlog.cli.serve.process_secrets import forbid_core_dumps, take_variable
-from raftlog.cli.serve.tls_options import HTTP, RPC, check_reach, tls_options, tls_plan_from
+from raftlog.cli.serve.tls_options import RPC, tls_options
 from raftlog.cli.serve.tls_reload import watch_certificates
 from raftlog.cli.serve.workers import supervise, workers_option
 from raftlog.errors import DiskRefused, InvalidArgument, StorageError
 from raftlog.events import event
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.security.service import FIRST_USER_VARIABLE, check_first_user
-from raftlog.partitions.settings import AUTHORIZATION_ACL, AUTHORIZATION_OFF, SYNC_METHODS, BrokerSettings
+from raftlog.partitions.settings import SYNC_METHODS, BrokerSettings
 from raftlog.records.partitioner import PARTITIONERS
 from raftlog.runtime.heap import Collections
 from raftlog.runtime.loop_holds import LOOP_HOLDS
-from raftlog.topic_config import TopicConfig
 
 logger = logging.getLogger(__name__)
 
@@ -118,6 +120,7 @@ _tuning_options = settings_options(
 
 
 @click.command()
+@config_option
 @broker_option(
     "--data-dir",
     type=click.Path(),
@@ -192,17 +195,7 @@ _tuning_options = settings_options(
     help="Format of the log and of the ready line.",
 )
 @_tuning_options
-def serve(
-    data_dir: str,
-    http: str,
-    advertise_http: str | None,
-    insecure: bool,
-    topic_config: dict[str, str],
-    log_level: str,
-    log_format: str,
-    workers: int,
-    **settings: Any,
-) -> None:
+def serve(log_level: str, log_format: str, workers: int, **settings: Any) -> None:
     """Run a broker until SIGTERM or Ctrl-C. When it is ready, one line on stdout has its addresses."""
     if not __debug__:
         raise CommandFailed(
@@ -212,36 +205,11 @@ def serve(
     if workers > 1:
         supervise(click.get_current_context().params)
         return
-    host, port = split_address(http, "--http")
     first_user = take_variable(FIRST_USER_VARIABLE)
     if first_user is not None:
         check_first_user(first_user)
-    if advertise_http is not None:
-        split_address(advertise_http, "--advertise-http")
     logs.configure(log_level, log_format)
-    http_settings = HttpSettings(**{name: settings.pop(name) for name in HttpSettings._fields})
-    kafka = kafka_plan_from(settings, is_alone=settings["rpc"] is None)
-    tls = tls_plan_from(settings, [each.name for each in kafka.listeners])
-    logins = authentication_plan_from(settings, [each.name for each in kafka.listeners], tls, insecure=insecure)
-    check_reach(f"--http {http}", host, tls.get(HTTP), insecure=insecure)
-    logins.check_reach(f"--http {http}", host, HTTP, tls)
-    for each in kafka.listeners:
-        check_reach(f"--kafka {each.host}:{each.port}", each.host, tls.get(each.name), insecure=insecure)
-        logins.check_reach(f"--kafka {each.host}:{each.port}", each.host, each.name, tls)
-    plan = ListenerPlan(host, port, http_settings, kafka, tls, logins)
-    default_authorization = AUTHORIZATION_ACL if logins.mechanisms else AUTHORIZATION_OFF
-    settings["authorization"] = settings["authorization"] or default_authorization
-    cluster_settings = cluster_settings_from(settings, insecure)
-    rpc, advertised, seeds = (cluster_settings[name] for name in ("rpc", "advertise_rpc", "seeds"))
-    gossip_settings = gossip_settings_from(settings, rpc, advertised, seeds, cluster_settings["secret"])
-    broker_settings = BrokerSettings(
-        data_dir=os.path.abspath(data_dir),
-        topic_config=TopicConfig.from_strings(topic_config),
-        advertise_http=advertise_http or "",
-        **cluster_settings,
-        **gossip_settings,
-        **settings,
-    )
+    broker_settings, plan = plan_broker(settings)
     try:
         uvloop.run(_serve(broker_settings, plan, log_format, first_user))
     finally:
