@@ -1,4 +1,4 @@
-"""Commits of a backup: values, names and bytes. docs/FORMATS.md specifies them. Pure.
+"""Commits of a backup: values, names and bytes. Pure.
 
     commits/{number:020d}.json      changes of the backup, numbered without gaps; created exclusively, never changed
     snapshots/{number:020d}.json    the state after that commit, so that fewer commits are read; can be missing

@@ -25,6 +25,7 @@ VERBS = {
     "backup": Verb("backup.backup:backup", "Save topics and groups in a directory or an S3 bucket."),
     "restore": Verb("backup.restore:restore", "Restore topics and groups from a backup, at the same offsets."),
     "config": Verb("config.verbs:config", "Check the configuration of a broker."),
+    "doctor": Verb("doctor.verb:doctor", "Check this machine: disk, limits, clock, ports and certificates."),
     "user": Verb("security.users:user", "Create, list and delete users, and change their passwords."),
     "acl": Verb("security.acls:acl", "Create, list and delete entries of the access control list."),
     "quota": Verb("security.quotas:quota", "Set, list and delete client quotas."),

@@ -1,0 +1,1 @@
+"""Verb `raftlog doctor`."""

@@ -1,0 +1,74 @@
+"""Checks of the listeners' addresses and certificates."""
+
+import errno
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from raftlog.cli.doctor.findings import OK, PROBLEM, WARNING, Finding, Level
+
+_SOON: Final = timedelta(days=30)
+
+
+class WantedAddress(NamedTuple):
+    """Address to listen on; a broker starts without an optional one."""
+
+    name: str
+    host: str
+    port: int
+    is_optional: bool = False
+
+
+def check_addresses(addresses: Iterable[WantedAddress], *, is_running: bool) -> Iterator[Finding]:
+    """Check that each address can be listened on. `is_running`: a broker with this data directory uses them."""
+    for name, host, port, is_optional in addresses:
+        check = f"{name} address"
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        error = find_listen_error(host, port)
+        if error is None:
+            yield Finding(check, OK, f"{where} is free")
+        elif is_running and error.errno == errno.EADDRINUSE:
+            yield Finding(check, OK, f"{where} is in use, and a broker with this data directory runs")
+        else:
+            level: Level = WARNING if is_optional else PROBLEM
+            yield Finding(check, level, f"{where}: {error.strerror or error}", _advice(name, error))
+
+
+def _advice(name: str, error: OSError) -> str:
+    flag = f"--{name}" if name in ("http", "rpc", "gossip") else "--kafka"
+    if error.errno == errno.EADDRINUSE:
+        return f"stop the other program (`ss -ltnp` shows it), or give another port with {flag}"
+    if error.errno == errno.EACCES:
+        return f"ports below 1024 need privileges: give another port with {flag}"
+    return f"give an address of this machine with {flag}"
+
+
+def find_listen_error(host: str, port: int) -> OSError | None:
+    """Return the error of listening on an address; None if it is possible."""
+    try:
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        return OSError(errno.EADDRNOTAVAIL, f"the name cannot be resolved ({error.strerror})")
+    for family, kind, protocol, _, address in infos:
+        try:
+            with socket.socket(family, kind, protocol) as listener:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.bind(address)
+                listener.listen()
+        except OSError as error:
+            return error
+    return None
+
+
+def check_certificates(ends: Mapping[str, datetime]) -> Iterator[Finding]:
+    """Check the ends of certificates by the name of their listener."""
+    now = datetime.now(UTC)
+    for name, end in ends.items():
+        text = f"valid until {end:%Y-%m-%d %H:%M} UTC"
+        if end <= now:
+            yield Finding(f"{name} certificate", WARNING, f"expired at {end:%Y-%m-%d %H:%M} UTC", "replace its file")
+        elif end - now < _SOON:
+            yield Finding(f"{name} certificate", WARNING, text, "replace its file soon; no restart is needed")
+        else:
+            yield Finding(f"{name} certificate", OK, text)

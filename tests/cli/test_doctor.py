@@ -1,0 +1,154 @@
+"""`raftlog doctor`: one finding for each check, advice where something is wrong, exit 1 only if no broker can start."""
+
+import json
+import resource
+import socket
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from raftlog.cli.doctor import disk_checks, network_checks, system_checks
+from raftlog.cli.doctor.findings import OK, PROBLEM, WARNING, Finding
+from raftlog.cli.entry import raftlog
+from raftlog.testing import BrokerProcess
+from raftlog.testing.ports import reserve_port
+
+CHECKS = {
+    "version",
+    "packages",
+    "clock",
+    "open files",
+    "memory",
+    "data directory",
+    "disk space",
+    "file system",
+    "syncs",
+    "http address",
+}
+
+
+def examine(data_dir: Path, *args: str, **variables: str) -> tuple[int, dict[str, Finding]]:
+    """Return exit code and findings by check; the address is a free port unless one is given."""
+    env = {"RAFTLOG_HTTP": "127.0.0.1:0", "RAFTLOG_KAFKA": "none", **variables}
+    done = CliRunner(env=env).invoke(raftlog, ["doctor", "--json", "--data-dir", str(data_dir), *args])
+    found = json.loads(done.stdout.splitlines()[0])
+    assert found["can_start"] == (done.exit_code == 0), done.output
+    return done.exit_code, {row["check"]: Finding(**row) for row in found["findings"]}
+
+
+def test_a_machine_that_can_run_a_broker(tmp_path: Path) -> None:
+    began = time.monotonic()
+    code, found = examine(tmp_path / "data")
+    assert time.monotonic() - began < 30
+    assert code == 0
+    assert found.keys() == CHECKS
+    assert {name for name, each in found.items() if each.level == PROBLEM} == set()
+    assert "will be created" in found["data directory"].text
+    assert list(tmp_path.iterdir()) == []
+    assert all(each.advice for each in found.values() if each.level != OK)
+
+
+def test_it_runs_without_arguments_input_or_broker(run: Any) -> None:
+    done = run("doctor", env={"RAFTLOG_HTTP": "127.0.0.1:0"})
+    assert b"a broker can start" in done.stdout
+
+
+def test_a_running_broker_is_recognized(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as broker:
+        broker.start()
+        code, found = examine(tmp_path / "data", RAFTLOG_HTTP=broker.address)
+        assert (code, found["http address"].level) == (0, OK)
+        assert "in use by a running broker" in found["data directory"].text
+        code, found = examine(tmp_path / "other", RAFTLOG_HTTP=broker.address)
+        assert (code, found["http address"].level) == (1, PROBLEM)
+        assert "give another port with --http" in found["http address"].advice
+    code, found = examine(tmp_path / "data")
+    assert found["data directory"].text == str(tmp_path / "data")
+
+
+def test_obstacles_to_a_start_are_problems(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    code, found = examine(file / "below")
+    assert (code, found["data directory"].level) == (1, PROBLEM)
+    newer = tmp_path / "newer"
+    (newer / ".raftlog").mkdir(parents=True)
+    (newer / ".raftlog" / "meta").write_text("nonsense")
+    code, found = examine(newer)
+    assert (code, found["data directory"].level) == (1, PROBLEM)
+    code, found = examine(tmp_path / "data", RAFTLOG_HTTP="192.0.2.1:8082", RAFTLOG_INSECURE="true")
+    assert (code, found["http address"].level) == (1, PROBLEM)
+    assert "address of this machine" in found["http address"].advice
+    config = tmp_path / "raftlog.toml"
+    config.write_text("nod-id = 1")
+    code, found = examine(tmp_path / "data", "--config", str(config))
+    assert (code, found["settings"].level) == (1, PROBLEM)
+    assert "did you mean 'node-id'?" in found["settings"].text
+
+
+def test_a_taken_kafka_port_of_the_default_is_only_a_warning() -> None:
+    with reserve_port() as taken:
+        taken.listen()
+        port = taken.getsockname()[1]
+        for is_optional, level in ((True, WARNING), (False, PROBLEM)):
+            wanted = network_checks.WantedAddress("kafka", "127.0.0.1", port, is_optional)
+            (found,) = network_checks.check_addresses([wanted], is_running=False)
+            assert (found.level, "--kafka" in found.advice) == (level, True)
+
+
+def test_certificates_are_reported_before_their_end() -> None:
+    now = datetime.now(UTC)
+    ends = {"http": now + timedelta(days=90), "rpc": now + timedelta(days=3), "kafka": now - timedelta(days=1)}
+    found = list(network_checks.check_certificates(ends))
+    assert [each.level for each in found] == [OK, WARNING, WARNING]
+    assert "expired" in found[2].text
+
+
+@pytest.mark.parametrize(("limit", "level"), [(100, PROBLEM), (1_024, WARNING), (4_096, OK), (-1, OK)])
+def test_low_limits_of_open_files_are_reported(monkeypatch: pytest.MonkeyPatch, limit: int, level: str) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    assert system_checks.check_open_files().level == level
+
+
+def test_slow_and_impossibly_fast_syncs_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for seconds, level, word in (
+        (0.05, WARNING, "faster disk"),
+        (0.002, OK, ""),
+        (0.0, WARNING, "no disk is that fast"),
+    ):
+        monkeypatch.setattr(disk_checks, "SYNCS_MAX", 5)
+        monkeypatch.setattr(disk_checks, "SLOW_SYNC_MS", 40.0)
+        monkeypatch.setattr(disk_checks, "FAST_SYNC_MS", 1.0)
+        monkeypatch.setattr(disk_checks.os, "fdatasync", lambda _, seconds=seconds: time.sleep(seconds))
+        found = disk_checks.check_syncs(tmp_path)
+        assert found.level == level, found
+        assert word in found.advice
+
+
+def test_clocks_and_memory_are_compared_with_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for status, level in ((0x40, WARNING), (0x2001, OK), (None, OK)):
+        monkeypatch.setattr(system_checks, "_read_clock_status", lambda status=status: status)
+        assert system_checks.check_clock().level == level
+    monkeypatch.setattr(system_checks, "_read_available_memory", lambda: 100 << 20)
+    assert system_checks.check_memory(256 << 20).level == WARNING
+    assert system_checks.check_memory(0).advice != ""
+
+
+def test_file_systems_are_recognized() -> None:
+    assert disk_checks.file_system_of(Path("/proc")) == "proc"
+    assert disk_checks.file_system_of(Path("/proc/self")) == "proc"
+
+
+def test_addresses_in_brackets_and_unknown_names_are_shown() -> None:
+    if socket.has_ipv6:
+        (found,) = network_checks.check_addresses([network_checks.WantedAddress("rpc", "::1", 0)], is_running=False)
+        assert found.text.startswith("[::1]:0")
+    (found,) = network_checks.check_addresses(
+        [network_checks.WantedAddress("rpc", "no-such-host.invalid", 1)], is_running=False
+    )
+    assert found.level == PROBLEM
+    assert "cannot be resolved" in found.text
