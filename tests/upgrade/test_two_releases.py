@@ -10,16 +10,21 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka.admin import AdminClient
 
 from raftlog.cli.entry import raftlog
 from raftlog.cli.outcome import CommandFailed
-from raftlog.client import BrokerClient
+from raftlog.client import BrokerAddresses, BrokerClient
 from raftlog.errors import RaftlogError
 from raftlog.records import NewRecord, build_batch
 from raftlog.testing import BrokerFailed, Cluster
+from raftlog.testing.http import ask
 from raftlog.types import TopicPartition
 from tests.integration.cluster_load import read_values
 from tests.upgrade.releases import Release, releases, write_wheel
+
+SECURITY_LEVEL = 3
+"""Feature level of users, permissions and quotas."""
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +110,57 @@ def test_brokers_are_upgraded_one_by_one(two: tuple[Release, Release]) -> None:
             node.python = old.python
             with pytest.raises(BrokerFailed, match="run a newer release"):
                 node.start(timeout_s=20.0)
+
+
+def order(cluster: Cluster, path: str, body: object) -> None:
+    status, answer = ask(cluster.nodes[2].http, path, method="POST", body=body, access=cluster.nodes[2].access)
+    assert status == 204, answer
+
+
+def log_in_by_kafka(cluster: Cluster, user: str, password: str) -> set[str]:
+    """Return the topics that a user sees over Kafka's protocol."""
+    login = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": user, "sasl.password": password}
+    client = AdminClient({"bootstrap.servers": cluster.kafka, "security.protocol": "SASL_PLAINTEXT", **login})
+    return set(client.list_topics(timeout=30).topics)
+
+
+def test_users_of_an_upgraded_cluster(two: tuple[Release, Release], tmp_path: Path) -> None:
+    """Users and entries are possible from the end of the upgrade on; then logins are switched on, broker by broker."""
+    old, new = two
+    for user in ("admin", "alice"):
+        (tmp_path / user).write_text(f"password of {user}\n")
+    with Cluster(3, python=old.python) as cluster:
+        asyncio.run(run_client_operations(cluster.addresses[0], "before"))
+        for number in cluster.nodes:
+            restart_with(cluster, number, new)
+        admin = {"name": "admin", "password": "password of admin", "is_superuser": True}
+        if old.level < SECURITY_LEVEL:
+            status, refused = ask(cluster.addresses[0], "/v1/security/users", method="POST", body=admin)
+            assert (status, "cluster upgrade --finish" in refused["message"]) == (400, True)
+        upgrade(cluster, "--finish")
+        order(cluster, "/v1/security/users", admin)
+        order(cluster, "/v1/security/users", {"name": "alice", "password": "password of alice"})
+        reading = {"resource_type": "TOPIC", "resource_name": "before", "operation": "READ", "permission": "ALLOW"}
+        order(cluster, "/v1/security/acls", {"acls": [{**reading, "principal": "User:alice"}]})
+        asyncio.run(run_client_operations(cluster.addresses[1], "after"))
+        for node in cluster.nodes.values():
+            assert node.stop() == 0
+            node._flags += ("--authentication", "required")
+            node.access = BrokerAddresses(node.http, user="admin", password_file=str(tmp_path / "admin"))
+            node.start()
+            cluster.wait_ready()
+            cluster.wait_healthy()
+        alice = BrokerAddresses(cluster.addresses, user="alice", password_file=str(tmp_path / "alice"))
+        for node in cluster.nodes.values():
+            assert ask(node.http, "/topics")[0] == 401
+            assert ask(node.http, "/topics", access=alice) == (200, ["before"])
+            records = "/topics/before/partitions/0/records?offset=0"
+            assert ask(node.http, records, access=alice)[1][0]["value"] == 7
+            body = {"records": [{"value": 8}]}
+            assert ask(node.http, "/topics/before", method="POST", body=body, access=alice)[0] == 403
+            assert ask(node.http, "/topics/before", method="POST", body=body, access=node.access)[0] == 200
+        assert log_in_by_kafka(cluster, "alice", "password of alice") == {"before"}
+        assert log_in_by_kafka(cluster, "admin", "password of admin") >= {"before", "after"}
 
 
 def test_the_wheel_is_small_and_can_be_used(tmp_path: Path) -> None:
