@@ -85,6 +85,7 @@ class BrokerParts:
             is_on=settings.authorization == AUTHORIZATION_ACL,
             superusers=settings.superusers,
             on_denied=Denials().note,
+            check_ready=gate.check_ready,
         )
         self.security = Security(metadata, wall_ms, gate.check_ready, authorizer)
         # topics and their leaders
@@ -180,6 +181,7 @@ class BrokerParts:
             node, self.assignments, coordinators, settings.retention_interval_s, wall_ms
         )
         DataRequests(node, self.finder.replica, settings.fetch_bytes_max)
+        self.security.state_changed()  # clients log in by this copy before a further command is applied
         self.refresh_topics()
         metadata.observers += self.observers()
 

@@ -37,7 +37,8 @@ _REFUSALS: Final[dict[AclResourceType, tuple[type[NotAuthorized], str]]] = {
 class Authorizer:
     """Decisions of one broker.
 
-    `on_denied` is called with each refusal of `authorize`, for the audit log."""
+    `on_denied` is called with each refusal of `authorize`, for the audit log. `check_ready` raises `Unavailable` while
+    the broker starts: its copy of the entries may then be old, so it allows by them and refuses nothing for good."""
 
     def __init__(
         self,
@@ -45,11 +46,12 @@ class Authorizer:
         is_on: bool = False,
         superusers: Iterable[str] = (),
         on_denied: Callable[[Caller, AclOperation, Resource], None] = lambda caller, operation, resource: None,
+        check_ready: Callable[[], None] = lambda: None,
     ) -> None:
         self.is_on = is_on
         self._configured_superusers = frozenset(superusers)
         self._superusers = self._configured_superusers
-        self._on_denied = on_denied
+        self._on_denied, self._check_ready = on_denied, check_ready
         self._index = AclIndex()
         self._decisions: dict[tuple[str, str, AclOperation, Resource], bool] = {}
         self._any_decisions: dict[tuple[str, str, AclOperation, AclResourceType], bool] = {}
@@ -122,14 +124,19 @@ class Authorizer:
         return PermissionWatch(self._watches, caller, operation, type_, names, is_checked=is_checked)
 
     def authorize(self, caller: Caller, operation: AclOperation, resource: Resource) -> None:
-        """Raise `NotAuthorized` of the resource's type, and report it, unless the caller may perform the operation."""
+        """Raise `NotAuthorized` of the resource's type, and report it, unless the caller may perform the operation.
+
+        Raises as `permits` as well."""
         if not self.permits(caller, operation, resource):
-            raise refusal(caller, operation, resource)
+            raise _refusal(caller, operation, resource)
 
     def permits(self, caller: Caller, operation: AclOperation, resource: Resource) -> bool:
-        """Return whether the caller may perform an operation, and report a denial: for requests with many parts."""
+        """Return whether the caller may perform an operation, and report a denial: for requests with many parts.
+
+        Raises `Unavailable` in place of a denial while the broker starts."""
         if self.allows(caller, operation, resource):
             return True
+        self._check_ready()
         self._on_denied(caller, operation, resource)
         return False
 
@@ -150,7 +157,7 @@ class Authorizer:
                 self.authorize(caller, operation, Resource(AclResourceType.TOPIC, topic))
 
 
-def refusal(caller: Caller, operation: AclOperation, resource: Resource) -> NotAuthorized:
+def _refusal(caller: Caller, operation: AclOperation, resource: Resource) -> NotAuthorized:
     """Return the error for a caller who may not perform an operation."""
     error, kind = _REFUSALS[resource.type]
     name = "" if resource.type is AclResourceType.CLUSTER else f" {resource.name!r}"

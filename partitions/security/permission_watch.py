@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from types import TracebackType
 from typing import Any, Final
 
-from raftlog.errors import NotAuthorized
+from raftlog.errors import NotAuthorized, Unavailable
 from raftlog.partitions.caller import Caller
 from raftlog.security.permissions import AclOperation, AclResourceType, Resource
 
@@ -50,7 +50,7 @@ class PermissionWatch:
         self._type, self._names, self._is_checked = type_, names, is_checked
         self._task: asyncio.Task[Any] | None = None
         self._cancelling = 0
-        self._refusal: NotAuthorized | None = None
+        self._refusal: NotAuthorized | Unavailable | None = None
 
     def __len__(self) -> int:
         return len(self._names)
@@ -84,7 +84,7 @@ class PermissionWatch:
             return
         try:
             self._authorize()
-        except NotAuthorized as refusal:
+        except (NotAuthorized, Unavailable) as refusal:
             self._refusal = refusal
             self._task.cancel()
 

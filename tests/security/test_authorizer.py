@@ -1,5 +1,7 @@
 """Decisions of a broker: superusers, entries that change, refusals and their reports."""
 
+from pathlib import Path
+
 import pytest
 
 from raftlog.errors import (
@@ -8,9 +10,12 @@ from raftlog.errors import (
     NotAuthorized,
     TopicNotAuthorized,
     TransactionalIdNotAuthorized,
+    Unavailable,
 )
+from raftlog.partitions.broker import Broker
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.security.authorizer import DECISIONS_MAX, Authorizer
+from raftlog.partitions.settings import AUTHORIZATION_ACL, BrokerSettings
 from raftlog.security.permissions import CLUSTER, Acl, AclEffect, AclOperation, AclResourceType, PatternType, Resource
 
 ALICE = Caller("alice", "tests", "10.0.0.1", "kafka")
@@ -41,6 +46,38 @@ def test_a_refusal_is_raised_and_reported(resource: Resource, error: type[NotAut
     with pytest.raises(error, match="alice may not DESCRIBE"):
         authorizer.authorize(ALICE, AclOperation.DESCRIBE, resource)
     assert reported == [(ALICE, AclOperation.DESCRIBE, resource)]
+
+
+def test_nothing_is_refused_for_good_while_the_broker_starts() -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("reported")
+
+    def check_ready() -> None:
+        raise Unavailable("starting")
+
+    authorizer = Authorizer(is_on=True, superusers=["root"], on_denied=fail, check_ready=check_ready)
+    assert authorizer.permits(ALICE._replace(principal="root"), AclOperation.READ, ORDERS)
+    with pytest.raises(Unavailable):
+        authorizer.permits(ALICE, AclOperation.READ, ORDERS)
+    with pytest.raises(Unavailable):
+        authorizer.authorize(ALICE, AclOperation.READ, ORDERS)
+
+
+async def test_a_broker_that_starts_knows_the_permissions_of_its_copy(tmp_path: Path) -> None:
+    settings = BrokerSettings(data_dir=str(tmp_path), authorization=AUTHORIZATION_ACL)
+    broker = await Broker.open(settings)
+    await broker.start("127.0.0.1:1", first_user="root:secret")
+    await broker.close()
+    broker = await Broker.open(settings)
+    authorizer, root = broker.security.authorizer, ALICE._replace(principal="root")
+    assert broker.security.users.is_superuser("root")
+    assert authorizer.allows(root, AclOperation.ALTER, CLUSTER)
+    with pytest.raises(Unavailable):
+        authorizer.authorize(ALICE, AclOperation.DESCRIBE, ORDERS)
+    await broker.start("127.0.0.1:1")
+    with pytest.raises(TopicNotAuthorized):
+        authorizer.authorize(ALICE, AclOperation.DESCRIBE, ORDERS)
+    await broker.close()
 
 
 def test_a_question_without_consequence_is_not_reported() -> None:

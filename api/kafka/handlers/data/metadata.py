@@ -17,7 +17,6 @@ from raftlog.partitions.caller import Caller
 from raftlog.partitions.controller.machine.naming import INTERNAL_PREFIX, check_topic_name
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.leader.topic_leaders import PartitionLeader, TopicLeader
-from raftlog.partitions.security.authorizer import refusal
 from raftlog.partitions.security.client_rates import QuotaExceeded
 from raftlog.security.permissions import CLUSTER, AclOperation
 
@@ -78,8 +77,10 @@ class MetadataHandler:
 
     def _refusal(self, name: str, caller: Caller) -> RaftlogError | None:
         """Return the error for a topic that the caller may not describe, or whose name is invalid."""
-        if not self._authorizer.permits(caller, AclOperation.DESCRIBE, topic_resource(name)):
-            return refusal(caller, AclOperation.DESCRIBE, topic_resource(name))
+        try:
+            self._authorizer.authorize(caller, AclOperation.DESCRIBE, topic_resource(name))
+        except RaftlogError as error:
+            return error
         return _check_name(name)
 
     async def _create(self, names: Sequence[str], caller: Caller) -> dict[str, RaftlogError]:
