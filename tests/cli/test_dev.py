@@ -16,6 +16,7 @@ from cryptography import x509
 from raftlog.cli.dev.plan import check_plan
 from raftlog.cli.dev.verb import plan_nodes
 from raftlog.cli.outcome import CommandFailed
+from raftlog.security.authority import PrivateAuthority
 from raftlog.testing.http import ask
 
 
@@ -113,6 +114,7 @@ def test_a_secure_cluster_prints_how_to_connect(spawn: Any, run: Any, tmp_path: 
     run("backup", store, *at, *login)
     run("restore", store, "--rename", "t=copy", *at, *login)
     assert run("consume", "copy", "--no-follow", *at, *login).stdout.splitlines()[0] == b"one"
+    _use_with_kcat(line, password, PrivateAuthority(str(tmp_path / "other")).certificate)
     done = run("cluster", "rolling-restart", "--data-dir", str(directory), "--only", "1")
     assert b"restart" in done.stdout + done.stderr
     process.send_signal(signal.SIGINT)
@@ -152,22 +154,52 @@ def test_workers_of_a_secure_cluster_use_tls_between_each_other(
     assert process.wait(30) == 0
 
 
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+def _settings(line: dict[str, Any], mechanism: str, password: str) -> dict[str, Any]:
+    """Return the settings of librdkafka for a login over TLS."""
+    return {
+        "bootstrap.servers": ",".join(node["kafka"] for node in line["nodes"]),
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": line["ca"],
+        "sasl.mechanism": mechanism,
+        "sasl.username": line["user"],
+        "sasl.password": password,
+    }
+
+
 def _use_with_kafka(line: dict[str, Any], password: str) -> None:
     """Write a record with each mechanism."""
     confluent = pytest.importorskip("confluent_kafka")
-    for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
-        producer = confluent.Producer(
-            {
-                "bootstrap.servers": ",".join(node["kafka"] for node in line["nodes"]),
-                "security.protocol": "SASL_SSL",
-                "ssl.ca.location": line["ca"],
-                "sasl.mechanism": mechanism,
-                "sasl.username": line["user"],
-                "sasl.password": password,
-            }
-        )
+    for mechanism in MECHANISMS:
+        producer = confluent.Producer(_settings(line, mechanism, password))
         producer.produce("t", mechanism.encode())
         assert producer.flush(20) == 0
+
+
+def _use_with_kcat(line: dict[str, Any], password: str, other_authority: str) -> None:
+    """Write and read with each mechanism; other passwords, users and authorities are refused."""
+    for mechanism in MECHANISMS:
+        login = _settings(line, mechanism, password)
+        text = f"kcat {mechanism}"
+        assert _run_kcat(login, "-P", "-t", "t", given=text).returncode == 0
+        read = _run_kcat(login, "-C", "-t", "t", "-o", "beginning", "-e", "-q")
+        assert text in read.stdout.splitlines()
+    for changed, reason in (
+        ({"sasl.password": "wrong"}, "authentication"),
+        ({"sasl.username": "nobody"}, "authentication"),
+        ({"ssl.ca.location": other_authority}, "certificate verify failed"),
+    ):
+        refused = _run_kcat({**login, **changed}, "-L", "-m", "3")
+        assert refused.returncode != 0
+        assert reason in refused.stderr.lower(), changed
+
+
+def _run_kcat(settings: dict[str, Any], *flags: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    options = [text for name, value in settings.items() for text in ("-X", f"{name}={value}")]
+    command = ["kcat", *options, *flags]
+    return subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_the_printed_command_restarts_a_killed_node(spawn: Any, run: Any, tmp_path: Path, base_port: int) -> None:
