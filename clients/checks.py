@@ -10,26 +10,37 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from clients.packages import ROOT
 from raftlog.testing import Cluster
 
 RUN_S_MAX: Final = 120.0
 _SHOWN_CHARACTERS: Final = 1200
+_POLL_S: Final = 0.1
 
 
 class CheckFailed(Exception):
     """Error for a program that failed, or whose output is not as required."""
 
 
+def start_cluster(python: str) -> AbstractContextManager[Any]:
+    """Return a cluster of three brokers without security; `python` runs them."""
+    return Cluster(3, python=python, with_cuts=False, environment=lambda _: {"PYTHONPATH": str(ROOT)})
+
+
 class Check(NamedTuple):
-    """Check of one client; `faults` names the faults during it, for the table."""
+    """Check of one client; `faults` names the faults during it, for the table.
+
+    `run` takes the cluster that `start` returned for the first check of the same client."""
 
     client: str
     name: str
     faults: str
-    run: Callable[[Cluster], str]
+    run: Callable[[Any], str]
+    start: Callable[[str], AbstractContextManager[Any]] = start_cluster
 
 
 class Result(NamedTuple):
@@ -84,6 +95,15 @@ class Program:
         self._threads = [threading.Thread(target=read, daemon=True) for read in (self._read_lines, self._read_errors)]
         for thread in self._threads:
             thread.start()
+
+    def write(self, text: str) -> None:
+        """Write text to the program's stdin, which `given=None` left open."""
+        assert self._process.stdin is not None, "stdin is a pipe"
+        try:
+            self._process.stdin.write(text)
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise CheckFailed(f"the program ended and does not read{self.describe_output()}") from None
 
     def finish(self) -> None:
         """Close the program's stdin, which makes it end its work."""
@@ -144,6 +164,14 @@ class Program:
         """Return the end of the program's output as text for an error."""
         both = ("\n".join(self.lines)[-_SHOWN_CHARACTERS:] + "\n" + self.errors[-_SHOWN_CHARACTERS:]).strip()
         return f"; {self._command[0].rpartition('/')[2]} printed:\n{both}"
+
+
+def wait_until(is_true: Callable[[], bool], problem: Callable[[], str], seconds: float = RUN_S_MAX) -> None:
+    """Wait until a condition holds; raise `CheckFailed` with the problem if that takes longer."""
+    until = time.monotonic() + seconds
+    while not is_true():
+        require(time.monotonic() < until, f"after {seconds:g} s {problem()}")
+        time.sleep(_POLL_S)
 
 
 def output_of(command: Sequence[str], given: str = "", seconds: float = RUN_S_MAX) -> str:

@@ -8,18 +8,26 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
-from clients import kafka_load, kafka_tools, programs
+from clients import connect, kafka_load, kafka_tools, mirror, programs, secured, streams
 from clients.checks import Check, CheckFailed, Result
-from clients.packages import ROOT, NotInstalled
-from raftlog.testing import BrokerFailed, Cluster
+from clients.packages import NotInstalled
+from raftlog.testing import BrokerFailed
 
 _SHOWN_CHARACTERS = 120
-CHECKS: tuple[Check, ...] = (*kafka_tools.CHECKS, *kafka_load.CHECKS, *programs.CHECKS)
+CHECKS: tuple[Check, ...] = (
+    *kafka_tools.CHECKS,
+    *kafka_load.CHECKS,
+    *programs.CHECKS,
+    *connect.CHECKS,
+    *streams.CHECKS,
+    *mirror.CHECKS,
+    *secured.CHECKS,
+)
 _TERMINATED: Final = 128 + signal.SIGTERM
 """Exit code after SIGTERM, at which all nodes are stopped."""
 
@@ -65,7 +73,7 @@ def run(checks: Iterable[Check], python: str, console: Console) -> Iterable[Resu
     for check in checks:
         clients.setdefault(check.client, []).append(check)
     for client, its in clients.items():
-        with Cluster(3, python=python, with_cuts=False, environment=lambda _: {"PYTHONPATH": str(ROOT)}) as cluster:
+        with its[0].start(python) as cluster:
             for check in its:
                 result = _run_one(check, cluster)
                 verdict = "[green]passed[/]" if result.is_passed else "[red]failed[/]"
@@ -75,7 +83,7 @@ def run(checks: Iterable[Check], python: str, console: Console) -> Iterable[Resu
                 yield result
 
 
-def _run_one(check: Check, cluster: Cluster) -> Result:
+def _run_one(check: Check, cluster: Any) -> Result:
     begin = time.monotonic()
     try:
         cluster.wait_healthy()

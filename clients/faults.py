@@ -1,8 +1,8 @@
 """Faults of the brokers while a client program runs: leader kill, broker restart, leadership transfer."""
 
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
 
 from clients.checks import CheckFailed
 from raftlog.testing import Cluster
@@ -16,7 +16,24 @@ _POLL_S: Final = 0.1
 Fault = Callable[[Cluster, str], None]
 
 
-def kill_leader(cluster: Cluster, topic: str) -> None:
+class RunningNode(Protocol):
+    """Broker that faults stop and start."""
+
+    def kill(self) -> None: ...
+    def start(self) -> object: ...
+    def restart(self) -> object: ...
+
+
+class RunningCluster(Protocol):
+    """Cluster whose brokers the faults below stop and start."""
+
+    @property
+    def nodes(self) -> Mapping[int, RunningNode]: ...
+    def leader(self, topic: str) -> int: ...
+    def wait_healthy(self) -> None: ...
+
+
+def kill_leader(cluster: RunningCluster, topic: str) -> None:
     """Kill the leader of partition 0, and start it again after a pause."""
     killed = cluster.leader(topic)
     cluster.nodes[killed].kill()
@@ -25,7 +42,7 @@ def kill_leader(cluster: Cluster, topic: str) -> None:
     cluster.wait_healthy()
 
 
-def restart_broker(cluster: Cluster, topic: str) -> None:
+def restart_broker(cluster: RunningCluster, topic: str) -> None:
     """Stop the leader of partition 0 gracefully, and start it again."""
     cluster.nodes[cluster.leader(topic)].restart()
     cluster.wait_healthy()

@@ -15,10 +15,10 @@ from raftlog.testing import Cluster
 CLIENT: Final = "kafka tools 3.9"
 TOOLS: Final = "org.apache.kafka.tools"
 _TOPICS: Final = f"{TOOLS}.TopicCommand"
-_GROUPS: Final = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
-_CONSUMER: Final = f"{TOOLS}.consumer.ConsoleConsumer"
-_PRODUCER: Final = "kafka.tools.ConsoleProducer"
-_CONFIGS: Final = "kafka.admin.ConfigCommand"
+GROUPS: Final = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
+CONSUMER: Final = f"{TOOLS}.consumer.ConsoleConsumer"
+PRODUCER: Final = "kafka.tools.ConsoleProducer"
+CONFIGS: Final = "kafka.admin.ConfigCommand"
 _PARTITIONS: Final = 6
 _RECORDS: Final = 2_000
 _MOVE_S_MAX: Final = 60.0
@@ -29,15 +29,16 @@ def libraries() -> Path:
     return packages.jars("kafka-3.9")
 
 
-def tool(cluster: Cluster, main: str, *arguments: str) -> list[str]:
+def tool(at: Cluster | str, main: str, *arguments: str) -> list[str]:
     """Return the command line of a tool, with the addresses of the brokers."""
-    return java(libraries(), main, "--bootstrap-server", cluster.kafka, *arguments)
+    servers = at if isinstance(at, str) else at.kafka
+    return java(libraries(), main, "--bootstrap-server", servers, *arguments)
 
 
-def create_topic(cluster: Cluster, topic: str, *more: str, partitions: int = _PARTITIONS) -> None:
+def create_topic(at: Cluster | str, topic: str, *more: str, partitions: int = _PARTITIONS, replicas: int = 3) -> None:
     """Create a topic with `kafka-topics`."""
-    made = ("--create", "--topic", topic, "--partitions", str(partitions), "--replication-factor", "3", *more)
-    output_of(tool(cluster, _TOPICS, *made))
+    size = ("--partitions", str(partitions), "--replication-factor", str(replicas))
+    output_of(tool(at, _TOPICS, "--create", "--topic", topic, *size, *more))
 
 
 def _require_texts(output: str, *wanted: str) -> None:
@@ -69,16 +70,16 @@ def check_configs(cluster: Cluster) -> str:
     create_topic(cluster, "tools-configs")
     entity = ("--entity-type", "topics", "--entity-name", "tools-configs")
     output_of(
-        tool(cluster, _CONFIGS, "--alter", *entity, "--add-config", "retention.ms=7200000,max.message.bytes=90000")
+        tool(cluster, CONFIGS, "--alter", *entity, "--add-config", "retention.ms=7200000,max.message.bytes=90000")
     )
-    described = output_of(tool(cluster, _CONFIGS, "--describe", *entity))
+    described = output_of(tool(cluster, CONFIGS, "--describe", *entity))
     _require_texts(described, "retention.ms=7200000", "max.message.bytes=90000")
-    output_of(tool(cluster, _CONFIGS, "--alter", *entity, "--delete-config", "max.message.bytes"))
-    described = output_of(tool(cluster, _CONFIGS, "--describe", *entity))
+    output_of(tool(cluster, CONFIGS, "--alter", *entity, "--delete-config", "max.message.bytes"))
+    described = output_of(tool(cluster, CONFIGS, "--describe", *entity))
     require("max.message.bytes" not in described, f"the deleted setting is described: {described}")
-    everything = output_of(tool(cluster, _CONFIGS, "--describe", "--all", *entity))
+    everything = output_of(tool(cluster, CONFIGS, "--describe", "--all", *entity))
     _require_texts(everything, "cleanup.policy=delete", "min.insync.replicas", "segment.bytes")
-    broker = output_of(tool(cluster, _CONFIGS, "--describe", "--all", "--entity-type", "brokers", "--entity-name", "1"))
+    broker = output_of(tool(cluster, CONFIGS, "--describe", "--all", "--entity-type", "brokers", "--entity-name", "1"))
     _require_texts(broker, "num.partitions=", "auto.create.topics.enable=")
     return f"{everything.count('sensitive=')} of a topic, {broker.count('sensitive=')} of a broker"
 
@@ -88,12 +89,12 @@ def check_console(cluster: Cluster) -> str:
     create_topic(cluster, "tools-console")
     lines = "".join(f"h:{number}\tk{number}\tvalue {number}\n" for number in range(_RECORDS))
     parsed = ("--property", "parse.key=true", "--property", "parse.headers=true")
-    output_of(tool(cluster, _PRODUCER, "--topic", "tools-console", *parsed), lines)
+    output_of(tool(cluster, PRODUCER, "--topic", "tools-console", *parsed), lines)
     compressed = ("--topic", "tools-console", "--compression-codec", "zstd")
-    output_of(tool(cluster, _PRODUCER, *compressed), "plain\n" * _RECORDS)
+    output_of(tool(cluster, PRODUCER, *compressed), "plain\n" * _RECORDS)
     shown = [f for name in ("key", "headers", "offset", "partition") for f in ("--property", f"print.{name}=true")]
     ended = ("--from-beginning", "--max-messages", str(2 * _RECORDS), "--timeout-ms", "30000")
-    read = output_of(tool(cluster, _CONSUMER, "--topic", "tools-console", "--group", "tools-console", *shown, *ended))
+    read = output_of(tool(cluster, CONSUMER, "--topic", "tools-console", "--group", "tools-console", *shown, *ended))
     found = read.splitlines()
     keyed = sorted(int(line.rpartition(" ")[2]) for line in found if "\tvalue " in line)
     require(keyed == list(range(_RECORDS)), f"{len(keyed)} keyed records, {len(set(keyed))} different")
@@ -106,25 +107,25 @@ def check_consumer_groups(cluster: Cluster) -> str:
     """Describe a group, reset its offsets, and delete them and the group."""
     topic, group = "tools-groups", "tools-group"
     create_topic(cluster, topic, partitions=1)
-    output_of(tool(cluster, _PRODUCER, "--topic", topic), "line\n" * 100)
+    output_of(tool(cluster, PRODUCER, "--topic", topic), "line\n" * 100)
     read = ("--topic", topic, "--group", group, "--from-beginning", "--max-messages", "100", "--timeout-ms", "30000")
-    output_of(tool(cluster, _CONSUMER, *read))
-    _require_texts(output_of(tool(cluster, _GROUPS, "--list", "--state")), group)
+    output_of(tool(cluster, CONSUMER, *read))
+    _require_texts(output_of(tool(cluster, GROUPS, "--list", "--state")), group)
     require(_read_offset(cluster, group, topic) == (100, 100), f"offsets {_read_offset(cluster, group, topic)}")
     reset = ("--reset-offsets", "--group", group, "--topic", topic, "--execute")
-    output_of(tool(cluster, _GROUPS, *reset, "--shift-by", "-40"))
+    output_of(tool(cluster, GROUPS, *reset, "--shift-by", "-40"))
     require(_read_offset(cluster, group, topic)[0] == 60, "the offset was not shifted")
-    output_of(tool(cluster, _GROUPS, *reset, "--to-datetime", "2020-01-01T00:00:00.000"))
+    output_of(tool(cluster, GROUPS, *reset, "--to-datetime", "2020-01-01T00:00:00.000"))
     require(_read_offset(cluster, group, topic)[0] == 0, "the offset was not reset to a time")
-    _require_texts(output_of(tool(cluster, _GROUPS, "--describe", "--group", group, "--state")), "Empty")
-    output_of(tool(cluster, _GROUPS, "--delete-offsets", "--group", group, "--topic", topic))
-    output_of(tool(cluster, _GROUPS, "--delete", "--group", group))
-    require(group not in output_of(tool(cluster, _GROUPS, "--list")), "the deleted group is listed")
+    _require_texts(output_of(tool(cluster, GROUPS, "--describe", "--group", group, "--state")), "Empty")
+    output_of(tool(cluster, GROUPS, "--delete-offsets", "--group", group, "--topic", topic))
+    output_of(tool(cluster, GROUPS, "--delete", "--group", group))
+    require(group not in output_of(tool(cluster, GROUPS, "--list")), "the deleted group is listed")
     return "list, describe, reset by shift and time, delete-offsets, delete"
 
 
 def _read_offset(cluster: Cluster, group: str, topic: str) -> tuple[int, int]:
-    described = output_of(tool(cluster, _GROUPS, "--describe", "--group", group))
+    described = output_of(tool(cluster, GROUPS, "--describe", "--group", group))
     found = re.search(rf"{group}\s+{topic}\s+0\s+(\d+)\s+(\d+)", described)
     if found is None:
         raise CheckFailed(f"no offset of {topic}/0 in:\n{described}")
@@ -135,7 +136,7 @@ def check_administration(cluster: Cluster) -> str:
     """Run the tools for offsets, records, log directories, leaders, reassignments and the cluster."""
     topic = "tools-administration"
     create_topic(cluster, topic, partitions=1)
-    output_of(tool(cluster, _PRODUCER, "--topic", topic), "line\n" * 100)
+    output_of(tool(cluster, PRODUCER, "--topic", topic), "line\n" * 100)
     _require_texts(output_of(tool(cluster, f"{TOOLS}.GetOffsetShell", "--topic", topic)), f"{topic}:0:100")
     cluster.directory.joinpath("delete.json").write_text(
         f'{{"version": 1, "partitions": [{{"topic": "{topic}", "partition": 0, "offset": 30}}]}}'
@@ -162,7 +163,7 @@ def check_reassign(cluster: Cluster) -> str:
     """Move the only replica of a partition to another broker, with records in it."""
     topic = "tools-reassign"
     output_of(tool(cluster, _TOPICS, "--create", "--topic", topic, "--replica-assignment", "1"))
-    output_of(tool(cluster, _PRODUCER, "--topic", topic), "line\n" * 100)
+    output_of(tool(cluster, PRODUCER, "--topic", topic), "line\n" * 100)
     plan = cluster.directory / "reassign.json"
     plan.write_text(f'{{"version": 1, "partitions": [{{"topic": "{topic}", "partition": 0, "replicas": [2]}}]}}')
     command = f"{TOOLS}.reassign.ReassignPartitionsCommand"
@@ -172,7 +173,7 @@ def check_reassign(cluster: Cluster) -> str:
         require(time.monotonic() < until, f"the replica did not move: {described}")
     output_of(tool(cluster, command, "--reassignment-json-file", str(plan), "--verify"))
     read = ("--from-beginning", "--max-messages", "100", "--timeout-ms", "30000")
-    require(len(output_of(tool(cluster, _CONSUMER, "--topic", topic, *read)).splitlines()) == 100, "records are lost")
+    require(len(output_of(tool(cluster, CONSUMER, "--topic", topic, *read)).splitlines()) == 100, "records are lost")
     return "execute, verify; 100 records on another broker"
 
 

@@ -23,6 +23,7 @@ _OUTPUT_CHARACTERS: Final = 1500
 SYSTEM_PROGRAMS: Final = {
     "cc": "gcc",
     "java": "openjdk-17-jdk-headless",
+    "kcat": "kcat",
     "javac": "openjdk-17-jdk-headless",
     "make": "make",
     "mvn": "maven",

@@ -5,13 +5,13 @@ stored once, in order, and was delivered to a group of three. Meanwhile the lead
 leadership of a partition moves. Exit code 0 means passed, and the last line says what was seen."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from clients import packages
 from clients.checks import Check, Program, require
-from clients.faults import PAUSE_S, Fault, kill_leader, restart_broker, transfer_leadership
+from clients.faults import PAUSE_S, Fault, RunningCluster, kill_leader, restart_broker, transfer_leadership
 from clients.java import java
 from clients.kafka_tools import create_topic
 from raftlog.testing import Cluster
@@ -28,7 +28,9 @@ Command = Callable[[], list[str]]
 """Installation of a program; returns its command without arguments."""
 
 
-def _java_command(folder: str) -> Command:
+def java_command(folder: str) -> Command:
+    """Return the installation of the Java program, with the jars of a folder in `maven/`."""
+
     def command() -> list[str]:
         libraries = packages.jars(folder)
         classes = packages.java_classes(_HERE / "java" / "ClientChecks.java", libraries)
@@ -37,7 +39,8 @@ def _java_command(folder: str) -> Command:
     return command
 
 
-def _franz() -> list[str]:
+def franz_command() -> list[str]:
+    """Build the Go program; return its command."""
     return [str(packages.go_program(_HERE / "franz"))]
 
 
@@ -78,22 +81,32 @@ def _check_without_fault(client: str, mode: str, command: Command) -> Check:
 def _check_with_faults(client: str, mode: str, command: Command, named: str, faults: Sequence[Fault]) -> Check:
     def run(cluster: Cluster) -> str:
         topic = _topic(client, mode)
-        begun = [*command(), mode, topic]
-        program = Program(begun, given=None, environment=_environment(client, cluster, topic))
-        try:
-            program.wait_line("started", _START_S_MAX)
-            for fault in faults:
-                time.sleep(PAUSE_S)
-                fault(cluster, topic)
-            time.sleep(PAUSE_S)
-            program.finish()
-            lines = program.end(_END_S_MAX).splitlines()
-            require(lines[-1] != "started", "the program does not say what it saw")
-            return lines[-1]
-        finally:
-            program.kill()
+        return run_load([*command(), mode, topic], _environment(client, cluster, topic), cluster, topic, faults)
 
     return Check(client, mode, named, run)
+
+
+def run_load(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    cluster: RunningCluster,
+    topic: str,
+    faults: Sequence[Callable[[Any, str], None]],
+) -> str:
+    """Run a program's `load` under faults; return the last line of its output."""
+    program = Program(command, given=None, environment=environment)
+    try:
+        program.wait_line("started", _START_S_MAX)
+        for fault in faults:
+            time.sleep(PAUSE_S)
+            fault(cluster, topic)
+        time.sleep(PAUSE_S)
+        program.finish()
+        lines = program.end(_END_S_MAX).splitlines()
+        require(lines[-1] != "started", "the program does not say what it saw")
+        return lines[-1]
+    finally:
+        program.kill()
 
 
 def _topic(client: str, mode: str) -> str:
@@ -101,7 +114,7 @@ def _topic(client: str, mode: str) -> str:
 
 
 def _java_checks(client: str, folder: str) -> tuple[Check, ...]:
-    command = _java_command(folder)
+    command = java_command(folder)
     return (
         _check_without_fault(client, "admin", command),
         _check_without_fault(client, "records", command),
@@ -113,8 +126,8 @@ def _java_checks(client: str, folder: str) -> tuple[Check, ...]:
 CHECKS: Final = (
     *_java_checks("java 3.9", "kafka-3.9"),
     *_java_checks("java 4.1", "kafka-clients-4"),
-    _check_without_fault("franz-go", "admin", _franz),
-    _check_with_faults("franz-go", "load", _franz, _ALL, _FAULTS),
+    _check_without_fault("franz-go", "admin", franz_command),
+    _check_with_faults("franz-go", "load", franz_command, _ALL, _FAULTS),
     _check_without_fault("kafkajs", "admin", _kafkajs),
     _check_with_faults("kafkajs", "load", _kafkajs, _SOME, _FAULTS[:2]),
     _check_with_faults("rust-rdkafka", "load", _rdkafka, _SOME, _FAULTS[:2]),

@@ -14,9 +14,9 @@ from bench.race.system import RunningSystem, System
 from bench.service import HOST, free_port
 from clients import packages
 from clients.java import java
+from clients.kafka_broker import format_command, node_properties, write_properties
 from raftlog.testing import BrokerFailed, Cluster
 
-_CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qg"
 _HEAP: Final = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 """Heap and collector of Kafka's own start script."""
 _KAFKA_GAP_S: Final = 22
@@ -28,11 +28,12 @@ _RAFTLOG_GAP_S: Final = 9
 def start_kafka(directory: Path, *, synced: bool) -> Iterator[RunningSystem]:
     """Start three nodes that are broker and controller, with Kafka's defaults except the replication factor."""
     libraries = packages.jars("kafka-3.9")
+    flush = {"log.flush.interval.messages": 1} if synced else {}
     ports = {node: (free_port(), free_port()) for node in NODES}
     for node in NODES:
         properties = directory / f"{node}.properties"
-        properties.write_text(_properties(directory, node, ports, synced=synced))
-        run_generator(java(libraries, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties)))
+        write_properties(properties, {**node_properties(directory, node, ports), "min.insync.replicas": 2, **flush})
+        run_generator(format_command(properties))
     nodes = NodeProcesses(
         directory,
         lambda node: java(libraries, "kafka.Kafka", str(directory / f"{node}.properties"), flags=_HEAP),
@@ -52,30 +53,6 @@ def start_kafka(directory: Path, *, synced: bool) -> Iterator[RunningSystem]:
         yield RunningSystem(nodes.pids, loads.measures())
     finally:
         nodes.close()
-
-
-def _properties(directory: Path, node: int, ports: dict[int, tuple[int, int]], *, synced: bool) -> str:
-    voters = ",".join(f"{each}@{HOST}:{controller}" for each, (_, controller) in ports.items())
-    broker, controller = ports[node]
-    settings = {
-        "process.roles": "broker,controller",
-        "node.id": node,
-        "controller.quorum.voters": voters,
-        "listeners": f"PLAINTEXT://{HOST}:{broker},CONTROLLER://{HOST}:{controller}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{broker}",
-        "controller.listener.names": "CONTROLLER",
-        "inter.broker.listener.name": "PLAINTEXT",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "log.dirs": directory / str(node),
-        "default.replication.factor": 3,
-        "min.insync.replicas": 2,
-        "offsets.topic.replication.factor": 3,
-        "offsets.topic.num.partitions": 3,
-        "auto.create.topics.enable": "false",
-        "group.initial.rebalance.delay.ms": 0,
-        **({"log.flush.interval.messages": 1} if synced else {}),
-    }
-    return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
 @contextmanager

@@ -1,4 +1,6 @@
-// Checks of franz-go: admin TOPIC | load TOPIC, the brokers in BOOTSTRAP.
+// Checks of franz-go: admin TOPIC | load TOPIC | logins TOPIC, the brokers in BOOTSTRAP.
+//
+// With MECHANISM all clients use TLS and log in, by CA, LOGIN and PASSWORD; `logins` needs WRONG_CA as well.
 //
 // `load` prints `started`, works until stdin ends, and checks then that every acknowledged record is stored once, in
 // order, and was delivered to a group of three cooperative members.
@@ -6,6 +8,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +20,11 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 const (
@@ -39,9 +47,84 @@ func fail(text string, given ...any) {
 }
 
 func open(options ...kgo.Opt) *kgo.Client {
+	if mechanism := os.Getenv("MECHANISM"); mechanism != "" {
+		options = append(login(mechanism, os.Getenv("LOGIN"), os.Getenv("PASSWORD"), os.Getenv("CA")), options...)
+	}
+	return connect(options)
+}
+
+func connect(options []kgo.Opt) *kgo.Client {
 	client, err := kgo.NewClient(append(options, brokers)...)
 	check(err)
 	return client
+}
+
+// login returns the options of a client that uses TLS and logs in.
+func login(mechanism, user, password, authority string) []kgo.Opt {
+	pem, err := os.ReadFile(authority)
+	check(err)
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		fail("no certificate in %s", authority)
+	}
+	var given sasl.Mechanism
+	switch mechanism {
+	case "PLAIN":
+		given = plain.Auth{User: user, Pass: password}.AsMechanism()
+	case "SCRAM-SHA-256":
+		given = scram.Auth{User: user, Pass: password}.AsSha256Mechanism()
+	case "SCRAM-SHA-512":
+		given = scram.Auth{User: user, Pass: password}.AsSha512Mechanism()
+	default:
+		fail("no mechanism %q", mechanism)
+	}
+	return []kgo.Opt{kgo.DialTLSConfig(&tls.Config{RootCAs: roots}), kgo.SASL(given)}
+}
+
+// logins checks each mechanism: a record written and read; other passwords, users and authorities are refused.
+func logins(topic string) {
+	admin := open()
+	defer admin.Close()
+	created, err := kadm.NewClient(admin).CreateTopic(context.Background(), 1, 3, nil, topic)
+	check(err)
+	check(created.Err)
+	waitPartitions(context.Background(), kadm.NewClient(admin), topic, 1)
+	user, password, authority := os.Getenv("LOGIN"), os.Getenv("PASSWORD"), os.Getenv("CA")
+	ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer stop()
+	mechanisms := []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
+	for i, mechanism := range mechanisms {
+		at := map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(int64(i))}}
+		client := connect(append(login(mechanism, user, password, authority), kgo.ConsumePartitions(at)))
+		check(client.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte(mechanism)}).FirstErr())
+		fetches := client.PollFetches(ctx)
+		check(fetches.Err())
+		records := fetches.Records()
+		if len(records) != 1 || string(records[0].Value) != mechanism || records[0].Offset != int64(i) {
+			fail("with %s: %v", mechanism, records)
+		}
+		client.Close()
+		for _, wrong := range [][]kgo.Opt{
+			login(mechanism, user, "wrong", authority),
+			login(mechanism, "nobody", password, authority),
+		} {
+			if err := ping(ctx, wrong); !errors.Is(err, kerr.SaslAuthenticationFailed) {
+				fail("%s with a wrong login: %v", mechanism, err)
+			}
+		}
+		var unknown x509.UnknownAuthorityError
+		if err := ping(ctx, login(mechanism, user, password, os.Getenv("WRONG_CA"))); !errors.As(err, &unknown) {
+			fail("%s with another authority: %v", mechanism, err)
+		}
+	}
+	fmt.Println(strings.Join(mechanisms, ", ") + "; wrong password, unknown user and wrong authority refused")
+}
+
+// ping returns the error of a request by a client with these options.
+func ping(ctx context.Context, options []kgo.Opt) error {
+	client := connect(options)
+	defer client.Close()
+	return client.Ping(ctx)
 }
 
 func admin(topic string) {
@@ -256,6 +339,8 @@ func main() {
 		admin(os.Args[2])
 	case "load":
 		load(os.Args[2])
+	case "logins":
+		logins(os.Args[2])
 	default:
 		fail("no check %q", os.Args[1])
 	}

@@ -13,19 +13,23 @@ import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.serialization.*;
 
 /**
- * Checks of the Java client, the same source for 3.9 and 4.x: admin | load TOPIC | static TOPIC | records TOPIC.
+ * Checks of the Java client, the same source for 3.9 and 4.x: admin | load TOPIC | static TOPIC | records TOPIC |
+ * logins TOPIC.
  *
- * <p>The brokers stand in BOOTSTRAP. `load` and `static` print `started`, work until stdin ends, and check then that
+ * <p>The brokers stand in BOOTSTRAP. With MECHANISM all clients use TLS and log in, by CA, LOGIN and PASSWORD; `logins`
+ * needs WRONG_CA as well. `load` and `static` print `started`, work until stdin ends, and check then that
  * every acknowledged record is stored once, in order, and was delivered. Exit code 0 means passed; the last line says
  * what was seen.
  */
 public class ClientChecks {
   static final String SERVERS = System.getenv("BOOTSTRAP");
+  static final String MECHANISM = System.getenv("MECHANISM"), USER = System.getenv("LOGIN"), PASSWORD = System.getenv("PASSWORD");
   static final int PARTITIONS = 6, MEMBERS = 3, PER_S = 500;
 
   static Properties properties(Object... pairs) {
     Properties p = new Properties();
     p.put("bootstrap.servers", SERVERS);
+    if (MECHANISM != null) p.putAll(login(MECHANISM, USER, PASSWORD, System.getenv("CA")));
     for (int i = 0; i < pairs.length; i += 2) p.put(pairs[i], pairs[i + 1]);
     return p;
   }
@@ -38,6 +42,7 @@ public class ClientChecks {
     switch (a[0]) {
       case "admin" -> admin();
       case "records" -> records(a[1]);
+      case "logins" -> logins(a[1]);
       case "load" -> load(a[1], false);
       case "static" -> load(a[1], true);
       default -> throw new IllegalArgumentException(a[0]);
@@ -182,6 +187,53 @@ public class ClientChecks {
       require(consumer.poll(Duration.ofSeconds(10)).iterator().next().offset() == 777, "seek");
     }
     System.out.println(sent + " records in 5 compressions, with headers, tombstones, records of 900 kB");
+  }
+
+  /** Properties of a client that uses TLS and logs in. */
+  static Properties login(String mechanism, String user, String password, String authority) {
+    String module = mechanism.equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
+    String given = " required username=\"" + user + "\" password=\"" + password + "\";";
+    Properties p = new Properties();
+    p.put("security.protocol", "SASL_SSL");
+    p.put("ssl.truststore.type", "PEM");
+    p.put("ssl.truststore.location", authority);
+    p.put("sasl.mechanism", mechanism);
+    p.put("sasl.jaas.config", "org.apache.kafka.common.security." + module + given);
+    return p;
+  }
+
+  /** Require that a client with this login is refused with `expected` at once, not after retries. */
+  static void refused(Class<? extends AuthenticationException> expected, Properties login) throws Exception {
+    Properties p = properties("default.api.timeout.ms", "60000");
+    p.putAll(login);
+    try (Admin admin = Admin.create(p)) {
+      fails(expected, admin.describeCluster().nodes());
+    }
+  }
+
+  /** Each mechanism: a record written and read; wrong passwords, unknown users and another authority are refused. */
+  static void logins(String topic) throws Exception {
+    create(topic, 1);
+    TopicPartition partition = new TopicPartition(topic, 0);
+    String authority = System.getenv("CA"), wrong = System.getenv("WRONG_CA");
+    List<String> mechanisms = List.of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512");
+    for (int i = 0; i < mechanisms.size(); i++) {
+      String mechanism = mechanisms.get(i);
+      Properties p = properties();
+      p.putAll(login(mechanism, USER, PASSWORD, authority));
+      try (var producer = new KafkaProducer<>(p, new StringSerializer(), new StringSerializer())) {
+        require(producer.send(new ProducerRecord<>(topic, mechanism)).get().offset() == i, "offset with " + mechanism);
+      }
+      try (var consumer = new KafkaConsumer<>(p, new StringDeserializer(), new StringDeserializer())) {
+        consumer.assign(List.of(partition));
+        consumer.seek(partition, i);
+        require(consumer.poll(Duration.ofSeconds(60)).iterator().next().value().equals(mechanism), "value with " + mechanism);
+      }
+      refused(SaslAuthenticationException.class, login(mechanism, USER, "wrong", authority));
+      refused(SaslAuthenticationException.class, login(mechanism, "nobody", PASSWORD, authority));
+      refused(SslAuthenticationException.class, login(mechanism, USER, PASSWORD, wrong));
+    }
+    System.out.println(String.join(", ", mechanisms) + "; wrong password, unknown user and wrong authority refused");
   }
 
   static KafkaConsumer<String, String> consumer(String group, Object... pairs) {

@@ -1,0 +1,39 @@
+"""Writer of numbered lines at a fixed rate, for programs that read a file or stdin."""
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from clients.checks import CheckFailed
+
+_PER_TURN: Final = 25
+_TURN_S: Final = 0.05
+
+
+class NumberedLines:
+    """Thread that passes numbered lines to `write` until `stop`, 500 a second; `line(number)` makes each."""
+
+    def __init__(self, write: Callable[[str], None], line: Callable[[int], str]) -> None:
+        self._write, self._line = write, line
+        self.count = 0
+        """Number of lines written; they have the numbers below it."""
+        self._problem: CheckFailed | OSError | None = None
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._ending.wait(_TURN_S):
+                self._write("".join(f"{self._line(self.count + number)}\n" for number in range(_PER_TURN)))
+                self.count += _PER_TURN
+        except (CheckFailed, OSError) as error:
+            self._problem = error
+
+    def stop(self) -> int:
+        """End the thread; return the number of lines. Raises `CheckFailed` if an error ended it before."""
+        self._ending.set()
+        self._thread.join()
+        if self._problem is not None:
+            raise CheckFailed(f"writing lines ended: {self._problem}") from self._problem
+        return self.count
