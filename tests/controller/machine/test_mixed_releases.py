@@ -127,7 +127,7 @@ def test_the_new_field_is_not_written_below_its_level() -> None:
     replica, _ = apply_log(log[:-1], next_release)
     with next_release():
         made = decode_request(log[-1][1])
-        with pytest.raises(InvalidArgument, match=r"needs feature level 4.*finish the upgrade first"):
+        with pytest.raises(InvalidArgument, match=rf"needs feature level {NEXT}.*finish the upgrade first"):
             request.check_level(made.command, replica.feature_level)
         refused = replica.apply(made, log[-1][0])
     assert isinstance(refused.error, InvalidArgument), "also where it stands in the log"
