@@ -16,6 +16,7 @@ PROGRAMS = {
     "java": "openjdk-17-jre-headless",
     "openssl": "openssl",
     "strace": "strace",
+    "systemd-analyze": "systemd",
 }
 """Program, or a file → Debian package."""
 PROGRAMS_OF_ROOT = {"fusermount3": "fuse3", "mkfs.ext4": "e2fsprogs"}

@@ -46,10 +46,11 @@ while True:
 SUPERVISOR = """
 import asyncio, sys
 from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.serve.service_manager import ServiceManager
 from raftlog.cli.serve.workers import _WorkerSupervisor
 commands = [[sys.executable, "-c", script, str(number)] for number, script in enumerate(sys.argv[2:], start=1)]
 try:
-    asyncio.run(_WorkerSupervisor(commands, sys.argv[1]).run())
+    asyncio.run(_WorkerSupervisor(commands, sys.argv[1], ServiceManager.take()).run())
 except CommandFailed as failed:
     print(failed, file=sys.stderr)
     sys.exit(failed.exit_code)

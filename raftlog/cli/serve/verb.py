@@ -32,6 +32,7 @@ from raftlog.cli.serve.listener_plan import ListenerPlan
 from raftlog.cli.serve.listeners import Listeners, make_listeners
 from raftlog.cli.serve.plan import plan_broker
 from raftlog.cli.serve.process_secrets import forbid_core_dumps, take_variable
+from raftlog.cli.serve.service_manager import ServiceManager
 from raftlog.cli.serve.tls_options import RPC, tls_options
 from raftlog.cli.serve.tls_reload import watch_certificates
 from raftlog.cli.serve.workers import supervise, workers_option
@@ -202,8 +203,9 @@ def serve(log_level: str, log_format: str, workers: int, **settings: Any) -> Non
             "raftlog serve refuses to run under `python -O`, which disables the assertions that protect the data; "
             "start it without -O"
         )
+    manager = ServiceManager.take()
     if workers > 1:
-        supervise(click.get_current_context().params)
+        supervise(click.get_current_context().params, manager)
         return
     first_user = take_variable(FIRST_USER_VARIABLE)
     if first_user is not None:
@@ -211,7 +213,7 @@ def serve(log_level: str, log_format: str, workers: int, **settings: Any) -> Non
     logs.configure(log_level, log_format)
     broker_settings, plan = plan_broker(settings)
     try:
-        uvloop.run(_serve(broker_settings, plan, log_format, first_user))
+        uvloop.run(_serve(broker_settings, plan, log_format, first_user, manager))
     finally:
         logs.write_held()  # before the error that ends the process, which is its last line
 
@@ -230,6 +232,7 @@ async def _serve(
     plan: ListenerPlan,
     line_format: str,
     first_user: str | None,
+    manager: ServiceManager,
 ) -> None:
     """Run a broker until a signal or a failure; again if its disk turned out to be another one."""
     _raise_open_files()
@@ -245,10 +248,10 @@ async def _serve(
     between = {} if settings.tls is None else {RPC: settings.tls}
     reloading = watch_certificates({**plan.tls, **between})
     try:
-        await _run(settings, plan, line_format, stop, collections, first_user)
+        await _run(settings, plan, line_format, stop, collections, first_user, manager)
     except DiskRefused as error:
         logger.error("%s; restarting as that disk", error)
-        await _run(settings, plan, line_format, stop, collections, first_user)
+        await _run(settings, plan, line_format, stop, collections, first_user, manager)
     finally:
         reloading.cancel()
 
@@ -260,6 +263,7 @@ async def _run(
     stop: asyncio.Event,
     collections: Collections,
     first_user: str | None,
+    manager: ServiceManager,
 ) -> None:
     """Run a broker until it stops. Raises `DiskRefused` when the next start counts as another disk for the cluster."""
     loop = asyncio.get_running_loop()
@@ -276,9 +280,11 @@ async def _run(
             plan.logins.warn_without_users(broker.security.users.has_any)
             collections.settle()
             _print_ready(broker, listeners, line_format)
+            manager.notify_ready(f"node {broker.node_id} serves at {listeners.advertised}")
             is_ready.set()
             await _wait_for_end(broker, stop)
     finally:
+        manager.notify_stopping()
         await _stop(broker, listeners)
         lines.cancel()
 

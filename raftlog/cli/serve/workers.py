@@ -21,6 +21,7 @@ import orjson
 from raftlog.cli.children import Child, run_until
 from raftlog.cli.options import broker_option, split_address
 from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.serve.service_manager import ServiceManager
 from raftlog.cluster_secret import ensure_secret
 
 PORT_STEP: Final = 10
@@ -49,13 +50,13 @@ def worker_ids(node_id: int, workers: int) -> range:
     return range(node_id, node_id + NODE_ID_STEP * workers, NODE_ID_STEP)
 
 
-def supervise(given: Mapping[str, Any]) -> None:
+def supervise(given: Mapping[str, Any], manager: ServiceManager) -> None:
     """Run the workers until a signal; `given` are the values of the options of `serve`. Raises `CommandFailed`."""
     flags = [worker_flags(given, worker) for worker in range(1, given["workers"] + 1)]
     secret = secret_flags(given)
     # The typed arguments stay unchanged; of a repeated flag the later one counts.
     commands = [[sys.executable, "-P", "-m", "raftlog.cli", *sys.argv[1:], *each, *secret] for each in flags]
-    asyncio.run(_WorkerSupervisor(commands, given["log_format"]).run())
+    asyncio.run(_WorkerSupervisor(commands, given["log_format"], manager).run())
 
 
 def secret_flags(given: Mapping[str, Any]) -> list[str]:
@@ -113,15 +114,16 @@ def _format_address(host: str, port: int) -> str:
 class _WorkerSupervisor:
     """Supervisor of the workers of `raftlog serve --workers`."""
 
-    def __init__(self, commands: Sequence[list[str]], line_format: str) -> None:
+    def __init__(self, commands: Sequence[list[str]], line_format: str, manager: ServiceManager) -> None:
         self._workers = [Child(f"worker {number}", command) for number, command in enumerate(commands, start=1)]
-        self._line_format = line_format
+        self._line_format, self._manager = line_format, manager
         self._stop = asyncio.Event()
         self._restarts: deque[float] = deque(maxlen=RESTARTS_MAX)
 
     async def run(self) -> None:
         """Run the workers until a signal or an error, then stop them. Raises that error."""
         work = await run_until(self._stop, (signal.SIGTERM, signal.SIGINT), self._start_and_watch())
+        self._manager.notify_stopping()
         codes = await asyncio.gather(*(worker.end() for worker in self._workers))
         if not work.cancelled():
             work.result()
@@ -133,6 +135,7 @@ class _WorkerSupervisor:
         for worker in self._workers:
             await worker.start()
         self._print_ready(await asyncio.gather(*(worker.read_ready_line() for worker in self._workers)))
+        self._manager.notify_ready(f"{len(self._workers)} workers serve")
         try:
             async with asyncio.TaskGroup() as group:
                 for worker in self._workers:

@@ -1,0 +1,189 @@
+"""Container file, compose file and Kubernetes manifests: schemas, agreement, and a cluster from them."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from raftlog.cluster_secret import create_secret
+from raftlog.testing import BrokerProcess
+from raftlog.testing.http import ask
+from raftlog.testing.ports import reserve_port
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+KUBERNETES = ("1.28", "1.37")
+UID = 10001
+SECONDS_MAX = 180.0
+Settings = dict[str, str]
+
+
+def manifests() -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((DEPLOY / "kubernetes" / "raftlog.yaml").read_text()))
+
+
+def of_kind(kind: str) -> dict[str, Any]:
+    (found,) = [each for each in manifests() if each["kind"] == kind]
+    return found
+
+
+def compose() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    return found
+
+
+def settings_of_compose() -> list[Settings]:
+    return [each["environment"] for each in compose()["services"].values()]
+
+
+def settings_of_kubernetes() -> list[Settings]:
+    """Return the variables of each pod, with what Kubernetes would put in."""
+    spec = of_kind("StatefulSet")["spec"]
+    rows = spec["template"]["spec"]["containers"][0]["env"]
+    found = []
+    for index in range(spec["replicas"]):
+        fields = {
+            "metadata.name": f"raftlog-{index}",
+            "metadata.labels['apps.kubernetes.io/pod-index']": str(index),
+            "spec.nodeName": f"node-{index}",
+        }
+        values: Settings = {}
+        for row in rows:
+            value = row["value"] if "value" in row else fields[row["valueFrom"]["fieldRef"]["fieldPath"]]
+            values[row["name"]] = re.sub(r"\$\((\w+)\)", lambda found, values=values: values[found[1]], value)
+        found.append({name: value for name, value in values.items() if name.startswith("RAFTLOG_")})
+    return found
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_manifests_match_the_schemas_of_kubernetes(version: str) -> None:
+    assert {each["kind"] for each in manifests()} == {"Service", "PodDisruptionBudget", "NetworkPolicy", "StatefulSet"}
+    for each in manifests():
+        kubernetes_validate.validate(each, version, strict=True)
+
+
+def test_the_schemas_notice_errors() -> None:
+    wrong = of_kind("StatefulSet")
+    wrong["spec"]["template"]["spec"]["containers"][0]["readynessProbe"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, KUBERNETES[0], strict=True)
+
+
+def test_all_parts_of_the_manifests_select_the_same_pods() -> None:
+    labels = of_kind("StatefulSet")["spec"]["template"]["metadata"]["labels"]
+    selectors = [each["spec"]["selector"] for each in manifests() if each["kind"] == "Service"]
+    selectors += [of_kind(kind)["spec"]["selector"]["matchLabels"] for kind in ("StatefulSet", "PodDisruptionBudget")]
+    selectors.append(of_kind("NetworkPolicy")["spec"]["podSelector"]["matchLabels"])
+    assert selectors == [labels] * len(selectors)
+    assert of_kind("PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+    headless = next(
+        each for each in manifests() if each["kind"] == "Service" and each["spec"].get("clusterIP") == "None"
+    )
+    assert headless["metadata"]["name"] == of_kind("StatefulSet")["spec"]["serviceName"]
+    assert headless["spec"]["publishNotReadyAddresses"]
+
+
+def test_pods_are_probed_drained_and_confined() -> None:
+    pod = of_kind("StatefulSet")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["readinessProbe"]["httpGet"]["path"] == "/v1/status/ready"
+    assert "raftlog cluster health" in container["lifecycle"]["preStop"]["exec"]["command"][-1]
+    assert pod["terminationGracePeriodSeconds"] > 40 * 3 + 5
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["runAsUser"] == UID
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+
+
+def test_the_image_runs_without_root_and_has_all_sources() -> None:
+    text = (DEPLOY / "Containerfile").read_text()
+    assert f"USER {UID}:{UID}" in text
+    assert "HEALTHCHECK" in text
+    root = DEPLOY.parent
+    copied = set(re.findall(r"^COPY (\w+) \1$", text, re.MULTILINE))
+    links = {path.name for path in (root / "raftlog").iterdir() if path.is_symlink()}
+    assert copied == links | {"raftlog"}
+    for name in re.findall(r"^COPY (pyproject.*) \./$", text, re.MULTILINE)[0].split():
+        assert (root / name).exists()
+    services = compose()["services"].values()
+    assert all(each["read_only"] and each["user"] == f"{UID}:{UID}" for each in services)
+
+
+def test_the_health_check_of_the_image_works(tmp_path: Path) -> None:
+    text = (DEPLOY / "Containerfile").read_text()
+    code = re.search(r'CMD \["python", "-c", "(.+)"\]', text)
+    assert code is not None
+    assert "127.0.0.1:8082/v1/status/ready" in code[1]
+    with BrokerProcess(tmp_path / "data") as broker:
+        broker.start()
+        port = broker.address.rpartition(":")[2]
+        for expected in (0, 1):
+            command = [sys.executable, "-c", code[1].replace("8082", port)]
+            assert subprocess.run(command, check=False, capture_output=True).returncode == expected
+            broker.kill()
+
+
+@pytest.mark.parametrize("settings", [settings_of_compose(), settings_of_kubernetes()], ids=["compose", "kubernetes"])
+def test_the_settings_form_a_cluster(settings: list[Settings], tmp_path: Path) -> None:
+    """Three brokers with these variables, on ports of loopback, become ready, and stop cleanly."""
+    secret = tmp_path / "cluster.secret"
+    create_secret(str(secret))
+    processes = []
+    try:
+        for number, variables in enumerate(place_on_loopback(settings)):
+            given = {**variables, "RAFTLOG_CLUSTER_SECRET_FILE": str(secret)}
+            given["RAFTLOG_DATA_DIR"] = str(tmp_path / str(number))
+            others = {name: value for name, value in os.environ.items() if not name.startswith("RAFTLOG_")}
+            log = (tmp_path / f"{number}.log").open("wb")
+            with log:
+                command = [sys.executable, "-m", "raftlog.cli", "serve"]
+                processes.append((given["RAFTLOG_HTTP"], subprocess.Popen(command, env=others | given, stderr=log)))
+        until = time.monotonic() + SECONDS_MAX
+        for address, process in processes:
+            while not is_ready(address):
+                assert process.poll() is None, [path.read_text()[-2000:] for path in tmp_path.glob("*.log")]
+                assert time.monotonic() < until, "not ready"
+                time.sleep(0.1)
+        _, health = ask(processes[0][0], "/v1/cluster/health_overview", timeout_s=10)
+        assert len(health["all_nodes"]) == 3
+        for _, process in processes:
+            process.send_signal(signal.SIGTERM)
+        assert [process.wait(30) for _, process in processes] == [0, 0, 0]
+    finally:
+        for _, process in processes:
+            process.kill()
+            process.wait()
+
+
+def is_ready(address: str) -> bool:
+    try:
+        return ask(address, "/v1/status/ready", timeout_s=5)[0] == 200
+    except Exception:  # noqa: BLE001 - it does not listen yet
+        return False
+
+
+def place_on_loopback(settings: list[Settings]) -> list[Settings]:
+    """Return the settings with free ports of loopback in place of addresses, the same for equal addresses."""
+    names = ("HTTP", "RPC", "GOSSIP", "KAFKA")
+    reserved = [reserve_port() for _ in range(len(names) * len(settings))]
+    ports = iter([str(each.getsockname()[1]) for each in reserved])
+    for each in reserved:
+        each.close()
+    known: Settings = {}
+    placed = []
+    for variables in settings:
+        copy = dict(variables)
+        for name in names:
+            copy[f"RAFTLOG_{name}"] = f"127.0.0.1:{next(ports)}"
+            if advertised := variables.get(f"RAFTLOG_ADVERTISE_{name}"):
+                known[advertised] = copy[f"RAFTLOG_ADVERTISE_{name}"] = copy[f"RAFTLOG_{name}"]
+        placed.append(copy)
+    for copy in placed:
+        copy["RAFTLOG_SEEDS"] = ",".join(known[seed] for seed in copy["RAFTLOG_SEEDS"].split(","))
+    return placed
