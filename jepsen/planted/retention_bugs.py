@@ -6,7 +6,7 @@ from typing import Any
 from jepsen.planted.bug import PlantedBug
 from jepsen.planted.patch import replace_method
 from raftlog.partitions.groups.machine import Machine
-from raftlog.partitions.replica.expired_ids import ExpiredIds
+from raftlog.partitions.replica.expired_ids import NO_IDS, ExpiredIds
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.partitions.replica.producers import ProducerTable
 from raftlog.partitions.replica.sequence_check import SequenceCheck
@@ -47,7 +47,7 @@ def expire_by_own_clock() -> None:
 def commit_without_fencing() -> None:
     """Accept every offset commit, from any sender in any generation."""
 
-    def check(self: Machine, *_: object) -> None:
+    def check(self: Machine, *_: object, is_transactional: bool = False) -> None:
         return None
 
     replace_method(Machine, "check_commit", check)
@@ -82,10 +82,15 @@ def append_after_expiry() -> None:
 def keep_expired_ids_in_memory() -> None:
     """Leave expired producer ids out of snapshots, so that a restart or a new segment forgets them."""
 
-    def ranges(self: ProducerTable, piece: int) -> bytes:
-        return b""
+    added_fields = ProducerTable._added_fields
 
-    replace_method(ProducerTable, "_ranges", ranges)
+    def without_expired(self: ProducerTable, piece: int, producers: list[int]) -> bytes:
+        expired, self.forgotten = self.forgotten, NO_IDS
+        fields = added_fields(self, piece, producers)
+        self.forgotten = expired
+        return fields
+
+    replace_method(ProducerTable, "_added_fields", without_expired)
 
 
 def drop_newest_value() -> None:

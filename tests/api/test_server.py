@@ -88,7 +88,7 @@ async def test_a_full_disk_returns_507_and_reads_continue(api, monkeypatch):
     await api.post("/topics/t", {"records": [{"value": 1}]})
     room = api.broker.node.driver.room
     monkeypatch.setattr(room, "min_free_bytes", 1 << 60)
-    room.check(is_anything_waiting=False)
+    room.check(has_waiting_entries=False)
     status, body = await api.post("/topics/t", {"records": [{"value": 2}]})
     assert (status, body["error_code"], body["outcome"]) == (507, 50701, "failed")
     assert (await api.get("/topics/t/partitions/0/records?offset=0"))[0] == 200
@@ -106,7 +106,7 @@ async def test_missing_descriptors_return_503_instead_of_507(api, monkeypatch):
         assert "--http-connections-max" in body["message"]
     with monkeypatch.context() as patched:
         patched.setattr(driver.descriptors, "shortage", "no file descriptors left")
-        patched.setattr(driver.descriptors, "check", lambda is_anything_waiting: None)
+        patched.setattr(driver.descriptors, "check", lambda has_waiting_entries: None)
         ready = await api.get("/v1/status/ready")
     assert ready == (503, {"status": "no_file_descriptors", "reason": "no file descriptors left"})
     assert await api.get("/v1/status/ready") == (200, {"status": "ready", "sync_method": "aio"})
