@@ -62,6 +62,7 @@ STATUS: Final = {
     "problem": "full",
     "uptime_s": 7,
     "moving": 0,
+    "notes": Rows(["insecure"]),
 }
 
 REQUESTS: Final[dict[str, tuple[Any, Any]]] = {
@@ -94,6 +95,7 @@ REQUESTS: Final[dict[str, tuple[Any, Any]]] = {
         [9],
         [Rows([[GROUP, True, 2, Rows([1]), Rows([2]), 1_000, Rows([[2, -1, 50]]), "why"]]), HASH],
     ),
+    "operations.applied": ([12], 13),
     "operations.transfer": ([GROUP, -1, 500], 2),
     "operations.restore": ([TOPIC, 3], [10, 12, 2, 12]),
     "node.fitness": ([1_000, False], None),
