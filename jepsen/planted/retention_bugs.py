@@ -81,7 +81,6 @@ def append_after_expiry() -> None:
 
 def keep_expired_ids_in_memory() -> None:
     """Leave expired producer ids out of snapshots, so that a restart or a new segment forgets them."""
-
     added_fields = ProducerTable._added_fields
 
     def without_expired(self: ProducerTable, piece: int, producers: list[int]) -> bytes:
