@@ -1,6 +1,6 @@
 """Compaction marks of a compacted topic: every replica compacts below the mark that the leader proposes.
 
-    log start ≤ current mark ≤ next mark ≤ base offset of the newest segment
+    log start ≤ current mark ≤ next mark ≤ base offset of the newest segment, last stable offset
 
 Segments between the mark and the newest segment are dirty, as far as they are older than `min.compaction.lag.ms`. A
 mark is due when enough of the closed segments is dirty, or when a dirty one is older than `max.compaction.lag.ms`. A
@@ -16,6 +16,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
+from raftlog.errors import Unavailable
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.records import ControlKind
 from raftlog.runtime.log.control_entries import CompactionMark, encode_compacted_to
@@ -69,15 +70,20 @@ class CompactionMarks:
             self._old = self._marks.popleft()[0]
 
     def _dirty_segments(self, lag_ms: int, wall_ms: int) -> Sequence[Segment]:
-        """Return the closed segments above the mark that may be compacted; each successor's roll is committed."""
+        """Return the closed segments above the mark that may be compacted.
+
+        Each successor's roll is committed, and no transaction is open in them."""
         segments = self._group.log.segments.segments
+        try:
+            stable = self._producers.stable_end
+        except Unavailable:
+            return []
         if not self._producers.is_covered:
             segments = segments[:-1]
         found: list[Segment] = []
         for segment, newer in pairwise(segments):
-            if newer.base_index > self._group.applied_index or (
-                lag_ms and wall_ms - _newest_ms(segment, newer) < lag_ms
-            ):
+            is_young = lag_ms and wall_ms - _newest_ms(segment, newer) < lag_ms
+            if newer.base_index > self._group.applied_index or newer.base_offset > stable or is_young:
                 break
             if newer.base_offset > self._group.log.mark.compacted_to:
                 found.append(segment)

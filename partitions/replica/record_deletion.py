@@ -25,13 +25,14 @@ class RecordDeletion:
     async def delete_before(self, offset: int, deadline: Deadline) -> Offset:
         """Delete the records below `offset`; return the log start offset, which may be higher already.
 
-        Raises `OffsetOutOfRange` above the high watermark, `DeadlineExceeded`, and the errors of a proposal. A retry
-        is safe."""
+        Raises `OffsetOutOfRange` above the last stable offset, `DeadlineExceeded`, and the errors of a proposal. A
+        retry is safe."""
         group = self._group
         if offset > group.high_watermark:
             raise OffsetOutOfRange(offset, group.committed_start_offset, group.high_watermark)
         try:
             async with asyncio.timeout_at(deadline):
+                await self._check_transactions(offset)
                 while group.log_start_offset < offset:
                     await self._trim_or_wait(offset)
         except TimeoutError:
@@ -39,6 +40,17 @@ class RecordDeletion:
                 f"{self._name}: the deadline passed before the records below {offset} were deleted; retry"
             ) from None
         return group.committed_start_offset
+
+    async def _check_transactions(self, offset: int) -> None:
+        """Raise `OffsetOutOfRange` above the first batch of an open transaction, once the producers are read.
+
+        If their state is lost for good, the request counts."""
+        producers = self._producers
+        while not producers.is_loaded and producers.problem is None:  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_S)
+        first_open = producers.table.transactions.first_open_offset
+        if producers.problem is None and first_open is not None and offset > first_open:
+            raise OffsetOutOfRange(offset, self._group.committed_start_offset, Offset(first_open))
 
     async def _trim_or_wait(self, offset: int) -> None:
         """Do the next step, or wait some turns of the loop for a condition without an event."""

@@ -8,7 +8,9 @@ renamed. Removed records leave gaps, so offsets and indexes stay. Small neighbou
 roll stays and holds the offset up to which it is compacted; recovery recognises a compacted file by it. A tombstone is
 removed only when every older record of its key is durably removed: below the clean end at the start of the run, so a
 reader of such a record meets the tombstone for at least as long as the run before took place. The last record below
-the mark always stays, so no log ends in a gap. Source: Kafka's log cleaner (KIP-58, KIP-534 for tombstones).
+the mark always stays, so no log ends in a gap. Batches of aborted transactions count as if they were not there, and
+markers stay as long as tombstones, whatever their keys (`aborted_batches`). Source: Kafka's log cleaner (KIP-58,
+KIP-534 for tombstones and markers).
 
 `run` does one slice of work between two steps, and never waits; the caller does the syncs of a step before it requests
 the next one, and stops the run (`close`) if the log was changed otherwise, or must not be changed. Stopped or
@@ -20,10 +22,12 @@ from typing import Final, NamedTuple, TypeVar
 
 from raftlog.errors import InvalidBatch
 from raftlog.records import (
+    MARKER_KINDS,
     BatchHeader,
     ControlKind,
     Record,
     build_control_batch,
+    build_empty_batch,
     open_in_steps,
     read_control,
     read_header,
@@ -31,6 +35,7 @@ from raftlog.records import (
     stamp,
 )
 from raftlog.records.retain import retain_in_steps
+from raftlog.storage.aborted_batches import AbortedBatches, is_abort_marker
 from raftlog.storage.disk import File
 from raftlog.storage.gap import REASON_COMPACTED, SPAN_MAX, Gap, build_gap_batch, decode_gap
 from raftlog.storage.roll import decode_roll, encode_roll
@@ -93,6 +98,7 @@ class Compaction:
         bases = [segment.base_offset for segment in log.segments if segment.base_offset <= mark]
         self._mark, self._bounds = Offset(max(bases, default=0)), bounds
         self._tombstones_to = min(tombstones_to, find_clean_end(log))
+        self._aborted = AbortedBatches(log)
         self._newest: dict[bytes, int] = {}
         self._end = Offset(0)
         """End of the current part: the index of keys covers records below it."""
@@ -113,7 +119,8 @@ class Compaction:
         """Record the newest offset of each key from `start` on, until the limits of memory are reached.
 
         Sets the end of this part."""
-        newest = self._newest = {}
+        newest, aborted = {}, AbortedBatches(self.log)
+        self._newest, self._aborted = newest, aborted
         bounds, keys_seen, key_bytes_seen = self._bounds, 0, 0
         for segment in self._segments_below(self._mark):
             if segment.next_offset <= start:
@@ -121,17 +128,37 @@ class Compaction:
             for row, batch in self._batches(segment):
                 header = read_header(batch)
                 self._end = Offset(header.next_offset)
+                if header.is_marker and header.base_offset >= start:
+                    _add_older(newest, aborted.end(header.producer_id, header.base_offset, is_abort_marker(batch)))
                 if header.is_control or header.next_offset <= start:
                     continue
                 found = yield from self._find_keys(batch)
-                newest.update(found)
+                if header.is_transactional:
+                    aborted.begin(header.producer_id, header.base_offset, found)
+                else:
+                    newest.update(found)
                 keys_seen += len(found)
                 key_bytes_seen += sum(map(len, found))
                 bytes_held = key_bytes_seen * len(newest) // max(keys_seen, 1)  # of keys of average length
-                if len(newest) >= bounds.keys_max or bytes_held >= bounds.key_bytes_max:
+                if len(newest) + aborted.keys_held >= bounds.keys_max or bytes_held >= bounds.key_bytes_max:
+                    yield from self._decide_rest()
                     return
                 if step := self._step_after(row.length, header.record_count):
                     yield step
+        yield from self._decide_rest()
+
+    def _decide_rest(self) -> Iterator[CompactionStep]:
+        """Find the outcomes of the transactions that the part leaves open; their markers lie after it.
+
+        There are such markers for all of them, unless the mark is unsound: then the run ends below the others."""
+        aborted = self._aborted
+        for size, committed in aborted.decide_rest(self._end):
+            for keys in committed:
+                _add_older(self._newest, keys)
+            yield CompactionStep(size)
+        if (first := aborted.first_undecided) is not None:
+            bases = [segment.base_offset for segment in self.log.segments if segment.base_offset <= first]
+            self._mark = self._end = Offset(min(self._mark, self._end, max(bases, default=0)))
 
     @staticmethod
     def _find_keys(batch: memoryview) -> Generator[CompactionStep, None, dict[bytes, int]]:
@@ -186,7 +213,7 @@ class Compaction:
         for row, batch in self._batches(segment):
             header, position = read_header(batch), output.segment.end_position
             if header.is_control:
-                output.add_control(row, header, batch)
+                output.add_control(row, header, batch, is_marker_kept=self._is_marker_kept(header))
             else:
                 kept = yield from self._keep_records(header, batch)
                 if kept is None:
@@ -201,6 +228,10 @@ class Compaction:
 
     def _keep_records(self, header: BatchHeader, batch: memoryview) -> Generator[CompactionStep, None, bytes | None]:
         """Return the batch with the records that are kept; None if none is kept."""
+        if header.next_offset <= self._end and (header.record_count == 0 or self._aborted.has(header)):
+            is_last = header.next_offset == self._mark
+            empty = build_empty_batch(header.base_offset, header.next_offset, header.leader_epoch) if is_last else b""
+            return bytes(empty) or None
         try:
             opened = yield from _run_in_steps(open_in_steps(batch))
             keeps = yield from self._select_records(header, opened)
@@ -238,6 +269,12 @@ class Compaction:
         is_tombstone = record.value is None and record.key is not None
         return is_newest and offset >= self.log.log_start_offset and not (is_tombstone and offset < self._tombstones_to)
 
+    def _is_marker_kept(self, header: BatchHeader) -> bool:
+        """Return whether a marker stays: as long as a tombstone would, and at the end of the part."""
+        return header.next_offset >= min(self._end, self._mark) or header.base_offset >= max(
+            self._tombstones_to, self.log.log_start_offset
+        )
+
     def _batches(self, segment: Segment) -> Iterator[tuple[Row, memoryview]]:
         """Yield the batches of a segment. Raises `CorruptBatch`, because a damaged segment is not compacted."""
         for _, row, batch, reason in self.log.walk(segment):
@@ -271,6 +308,13 @@ class Compaction:
         return CompactionStep(size)
 
 
+def _add_older(newest: dict[bytes, int], keys: dict[bytes, int]) -> None:
+    """Add the keys of a committed transaction, which may have newer records outside of it."""
+    for key, offset in keys.items():
+        if offset > newest.get(key, -1):
+            newest[key] = offset
+
+
 def _run_in_steps(work: Generator[None, None, Opened]) -> Generator[CompactionStep, None, Opened]:
     """Run `work` to its end and return its result; yield between its steps after the first few."""
     for number in count():
@@ -297,8 +341,10 @@ class _Output:
         self._gap: Gap | None = None
         """Gap for the records removed since the last kept batch."""
 
-    def add_control(self, row: Row, header: BatchHeader, batch: memoryview) -> None:
-        """Keep the first roll; remove other control batches, whose content is in the next roll and its snapshot."""
+    def add_control(self, row: Row, header: BatchHeader, batch: memoryview, *, is_marker_kept: bool) -> None:
+        """Keep the first roll; remove other control batches, whose content is in the next roll and its snapshot.
+
+        Markers stay as `is_marker_kept` says."""
         try:
             kind, payload = read_control(batch, header)
         except InvalidBatch:
@@ -310,6 +356,8 @@ class _Output:
                 self.remove(gap.first_index, gap.last_index, gap.first_offset, header)
             else:
                 self.append(row.index, bytes(batch))
+        elif kind in MARKER_KINDS and is_marker_kept:
+            self.append(row.index, bytes(batch))
         elif kind is ControlKind.ROLL and not self.segment.rows:
             self.append(row.index, self._rewrite_roll(row, payload))
         elif row.offset > self.segment.compacted_to:

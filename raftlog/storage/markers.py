@@ -30,7 +30,7 @@ def scan_transactions(segment: Segment, number: int, last: Index) -> tuple[list[
     """Return the batches and markers of transactions from row `number` on, in some rows, and the next row's number.
 
     Entries above `last`, which may be cut, and those that are not in the file are left out. The same number means that
-    there are no further ones, or that a row was repaired. Raises `CorruptBatch` and `OSError`."""
+    there are no further ones. Raises `CorruptBatch` and `OSError`."""
     packed = memoryview(segment.row_bytes(number, _ROWS_AT_ONCE))
     rows = list(unpack_rows(packed))
     written = segment.written_position
@@ -47,7 +47,7 @@ def scan_transactions(segment: Segment, number: int, last: Index) -> tuple[list[
         is_sound = is_in_chunk and row_matches(packed[at * ROW_SIZE : (at + 1) * ROW_SIZE], head)
         if not is_sound or not segment.can_be_row_of(number, row.index):
             if repair_row(segment, number):
-                break  # the next scan reads the repaired row
+                return scan_transactions(segment, number - at, last)
             raise ReadableLog.corruption_error(segment, row, "header and index row do not belong together")
         header = read_header(head)
         if header.is_marker:

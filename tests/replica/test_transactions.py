@@ -257,8 +257,12 @@ def test_the_last_stable_offset_is_unknown_until_the_producers_are_read() -> Non
         leader = world.lead()
         world.appended(leader, b"0")
         world.begin(leader)
-        world.written(leader, 0, b"open")
+        for number in range(3):
+            world.written(leader, number, b"open")
+            world.appended(leader, b"plain")
+        assert world.stable(leader) == 1
         world.converge()
+        world.run(5)
         world.crash_and_restart_all()
         seen: set[int] = set()
         for number in (1, 2, 3):

@@ -80,6 +80,13 @@ class KeyedLog:
             self.tombstones_to, self.mark = self.mark, Offset(self.log.active.base_offset)
         return Compaction(self.log, self.mark, self.tombstones_to, bounds)
 
+    def compaction_below(self, mark: Offset, bounds: CompactionBounds = BOUNDS) -> Compaction:
+        """Compact below this mark; tombstones below the previous one may be removed."""
+        self.settle()
+        if mark > self.mark:
+            self.tombstones_to, self.mark = self.mark, mark
+        return Compaction(self.log, self.mark, self.tombstones_to, bounds)
+
     def compact(self, bounds: CompactionBounds = BOUNDS) -> Compaction:
         compaction = self.compaction(bounds)
         for step in compaction.run():

@@ -5,12 +5,20 @@ from typing import Final
 from jepsen.mutants.mutant import Mutant
 
 _TESTS: Final = ("tests/replica/test_transactions.py",)
+_CLEANING: Final = ("tests/replica/test_transactions_cleaning.py",)
+_COMPACTION: Final = ("tests/storage/test_compacting_transactions.py",)
 
 
 def _replica(name: str, place: str, old: str, new: str, tests: tuple[str, ...] = _TESTS) -> Mutant:
     """Return a mutant at `place`, which is module:function below `raftlog/partitions/replica`."""
     module, _, function = place.partition(":")
     return Mutant(f"participant-{name}", f"raftlog/partitions/replica/{module}.py", function, old, new, tests)
+
+
+def _storage(name: str, place: str, old: str, new: str) -> Mutant:
+    """Return a mutant at `place`, which is module:function below `raftlog/storage`."""
+    module, _, function = place.partition(":")
+    return Mutant(f"participant-{name}", f"raftlog/storage/{module}.py", function, old, new, _COMPACTION)
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -101,5 +109,69 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "aborted_transactions:AbortedTransactions.find",
         "            if is_abort is None:",
         "            if False:",
+    ),
+    # retention and compaction
+    _replica(
+        "retention-above-an-open-one",
+        "retention:Retention._limit_to_stable",
+        "if offset <= stable:",
+        "if True:",
+        _CLEANING,
+    ),
+    _replica(
+        "deletion-above-an-open-one",
+        "record_deletion:RecordDeletion._check_transactions",
+        "first_open is not None and offset > first_open",
+        "False",
+        _CLEANING,
+    ),
+    _replica(
+        "mark-above-an-open-one",
+        "compaction_marks:CompactionMarks._dirty_segments",
+        " or newer.base_offset > stable",
+        "",
+        _CLEANING,
+    ),
+    _storage(
+        "compaction-drops-a-marker",
+        "compaction:Compaction._is_marker_kept",
+        "return header.next_offset >= min(self._end, self._mark) or header.base_offset >= max(",
+        "return header.next_offset >= min(self._end, self._mark) and header.base_offset >= max(",
+    ),
+    _storage(
+        "aborted-record-replaces-an-older-one",
+        "compaction:Compaction._index_keys",
+        "if header.is_transactional:",
+        "if False:",
+    ),
+    _storage(
+        "aborted-records-stay",
+        "aborted_batches:AbortedBatches.has",
+        "return at >= 0 and header.base_offset < self._ends[header.producer_id][at]",
+        "return False",
+    ),
+    _storage(
+        "commit-hides-a-newer-record",
+        "compaction:_add_older",
+        "if offset > newest.get(key, -1):",
+        "if True:",
+    ),
+    _storage(
+        "marker-before-the-rest-decides",
+        "aborted_batches:AbortedBatches.decide_rest",
+        "at >= offset and ",
+        "",
+    ),
+    _storage(
+        "markers-above-the-part-are-ignored",
+        "compaction:Compaction._decide_rest",
+        "for keys in committed:",
+        "for keys in committed[:0]:",
+    ),
+    _storage(
+        "unsound-mark-is-compacted",
+        "compaction:Compaction._decide_rest",
+        "if (first := aborted.first_undecided) is not None:",
+        "if (first := aborted.first_undecided) is not None and False:",
     ),
 )
