@@ -160,8 +160,10 @@ class AbortedTransactions:
                 while self._find_outcome(producer_id, offset, _SCANS_AT_ONCE) is None:
                     await asyncio.sleep(0)
                     is_changed = segments is not self._group.log.segments or segments.generation != generation
-                    if is_changed or self._group.is_closed or not self._can_scan(offset):
+                    if is_changed or self._group.is_closed:
                         return
+                    if not self._can_scan(offset):
+                        raise OffsetNotAvailable(f"the marker of producer {producer_id} is in no file yet; retry")
         except RaftlogError as error:
             _logger.info("%s: the markers of transactions are not known: %s", self._group.name, error)
             self._scanned_error = error
