@@ -73,12 +73,16 @@ class CommittedReads:
                 return CommittedRead(batches[:at], Offset(read_header(batch).base_offset), UNKNOWN, [])
         return CommittedRead(batches, watermark, UNKNOWN, [])
 
-    async def wait_for_end(self, deadline: Deadline) -> Offset:
-        """Return the last stable offset, once the transactions are known. Raises `OffsetNotAvailable`."""
+    async def wait_for_end(self, deadline: Deadline, *, is_lost: bool) -> Offset:
+        """Return the last stable offset, once the transactions are known; the high watermark if they never will be.
+
+        Raises `OffsetNotAvailable`."""
         while True:
             try:
                 return self._producers.stable_end
-            except OffsetNotAvailable:
+            except Unavailable:
+                if is_lost or self._producers.problem is not None:
+                    return self._group.high_watermark
                 if not await self.waits.wait(1, deadline):
                     raise
 

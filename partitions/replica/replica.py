@@ -352,7 +352,7 @@ class Replica:
                 await self._confirm(deadline)
             end = self.readable_end()
         if isolation is Isolation.READ_COMMITTED:
-            end = await self._committed_reads.wait_for_end(deadline)
+            end = min(end, await self._committed_reads.wait_for_end(deadline, is_lost=self._is_alone_and_damaged()))
         return OffsetRange(self.group.committed_start_offset, end)
 
     async def offset_for_timestamp(
@@ -439,8 +439,8 @@ class Replica:
             self._end_waits()
 
     def _end_waits(self) -> None:
-        self._pending_appends.end(self._closed_error())
-        self._sequence_check.end(self._closed_error())
+        for waiting in (self._pending_appends, self._sequence_check):
+            waiting.end(self._closed_error())
         self._wake_all()
 
     def _wake_all(self) -> None:

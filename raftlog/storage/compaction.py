@@ -119,8 +119,8 @@ class Compaction:
         """Record the newest offset of each key from `start` on, until the limits of memory are reached.
 
         Sets the end of this part."""
-        newest, aborted = {}, AbortedBatches(self.log)
-        self._newest, self._aborted = newest, aborted
+        newest = self._newest = {}
+        aborted = self._aborted = AbortedBatches(self.log)
         bounds, keys_seen, key_bytes_seen = self._bounds, 0, 0
         for segment in self._segments_below(self._mark):
             if segment.next_offset <= start:
