@@ -4,9 +4,9 @@
     start     listens and connects, founds or joins its cluster, registers; from then on `is_ready`
     close     leaderships are transferred, acknowledged records are durable, the directory is unlocked
 
-Any broker takes any request: a request for a partition that another node leads is forwarded there by one hop
-(`routing`). One event loop owns the broker. Every call raises from the tree in `raftlog.errors`; errors of calls that
-may have happened nevertheless have the outcome `unknown`."""
+Any broker takes any request: one for a partition that another node leads is forwarded there (`routing`). One event loop
+owns the broker. Calls raise from the tree in `raftlog.errors`; those that may have happened have the outcome `unknown`.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -43,6 +43,7 @@ from raftlog.partitions.results import (
     RecordResult,
     TopicState,
 )
+from raftlog.partitions.routing.isolation import COMMITTED
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic
 from raftlog.partitions.security.service import Security
@@ -51,7 +52,7 @@ from raftlog.partitions.transactions.service import Transactions
 from raftlog.records import NewRecord
 from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.runtime.memory_budget import MemoryBudget
-from raftlog.types import Buffer, NodeId, Offset, OffsetRange
+from raftlog.types import Buffer, Isolation, NodeId, Offset, OffsetRange
 from raftlog.values.brokers import BrokerDescription, ClusterHealth, ClusterMember
 
 
@@ -190,8 +191,6 @@ class Broker:
         if not self.is_ready:
             raise Unavailable(f"node {self.node_id} is starting or stopping; retry, or use another broker")
 
-    # ---- lookup
-
     async def _topic(self, name: str, deadline: Deadline) -> Topic:
         """Return the topic; ask the controller if it is unknown here. Raises `UnknownTopic`."""
         self.check_ready()
@@ -211,9 +210,7 @@ class Broker:
         return None if row is None else row.addresses
 
     def kafka_addresses(self, listener: str) -> list[KafkaAddress]:
-        """Return the addresses of brokers for clients of a Kafka listener, by node id, as known here.
-
-        They stay there while a broker is down. Below feature level 2 there are none."""
+        """Return the addresses of brokers, also of stopped ones, for clients of a Kafka listener, by node id."""
         racks = self.parts.gossip.racks() | {self.node_id: self.settings.rack}
         return kafka_addresses(self.metadata.state.all_brokers(), listener, racks)
 
@@ -286,39 +283,50 @@ class Broker:
         return topic
 
     async def fetch(
-        self, topic: str, partition: int, offset: int, *, max_bytes: int, min_bytes: int = 1, deadline: Deadline
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int,
+        min_bytes: int = 1,
+        deadline: Deadline,
+        isolation: Isolation = COMMITTED,
     ) -> Fetched:
-        """Return stored batches from the one that contains `offset`; its first records may lie below `offset`.
+        """Return stored batches from the one that contains `offset` on, once there are `min_bytes` or at the deadline.
 
-        Wait until `min_bytes` are available or the deadline passes; then return the batches at hand, perhaps none.
-        Raises `OffsetOutOfRange`, `OffsetNotAvailable`, `NoLeader` and `CorruptBatch`."""
+        Batches without records replace what the isolation hides. Raises `OffsetOutOfRange`, `OffsetNotAvailable`,
+        `NoLeader` and `CorruptBatch`."""
         target = await self._partition(topic, partition, deadline)
         max_bytes = max(1, min(max_bytes, self.settings.fetch_bytes_max))
         min_bytes = min(min_bytes, max_bytes)
-        fetched = await self._reader.fetch(target, offset, max_bytes, min_bytes, deadline)
+        fetched = await self._reader.fetch(target, offset, max_bytes, min_bytes, deadline, isolation)
         return fetched._replace(topic_id=target.topic_id)
 
     async def offsets(
-        self, topic: str, partition: int, *, linearizable: bool = False, deadline: Deadline
+        self,
+        topic: str,
+        partition: int,
+        *,
+        linearizable: bool = False,
+        deadline: Deadline,
+        isolation: Isolation = COMMITTED,
     ) -> OffsetRange:
-        """Return the log start offset and the high watermark.
-
-        `linearizable`: not older than any record that was acknowledged before the call (ReadIndex)."""
+        """Return the log start offset, and the end with this isolation; linearizable, if wanted, by ReadIndex."""
         target = await self._partition(topic, partition, deadline)
-        return await self._reader.offsets(target, linearizable, deadline)
+        return await self._reader.offsets(target, linearizable, deadline, isolation)
 
     async def offset_for_timestamp(
-        self, topic: str, partition: int, timestamp_ms: int, *, deadline: Deadline
+        self, topic: str, partition: int, timestamp_ms: int, *, deadline: Deadline, isolation: Isolation = COMMITTED
     ) -> tuple[Offset, int] | None:
         """Return offset and timestamp of the first record whose timestamp is at least the given one."""
         target = await self._partition(topic, partition, deadline)
-        return await self._reader.offset_for_timestamp(target, timestamp_ms, deadline)
+        return await self._reader.offset_for_timestamp(target, timestamp_ms, deadline, isolation)
 
     async def delete_records(self, topic: str, partition: int, before_offset: int, *, deadline: Deadline) -> Offset:
-        """Delete the records below an offset, on every replica; return the new log start offset.
+        """Delete the records below an offset, on every replica; return the new log start offset. Can be repeated.
 
-        Raises `OffsetOutOfRange` above the high watermark, and `InvalidArgument` for an internal topic. Can be
-        repeated."""
+        Raises `OffsetOutOfRange` above the last stable offset, and `InvalidArgument` for an internal topic."""
         target = await self._finder.partition_of(await self._writable_topic(topic, deadline), partition, deadline)
         return await self._reader.delete_before(target, before_offset, deadline)
 

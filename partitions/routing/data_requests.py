@@ -14,6 +14,7 @@ from raftlog.partitions.node import Node
 from raftlog.partitions.node.requests import Request
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import Fetched
+from raftlog.partitions.routing.isolation import hide_transactions, isolation_of
 from raftlog.partitions.routing.router import (
     APPENDED,
     END_TRANSACTION,
@@ -25,7 +26,7 @@ from raftlog.partitions.routing.router import (
 )
 from raftlog.records import TransactionMarker, validate_client_batches
 from raftlog.runtime.rpc.calls import Answer
-from raftlog.types import intern_uuid
+from raftlog.types import Isolation, intern_uuid
 
 FindReplica = Callable[[UUID, int], Replica | None]
 _WAIT_MS_MAX = 60_000
@@ -77,33 +78,41 @@ class DataRequests:
         match header:
             case {"offset": int(offset), "max_bytes": int(max_bytes), "min_bytes": int(min_bytes)}:
                 max_bytes = max(1, min(max_bytes, self._fetch_bytes_max))
-                found = await self._fetch_within_bound(replica, offset, max_bytes, min(min_bytes, max_bytes), deadline)
+                min_bytes, isolation = min(min_bytes, max_bytes), isolation_of(header)
+                found = await self._fetch_within_bound(replica, offset, max_bytes, min_bytes, deadline, isolation)
                 return Answer([found.high_watermark, found.log_start_offset, found.leader_epoch], tuple(found.batches))
         raise _malformed_error(FETCH)
 
     async def _fetch_within_bound(
-        self, replica: Replica, offset: int, max_bytes: int, min_bytes: int, deadline: Deadline
+        self,
+        replica: Replica,
+        offset: int,
+        max_bytes: int,
+        min_bytes: int,
+        deadline: Deadline,
+        isolation: Isolation,
     ) -> Fetched:
         """Fetch; above the bound of waiting fetches answer at once, so that other requests are served."""
         if self._waiting >= _WAITING_MAX:
-            return await replica.fetch(offset, max_bytes, 0, deadline)
+            return hide_transactions(await replica.fetch(offset, max_bytes, 0, deadline, isolation))
         self._waiting += 1
         try:
-            return await replica.fetch(offset, max_bytes, min_bytes, deadline)
+            return hide_transactions(await replica.fetch(offset, max_bytes, min_bytes, deadline, isolation))
         finally:
             self._waiting -= 1
 
     async def _offsets(self, request: Request) -> Answer:
         """Answer a request for the offsets of a partition."""
         replica, deadline, header = self._read_partition(request, OFFSETS)
-        return Answer(list(await replica.offsets(header.get("linearizable") is True, deadline)))
+        is_linearizable = header.get("linearizable") is True
+        return Answer(list(await replica.offsets(is_linearizable, deadline, isolation_of(header))))
 
     async def _timestamp(self, request: Request) -> Answer:
         """Answer a request for the first offset at or after a timestamp."""
         replica, deadline, header = self._read_partition(request, TIMESTAMP)
         match header:
             case {"timestamp": int(timestamp)}:
-                found = await replica.offset_for_timestamp(timestamp, deadline)
+                found = await replica.offset_for_timestamp(timestamp, deadline, isolation_of(header))
                 return Answer(None if found is None else list(found))
         raise _malformed_error(TIMESTAMP)
 

@@ -9,6 +9,7 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node import Node
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import Fetched
+from raftlog.partitions.routing.isolation import hide_transactions, isolation_field
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.router import (
     END_TRANSACTION,
@@ -20,7 +21,7 @@ from raftlog.partitions.routing.router import (
     decode_numbers,
 )
 from raftlog.records import TransactionMarker
-from raftlog.types import NodeId, Offset, OffsetRange
+from raftlog.types import Isolation, NodeId, Offset, OffsetRange
 
 _POLL_MS = 2_000
 """Longest piece of a long poll that is sent to the leader."""
@@ -39,12 +40,18 @@ class Reader:
         self._node, self._router = node, router
 
     async def fetch(
-        self, target: Partition, offset: int, max_bytes: int, min_bytes: int, deadline: Deadline
+        self,
+        target: Partition,
+        offset: int,
+        max_bytes: int,
+        min_bytes: int,
+        deadline: Deadline,
+        isolation: Isolation = Isolation.READ_COMMITTED,
     ) -> Fetched:
         """See `Broker.fetch`."""
         while True:
             until = Deadline(min(deadline, deadline_in(_POLL_MS)))
-            fetched = await self._fetch_until(target, offset, max_bytes, min_bytes, until)
+            fetched = await self._fetch_until(target, offset, max_bytes, min_bytes, until, isolation)
             now = asyncio.get_running_loop().time()
             if sum(map(len, fetched.batches)) >= min_bytes or now >= deadline or self._node.ended.done():
                 return fetched
@@ -54,15 +61,15 @@ class Reader:
                 await self._node.pause(Deadline(min(until, deadline_in(_AGAIN_MS))))
 
     async def _fetch_until(
-        self, target: Partition, offset: int, max_bytes: int, min_bytes: int, until: Deadline
+        self, target: Partition, offset: int, max_bytes: int, min_bytes: int, until: Deadline, isolation: Isolation
     ) -> Fetched:
         """Fetch, and wait for records until `until`; the caller finds the leader again afterwards."""
 
         async def here(replica: Replica) -> Fetched:
-            return await replica.fetch(offset, max_bytes, min_bytes, until)
+            return hide_transactions(await replica.fetch(offset, max_bytes, min_bytes, until, isolation))
 
         async def there(node: NodeId) -> Fetched:
-            header = {"offset": offset, "max_bytes": max_bytes, "min_bytes": min_bytes}
+            header = {"offset": offset, "max_bytes": max_bytes, "min_bytes": min_bytes, **isolation_field(isolation)}
             answer = await self._router.read(node, FETCH, target, header, until)
             high_watermark, log_start, epoch = decode_numbers(answer, 3)
             batches = [memoryview(piece) for piece in answer.payload]
@@ -72,29 +79,40 @@ class Reader:
         deadline = Deadline(max(until, deadline_in(_LOOK_MS)))
         return await self._router.call(target, deadline, here, there)
 
-    async def offsets(self, target: Partition, linearizable: bool, deadline: Deadline) -> OffsetRange:
+    async def offsets(
+        self,
+        target: Partition,
+        linearizable: bool,
+        deadline: Deadline,
+        isolation: Isolation = Isolation.READ_COMMITTED,
+    ) -> OffsetRange:
         """See `Broker.offsets`."""
 
         async def here(replica: Replica) -> OffsetRange:
-            return await replica.offsets(linearizable, deadline)
+            return await replica.offsets(linearizable, deadline, isolation)
 
         async def there(node: NodeId) -> OffsetRange:
-            header = {"linearizable": linearizable}
+            header = {"linearizable": linearizable, **isolation_field(isolation)}
             beginning, end = decode_numbers(await self._router.read(node, OFFSETS, target, header, deadline), 2)
             return OffsetRange(Offset(beginning), Offset(end))
 
         return await self._router.call(target, deadline, here, there)
 
     async def offset_for_timestamp(
-        self, target: Partition, timestamp_ms: int, deadline: Deadline
+        self,
+        target: Partition,
+        timestamp_ms: int,
+        deadline: Deadline,
+        isolation: Isolation = Isolation.READ_COMMITTED,
     ) -> tuple[Offset, int] | None:
         """See `Broker.offset_for_timestamp`."""
 
         async def here(replica: Replica) -> tuple[Offset, int] | None:
-            return await replica.offset_for_timestamp(timestamp_ms, deadline)
+            return await replica.offset_for_timestamp(timestamp_ms, deadline, isolation)
 
         async def there(node: NodeId) -> tuple[Offset, int] | None:
-            answer = await self._router.read(node, TIMESTAMP, target, {"timestamp": timestamp_ms}, deadline)
+            header = {"timestamp": timestamp_ms, **isolation_field(isolation)}
+            answer = await self._router.read(node, TIMESTAMP, target, header, deadline)
             if answer.value is None:
                 return None
             offset, timestamp = decode_numbers(answer, 2)

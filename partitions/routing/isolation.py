@@ -1,0 +1,27 @@
+"""Isolation of reads over HTTP and between brokers: its field in requests, and batches without what it hides."""
+
+from typing import Any, Final
+
+from raftlog.partitions.results import Fetched
+from raftlog.records import drop_hidden
+from raftlog.types import Isolation, Offset
+
+COMMITTED: Final = Isolation.READ_COMMITTED
+"""Isolation of readers of records that choose none."""
+
+
+def hide_transactions(fetched: Fetched) -> Fetched:
+    """Return what was read without the markers and the batches of aborted transactions."""
+    batches = drop_hidden(fetched.batches, fetched.aborted)
+    return fetched._replace(batches=batches, aborted=(), last_stable_offset=Offset(-1))
+
+
+def isolation_field(isolation: Isolation) -> dict[str, int]:
+    """Return the field of a request for its isolation; by default it reads committed records."""
+    return {} if isolation is Isolation.READ_COMMITTED else {"isolation": isolation}
+
+
+def isolation_of(header: dict[str, Any]) -> Isolation:
+    """Return the isolation of a request, the inverse of `isolation_field`."""
+    is_uncommitted = header.get("isolation") == Isolation.READ_UNCOMMITTED
+    return Isolation.READ_UNCOMMITTED if is_uncommitted else Isolation.READ_COMMITTED
