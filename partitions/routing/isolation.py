@@ -1,4 +1,4 @@
-"""Isolation of reads over HTTP and between brokers: its field in requests, and batches without what it hides."""
+"""Isolation of reads over HTTP and between brokers: its field in requests, and the batches that it leaves."""
 
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ COMMITTED: Final = Isolation.READ_COMMITTED
 
 
 def hide_transactions(fetched: Fetched) -> Fetched:
-    """Return what was read without the markers and the batches of aborted transactions."""
+    """Return the result of a fetch without markers and batches of aborted transactions."""
     batches = drop_hidden(fetched.batches, fetched.aborted)
     return fetched._replace(batches=batches, aborted=(), last_stable_offset=Offset(-1))
 

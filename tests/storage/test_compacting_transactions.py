@@ -138,7 +138,7 @@ def test_readers_of_committed_records_see_the_same_before_and_after(seed: int) -
 
 
 def check_stored_records(keyed: TransactionalLog, visible: Visible, mark: int) -> None:
-    """Below the mark only the newest committed record of each key is stored, and the last one."""
+    """Check that below the mark only the newest committed record of each key is stored, and the last one."""
     clean_end = find_clean_end(keyed.log)
     assert clean_end >= mark
     newest = {offset for offset, _ in visible.values()}

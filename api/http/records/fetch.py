@@ -7,6 +7,7 @@ from aiohttp import web
 
 from raftlog.api.http.leader_header import leader_header
 from raftlog.api.http.openapi.parts import BOOLEAN, OFFSET, integer, string
+from raftlog.api.http.records.isolation import ISOLATION, isolation_of
 from raftlog.api.http.records.json_records import Encoded, JsonRecords
 from raftlog.api.http.records.produce import TOPIC_ID_HEADER
 from raftlog.api.http.records.produce_endpoints import TOPIC_ID
@@ -26,7 +27,7 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.results import Fetched
 from raftlog.records import read_header
 from raftlog.security.permissions import AclOperation, AclResourceType
-from raftlog.types import Buffer
+from raftlog.types import Buffer, Isolation
 from raftlog.values.records import LogOffsets, RecordAsJson
 
 OFFSET_MAX = (1 << 63) - 1
@@ -49,6 +50,7 @@ _FETCH = (
         "max_bytes", integer(1) | {"default": MAX_BYTES_DEFAULT}, "Bytes to answer at most, and at least one record."
     ),
     "timestamp",
+    ISOLATION,
     in_query("follow", BOOLEAN | {"default": False}, "Lines: continue with new records."),
     in_query(
         "heartbeat", integer(0, TIMEOUT_MS_MAX), "Lines: milliseconds without a record until an empty line is sent."
@@ -73,6 +75,7 @@ class _Options(NamedTuple):
     timeout_ms: int
     max_bytes: int
     min_bytes: int
+    isolation: Isolation
 
 
 class FetchHandlers(Handlers):
@@ -114,6 +117,7 @@ class FetchHandlers(Handlers):
             min(query_int(target, "timeout", TIMEOUT_MS_DEFAULT, 0, OFFSET_MAX), settings.fetch_wait_ms_max),
             min(query_int(target, "max_bytes", MAX_BYTES_DEFAULT, 1, OFFSET_MAX), settings.fetch_bytes_max),
             query_int(target, "min_bytes", 1, 0, OFFSET_MAX),
+            isolation_of(target),
         )
         deadline = deadline_in(options.timeout_ms)
         with AnswerMemory(self._answers) as memory:
@@ -162,13 +166,17 @@ class FetchHandlers(Handlers):
                 max_bytes=max_bytes,
                 min_bytes=options.min_bytes,
                 deadline=deadline,
+                isolation=options.isolation,
             )
 
     def _leader_header(self, topic: str, partition: int) -> dict[str, str]:
         return leader_header(self._broker, self._broker.leader_of(topic, partition))
 
     @HttpEndpoint(
-        f"GET {_PARTITION}/offsets", LogOffsets, ("timeout", _LINEARIZABLE, "timestamp"), permissions=DESCRIBE_TOPIC
+        f"GET {_PARTITION}/offsets",
+        LogOffsets,
+        ("timeout", _LINEARIZABLE, "timestamp", ISOLATION),
+        permissions=DESCRIBE_TOPIC,
     )
     async def offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return first and end offset, and the first record from a time on.
@@ -176,12 +184,16 @@ class FetchHandlers(Handlers):
         `?linearizable=true`: the answer includes every record that was acknowledged before the request."""
         topic, partition = target.args[0], partition_number(target.args[1])
         deadline = target.deadline()
-        is_linearizable = flag(target, "linearizable")
-        beginning, end = await self._broker.offsets(topic, partition, linearizable=is_linearizable, deadline=deadline)
+        is_linearizable, isolation = flag(target, "linearizable"), isolation_of(target)
+        beginning, end = await self._broker.offsets(
+            topic, partition, linearizable=is_linearizable, deadline=deadline, isolation=isolation
+        )
         found = LogOffsets(beginning, end)
         if "timestamp" in target.query:
             timestamp = query_int(target, "timestamp", None, 0, OFFSET_MAX)
-            first = await self._broker.offset_for_timestamp(topic, partition, timestamp, deadline=deadline)
+            first = await self._broker.offset_for_timestamp(
+                topic, partition, timestamp, deadline=deadline, isolation=isolation
+            )
             found = LogOffsets(beginning, end, *(first or (None, None)))
         return value_answer(found)
 

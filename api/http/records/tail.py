@@ -18,6 +18,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from raftlog.api.codes import BAD_REQUEST
+from raftlog.api.http.records.isolation import isolation_of
 from raftlog.api.http.records.json_records import JsonRecords
 from raftlog.api.http.server.answer_memory import AnswerMemory
 from raftlog.api.http.server.connection import caller_of
@@ -36,7 +37,7 @@ from raftlog.partitions.security.client_rates import FETCHED
 from raftlog.records import read_header
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.security.permissions import AclOperation, AclResourceType
-from raftlog.types import Buffer, Offset
+from raftlog.types import Buffer, Isolation, Offset
 
 logger = logging.getLogger(__name__)
 
@@ -67,12 +68,13 @@ class _Parameters(NamedTuple):
     """An empty line after so much quiet; 0: none."""
     timeout_ms: int
     """Time that the partition may be unavailable."""
+    isolation: Isolation
 
 
 def _parse_parameters(target: Target, partition: int) -> _Parameters:
     """Return the parameters of a tail. Raises `HttpProblem` 400.
 
-    They are `?offset=N|beginning|end` or `?timestamp=`, `&follow=&heartbeat=&timeout=`."""
+    They are `?offset=N|beginning|end` or `?timestamp=`, `&follow=&heartbeat=&timeout=&isolation=`."""
     query = target.query
     if ("offset" in query) == ("timestamp" in query):
         raise HttpProblem(BAD_REQUEST, "the query has no offset or timestamp; send one of them as the start")
@@ -89,6 +91,7 @@ def _parse_parameters(target: Target, partition: int) -> _Parameters:
         flag(target, "follow"),
         query_int(target, "heartbeat", 0, 0, TIMEOUT_MS_MAX),
         query_int(target, "timeout", TIMEOUT_MS_DEFAULT, 0, TIMEOUT_MS_MAX),
+        isolation_of(target),
     )
 
 
@@ -155,7 +158,8 @@ class _Tail:
             self._offset = Offset(start)
         if type(start) is int and wanted.is_followed:
             return
-        bounds = await self._broker.offsets(topic, partition, deadline=deadline)
+        isolation = wanted.isolation
+        bounds = await self._broker.offsets(topic, partition, deadline=deadline, isolation=isolation)
         if not wanted.is_followed:
             self._end = bounds.end
         if start == "beginning":
@@ -163,7 +167,9 @@ class _Tail:
         elif start == "end":
             self._offset = bounds.end
         elif wanted.timestamp is not None:
-            found = await self._broker.offset_for_timestamp(topic, partition, wanted.timestamp, deadline=deadline)
+            found = await self._broker.offset_for_timestamp(
+                topic, partition, wanted.timestamp, deadline=deadline, isolation=isolation
+            )
             self._offset = bounds.end if found is None else found[0]
 
     async def _run(
@@ -261,6 +267,7 @@ class _Tail:
                 max_bytes=self._memory.room(_FETCH_BYTES),
                 min_bytes=min_bytes,
                 deadline=deadline_in(wait_ms),
+                isolation=wanted.isolation,
             )
             size = sum(map(len, fetched.batches))
             self._memory.add(size)
