@@ -9,7 +9,7 @@ roll stays and holds the offset up to which it is compacted; recovery recognises
 removed only when every older record of its key is durably removed: below the clean end at the start of the run, so a
 reader of such a record meets the tombstone for at least as long as the run before took place. The last record below
 the mark always stays, so no log ends in a gap. Batches of aborted transactions count as if they were not there, and
-markers stay as long as tombstones, whatever their keys (`aborted_batches`). Source: Kafka's log cleaner (KIP-58,
+markers stay as long as tombstones, whatever their keys (`markers`). Source: Kafka's log cleaner (KIP-58,
 KIP-534 for tombstones and markers).
 
 `run` does one slice of work between two steps, and never waits; the caller does the syncs of a step before it requests
@@ -35,9 +35,9 @@ from raftlog.records import (
     stamp,
 )
 from raftlog.records.retain import retain_in_steps
-from raftlog.storage.aborted_batches import AbortedBatches, is_abort_marker
 from raftlog.storage.disk import File
 from raftlog.storage.gap import REASON_COMPACTED, SPAN_MAX, Gap, build_gap_batch, decode_gap
+from raftlog.storage.markers import AbortedBatches, is_abort_marker
 from raftlog.storage.roll import decode_roll, encode_roll
 from raftlog.storage.rows import Row
 from raftlog.storage.segment import Segment

@@ -146,7 +146,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _storage(
         "aborted-records-stay",
-        "aborted_batches:AbortedBatches.has",
+        "markers:AbortedBatches.has",
         "return at >= 0 and header.base_offset < self._ends[header.producer_id][at]",
         "return False",
     ),
@@ -158,7 +158,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _storage(
         "marker-before-the-rest-decides",
-        "aborted_batches:AbortedBatches.decide_rest",
+        "markers:AbortedBatches.decide_rest",
         "at >= offset and ",
         "",
     ),

@@ -1,0 +1,1 @@
+"""Isolation of reads over HTTP: records, stored batches, lines and offsets."""
