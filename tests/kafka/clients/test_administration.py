@@ -7,17 +7,15 @@ from typing import Any
 import confluent_kafka as librdkafka
 import kafka
 import pytest
-from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as AiokafkaPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.admin import NewPartitions as AiokafkaPartitions
 from aiokafka.admin import NewTopic as AiokafkaTopic
 from aiokafka.admin.config_resource import ConfigResource as AiokafkaResource
 from aiokafka.admin.config_resource import ConfigResourceType as AiokafkaResourceType
-from aiokafka.errors import TransactionalIdAuthorizationFailed
 from confluent_kafka import admin
 from kafka.admin import ConfigResource, OffsetSpec
-from kafka.errors import TopicAlreadyExistsError, TransactionalIdAuthorizationFailedError, UnknownTopicOrPartitionError
+from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from kafka.structs import OffsetAndMetadata
 
 from raftlog.testing import Cluster
@@ -243,17 +241,3 @@ async def test_aiokafka_administers_groups(cluster, name, make_topic, aiokafka_a
     assert (name, "consumer") in await client.list_consumer_groups()
     offsets = await client.list_consumer_group_offsets(name)
     assert {place.partition: each.offset for place, each in offsets.items()} == {0: 10, 1: 10}
-
-
-async def test_transactions_are_refused_at_once(cluster):
-    settings = {"bootstrap.servers": cluster.kafka, "transactional.id": "t"}
-    with pytest.raises(librdkafka.KafkaException, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
-        librdkafka.Producer(settings).init_transactions(WITHIN_S)
-    producer = kafka.KafkaProducer(bootstrap_servers=cluster.kafka, transactional_id="t")
-    with pytest.raises(TransactionalIdAuthorizationFailedError):
-        producer.init_transactions()
-    producer.close()
-    transactional = AIOKafkaProducer(bootstrap_servers=cluster.kafka, transactional_id="t")
-    with pytest.raises(TransactionalIdAuthorizationFailed):
-        await transactional.start()
-    await transactional.stop()
