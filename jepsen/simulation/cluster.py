@@ -73,7 +73,7 @@ class GroupPlan:
         """Replicas that were removed, or whose disk is lost: they do not return under the same identity. Never
         iterated."""
         self.configurations: dict[ReplicaId, Configuration] = {}
-        """The one that each replica went by last."""
+        """Latest Raft configuration of each replica."""
         self.readers_at: dict[int, int] = {}
         """Offset that each reader has reached; records below all of them may be trimmed."""
 

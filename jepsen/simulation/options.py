@@ -59,7 +59,7 @@ class Fault(Enum):
     READ_ERROR = "read error"
     SMALL_FILE = "damaged small file"
     ABSENCE = "long absence"
-    """A node is absent for so long that the others forget the entries that it lacks."""
+    """A node is absent for so long that the others have deleted the entries that it lacks."""
     STALE = "stale disk"
     """A disk returns to an earlier state."""
     GOSSIP = "blocked gossip"
@@ -100,7 +100,7 @@ class Options:
     """Nodes that hold nothing until a membership change brings them in."""
     groups: int
     streams: bool
-    """One ordered stream per pair of nodes, as TCP; otherwise datagrams that are lost, doubled and reordered."""
+    """One ordered stream per pair of nodes, as TCP; otherwise datagrams that are lost, duplicated and reordered."""
     link: LinkConditions
     disk_delays_ns: tuple[int, ...]
     """A sync takes up to this, by machine; a slow disk up to a hundred times as long."""
@@ -119,7 +119,7 @@ class Options:
     checkpoint_interval_ms: int
     journal_file_bytes: int
     producers: int
-    """Per group; readers likewise."""
+    """Number of producers per group, and of readers."""
     readers: int
     pause_ms: int
     """Mean time between an answer and the next request of a producer."""
@@ -134,7 +134,7 @@ class Options:
     progress_s: float
     """Longest time, in seconds, from healing until every Raft group accepts a write."""
     convergence_s: float
-    """And then everything else comes right within this: logs may have to be fetched over slow links."""
+    """Longest time after that until all replicas have recovered: logs may be fetched over slow links."""
     unordered_syncs: bool = False
     """Whether syncs of a disk complete independently (`sync_delays`); not drawn, only on request."""
     cut_ambushes: bool = False
@@ -260,7 +260,7 @@ def _draw_and_skip(random: Random, value: int) -> int:
 
 def narrow_options(options: Options, scenario: Scenario) -> Options:
     """Return a copy of the options without faults that could excuse a broken promise of the scenario."""
-    calm = replace(
+    single_purpose = replace(
         options,
         scenario=scenario,
         link=options.link._replace(loss=0.0, duplicate=0.0, reorder=0.0),
@@ -271,8 +271,8 @@ def narrow_options(options: Options, scenario: Scenario) -> Options:
         safety_s=25.0,
     )
     if scenario is Scenario.QUIESCED:
-        return replace(calm, quiesce_after_ticks=5, producers=1)
-    return replace(calm, quiesce_after_ticks=0)
+        return replace(single_purpose, quiesce_after_ticks=5, producers=1)
+    return replace(single_purpose, quiesce_after_ticks=0)
 
 
 def _draw_faults(random: Random) -> tuple[Fault, ...]:

@@ -93,7 +93,7 @@ def _ignore(*_: object) -> None:
     return None
 
 
-class Life:
+class ObservedReplica:
     """Observed progress of a replica since one start of its process."""
 
     __slots__ = ("committed", "configurations", "held", "high_watermark")
@@ -139,7 +139,7 @@ class GroupProperties:
         """Called when a leader appends a new Raft configuration."""
         self._commit_terms: list[tuple[Term, Index]] = []
         """Up to which index was committed when this was the latest term of a leader that committed; both rise."""
-        self._lives: dict[Replica, Life] = {}
+        self._observed: dict[Replica, ObservedReplica] = {}
 
     # Readys
 
@@ -153,32 +153,32 @@ class GroupProperties:
         role = ready.role_state
         if role is not None and role.role is Role.LEADER:
             self._check_leader(replica, log, role.term)
-        life = self._lives.get(replica)
-        if life is None:
-            life = self._lives[replica] = Life()
-        life.held = now.configuration
-        if ready.committed_index > life.committed:
+        observed = self._observed.get(replica)
+        if observed is None:
+            observed = self._observed[replica] = ObservedReplica()
+        observed.held = now.configuration
+        if ready.committed_index > observed.committed:
             if now.leads:
                 self._check_own_term(replica, log, ready.committed_index, term)
             if now.leads and not self.promises.can_be_committed(
                 replica.me, term, ready.committed_index, now.configuration, log
             ):
                 self._fail("commit-without-quorum", replica, term=term, committed=ready.committed_index)
-            self._check_commit(replica, log, life, ready.committed_index, term)
+            self._check_commit(replica, log, observed, ready.committed_index, term)
         if ready.cut_to is not None or ready.entries:
-            self._check_configurations(replica, life, ready, now, log.boundary.index)
-        elif life.configurations and now.configuration.index > life.configurations[-1].index:
-            life.configurations.append(now.configuration)  # it was damaged, and can be read again
+            self._check_configurations(replica, observed, ready, now, log.boundary.index)
+        elif observed.configurations and now.configuration.index > observed.configurations[-1].index:
+            observed.configurations.append(now.configuration)  # it was damaged, and can be read again
         if ready.apply is not None and ready.apply.last > self.committed_index:
             self._fail("applied-uncommitted", replica, applied=ready.apply.last, committed=self.committed_index)
-        if now.high_watermark != life.high_watermark:
-            self._check_watermark(replica, life, now.high_watermark)
+        if now.high_watermark != observed.high_watermark:
+            self._check_watermark(replica, observed, now.high_watermark)
 
     def _check_configurations(
-        self, replica: Replica, life: Life, ready: Ready, now: ReplicaState, boundary: Index
+        self, replica: Replica, observed: ObservedReplica, ready: Ready, now: ReplicaState, boundary: Index
     ) -> None:
         """Check that leaders make one change at a time, and those of voters by a joint configuration (thesis 4.3)."""
-        cut_to, known = ready.cut_to, life.configurations
+        cut_to, known = ready.cut_to, observed.configurations
         while cut_to is not None and known and known[-1].index > cut_to:
             known.pop()
         if known and known[-1].index <= boundary:
@@ -194,9 +194,9 @@ class GroupProperties:
                 known.append(follows)
 
     def _check_cut(self, replica: Replica, log: ReplicaLog, cut_to: Index, term: Term) -> None:
-        life = self._lives.get(replica)
-        if life is not None and cut_to < life.committed:
-            self._fail("committed-cut", replica, cut_to=cut_to, committed=life.committed)
+        observed = self._observed.get(replica)
+        if observed is not None and cut_to < observed.committed:
+            self._fail("committed-cut", replica, cut_to=cut_to, committed=observed.committed)
         self.promises.record_cut(replica.me, cut_to, term, log)
 
     def _check_entries(self, replica: Replica, log: ReplicaLog, entries: Sequence[Entry]) -> None:
@@ -253,11 +253,13 @@ class GroupProperties:
         if committed > self.committed_index and of_term != term:
             self._fail("old-term-committed", replica, index=committed, entry_term=of_term, term=term)
 
-    def _check_commit(self, replica: Replica, log: ReplicaLog, life: Life, committed: Index, term: Term) -> None:
-        first = max(life.committed, log.boundary.index) + 1
+    def _check_commit(
+        self, replica: Replica, log: ReplicaLog, observed: ObservedReplica, committed: Index, term: Term
+    ) -> None:
+        first = max(observed.committed, log.boundary.index) + 1
         for number in range(first, min(committed, log.last_index) + 1):
             self._record_committed(replica, Index(number), log.term_at(Index(number)))
-        life.committed = committed
+        observed.committed = committed
         if committed > self.committed_index:
             self._fail("committed-unknown", replica, committed=committed, last=log.last_index)
         if not self._commit_terms or committed > self._commit_terms[-1][1]:
@@ -282,16 +284,16 @@ class GroupProperties:
             if (index, term) in self.configurations:
                 self.committed_configurations.append(self.configurations[index, term])
 
-    def _check_watermark(self, replica: Replica, life: Life, high_watermark: Offset) -> None:
-        if high_watermark < life.high_watermark:
-            self._fail("high-watermark-back", replica, now=high_watermark, before=life.high_watermark)
+    def _check_watermark(self, replica: Replica, observed: ObservedReplica, high_watermark: Offset) -> None:
+        if high_watermark < observed.high_watermark:
+            self._fail("high-watermark-back", replica, now=high_watermark, before=observed.high_watermark)
         if high_watermark > self.committed_offset:
             self._fail("uncommitted-visible", replica, visible=high_watermark, committed=self.committed_offset)
-        life.high_watermark = high_watermark
+        observed.high_watermark = high_watermark
 
     def held_configurations(self) -> dict[ReplicaId, Configuration]:
         """Return the last observed configuration of each replica, from its latest start."""
-        return {replica.me: life.held for replica, life in self._lives.items() if life.held is not None}
+        return {replica.me: observed.held for replica, observed in self._observed.items() if observed.held is not None}
 
     # everything else that is seen
 
@@ -304,14 +306,14 @@ class GroupProperties:
                 self._fail("recovered-uncommitted", replica, index=entry.index, term=holds, committed_term=committed)
         self.promises.check_term(replica.me, recovered.term)
         self.promises.check_log(replica.me, log, recovered.voting_position)
-        self._lives[replica] = life = Life()
-        life.committed = recovered.committed
-        life.held = recovered.configuration
-        life.configurations.append(recovered.configuration)
+        self._observed[replica] = observed = ObservedReplica()
+        observed.committed = recovered.committed
+        observed.held = recovered.configuration
+        observed.configurations.append(recovered.configuration)
         if recovered.committed > max(self.committed_index, FIRST_INDEX):
             known = self.committed_index
             self._fail("recovered-uncommitted", replica, committed=recovered.committed, committed_anywhere=known)
-        self._check_watermark(replica, life, recovered.high_watermark)
+        self._check_watermark(replica, observed, recovered.high_watermark)
         if not recovered.is_damaged:
             self._check_configuration(replica, recovered.configuration, recovered.committed)
 

@@ -33,7 +33,7 @@ from raftlog.topic_config import TopicConfig
 
 Machine: TypeAlias = AnyMachine[Broker]
 START_S: Final = 2.0
-"""Brokers are started within this, those that join within `JOIN_S` more."""
+"""Brokers start at random times within this, those that join within `JOIN_S` more."""
 JOIN_S: Final = 5.0
 LATE_S: Final = (6.0, 24.0)
 HTTP_PORT: Final = 8080
@@ -62,7 +62,7 @@ class BrokerCluster(Site[Broker]):
         """Partitions that clients shall write to now; any when it is empty."""
         self._processes = 0
         self._producer_ids: dict[int, str] = {}
-        """That were given to producers, and by which broker."""
+        """Allocated producer ids, with the broker that allocated each."""
 
     def _add_clients_node(self) -> Node:
         node = self.loop.add_node("clients")

@@ -71,7 +71,7 @@ class Convergence:
         if options.gossip is not None:
             self._wait_for_none(GOSSIP_S, "gossip-disagrees", self._gossip_disagreements)
         if options.elasticity.orders:
-            settling.rest()
+            settling.check_rest()
         self._wait_for_none(options.convergence_s, "no-convergence", self._differing_groups)
         Drain(self.cluster, self._partitions(), self.workload.commits).read_all()
         self._wait_for_none(

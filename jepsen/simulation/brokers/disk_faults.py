@@ -79,8 +79,8 @@ class DiskFaults(MachineFaults[Machine]):
         self.copies: dict[NodeId, _OldCopy] = {}
         """Copies of disks, restored once all other brokers hold a later boot epoch."""
 
-    def _damage_segment(self, hurt: Callable[[Machine, PartitionReplica], DiskDamage | None]) -> None:
-        """Damage one replica of one broker with `hurt`, if the fault budget allows it."""
+    def _damage_segment(self, damage: Callable[[Machine, PartitionReplica], DiskDamage | None]) -> None:
+        """Damage one replica of one broker with `damage`, if the fault budget allows it."""
         machine = self.random_machine()
         broker = machine.service
         if broker is None:
@@ -93,9 +93,9 @@ class DiskFaults(MachineFaults[Machine]):
         if not groups or machine.replica is None:
             return
         group = self.random.choice(groups)
-        wrong = hurt(machine, group)
-        if wrong is not None:
-            self.fault_budget.damages.append(Damage(machine, machine.replica, group.key, wrong))
+        damaged = damage(machine, group)
+        if damaged is not None:
+            self.fault_budget.damages.append(Damage(machine, machine.replica, group.key, damaged))
             if self.random.random() < 0.5:
                 machine.crash()
 

@@ -47,7 +47,7 @@ class Elasticity:
     returns: float
     """Chance that a removed broker comes back with an empty disk; otherwise it comes back on its old one."""
     quiet_s: float
-    """In the end nothing changes any more for so long."""
+    """Time at the end of the run in which nothing may change."""
 
 
 NONE: Final = Elasticity(

@@ -30,7 +30,7 @@ LOOK_S: Final = 0.3
 SETTLED_S: Final = 6.0
 """Time without a change after which the balancer has nothing left to do."""
 SPREAD_MAX: Final = 1
-"""Brokers that are there have replicas of as many partitions, but for so many."""
+"""Largest difference between the numbers of replicas of two brokers."""
 
 Within = Callable[[float, str, Callable[[], list[str]]], None]
 
@@ -47,14 +47,14 @@ class FinalRequests:
     def settle(self) -> None:
         """Send the requests after which the cluster settles, and wait until decommissioned brokers have left."""
         self.taken.check(self.cluster.newest_state())
-        self._request("settings", self._set_calm_settings)
+        self._request("settings", self._set_final_settings)
         for node in self.cluster.newest_state().in_maintenance():
             self._request("maintenance off", partial(self._end_maintenance, node))
         for node in self._draining():
             self._request("decommission", partial(self._recommission_if_needed, node))
         self._wait_for_none(self.options.convergence_s, "not-decommissioned", self._unfinished_decommissions)
 
-    def rest(self) -> None:
+    def check_rest(self) -> None:
         """Check that replicas and leaders are balanced, and that nothing changes any more. Raises `PropertyBroken`."""
         self._request("rebalance", self._rebalance)  # what operators have placed would stay for a while otherwise
         self._wait_for_none(self.options.convergence_s, "replicas-uneven", self._uneven_replicas)
@@ -88,7 +88,7 @@ class FinalRequests:
             self.loop.run_until(lambda asked=asked: len(outcomes) > asked, within_s=2 * TIMEOUT_MS / 1000)  # type: ignore[misc]
             self.loop.run_for(LOOK_S)
 
-    async def _set_calm_settings(self, broker: Broker) -> None:
+    async def _set_final_settings(self, broker: Broker) -> None:
         wanted = {"balancer.mode": "continuous", "replicas.repair.after.ms": -1, "balancer.moves.max": 16}
         await broker.operations.cluster.alter_cluster_config(wanted, deadline=deadline_in(TIMEOUT_MS))
 

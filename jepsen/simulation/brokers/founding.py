@@ -4,7 +4,7 @@ Seeds are started with the same list, in any order, and crash, lose power, are p
 the bootstrap record; some brokers join later. Each serving broker repeatedly allocates blocks of producer ids.
 
     founded-twice is impossible: all brokers that ever name a cluster name the same one (`two-clusters`)
-    a block is given to one taker only (`producer-ids-twice`), however often a request was repeated on its way
+    a block is given to one recipient only (`producer-ids-twice`), however often a request was repeated on its way
     after healing all brokers are registered, and their copies are equal
 """
 

@@ -1,9 +1,7 @@
 """Network of the simulated brokers' gossip, beside that of their connections, and its interference.
 
-    Ways            cuts, losses and healing of one network apply to the other as well, or not, by the run's options
-    Pests           interference with datagrams on the network: keeps and repeats them, elsewhere too, garbles,
-truncates
-                    and forges them
+    CoupledNetwork  cuts, losses and healing of one network apply to the other as well, or not, by the run's options
+    Interference    keeps and repeats datagrams, elsewhere too, or garbles, truncates and forges them
     SimulatedWire   the product's `Wire`, for one process
 
 Called by `cluster`, `machine`, and the faults that block gossip alone."""

@@ -124,7 +124,7 @@ class BrokerOptions:
     disk_delays_ns: tuple[int, ...]
     drift_ppm: int
     factors: tuple[int | None, ...]
-    """Replication factors of topics, one of them for each; None: as the broker thinks best."""
+    """Replication factors of topics, one of them for each; None: the broker's default."""
     segment_bytes: int
     retention_bytes: int | None
     large_append_bytes: int
@@ -139,9 +139,9 @@ class BrokerOptions:
     quiesce_after_ticks: int
     metadata_growth_bytes: int
     scrub_s: float
-    """About every so often the background scrub reads everything; 0: never."""
+    """Approximate duration of one round of the background scrub; 0: no scrub."""
     producers: int
-    """In all; readers likewise."""
+    """Total number of producers, and of readers."""
     readers: int
     committers: int
     """Clients that commit offsets of groups."""
@@ -149,17 +149,17 @@ class BrokerOptions:
     value_bytes: int
     answer_loss: float
     faults: tuple[Fault, ...]
-    """Drawn from evenly; some are in it more than once."""
+    """Faults to draw from evenly; one that is repeated here is drawn more often."""
     quiet: float
     safety_s: float
     start_s: float
     """Longest time, in seconds, from the start, or from healing, until all brokers serve."""
     progress_s: float
-    """And then every partition takes a write within this."""
+    """Longest time after that until every partition has accepted a write."""
     convergence_s: float
     elasticity: Elasticity
     gossip: GossipOptions | None
-    """None: it is switched off."""
+    """Options of gossip; None: it is switched off."""
     uses: WorkloadFeatures
     unordered_syncs: bool = False
     """Whether syncs of a disk complete independently (`sync_delays`); not drawn, only on request."""

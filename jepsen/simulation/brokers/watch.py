@@ -34,8 +34,8 @@ def _ignore(*_: object) -> None:
     return None
 
 
-class Life(NamedTuple):
-    """Observed process."""
+class ObservedProcess(NamedTuple):
+    """Process of a broker with its driver, as observed from outside."""
 
     computer: Computer
     driver: Driver
@@ -73,16 +73,16 @@ class Watch:
 
     def on_open(self, computer: Computer, driver: Driver, metadata: ControllerHost) -> None:
         """Begin to observe a process that has only recovered its disk so far."""
-        life = Life(computer, driver)
-        self.membership.on_open(life.me, metadata)
-        self._check_no_replica_lost(life)
+        observed = ObservedProcess(computer, driver)
+        self.membership.on_open(observed.me, metadata)
+        self._check_no_replica_lost(observed)
         for group in list(driver.groups.values()):
-            self._on_recovery(life, group)
-        self._observe_driver(life)
+            self._on_recovery(observed, group)
+        self._observe_driver(observed)
 
-    def _observe_driver(self, life: Life) -> None:
+    def _observe_driver(self, observed: ObservedProcess) -> None:
         """Wrap the driver's callbacks, to observe its Raft groups."""
-        driver = life.driver
+        driver = observed.driver
         add, remove, stepped, damaged = driver.add, driver.remove_group, driver.on_step, driver.on_damage
         removed = self._removed.setdefault(driver.me, {})
 
@@ -91,7 +91,7 @@ class Watch:
             if group.key in removed:
                 del removed[group.key]
                 self.group(group.key).promises.record_readdition(driver.me)
-            self._on_recovery(life, group)
+            self._on_recovery(observed, group)
             return group
 
         def remove_group(key: GroupKey) -> None:
@@ -100,10 +100,10 @@ class Watch:
 
         def on_step(group: PartitionReplica, ready: Ready) -> None:
             stepped(group, ready)
-            self._on_ready(life, group, ready)
+            self._on_ready(observed, group, ready)
 
         def on_damage(group: PartitionReplica) -> None:
-            self._check_damage(life, group)
+            self._check_damage(observed, group)
             damaged(group)
 
         driver.on_damage = on_damage  # type: ignore[method-assign]
@@ -111,14 +111,14 @@ class Watch:
         driver.remove_group = remove_group  # type: ignore[method-assign]
         driver.on_step = on_step
 
-    def _check_no_replica_lost(self, life: Life) -> None:
+    def _check_no_replica_lost(self, observed: ObservedProcess) -> None:
         """Raise `PropertyBroken` if a process lacks a replica that its disk held and that was not removed."""
-        removed = self._removed.get(life.driver.me, {})
+        removed = self._removed.get(observed.driver.me, {})
         for key, properties in self._groups.items():
-            if key in life.driver.groups or key in removed:
+            if key in observed.driver.groups or key in removed:
                 continue
-            if properties.promises.has_promised(life.driver.me):
-                raise PropertyBroken("replica-gone", {"replica": life.me, "group": properties.name})
+            if properties.promises.has_promised(observed.driver.me):
+                raise PropertyBroken("replica-gone", {"replica": observed.me, "group": properties.name})
 
     def group(self, key: GroupKey) -> GroupProperties:
         """Return the properties of a Raft group."""
@@ -135,15 +135,15 @@ class Watch:
         self.loop.note(f"n{replica.me.node_id}", f"{name}: {_describe_configuration(after)}")
         self.on_change(replica, before, after)
 
-    def _on_recovery(self, life: Life, group: PartitionReplica) -> None:
+    def _on_recovery(self, observed: ObservedProcess, group: PartitionReplica) -> None:
         properties, log = self.group(group.key), group.log
-        where = group.path.removeprefix(f"{life.driver.data_dir}/")
+        where = group.path.removeprefix(f"{observed.driver.data_dir}/")
         properties.name = f"{where} ({uuid.UUID(bytes=group.key).hex[:8]})"
-        self._check_damage(life, group)
-        self._note(life, f"{where}: has {log.last_index}@{group.core.last_id.term} in term {group.core.term}")
+        self._check_damage(observed, group)
+        self._note(observed, f"{where}: has {log.last_index}@{group.core.last_id.term} in term {group.core.term}")
         committed = max(group.core.committed_index, log.boundary.index)
         properties.observe_restart(
-            life.me,
+            observed.me,
             log,
             RecoveredState(
                 newest_entries(group),
@@ -156,23 +156,25 @@ class Watch:
             ),
         )
 
-    def _check_damage(self, life: Life, group: PartitionReplica) -> None:
-        if group.damage is not None and not self.is_damage_expected(life.computer, group.key):
-            raise PropertyBroken("unprovoked-damage", {"replica": life.me, "group": group.path, "damage": group.damage})
+    def _check_damage(self, observed: ObservedProcess, group: PartitionReplica) -> None:
+        if group.damage is not None and not self.is_damage_expected(observed.computer, group.key):
+            raise PropertyBroken(
+                "unprovoked-damage", {"replica": observed.me, "group": group.path, "damage": group.damage}
+            )
 
-    def _on_ready(self, life: Life, group: PartitionReplica, ready: Ready) -> None:
+    def _on_ready(self, observed: ObservedProcess, group: PartitionReplica, ready: Ready) -> None:
         core = group.core
         now = ReplicaState(core.term, core.role is Role.LEADER, core.configuration, group.high_watermark)
         properties = self.group(group.key)
-        properties.observe_ready(life.me, group.log, ready, now)
+        properties.observe_ready(observed.me, group.log, ready, now)
         role = ready.role_state
         if role is not None:
             if role.role is Role.LEADER:
                 self.elections += 1
-                self.membership.on_leader(life.me, group.key, role.term)
+                self.membership.on_leader(observed.me, group.key, role.term)
             elif role.role is Role.FOLLOWER:
-                self.membership.record_follower(life.me, properties, group.key, role.term)
-            self._note(life, f"{properties.name}: {role.role.value} of term {role.term}: {role.reason}")
+                self.membership.record_follower(observed.me, properties, group.key, role.term)
+            self._note(observed, f"{properties.name}: {role.role.value} of term {role.term}: {role.reason}")
         self.loop.trace.record_number(core.committed_index)
 
     def on_send(self, driver: Driver | None, envelopes: Sequence[Envelope]) -> None:
@@ -242,8 +244,8 @@ class Watch:
     def is_deleted(self, topic_id: uuid.UUID) -> bool:
         return topic_id in self._deleted
 
-    def _note(self, life: Life, text: str) -> None:
-        self.loop.note(life.computer.name, text)
+    def _note(self, observed: ObservedProcess, text: str) -> None:
+        self.loop.note(observed.computer.name, text)
 
 
 def _describe_configuration(configuration: Configuration) -> str:

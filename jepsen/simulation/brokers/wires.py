@@ -4,8 +4,8 @@
     loop.sock_accept             the next stream that arrived at a `ListeningPort`
     loop.connect_accepted_socket
 
-Hosts are names of nodes. What is written at once arrives at once; borders mean nothing to the reader. A writer pauses
-while more than it wants is under way, as with a full socket buffer. There is no TLS.
+Hosts are names of nodes. One write arrives as a whole, but readers must not rely on its borders. A writer pauses
+while more bytes than its limit are under way, as with a full socket buffer. There is no TLS.
 """
 
 import asyncio

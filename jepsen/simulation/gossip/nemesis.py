@@ -11,7 +11,7 @@ from raftlog.membership.member import Claim
 SEEDS = 3
 """Number of addresses that a process has at its start."""
 EVENT_INTERVAL_S = 45.0
-"""Between two events of a steady run."""
+"""Time between two events of a steady run."""
 
 
 class Nemesis:
@@ -97,15 +97,15 @@ class Nemesis:
         process = self._random_process()
         if process is not None:
             seconds = self._random.uniform(1, 30)
-            life = process.life
+            starts = process.starts
             self._pause_for(process, seconds)
             when = self._world.now + seconds + PERIODS_MAX * self._world.config.period_s
-            self._world.call_at(when, lambda: self._watch.check_known(process, life))
+            self._world.call_at(when, lambda: self._watch.check_known(process, starts))
 
     def _check_known_later(self, process: Process) -> None:
-        life = process.life
+        starts = process.starts
         when = self._world.now + PERIODS_MAX * self._world.config.period_s
-        self._world.call_at(when, lambda: self._watch.check_known(process, life))
+        self._world.call_at(when, lambda: self._watch.check_known(process, starts))
 
     def _random_process(self) -> Process | None:
         """Return a random process that is up; None unless two others remain."""
@@ -153,8 +153,10 @@ class Nemesis:
         process.swim.leave(self._world.now)
         process.has_left = True
         self._world.perform_actions(process)
-        life = process.life
-        self._world.call_at(self._world.now + 1, lambda: process.end(self._world.now) if process.life == life else None)
+        starts = process.starts
+        self._world.call_at(
+            self._world.now + 1, lambda: process.end(self._world.now) if process.starts == starts else None
+        )
 
     def _leave_for_a_while(self, process: Process) -> None:
         self._leave_and_end(process)
@@ -163,9 +165,9 @@ class Nemesis:
 
     def _pause_for(self, process: Process, seconds: float) -> None:
         self._world.pause(process)
-        life = process.life
+        starts = process.starts
         self._world.call_at(
-            self._world.now + seconds, lambda: self._world.resume(process) if process.life == life else None
+            self._world.now + seconds, lambda: self._world.resume(process) if process.starts == starts else None
         )
 
     def _cut_into_halves(self, _process: Process) -> None:

@@ -23,13 +23,13 @@ class Datagram(NamedTuple):
 
 
 class Process:
-    """Gossip member. `wake_at` is the time of the next call of `tick`; `life` counts the starts."""
+    """Gossip member. `wake_at` is the time of the next call of `tick`; `starts` counts the starts."""
 
     def __init__(self, node_id: NodeId) -> None:
         self.node_id = node_id
         self.address = Address(f"10.0.{node_id >> 8}.{node_id & 255}", PORT)
         self.sender = Sender(node_id, self.address)
-        self.life = 0
+        self.starts = 0
         self.disk = 0
         self.boot_epoch = 0
         self.description = b""
@@ -60,7 +60,7 @@ class Process:
     def begin(self, description: bytes, config: SwimConfig, random: Random) -> None:
         """Start the process, with nothing kept from earlier starts except the disk's boot epoch."""
         assert not self.is_up, f"{self.name} is up"
-        self.life += 1
+        self.starts += 1
         self.boot_epoch += 1
         self.description = description
         identity = GossipIdentity(self.node_id, self.disk_uuid, self.address, self.boot_epoch)

@@ -33,9 +33,9 @@ class Watch:
         self.declared: Counter[MemberState] = Counter()
         """Changes to a state, over all views."""
         self.deaths: dict[tuple[NodeId, int], float] = {}
-        """By process and life: time from its end until the last member declared it dead."""
+        """By process and number of its start: time from its end until the last member declared it dead."""
         self._newest: dict[tuple[NodeId, int, NodeId], GossipMember] = {}
-        """Newest entry of each member in the view of each life."""
+        """Newest entry of each member in the view of each start of a process."""
 
     # every change
 
@@ -63,10 +63,10 @@ class Watch:
             and not process.is_up
             and not process.has_left
         ):
-            self.deaths[process.node_id, process.life] = self.world.now - process.ended_at
+            self.deaths[process.node_id, process.starts] = self.world.now - process.ended_at
 
     def _check_order(self, process: Process, member: GossipMember) -> None:
-        key = (process.node_id, process.life, member.node_id)
+        key = (process.node_id, process.starts, member.node_id)
         before = self._newest.get(key)
         self._newest[key] = member
         if before is None or before.disk_uuid != member.disk_uuid:
@@ -88,10 +88,10 @@ class Watch:
 
     # single events of steady runs
 
-    def check_known(self, process: Process, life: int) -> None:
+    def check_known(self, process: Process, starts: int) -> None:
         """Check, ten periods after a change of a process, that all members report its state."""
         elapsed_s = self.world.now - max(process.resumed_at, process.ended_at)
-        if process.life != life or process.is_paused or elapsed_s < 0.99 * PERIODS_MAX * self.world.config.period_s:
+        if process.starts != starts or process.is_paused or elapsed_s < 0.99 * PERIODS_MAX * self.world.config.period_s:
             return  # its state has changed again; that change has its own check
         for observer in self.observers():
             if observer is not process:
@@ -106,7 +106,7 @@ class Watch:
             self._fail(name, observer, known, actual=self._actual_state(process), about=process.node_id)
         if process.is_running and not process.has_left:
             if not self._is_running(known):
-                self._fail(name, observer, known, actual="another life", about=process.node_id)
+                self._fail(name, observer, known, actual="another start", about=process.node_id)
             if known.description != process.description:
                 self._fail(name, observer, known, actual="another description", about=process.node_id)
 
@@ -125,7 +125,7 @@ class Watch:
         observers = self.observers()
         for observer in observers:
             for process in self.world.processes:
-                if process is not observer and process.life:
+                if process is not observer and process.starts:
                     self._check_state(observer, process, "disagreement")
             waiting = observer.swim.counters().broadcasts_waiting
             if waiting:
@@ -153,7 +153,7 @@ class Watch:
     def _actual_state(self, process: Process) -> str:
         if process.has_left:
             return "left"
-        return f"up, life {process.life}" if process.is_up else "dead"
+        return f"up, start {process.starts}" if process.is_up else "dead"
 
     def _fail(self, name: str, observer: Process, member: GossipMember | None, **numbers: object) -> NoReturn:
         member = member and member._replace(about=member.about._replace(description=b""))

@@ -1,8 +1,7 @@
 """Clock and network between the members: an event heap, and random numbers from one seed.
 
-Each datagram is lost, doubled and delayed independently; cuts are one-way, by pairs of members. After every call to a
-machine the world performs its actions, as the agent does.
-"""
+Each datagram is lost, duplicated and delayed independently; cuts are one-way, by pairs of members. After every call to
+a machine the world performs its actions, as the agent does."""
 
 from collections.abc import Callable, Collection, Iterable
 from heapq import heappop, heappush
@@ -22,7 +21,7 @@ from raftlog.membership.swim import MemberChange, OutgoingDatagram, OutgoingStre
 from raftlog.types import NodeId
 
 HEADERS_BYTES: Final = 28
-"""IP and UDP."""
+"""Size of the IP and UDP headers."""
 ENCODED_ONE_IN: Final = 64
 SEGMENTS_PER_FRAME: Final = 2
 """A segment and its acknowledgement."""
@@ -111,9 +110,9 @@ class World:
 
     def begin(self, process: Process, seeds: Iterable[Process]) -> None:
         """Start a process with the addresses of `seeds`."""
-        random = generator(self.options.seed, "gossip member", process.node_id, process.life)
+        random = generator(self.options.seed, "gossip member", process.node_id, process.starts)
         process.begin(bytes(self.options.description_bytes), self.config, random)
-        self.note(process, f"starts its life {process.life} on disk {process.disk}")
+        self.note(process, f"begins start {process.starts} on disk {process.disk}")
         process.swim.start(self.now)
         process.swim.join([seed.address for seed in seeds if seed is not process], self.now)
         self.perform_actions(process)
@@ -187,11 +186,17 @@ class World:
     def _open(self, process: Process, stream: OutgoingStream) -> None:
         self.streams += 1
         other = self._by_address[stream.address]
-        over_at = self.now + stream.timeout_s
-        self._send_frame(process, process.life, other, other.life, stream.messages, over_at)
+        expires_at = self.now + stream.timeout_s
+        self._send_frame(process, process.starts, other, other.starts, stream.messages, expires_at)
 
     def _send_frame(
-        self, sender: Process, sent_in: int, to: Process, to_life: int, messages: tuple[Message, ...], over_at: float
+        self,
+        sender: Process,
+        sender_starts: int,
+        to: Process,
+        to_starts: int,
+        messages: tuple[Message, ...],
+        expires_at: float,
     ) -> None:
         """Send one frame of a stream.
 
@@ -205,11 +210,11 @@ class World:
         arrival = self.now + DELAY_MIN_S + self._random.random() * self.options.delay_max_s
 
         def deliver() -> None:
-            if not to.is_running or to.life != to_life or sender.life != sent_in or self.now > over_at:
+            if not to.is_running or to.starts != to_starts or sender.starts != sender_starts or self.now > expires_at:
                 return
             answer = to.swim.handle_frame(messages, sender.sender, self.now)
             self.perform_actions(to)
             if answer and sender.is_up:
-                self._send_frame(to, to_life, sender, sent_in, tuple(answer), over_at)
+                self._send_frame(to, to_starts, sender, sender_starts, tuple(answer), expires_at)
 
         self.call_at(arrival, deliver)

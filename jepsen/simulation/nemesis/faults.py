@@ -99,11 +99,11 @@ class Faults(MachineFaults[Machine]):
         is_free = all(damage.machine is not machine for damage in self.fault_budget.open_damages())
         if is_free and self.fault_budget.may_damage(machine, plan):
             inside = f"/{plan.group_id}/"
-            wrong = damage_file(
+            damaged = damage_file(
                 machine.disk, lambda path: inside in path and "/.raftlog/" not in path, self.random, machine.note
             )
-            if wrong is not None:
-                self.fault_budget.damages.append(Damage(plan, machine, machine.me, wrong))
+            if damaged is not None:
+                self.fault_budget.damages.append(Damage(plan, machine, machine.me, damaged))
                 if self.random.random() < 0.5 and machine.node.is_up:
                     machine.crash()
 

@@ -27,10 +27,10 @@ TIMEOUTS_MS: Final = (300, 800, 3_000)
 SLACK_MS: Final = 1_000
 """Time, in milliseconds, from a request's deadline until its client gives up."""
 ANSWER_MS: Final = 4_000
-"""A broker that works answers within the deadline, as long as its clock takes for it, and so much more: it looks for a
-leader for a while also when less time is given, and waits for an answer that is on its way."""
+"""Time after the deadline, by the broker's own clock, within which a working broker answers: it looks for a leader
+for a while even if less time is given, and waits for an answer that is on its way."""
 DEADLINE_STRETCH: Final = 1.5
-"""Clocks are slower than this at no time."""
+"""Upper bound on the factor by which a clock is slow."""
 RETRY_NS: Final = 80 * MILLISECOND_NS
 
 

@@ -70,8 +70,8 @@ class Member(Client):
         self.member_id = ""
         self.generation = -1
         self.owned: tuple[TopicPartition, ...] = ()
-        self.is_calm = False
-        """Whether it stalls and leaves no more (`calm`)."""
+        self.is_staying = False
+        """Whether it no longer stalls or leaves; set by `stay_in_group`."""
         self._assignor = random.choice(sorted(ASSIGNORS))
         self._can_lead = self.group == GROUPS[0]
         self._commits = commits
@@ -80,15 +80,15 @@ class Member(Client):
 
     def stay_in_group(self) -> None:
         """Stay in the group from now on."""
-        self.is_calm, self.timeouts_ms = True, TIMEOUTS_MS[-1:]
+        self.is_staying, self.timeouts_ms = True, TIMEOUTS_MS[-1:]
 
     def is_answer_received(self, attempt: Attempt) -> bool:
-        return not attempt.has_ended if self.is_calm else super().is_answer_received(attempt)
+        return not attempt.has_ended if self.is_staying else super().is_answer_received(attempt)
 
     def step(self) -> None:
         uses = self.cluster.options.uses
         draw = self.random.random()
-        if not self.is_calm and draw < uses.stalls:
+        if not self.is_staying and draw < uses.stalls:
             # What it knows may be old when it goes on.
             self.step_later(int(uses.session_timeout_ms * self.random.choice((0.6, 1.5, 1.5, 3)) * MILLISECOND_NS))
             return
@@ -96,9 +96,9 @@ class Member(Client):
             self.ask(self._ask_to_join)
         elif self.join_state is JoinState.JOINED:
             self.ask(self._sync)
-        elif not self.is_calm and draw > 1 - 0.02 - uses.storms:
+        elif not self.is_staying and draw > 1 - 0.02 - uses.storms:
             self.ask(self._leave)
-        elif not self.is_calm and draw > 1 - 0.04 - uses.storms:
+        elif not self.is_staying and draw > 1 - 0.04 - uses.storms:
             self._crash()
             self.step_later(RETRY_NS)
         else:

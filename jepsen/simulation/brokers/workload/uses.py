@@ -13,14 +13,14 @@ class WorkloadFeatures:
     """Features of the workload of one run."""
 
     members: int
-    """In all, of all groups that have members."""
+    """Total number of members, over all groups that have members."""
     session_timeout_ms: int
     stalls: float
     """Chance, before each request of a member, of a pause longer than its session."""
     storms: float
     """Chance, each time, that all members of a group leave at once instead, and join again."""
     static_members: float
-    """Share of members that have a name of their own and take their place again."""
+    """Share of static members: they have an instance id, and rejoin under it."""
     idempotent_producers: int
     """Idempotent producers, each with five requests in flight."""
     restarts: float
