@@ -3,7 +3,7 @@
     roll committed → state written as `snapshot` entries after it, all committed → trim committed
 
 A leader that is deposed or crashes in the middle leaves an incomplete run, which readers skip; the next leader
-begins anew, behind a roll of its own. The trim comes only after the run has committed, so at every moment the
+begins anew, after a roll of its own. The trim comes only after the run has committed, so at every moment the
 remaining log gives the state. Called by the host's timer while this process leads."""
 
 import asyncio
@@ -52,7 +52,7 @@ async def write_snapshot(group: PartitionReplica, copy: LocalCopy, deadline: Dea
     if waiting:
         await group.propose_control(waiting)
     await group.propose_trim(base_offset, roll_index)
-    _logger.info("a snapshot of the controller's state, %d bytes, stands behind entry %d", total, roll_index)
+    _logger.info("a snapshot of the controller's state, %d bytes, follows entry %d", total, roll_index)
 
 
 async def _ensure_roll(group: PartitionReplica) -> tuple[Index, Offset]:

@@ -392,7 +392,7 @@ class SegmentedLog(ReadableLog):
         if before is not None and before.index != index - 1:
             reason = "the row before it is damaged as well"
         elif header.base_offset < (before.offset if before else segment.base_offset) or row.end > segment.end_position:
-            reason = "it does not fit behind the entry before it"
+            reason = "it does not fit after the entry before it"
         elif is_confirmed and (row.end, header.next_offset) != follows:
             reason = f"it ends at position {row.end}, offset {header.next_offset}, where {follows} follow"
         if reason:

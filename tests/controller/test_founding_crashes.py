@@ -51,9 +51,9 @@ class Crashes:
             self.reach_step("after its record is synced", self.node_of(file))
 
         def crash_around_begin(metadata: Any) -> None:
-            self.reach_step("before group 0 is made", metadata._node)
+            self.reach_step("before the controller is created", metadata._node)
             begin(metadata)
-            self.reach_step("after group 0 is made", metadata._node)
+            self.reach_step("after the controller is created", metadata._node)
 
         monkeypatch.setattr(BootstrapFile, "store", crash_around_store)
         monkeypatch.setattr(host.ControllerHost, "_create_first_replica", crash_around_begin)
@@ -62,8 +62,8 @@ class Crashes:
 STEPS = (
     "before its record is synced",
     "after its record is synced",
-    "before group 0 is made",
-    "after group 0 is made",
+    "before the controller is created",
+    "after the controller is created",
 )
 
 

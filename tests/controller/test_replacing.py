@@ -78,7 +78,7 @@ def damage(journal: Path) -> None:
         file.write_bytes(data)
 
 
-@pytest.mark.parametrize("which", ["the leader of group 0", "a follower"])
+@pytest.mark.parametrize("which", ["the leader of the controller", "a follower"])
 async def test_a_wiped_disk_replaces_the_old_one(tmp_path: Path, which: str) -> None:
     async with brokers(tmp_path, THREE) as cluster:
         cluster.settings.update(QUICK)
@@ -86,7 +86,7 @@ async def test_a_wiped_disk_replaces_the_old_one(tmp_path: Path, which: str) -> 
         await wait_until_all_vote(cluster)
         await cluster.running[1].metadata.submit(cluster.make_topic("t", 1), soon())
         leader = cluster.leader()
-        number = leader if which == "the leader of group 0" else next(each for each in THREE if each != leader)
+        number = leader if which == "the leader of the controller" else next(each for each in THREE if each != leader)
         old = cluster.running[number].node.identity
         await cluster.stop(number)
         shutil.rmtree(tmp_path / str(number))

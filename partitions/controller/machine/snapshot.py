@@ -96,8 +96,8 @@ class SnapshotReader:
                 self._pieces, self._roll_index = [], roll_index
             if piece != len(self._pieces) or roll_index != self._roll_index:
                 raise FormatError(
-                    f"piece {piece} of the snapshot behind roll {roll_index}, where piece {len(self._pieces)} "
-                    f"of the one behind roll {self._roll_index} has to follow"
+                    f"piece {piece} of the snapshot after roll {roll_index}, where piece {len(self._pieces)} "
+                    f"of the one after roll {self._roll_index} has to follow"
                 )
             self._pieces.append(payload[HEADER.size :])
             if not is_last:

@@ -164,7 +164,7 @@ def _describe_loss(best: ReplicaStatus, holding: Sequence[ReplicaStatus], gone: 
     highest = max(holding, key=lambda each: (each.vote_floor.term, each.vote_floor.index))
     if highest.vote_floor != best.last:
         loss.append(
-            f"whatever is behind offset {best.log_end - 1}: there was an entry {highest.vote_floor.index} of term "
+            f"all records after offset {best.log_end - 1}: there was an entry {highest.vote_floor.index} of term "
             f"{highest.vote_floor.term}"
         )
     voters = {*best.voters, *best.outgoing}

@@ -193,7 +193,7 @@ def test_a_broker_is_removed_when_its_process_reports_no_replicas(
     )
     assert not may_remove(broker, controller.state, {**there, NodeId(1): None}, [replica(1)], is_settled=True)
     assert not may_remove(broker, controller.state, there, [replica(1), replica(4)], is_settled=True), (
-        "it votes in group 0"
+        "it votes in the controller's Raft group"
     )
     assert not may_remove(broker, controller.state, {}, [replica(1)], is_settled=True), "no broker was asked"
     controller.assign(FIRST, 1, 2, 4)
