@@ -6,7 +6,7 @@
     open appends = in the turn + waiting + proposed ≤ the requests that the listeners hold
 
 Proposals of one turn also share a frame of the journal and a sync; unlike calls to any node they need no queue. Appends
-of one partition are proposed in the order of `begin`: while one waits, later ones wait too; while one is enlisting, only
+of one partition are proposed in the order of `begin`: while one waits, later ones wait; while one is enlisting, only
 those of its producer. Appends of idempotent producers have an outcome each, since sequences can be refused; accepted
 ones are proposed together. A refused append is definite; after the proposal a deadline makes the outcome unknown.
 Called by listeners through `Broker.leader.appends`."""

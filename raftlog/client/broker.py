@@ -79,9 +79,9 @@ class BrokerClient(AsyncClosedAtExit):
         self._transport.add(broker.http for broker in brokers if broker.http)
         return brokers
 
-    def learn_leader(self, place: TopicPartition, address: str) -> None:
+    def learn_leader(self, target: TopicPartition, address: str) -> None:
         """Send requests about this partition to HOST:PORT first, until an answer names another leader."""
-        self._transport.leaders.learn(place, address)
+        self._transport.leaders.learn(target, address)
 
     async def health(self) -> ClusterHealth:
         """Return whether the cluster is healthy as the answering broker sees it, and the reasons if not."""
@@ -168,18 +168,18 @@ class BrokerClient(AsyncClosedAtExit):
         """Return the first and the next offset of a partition.
 
         With `linearizable` every record acknowledged before the call is included."""
-        place = TopicPartition(topic, partition)
+        target = TopicPartition(topic, partition)
         query: dict[str, object] = {"timeout": timeout_ms}
         if linearizable:
             query["linearizable"] = "true"
         path = f"{_partition_path(topic, partition)}/offsets"
-        fields = await self._calls.get(path, query, place=place, timeout_ms=timeout_ms)
+        fields = await self._calls.get(path, query, target=target, timeout_ms=timeout_ms)
         return OffsetRange(Offset(fields["beginning_offset"]), Offset(fields["end_offset"]))
 
     async def offset_for_timestamp(self, topic: str, partition: int, timestamp_ms: int) -> tuple[Offset, int] | None:
         """Return offset and timestamp of the first record at or after a timestamp, or None."""
         path = f"{_partition_path(topic, partition)}/offsets"
-        fields = await self._calls.get(path, {"timestamp": timestamp_ms}, place=TopicPartition(topic, partition))
+        fields = await self._calls.get(path, {"timestamp": timestamp_ms}, target=TopicPartition(topic, partition))
         offset = fields.get("offset")
         return None if offset is None else (Offset(offset), int(fields["timestamp"]))
 
@@ -195,7 +195,7 @@ class BrokerClient(AsyncClosedAtExit):
             headers={"Content-Type": BATCHES},
             timeout_s=answer_timeout_s(timeout_ms),
             repeatable=False,
-            place=TopicPartition(topic, partition),
+            target=TopicPartition(topic, partition),
         )
         return _read_offsets(answer)
 
@@ -211,7 +211,7 @@ class BrokerClient(AsyncClosedAtExit):
             headers={"Content-Type": BATCHES},
             timeout_s=answer_timeout_s(timeout_ms),
             repeatable=False,
-            place=TopicPartition(topic, partition),
+            target=TopicPartition(topic, partition),
         )
         return Offset(decode_value(RestoredBatches, answer.body).next_offset)
 
@@ -235,7 +235,7 @@ class BrokerClient(AsyncClosedAtExit):
             timeout_ms=timeout_ms,
             repeatable=True,
             query={"before": before},
-            place=TopicPartition(topic, partition),
+            target=TopicPartition(topic, partition),
         )
         return Offset(fields["log_start_offset"])
 
@@ -250,7 +250,7 @@ class BrokerClient(AsyncClosedAtExit):
             repeatable=True,
             query={"offset": offset, "timeout": timeout_ms, "max_bytes": max_bytes},
             timeout_s=answer_timeout_s(timeout_ms),
-            place=TopicPartition(topic, partition),
+            target=TopicPartition(topic, partition),
             wait_s=timeout_ms / 1000,
         )
         headers = answer.headers

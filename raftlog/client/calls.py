@@ -7,7 +7,7 @@ from urllib.parse import quote
 import msgspec
 import orjson
 
-from raftlog.client.leaders import Place
+from raftlog.client.leaders import LeaderTarget
 from raftlog.client.topic_names import check_name
 from raftlog.client.transport import HttpTransport
 from raftlog.errors import InvalidArgument, Unavailable
@@ -36,12 +36,12 @@ class Calls:
         path: str,
         query: Mapping[str, object] | None = None,
         *,
-        place: Place | None = None,
+        target: LeaderTarget | None = None,
         timeout_ms: int = ANSWER_MS,
     ) -> T:
         """Send a GET request; return the answer, decoded as `kind`."""
         answer = await self.transport.request(
-            "GET", path, query=query, timeout_s=answer_timeout_s(timeout_ms), repeatable=True, place=place
+            "GET", path, query=query, timeout_s=answer_timeout_s(timeout_ms), repeatable=True, target=target
         )
         return decode_value(kind, answer.body)
 
@@ -64,7 +64,7 @@ class Calls:
         repeatable: bool = False,
         only_reads: bool = False,
         query: Mapping[str, object] | None = None,
-        place: Place | None = None,
+        target: LeaderTarget | None = None,
         wait_ms: int = 0,
         is_held: bool = False,
     ) -> T:
@@ -84,7 +84,7 @@ class Calls:
             only_reads=only_reads,
             headers=_JSON if fields is not None else None,
             body=_encode_body(fields) if fields is not None else None,
-            place=place,
+            target=target,
             wait_s=(wait_ms + (timeout_ms if is_held else 0)) / 1000,
         )
         return decode_value(kind, answer.body or _NOTHING)

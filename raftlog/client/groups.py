@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from raftlog.client.calls import ANSWER_MS, Calls, quote_segment
 from raftlog.client.group_answers import CommittedOffset, Membership
-from raftlog.client.leaders import GroupPlace
+from raftlog.client.leaders import GroupTarget
 from raftlog.types import Offset, TopicPartition
 from raftlog.values.groups import (
     ConsumerDescription,
@@ -126,7 +126,9 @@ class GroupClient:
         With a `member` the commit is fenced by its generation and may move offsets backwards; a lost answer is
         `OutcomeUnknown`. Without one, committed offsets only rise, so repeating it is harmless; a group that has
         members refuses it."""
-        fields: dict[str, Any] = {"offsets": [_make_commit_row(place, value) for place, value in offsets.items()]}
+        fields: dict[str, Any] = {
+            "offsets": [_make_commit_row(topic_partition, value) for topic_partition, value in offsets.items()]
+        }
         if member is not None:
             fields |= member._asdict()
         await self._post(_NOTHING, group, "offsets", fields, timeout_ms, repeatable=member is None)
@@ -208,23 +210,27 @@ class GroupClient:
     ) -> T:
         """Send a change to the group's coordinator; options are those of `Calls.change_as`."""
         timeout_ms = min(timeout_ms, TIMEOUT_MS_MAX)
-        place = GroupPlace(group)
-        return await self._calls.change_as(kind, method, path, fields, timeout_ms=timeout_ms, place=place, **options)
+        target = GroupTarget(group)
+        return await self._calls.change_as(kind, method, path, fields, timeout_ms=timeout_ms, target=target, **options)
 
     async def _get(self, kind: type[T], group: str, path: str, timeout_ms: int) -> T:
         """Send a GET request to the group's coordinator; return the answer, decoded as `kind`."""
         query = {"timeout": timeout_ms}
-        return await self._calls.read(kind, path, query, place=GroupPlace(group), timeout_ms=timeout_ms)
+        return await self._calls.read(kind, path, query, target=GroupTarget(group), timeout_ms=timeout_ms)
 
 
 def _group_path(group: str, verb: str) -> str:
     return f"/groups/{quote_segment(group, 'group')}/{verb}"
 
 
-def _make_commit_row(place: TopicPartition, value: int | CommittedOffset) -> dict[str, object]:
+def _make_commit_row(topic_partition: TopicPartition, value: int | CommittedOffset) -> dict[str, object]:
     """Return a committed offset as the JSON object of a request."""
     committed = value if isinstance(value, CommittedOffset) else CommittedOffset(Offset(value))
-    row: dict[str, object] = {"topic": place.topic, "partition": place.partition, "offset": committed.offset}
+    row: dict[str, object] = {
+        "topic": topic_partition.topic,
+        "partition": topic_partition.partition,
+        "offset": committed.offset,
+    }
     if committed.metadata:
         row["metadata"] = committed.metadata
     if committed.leader_epoch is not None:

@@ -17,7 +17,7 @@ from yarl import URL
 
 from raftlog.client.addresses import HTTPS, BrokerAddresses, base_url, parse_address
 from raftlog.client.failures import NotListening, error_of
-from raftlog.client.leaders import LeaderCache, Place
+from raftlog.client.leaders import LeaderCache, LeaderTarget
 from raftlog.client.slow_answers import SlowAnswers
 from raftlog.context import AsyncClosedAtExit
 from raftlog.errors import InvalidArgument, LogClosed, OutcomeUnknown, RaftlogError, Unavailable
@@ -83,27 +83,27 @@ class HttpTransport(AsyncClosedAtExit):
         query: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
         body: Buffer | None = None,
-        place: Place | None = None,
+        target: LeaderTarget | None = None,
         wait_s: float = 0.0,
     ) -> HttpAnswer:
         """Send a request and read the answer.
 
         Raises the error that the broker reported, `Unavailable` when no broker could be reached, and `OutcomeUnknown`
         when a request that changes state was sent and not answered, and no later attempt succeeded. `only_reads`: it
-        changes nothing, whatever its method. With a `place` its leader is tried first. `wait_s`: time that the broker
+        changes nothing, whatever its method. With a `target` its leader is tried first. `wait_s`: time that the broker
         may hold the answer back; a second later the wait is logged."""
-        target = f"{path}?{urlencode(query)}" if query else path
+        path_and_query = f"{path}?{urlencode(query)}" if query else path
         reasons, refused = [], True
         lost: str | None = None
-        for address in self._list_addresses(place):
+        for address in self._list_addresses(target):
             if self._session.closed:
                 raise LogClosed("the client is closed")
             try:
                 with self._slow.watch(address, f"{method} {path}", timeout_s, wait_s):
-                    answer = await self._send(address, method, target, timeout_s, headers, body)
+                    answer = await self._send(address, method, path_and_query, timeout_s, headers, body)
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
                 reason = f"{address}: {_describe_reason(error, timeout_s)}"
-                self._forget(place, address)
+                self._forget(target, address)
                 if method != "GET" and not only_reads and not _was_not_sent(error):
                     lost = f"{method} {path} was sent and not answered ({reason})"
                     if not repeatable:
@@ -113,7 +113,7 @@ class HttpTransport(AsyncClosedAtExit):
                 continue
             self._prefer(address)
             self._slow.record_status(address, answer.status)
-            self._learn(place, address, answer)
+            self._learn(target, address, answer)
             if answer.status >= 400:
                 reported = _error_of(answer, method)
                 raise reported if lost is None else OutcomeUnknown(f"{lost}, and may have been done; then: {reported}")
@@ -127,13 +127,13 @@ class HttpTransport(AsyncClosedAtExit):
         self,
         address: str,
         method: str,
-        target: str,
+        path_and_query: str,
         timeout_s: float,
         headers: Mapping[str, str] | None,
         body: Buffer | None,
     ) -> HttpAnswer:
         """Send one request without redirects and return the whole answer; raises `TimeoutError`."""
-        url = URL(f"{base_url(address)}{target}", encoded=True)
+        url = URL(f"{base_url(address)}{path_and_query}", encoded=True)
         once = _ONCE if method in _REPEATED_BY_AIOHTTP else None
         async with (
             asyncio.timeout(timeout_s),
@@ -143,9 +143,9 @@ class HttpTransport(AsyncClosedAtExit):
         ):
             return HttpAnswer(response.status, response.headers, await response.read())
 
-    def _list_addresses(self, place: Place | None) -> list[str]:
-        """Return the addresses in the order of attempts: the known leader of `place` first."""
-        leader = self.leaders.address_of(place) if place is not None else None
+    def _list_addresses(self, target: LeaderTarget | None) -> list[str]:
+        """Return the addresses in the order of attempts: the known leader of `target` first."""
+        leader = self.leaders.address_of(target) if target is not None else None
         if leader is None:
             return list(self._addresses)
         return [leader, *(address for address in self._addresses if address != leader)]
@@ -156,21 +156,21 @@ class HttpTransport(AsyncClosedAtExit):
             self._addresses.remove(address)
             self._addresses.insert(0, address)
 
-    def _learn(self, place: Place | None, address: str, answer: HttpAnswer) -> None:
+    def _learn(self, target: LeaderTarget | None, address: str, answer: HttpAnswer) -> None:
         """Update the known leader of the partition from the answer's header or status."""
-        if place is None:
+        if target is None:
             return
         named = answer.headers.get(LEADER_HEADER)
         if named is not None:
             leader = self._parse_named(named)
             if leader is not None:
-                self.leaders.learn(place, leader)
+                self.leaders.learn(target, leader)
         elif answer.status >= 500:
-            self.leaders.forget(place, address)
+            self.leaders.forget(target, address)
 
-    def _forget(self, place: Place | None, address: str) -> None:
-        if place is not None:
-            self.leaders.forget(place, address)
+    def _forget(self, target: LeaderTarget | None, address: str) -> None:
+        if target is not None:
+            self.leaders.forget(target, address)
 
 
 class _ConnectionLost(aiohttp.ClientError):

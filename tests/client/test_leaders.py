@@ -104,7 +104,7 @@ async def test_an_invalid_leader_hint_is_ignored(scripted: Any, brokers: Brokers
 
 
 def test_the_number_of_remembered_leaders_is_bounded() -> None:
-    leaders = LeaderCache(places_max=2)
+    leaders = LeaderCache(targets_max=2)
     for number in range(3):
         leaders.learn(TopicPartition("t", number), f"h:{number + 1}")
         leaders.address_of(TopicPartition("t", 0))

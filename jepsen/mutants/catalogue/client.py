@@ -52,7 +52,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _client(
         "trust-a-hint-that-failed",
         "transport:HttpTransport.request",
-        "self._forget(place, address)",
+        "self._forget(target, address)",
         "pass",
         ("tests/client/test_leaders.py", *_TRANSPORT),
     ),

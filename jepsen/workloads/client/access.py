@@ -67,7 +67,7 @@ class Access:
             body=body,
             timeout_s=timeout_ms / 1000 + _GRACE_S,
             repeatable=False,
-            place=_leader_hint(node, place),
+            target=_leader_hint(node, place),
         )
 
     async def delete(
@@ -85,7 +85,7 @@ class Access:
             query={"timeout": timeout_ms, **(query or {})},
             timeout_s=timeout_ms / 1000 + _GRACE_S,
             repeatable=False,
-            place=_leader_hint(node, place),
+            target=_leader_hint(node, place),
         )
 
     async def get(
@@ -105,7 +105,7 @@ class Access:
             headers={"Accept": accept} if accept is not None else None,
             timeout_s=timeout_ms / 1000 + _READ_GRACE_S,
             repeatable=True,
-            place=_leader_hint(node, place),
+            target=_leader_hint(node, place),
         )
 
     async def offsets(self, node: int, place: TopicPartition, linearizable: bool, timeout_ms: int) -> tuple[int, int]:

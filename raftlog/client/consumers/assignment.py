@@ -69,24 +69,30 @@ class AssignedPartitions:
                 self._commits.member = self._member
             self._member.rejoin()
 
-    async def assign(self, places: Mapping[TopicPartition, Offset | None]) -> None:
+    async def assign(self, topic_partitions: Mapping[TopicPartition, Offset | None]) -> None:
         """Read exactly these partitions. Raises `InvalidArgument`."""
         if self._topics or self._pattern is not None:
             raise InvalidArgument("this consumer is subscribed to topics; create another one to assign partitions")
         self._is_manual = True
         readings = self._fetcher.readings
-        await self._fetcher.end([place for place in readings if place not in places])
-        new = {place: at for place, at in places.items() if place not in readings}
-        for place, at in new.items():
+        await self._fetcher.end(
+            [topic_partition for topic_partition in readings if topic_partition not in topic_partitions]
+        )
+        new = {
+            topic_partition: at for topic_partition, at in topic_partitions.items() if topic_partition not in readings
+        }
+        for topic_partition, at in new.items():
             if at is not None:
-                self._fetcher.pending.forget_start(place)
+                self._fetcher.pending.forget_start(topic_partition)
         committed: Mapping[TopicPartition, CommittedOffset] = {}
         if self._settings.group is not None and None in new.values():
             committed = await self._client.groups.committed(self._settings.group)
-        known = {place: found.offset for place, found in committed.items()}
+        known = {topic_partition: found.offset for topic_partition, found in committed.items()}
         if self._commits is not None:
             self._commits.begin(known)
-        self._fetcher.begin({place: known.get(place) if at is None else at for place, at in new.items()})
+        self._fetcher.begin(
+            {topic_partition: known.get(topic_partition) if at is None else at for topic_partition, at in new.items()}
+        )
 
     # during a poll
 
@@ -141,16 +147,16 @@ class AssignedPartitions:
 
     async def _revoke_all(self) -> None:
         """Stop reading all partitions, and commit the processed offsets if the member still may."""
-        places = list(self._fetcher.readings)
-        if not places:
+        topic_partitions = list(self._fetcher.readings)
+        if not topic_partitions:
             return
         may_be_replaced = self._member is not None and self._member.may_be_replaced
         if self._commits is not None and self._settings.auto_commit and not may_be_replaced:
             await self._commits.try_commit(self._handed.processed())
         if self._member is not None:
             notify = self._listener.on_lost if self._member.may_be_replaced else self._listener.on_revoked
-            await notify(places)
-        await self._fetcher.end(places)
+            await notify(topic_partitions)
+        await self._fetcher.end(topic_partitions)
         self._handed.forget()
 
     async def _find_topics(self) -> tuple[str, ...]:
@@ -185,8 +191,8 @@ class AssignedPartitions:
             self._fetcher.arrived.set()  # wakes the poll for another try
             return False
         self._outage.end()
-        await self._fetcher.end([place for place in readings if place not in wanted])
-        new = sorted(place for place in wanted if place not in readings)
+        await self._fetcher.end([topic_partition for topic_partition in readings if topic_partition not in wanted])
+        new = sorted(topic_partition for topic_partition in wanted if topic_partition not in readings)
         self._fetcher.begin(dict.fromkeys(new), None if is_first else "earliest")
         return True
 

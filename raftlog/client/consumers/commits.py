@@ -31,7 +31,9 @@ class Commits:
 
     def begin(self, assigned: Assigned) -> None:
         """Start with a new assignment and its committed offsets."""
-        self._committed = {place: offset for place, offset in assigned.items() if offset is not None}
+        self._committed = {
+            topic_partition: offset for topic_partition, offset in assigned.items() if offset is not None
+        }
         self._count = 0
 
     def count_processed(self, records: int, records_max: int, interval_s: float) -> None:
@@ -88,4 +90,8 @@ class Commits:
 
     def _find_uncommitted(self, positions: Positions) -> dict[TopicPartition, Offset]:
         """Return the positions that differ from the last committed ones."""
-        return {place: offset for place, offset in positions.items() if self._committed.get(place) != offset}
+        return {
+            topic_partition: offset
+            for topic_partition, offset in positions.items()
+            if self._committed.get(topic_partition) != offset
+        }

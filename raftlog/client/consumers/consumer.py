@@ -112,7 +112,7 @@ class Consumer(Generic[K, V]):
         `InvalidArgument`."""
         given: Mapping[Any, int | None] = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
         await self._assigned_partitions.assign(
-            {to_partition(place): None if at is None else Offset(at) for place, at in given.items()}
+            {to_partition(topic_partition): None if at is None else Offset(at) for topic_partition, at in given.items()}
         )
 
     @property
@@ -210,14 +210,14 @@ class Consumer(Generic[K, V]):
         """Return the offset of the next record to hand out.
 
         Raises the error that prevents its lookup, and `UnknownPartition` if the partition is not assigned."""
-        place = to_partition(partition)
-        if place not in self._fetcher.readings:
-            raise UnknownPartition(f"{place} is not assigned to this consumer")
-        reading = self._fetcher.readings[place]
+        topic_partition = to_partition(partition)
+        if topic_partition not in self._fetcher.readings:
+            raise UnknownPartition(f"{topic_partition} is not assigned to this consumer")
+        reading = self._fetcher.readings[topic_partition]
         await reading.located.wait()
         if reading.position is None and reading.error is not None:
             raise reading.error
-        return self._handed.handed_out()[place]
+        return self._handed.handed_out()[topic_partition]
 
     # Seeks and pauses are plain calls. For a partition that is not assigned they apply at its assignment.
 
@@ -262,7 +262,9 @@ class Consumer(Generic[K, V]):
         member; a lost answer is `OutcomeUnknown`."""
         commits = self._require_commits()
         given: Mapping[Any, int] = self._handed.handed_out() if offsets is None else offsets
-        await commits.commit({to_partition(place): Offset(offset) for place, offset in given.items()})
+        await commits.commit(
+            {to_partition(topic_partition): Offset(offset) for topic_partition, offset in given.items()}
+        )
 
     async def committed(self) -> dict[TopicPartition, CommittedOffset]:
         """Return the committed offsets of the group, from all its members."""
@@ -294,22 +296,24 @@ class Consumer(Generic[K, V]):
     def _seek(self, partitions: Sequence[Place], start: Start) -> None:
         """Set the start of these partitions, or of all; of those not assigned yet, for their assignment."""
         assigned, others = self._split_by_assignment(partitions)
-        for place in assigned:
-            self._handed.forget(place)
-            self._fetcher.seek(place, start)
+        for topic_partition in assigned:
+            self._handed.forget(topic_partition)
+            self._fetcher.seek(topic_partition, start)
         if others or not assigned:
             self._fetcher.pending.seek(others, start)
 
     def _pause(self, partitions: Sequence[Place], is_paused: bool) -> None:
         """Pause or resume these partitions, or all; those not assigned yet, from their assignment on."""
         assigned, others = self._split_by_assignment(partitions)
-        for place in assigned:
-            self._fetcher.pause(place, is_paused)
+        for topic_partition in assigned:
+            self._fetcher.pause(topic_partition, is_paused)
         if others or not assigned:
             self._fetcher.pending.pause(others, is_paused)
 
     def _split_by_assignment(self, partitions: Sequence[Place]) -> tuple[list[TopicPartition], list[TopicPartition]]:
         """Return the assigned ones among these partitions (without partitions: all), and the others."""
         readings = self._fetcher.readings
-        places = [to_partition(each) for each in partitions] if partitions else list(readings)
-        return [place for place in places if place in readings], [place for place in places if place not in readings]
+        topic_partitions = [to_partition(each) for each in partitions] if partitions else list(readings)
+        return [topic_partition for topic_partition in topic_partitions if topic_partition in readings], [
+            topic_partition for topic_partition in topic_partitions if topic_partition not in readings
+        ]

@@ -37,5 +37,5 @@ class Conversion(Generic[K, V]):
         try:
             return deserializer(data)
         except Exception as error:
-            place = TopicPartition(record.topic, record.partition)
-            raise DeserializationFailed(place, record.offset, field, error) from error
+            topic_partition = TopicPartition(record.topic, record.partition)
+            raise DeserializationFailed(topic_partition, record.offset, field, error) from error

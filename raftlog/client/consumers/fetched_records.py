@@ -22,8 +22,8 @@ from raftlog.types import Offset, TopicPartition
 class FetchedRecords:
     """Fetched records of a partition that are not handed out yet; `error`, if there is one, follows them."""
 
-    def __init__(self, place: TopicPartition, start: Start) -> None:
-        self.place = place
+    def __init__(self, topic_partition: TopicPartition, start: Start) -> None:
+        self.topic_partition = topic_partition
         self.start = start
         """Start position, looked up while `position` is None."""
         self.position = start if isinstance(start, int) else None
@@ -90,18 +90,18 @@ class FetchedRecords:
 
         Records before an undecodable batch are returned; after them its error is raised."""
         taken: list[ConsumerRecord] = []
-        topic, partition = self.place
+        topic, partition = self.topic_partition
         make = ConsumerRecord._make
         while len(taken) < count and (self._header is not None or self._open_next()):
             header, wanted, position = self._header, count - len(taken), self.position
             assert header is not None, "a batch is open"
-            assert position is not None, f"records of {self.place} are held without a position"
+            assert position is not None, f"records of {self.topic_partition} are held without a position"
             opened: list[Record] = []
             broken: UndecodableBatch | None = None
             try:
                 opened.extend(islice(self._records, wanted))  # `extend` keeps the records before an error
             except UndecodableBatch as error:
-                broken = error.located_at(self.place)
+                broken = error.located_at(self.topic_partition)
             has_ended = len(opened) < wanted
             if opened and opened[0].offset < position:  # a fetch returns whole batches
                 opened = [record for record in opened if record.offset >= position]

@@ -48,39 +48,43 @@ class PartitionFetcher:
 
     def begin(self, positions: Mapping[TopicPartition, Offset | None], reset: Reset | None = None) -> None:
         """Read these partitions as well, from known positions; `reset` overrides `auto_offset_reset`."""
-        for place, (start, is_paused) in self.pending.take(positions).items():
-            first = positions[place] if start is None else start
+        for topic_partition, (start, is_paused) in self.pending.take(positions).items():
+            first = positions[topic_partition] if start is None else start
             reset_to = reset or self._settings.auto_offset_reset
-            self.readings[place] = FetchedRecords(place, reset_to if first is None else first)
-            self._start(self.readings[place])
+            self.readings[topic_partition] = FetchedRecords(topic_partition, reset_to if first is None else first)
+            self._start(self.readings[topic_partition])
             if is_paused:
-                self.pause(place, True)
+                self.pause(topic_partition, True)
 
-    async def end(self, places: Collection[TopicPartition]) -> None:
+    async def end(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Stop reading these partitions, and discard their held records."""
-        tasks = [reading.task for place in places if (reading := self.readings.pop(place, None)) and reading.task]
+        tasks = [
+            reading.task
+            for topic_partition in topic_partitions
+            if (reading := self.readings.pop(topic_partition, None)) and reading.task
+        ]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def seek(self, place: TopicPartition, start: Start) -> None:
+    def seek(self, topic_partition: TopicPartition, start: Start) -> None:
         """Continue reading a partition at `start`."""
-        reading = self.readings[place]
+        reading = self.readings[topic_partition]
         if reading.task is not None:
             reading.task.cancel()
         reading.restart(start)
         self._start(reading)
 
-    def pause(self, place: TopicPartition, is_paused: bool) -> None:
+    def pause(self, topic_partition: TopicPartition, is_paused: bool) -> None:
         """Hand out no records of a partition while it is paused; held records stay."""
-        self.readings[place].is_paused = is_paused
-        self._make_room(self.readings[place])
+        self.readings[topic_partition].is_paused = is_paused
+        self._make_room(self.readings[topic_partition])
         self.arrived.set()
 
     def take(self, count: int) -> list[ConsumerRecord]:
         """Return held records, each partition's in order; raise an error that is due."""
         taken: list[ConsumerRecord] = []
-        for place, reading in list(self.readings.items()):
+        for topic_partition, reading in list(self.readings.items()):
             if reading.is_paused:
                 continue
             records = reading.take(count - len(taken))
@@ -89,7 +93,9 @@ class PartitionFetcher:
                 raise self._take_error(reading)
             if records:
                 taken += records
-                self.readings[place] = self.readings.pop(place)  # other partitions, and their errors, get the next turn
+                self.readings[topic_partition] = self.readings.pop(
+                    topic_partition
+                )  # other partitions, and their errors, get the next turn
             if len(taken) >= count:
                 break
         return taken
@@ -127,11 +133,11 @@ class PartitionFetcher:
 
     async def _read(self, reading: FetchedRecords) -> None:
         """Fetch one partition until it fails with a lasting error; retry temporary ones."""
-        outage = Outage(f"records of {reading.place}", self._settings.give_up_after_s)
+        outage = Outage(f"records of {reading.topic_partition}", self._settings.give_up_after_s)
         while reading.error is None:
             try:
                 if reading.position is None:
-                    reading.begin_at(await self._find_offset(reading.place, reading.start))
+                    reading.begin_at(await self._find_offset(reading.topic_partition, reading.start))
                 if not reading.room.is_set():
                     await reading.room.wait()
                 await self._fetch(reading)
@@ -152,7 +158,7 @@ class PartitionFetcher:
         """Fetch the next batches of one partition, and wake the consumer if there are any."""
         offset = reading.next_fetch
         assert offset is not None, "it is known where to read"
-        topic, partition = reading.place
+        topic, partition = reading.topic_partition
         fetched = await self._client.fetch_batches(
             topic, partition, offset, timeout_ms=self._settings.fetch_wait_ms, max_bytes=self._fetch_bytes()
         )
@@ -161,13 +167,13 @@ class PartitionFetcher:
         if fetched.body:
             self.arrived.set()
 
-    async def _find_offset(self, place: TopicPartition, start: Start) -> Offset:
+    async def _find_offset(self, topic_partition: TopicPartition, start: Start) -> Offset:
         """Return the offset of a start position. Raises `OffsetOutOfRange` for the reset `error`."""
         if isinstance(start, AtTimestamp):
-            found = await self._client.offset_for_timestamp(*place, start.timestamp_ms)
+            found = await self._client.offset_for_timestamp(*topic_partition, start.timestamp_ms)
             if found is not None:
                 return found[0]
-        first, end = await self._client.offsets(*place)
+        first, end = await self._client.offsets(*topic_partition)
         if start == "error":
             error = OffsetOutOfRange(-1, first, end)
             error.args = ("there is no committed offset, and auto_offset_reset is error: seek to an offset",)
@@ -180,14 +186,14 @@ class PartitionFetcher:
 
     def _handle_out_of_range(self, reading: FetchedRecords, error: OffsetOutOfRange) -> None:
         """Continue at the start or end of the log, or record the error, as `auto_offset_reset` sets."""
-        error.args = (f"{reading.place}: {error}",)
+        error.args = (f"{reading.topic_partition}: {error}",)
         if self._settings.auto_offset_reset == "error":
             reading.fail(error)
         else:
             to = error.first if self._settings.auto_offset_reset == "earliest" else error.end
             _log.warning("%s; reading continues at offset %d", error, to)
             reading.continue_at(to)
-            self.resets.append((reading.place, error, to))
+            self.resets.append((reading.topic_partition, error, to))
         self.arrived.set()
 
     def _is_temporary(self, error: RaftlogError) -> bool:

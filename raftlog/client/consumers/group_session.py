@@ -82,7 +82,10 @@ class GroupSession:
                     await outage.pause(error)
             self._owned = partitions
             committed = await self._fetch_committed(outage)
-        return {place: committed[place].offset if place in committed else None for place in partitions}
+        return {
+            topic_partition: committed[topic_partition].offset if topic_partition in committed else None
+            for topic_partition in partitions
+        }
 
     @property
     def may_be_replaced(self) -> bool:

@@ -30,20 +30,28 @@ class HandedRecords:
     def handed_out(self) -> dict[TopicPartition, Offset]:
         """Return the offsets after the records handed out."""
         readings = self._readings.items()
-        positions = {place: reading.position for place, reading in readings if reading.position is not None}
+        positions = {
+            topic_partition: reading.position for topic_partition, reading in readings if reading.position is not None
+        }
         return self._positions_before(self.buffered, positions)
 
     def take_buffered(self, count: int) -> list[ConsumerRecord]:
         """Take at most `count` records that wait for iteration; they are handed out first."""
         return [self.buffered.popleft() for _ in range(min(count, len(self.buffered)))]
 
-    def forget(self, place: TopicPartition | None = None) -> None:
+    def forget(self, topic_partition: TopicPartition | None = None) -> None:
         """Drop the waiting and the last records of this partition, or of all."""
-        kept = [record for record in self.buffered if place is not None and (record.topic, record.partition) != place]
+        kept = [
+            record
+            for record in self.buffered
+            if topic_partition is not None and (record.topic, record.partition) != topic_partition
+        ]
         self.buffered.clear()
         self.buffered.extend(kept)
         self.last_handed = [
-            record for record in self.last_handed if place is not None and (record.topic, record.partition) != place
+            record
+            for record in self.last_handed
+            if topic_partition is not None and (record.topic, record.partition) != topic_partition
         ]
 
     def _positions_before(
@@ -51,7 +59,7 @@ class HandedRecords:
     ) -> dict[TopicPartition, Offset]:
         """Return the positions moved back to the first of `records` in each partition."""
         for record in reversed(records):
-            place = TopicPartition(record.topic, record.partition)
-            if place in positions:
-                positions[place] = record.offset
+            topic_partition = TopicPartition(record.topic, record.partition)
+            if topic_partition in positions:
+                positions[topic_partition] = record.offset
         return positions

@@ -183,13 +183,13 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
 
     def _begin(self, record: ConsumerRecord) -> None:
         """Queue a record in the lane of its order (partition, key or none), and start the lane's task if it is idle."""
-        place = TopicPartition(record.topic, record.partition)
-        partition = self._partitions.setdefault(place, _Partition())
+        topic_partition = TopicPartition(record.topic, record.partition)
+        partition = self._partitions.setdefault(topic_partition, _Partition())
         partition.progress.begin(record.offset)
         self._pending += 1
         lane_of: Hashable = record.offset
         if self._order == "partition":
-            lane_of = place
+            lane_of = topic_partition
         elif self._order == "key" and record.key is not None:
             lane_of = record.key
         waiting = partition.lanes.get(lane_of)
@@ -240,8 +240,8 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
                 if attempt >= self._attempts or isinstance(error, RejectRecord | DeserializationFailed):
                     await self._reject(record, attempt, error)
                     return True
-                place = f"{record.topic}-{record.partition} offset {record.offset}"
-                _log.warning("%s: attempt %d of %d failed: %r", place, attempt, self._attempts, error)
+                topic_partition = f"{record.topic}-{record.partition} offset {record.offset}"
+                _log.warning("%s: attempt %d of %d failed: %r", topic_partition, attempt, self._attempts, error)
             await _wait_until(is_ending, backoff.next_pause_s())
         return False
 
@@ -268,9 +268,13 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
             error,
         )
 
-    async def _end_handlers(self, places: Collection[TopicPartition], timeout_s: float) -> None:
+    async def _end_handlers(self, topic_partitions: Collection[TopicPartition], timeout_s: float) -> None:
         """Begin no more records of these partitions; wait for those that run, and cancel them after the timeout."""
-        partitions = [self._partitions[place] for place in places if place in self._partitions]
+        partitions = [
+            self._partitions[topic_partition]
+            for topic_partition in topic_partitions
+            if topic_partition in self._partitions
+        ]
         tasks = [task for partition in partitions for task in partition.tasks]
         for partition in partitions:
             partition.is_ending.set()
@@ -288,11 +292,18 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
             await asyncio.sleep(self._commit_interval_s)
             await self._commit(list(self._partitions))
 
-    async def _commit(self, places: Collection[TopicPartition]) -> None:
+    async def _commit(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Commit finished records; after an error a later commit has them, or another member handles them again."""
-        partitions = {place: self._partitions[place] for place in places if place in self._partitions}
-        positions = {place: partition.progress.find_offset_to_commit() for place, partition in partitions.items()}
-        offsets = {place: offset for place, offset in positions.items() if offset is not None}
+        partitions = {
+            topic_partition: self._partitions[topic_partition]
+            for topic_partition in topic_partitions
+            if topic_partition in self._partitions
+        }
+        positions = {
+            topic_partition: partition.progress.find_offset_to_commit()
+            for topic_partition, partition in partitions.items()
+        }
+        offsets = {topic_partition: offset for topic_partition, offset in positions.items() if offset is not None}
         if not offsets:
             return
         try:
@@ -302,23 +313,23 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
         except RaftlogError as error:
             _log.warning("offsets are not committed: %s", error)
         else:
-            for place, offset in offsets.items():
-                partitions[place].progress.set_committed(offset)
+            for topic_partition, offset in offsets.items():
+                partitions[topic_partition].progress.set_committed(offset)
 
     def _rewind(self) -> None:
         """Seek back to received records that were not handled, for the next `run`."""
-        for place in list(self._partitions):
-            position = self._partitions.pop(place).progress.find_offset_to_resume()
-            if position is not None and place in self._consumer.assignment:
-                self._consumer.seek(place, position)
+        for topic_partition in list(self._partitions):
+            position = self._partitions.pop(topic_partition).progress.find_offset_to_resume()
+            if position is not None and topic_partition in self._consumer.assignment:
+                self._consumer.seek(topic_partition, position)
 
-    async def _give_up(self, places: Collection[TopicPartition], timeout_s: float) -> None:
+    async def _give_up(self, topic_partitions: Collection[TopicPartition], timeout_s: float) -> None:
         """Give up partitions that the group revokes: end their handlers, and commit finished records."""
-        await self._end_handlers(places, timeout_s)
+        await self._end_handlers(topic_partitions, timeout_s)
         if timeout_s > 0:
-            await self._commit(places)
-        for place in places:
-            self._partitions.pop(place, None)
+            await self._commit(topic_partitions)
+        for topic_partition in topic_partitions:
+            self._partitions.pop(topic_partition, None)
 
 
 class _HandlerRebalances(RebalanceListener):

@@ -34,47 +34,50 @@ class PendingStarts:
         self._start_of_all: Start | None = None
         self._are_all_paused = False
 
-    def seek(self, places: Iterable[TopicPartition], start: Start) -> None:
+    def seek(self, topic_partitions: Iterable[TopicPartition], start: Start) -> None:
         """Store a start position for these partitions, or without any, for the whole next assignment."""
-        given = dict.fromkeys(places, start)
+        given = dict.fromkeys(topic_partitions, start)
         if given:
             self._starts.update(given)
         else:
             self._starts.clear()
             self._start_of_all = start
 
-    def pause(self, places: Iterable[TopicPartition], is_paused: bool) -> None:
+    def pause(self, topic_partitions: Iterable[TopicPartition], is_paused: bool) -> None:
         """Pause these partitions once they are assigned; without any, all of the next assignment."""
-        given = dict.fromkeys(places, is_paused)
+        given = dict.fromkeys(topic_partitions, is_paused)
         if given:
             self._paused.update(given)
         else:
             self._paused.clear()
             self._are_all_paused = is_paused
 
-    def forget_start(self, place: TopicPartition) -> None:
+    def forget_start(self, topic_partition: TopicPartition) -> None:
         """Drop a pending start that a later call replaces."""
-        self._starts.pop(place, None)
+        self._starts.pop(topic_partition, None)
 
-    def take(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[Start | None, bool]]:
+    def take(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[Start | None, bool]]:
         """Remove and return start and pause of partitions that are assigned now."""
         taken = {
-            place: (self._starts.pop(place, self._start_of_all), self._paused.pop(place, self._are_all_paused))
-            for place in places
+            topic_partition: (
+                self._starts.pop(topic_partition, self._start_of_all),
+                self._paused.pop(topic_partition, self._are_all_paused),
+            )
+            for topic_partition in topic_partitions
         }
         if taken:
             self._start_of_all, self._are_all_paused = None, False
         return taken
 
 
-def to_partition(place: object) -> TopicPartition:
+def to_partition(topic_partition: object) -> TopicPartition:
     """Return a pair of topic and number as `TopicPartition`. Raises `InvalidArgument`."""
     if (
-        isinstance(place, Sequence)
-        and len(place) == 2
-        and isinstance(place[0], str)
-        and isinstance(place[1], int)
-        and not isinstance(place[1], bool)
+        isinstance(topic_partition, Sequence)
+        and len(topic_partition) == 2
+        and isinstance(topic_partition[0], str)
+        and isinstance(topic_partition[1], int)
+        and not isinstance(topic_partition[1], bool)
     ):
-        return TopicPartition(place[0], place[1])
-    raise InvalidArgument(f"{place!r} is not a partition; give TopicPartition('orders', 0) or ('orders', 0)")
+        return TopicPartition(topic_partition[0], topic_partition[1])
+    raise InvalidArgument(f"{topic_partition!r} is not a partition; give TopicPartition('orders', 0) or ('orders', 0)")

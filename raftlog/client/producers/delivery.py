@@ -36,7 +36,7 @@ class Batch(Struct, eq=False):
     without idempotence. `maybe_stored` is set for good when an answer was lost: from then on only the broker can report
     that the batch was not stored."""
 
-    place: TopicPartition
+    topic_partition: TopicPartition
     created_s: float
     done: "asyncio.Future[Produced]"
     values: list[bytes | None] = []
@@ -125,7 +125,7 @@ class Delivery:
         batch.is_result_read = True
         base = batch.done.result().base_offset
         offset = Offset(base + self.number_in_batch if base >= 0 else -1)
-        return Delivered(*batch.place, offset, batch.timestamps[self.number_in_batch])
+        return Delivered(*batch.topic_partition, offset, batch.timestamps[self.number_in_batch])
 
 
 def size_of(value: bytes | None, key: bytes | None, headers: RecordHeaders) -> int:

@@ -159,19 +159,23 @@ class Producer(Generic[K, V]):
             lane.add_batch(batch)
         return [Delivery(batch, batch.count - 1) for batch in batches]
 
-    def _make_batches(self, place: TopicPartition, records: Sequence[NewRecord | bytes], limit: int) -> list[Batch]:
+    def _make_batches(
+        self, topic_partition: TopicPartition, records: Sequence[NewRecord | bytes], limit: int
+    ) -> list[Batch]:
         """Build batches of the records, halved until each fits into the limit. Raises `RecordTooLarge`."""
         loop = asyncio.get_running_loop()
-        batch = Batch(place, loop.time(), loop.create_future())
+        batch = Batch(topic_partition, loop.time(), loop.create_future())
         batch.fill(records, time.time_ns() // 1_000_000)
         if batch.size_bytes + HEADER_SIZE <= min(limit, BATCH_BYTES_MAX):
             return [batch]
         if batch.count == 1:
             columns = batch.values, batch.keys, batch.timestamps, batch.headers
-            _check_fits(*columns, self.settings.codec, place.topic, limit)
+            _check_fits(*columns, self.settings.codec, topic_partition.topic, limit)
             return [batch]
         half = batch.count // 2
-        return self._make_batches(place, records[:half], limit) + self._make_batches(place, records[half:], limit)
+        return self._make_batches(topic_partition, records[:half], limit) + self._make_batches(
+            topic_partition, records[half:], limit
+        )
 
     async def _wait_for_room(self, size: int) -> None:
         """Wait until the buffer has room for `size` bytes. Raises `LogClosed`."""
@@ -233,15 +237,17 @@ class Producer(Generic[K, V]):
 
     def _get_lane(self, topic: str, partition: int) -> ProducerLane:
         """Return the lane of a partition; create it at first use."""
-        place = TopicPartition(topic, partition)
-        lane = self._lanes.get(place)
+        topic_partition = TopicPartition(topic, partition)
+        lane = self._lanes.get(topic_partition)
         if lane is None:
             described = self._metadata.get_cached(topic)
             limit = self.settings.batch_bytes
             if described is not None:
                 limit = min(limit, described.message_bytes_max - HEADER_SIZE)
-            lane = ProducerLane(place, self._client, self.settings, self._identities, limit, self._handle_result)
-            self._lanes[place] = lane
+            lane = ProducerLane(
+                topic_partition, self._client, self.settings, self._identities, limit, self._handle_result
+            )
+            self._lanes[topic_partition] = lane
         return lane
 
     def _handle_metadata_change(self) -> None:

@@ -42,7 +42,7 @@ class ProducerLane:
 
     def __init__(
         self,
-        place: TopicPartition,
+        topic_partition: TopicPartition,
         client: BrokerClient,
         settings: ProducerSettings,
         identities: Identities | None,
@@ -50,7 +50,7 @@ class ProducerLane:
         on_result: Callable[[Batch], None],
     ) -> None:
         """Start an empty lane, which is not idempotent without `identities`."""
-        self._place, self._client, self._settings = place, client, settings
+        self._topic_partition, self._client, self._settings = topic_partition, client, settings
         self._identities, self._on_result = identities, on_result
         self._identity: ProducerIdentity | None = None
         self._abandoned: ProducerIdentity | None = None
@@ -89,7 +89,7 @@ class ProducerLane:
         """Add a checked record, for which the buffer has room."""
         batch = self._open
         if batch is None or batch.size_bytes + size_bytes > self._batch_bytes:
-            batch = self._open = Batch(self._place, self._loop.time(), self._loop.create_future())
+            batch = self._open = Batch(self._topic_partition, self._loop.time(), self._loop.create_future())
             self._waiting.append(batch)
             self._schedule_sending()
         delivery = batch.add(value, key, timestamp_ms, headers, size_bytes)
@@ -201,8 +201,8 @@ class ProducerLane:
         body = self._build(batch)
         try:
             produced = await self._client.produce_batches(
-                self._place.topic,
-                self._place.partition,
+                self._topic_partition.topic,
+                self._topic_partition.partition,
                 body,
                 acks=self._settings.acks,
                 timeout_ms=max(1, min(self._settings.request_timeout_ms, left_ms)),
@@ -245,7 +245,7 @@ class ProducerLane:
         """Resend the unsettled batches in order, one at a time, then resume normal sending."""
         while self._under_way:
             await asyncio.wait(self._under_way)
-        with Outage(f"records for {self._place}", pause_s_max=RETRY_PAUSE_S_MAX) as outage:
+        with Outage(f"records for {self._topic_partition}", pause_s_max=RETRY_PAUSE_S_MAX) as outage:
             while self._unsettled or self._abandoned is not None:
                 error = await self._retry_first()
                 if error is None:
@@ -295,7 +295,9 @@ class ProducerLane:
             kind = OutcomeUnknown if is_unsure else Unavailable
             waited = f" within {self._settings.delivery_timeout_ms} ms" if is_late else ""
             unsure = "; an earlier answer was lost, so they may be stored" if is_unsure else ""
-            error = kind(f"{batch.count} records for {self._place} were not acknowledged{waited}{unsure}: {error}")
+            error = kind(
+                f"{batch.count} records for {self._topic_partition} were not acknowledged{waited}{unsure}: {error}"
+            )
         self._end(batch, error)
         if self._settings.stops_at_failure:
             self._stop(error)
@@ -308,7 +310,9 @@ class ProducerLane:
         waiting, self._waiting, self._open = self._waiting, deque(), None
         for batch in (*self._unsettled, *waiting):
             kind = OutcomeUnknown if batch.maybe_stored else Unavailable
-            self._end(batch, kind(f"{batch.count} records for {self._place} follow a batch that failed: {error}"))
+            self._end(
+                batch, kind(f"{batch.count} records for {self._topic_partition} follow a batch that failed: {error}")
+            )
 
     def _break_chain(self, cause: RaftlogError, *, is_expired: bool) -> None:
         """Abandon the producer id: with their present sequences later batches could be taken for duplicates."""
@@ -319,7 +323,9 @@ class ProducerLane:
             self._is_expired = is_expired
         for batch in list(self._unsettled):
             if batch.maybe_stored:
-                self._end(batch, OutcomeUnknown(f"{batch.count} records for {self._place} may be stored: {cause}"))
+                self._end(
+                    batch, OutcomeUnknown(f"{batch.count} records for {self._topic_partition} may be stored: {cause}")
+                )
 
     async def _renew_identity(self) -> None:
         """Get a new producer id after a broken chain, and number the unsettled batches again."""
@@ -339,7 +345,7 @@ class ProducerLane:
             if batch is self._open:
                 self._open = None
             why = f"were not sent within {self._settings.delivery_timeout_ms} ms"
-            error = Unavailable(f"{batch.count} records for {self._place} {why}: {cause}")
+            error = Unavailable(f"{batch.count} records for {self._topic_partition} {why}: {cause}")
             self._end(batch, error)
             if self._settings.stops_at_failure:
                 self._stop(error)
@@ -348,5 +354,7 @@ class ProducerLane:
 def _make_closed_error(batch: Batch, is_sent: bool) -> RaftlogError:
     """Return the error of a batch without a result when the producer closes; unknown if it was sent."""
     if is_sent:
-        return OutcomeUnknown(f"the producer was closed while {batch.count} records for {batch.place} were in flight")
-    return Unavailable(f"the producer was closed before {batch.count} records for {batch.place} were sent")
+        return OutcomeUnknown(
+            f"the producer was closed while {batch.count} records for {batch.topic_partition} were in flight"
+        )
+    return Unavailable(f"the producer was closed before {batch.count} records for {batch.topic_partition} were sent")
