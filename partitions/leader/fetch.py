@@ -289,15 +289,19 @@ class PartitionsFetch:
         if self._is_watching:
             return
         self._is_watching = True
+        is_plain = self.isolation is Isolation.READ_UNCOMMITTED
         for place, replica in enumerate(self._replicas):
-            if replica is not None and not replica.waits_for(self.isolation).watch(self, place):
-                self._may_wait = False
+            if replica is not None:
+                waits = replica.waits if is_plain else replica.waits_for(self.isolation)
+                if not waits.watch(self, place):
+                    self._may_wait = False
 
     def _unwatch(self) -> None:
         if self._is_watching:
+            is_plain = self.isolation is Isolation.READ_UNCOMMITTED
             for replica in self._replicas:
                 if replica is not None:
-                    replica.waits_for(self.isolation).unwatch(self)
+                    (replica.waits if is_plain else replica.waits_for(self.isolation)).unwatch(self)
 
     async def _wait(self, min_bytes: int, deadline: Deadline) -> None:
         """Wait until the partitions have `min_bytes`, or until the deadline."""

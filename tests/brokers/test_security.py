@@ -24,6 +24,7 @@ from raftlog.security.permissions import (
     PatternType,
     Resource,
 )
+from raftlog.types import FEATURE_LEVEL_KNOWN
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.operations.conftest import soon
 from tests.waiting import until
@@ -255,5 +256,5 @@ async def test_below_level_3_changes_are_refused_until_the_upgrade_is_finished(
     for change in changes:
         with pytest.raises(InvalidArgument, match=r"needs feature level 3.*cluster upgrade --finish"):
             await change()  # type: ignore[misc]
-    assert await three[2].operations.cluster.finish_upgrade(deadline=soon()) == 3
+    assert await three[2].operations.cluster.finish_upgrade(deadline=soon()) == FEATURE_LEVEL_KNOWN
     await security.users.create("alice", "secret", caller=ROOT, deadline=soon())

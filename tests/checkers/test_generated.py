@@ -52,9 +52,18 @@ PLANTED_BY_HAND = {
     "not-linearizable",
     "lost-topic",
     "resurrected-topic",
+    "torn-transaction",
+    "intermediate-read",
+    "aborted-offset",
+    "stale-offset",
+    "consumed-twice",
+    "skipped-input",
+    "unbalanced",
+    "write-cycle",
+    "circular-information-flow",
 }
 """Kinds that the model's histories have no place for: the first two are planted below, the others in `test_members`,
-`test_linearizability` and `test_topics`."""
+`test_linearizability`, `test_topics` and `test_transactions`."""
 AS_WELL = {"int-poll-skip", "poll-skip"}
 """Kinds that, without density, need a record between that was seen."""
 
