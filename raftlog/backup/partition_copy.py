@@ -15,6 +15,7 @@ from raftlog.backup.errors import BackupRefused
 from raftlog.backup.manifest import SavedFile, SavedTopic, UnsavedRange
 from raftlog.backup.state import BackupRun, Place
 from raftlog.client import BrokerClient
+from raftlog.client.answers import Fetched
 from raftlog.client.decode import read_batches
 from raftlog.client.outage import Outage, is_unanswered
 from raftlog.errors import OffsetOutOfRange, Unavailable
@@ -133,21 +134,32 @@ class PartitionCopy:
                 await asyncio.gather(writing, return_exceptions=True)
 
     async def _fetch(self, offset: int, max_bytes: int) -> tuple[bytes, int]:
-        """Return batches from an offset on, and the high watermark; no batches if all records up to it are removed."""
+        """Return batches from an offset on, and the end of the read offsets.
+
+        No batches: all records up to that end are removed. Because a new leader may not know the end yet, this is
+        believed only if it is still so after a majority confirmed the end."""
 
         async def attempt() -> tuple[bytes, int]:
-            fetched = await self._client.fetch_batches(
-                self._topic.name, self._partition, offset, timeout_ms=_WAIT_MS, max_bytes=max_bytes
-            )
-            if fetched.topic_id not in (None, self._topic.topic_id):
-                raise BackupRefused(
-                    f"topic {self._topic.name} was deleted and created anew during the backup; run again"
-                )
-            if not fetched.body and fetched.high_watermark <= offset:
-                raise Unavailable(f"{self._name}: the leader has only offsets below {fetched.high_watermark}")
-            return fetched.body, fetched.high_watermark
+            fetched = await self._fetch_once(offset, max_bytes, _WAIT_MS)
+            if fetched.body:
+                return fetched.body, fetched.high_watermark
+            bounds = await self._client.offsets(self._topic.name, self._partition, linearizable=True)
+            fetched = await self._fetch_once(offset, max_bytes, 0)
+            end = min(fetched.high_watermark, bounds.end)
+            if not fetched.body and end <= offset:
+                raise Unavailable(f"{self._name}: the leader has only offsets below {end}")
+            return fetched.body, end
 
         return await self._outage.repeat(attempt)
+
+    async def _fetch_once(self, offset: int, max_bytes: int, timeout_ms: int) -> Fetched:
+        """Fetch from the topic of this run. Raises `BackupRefused` if the name belongs to another one."""
+        fetched = await self._client.fetch_batches(
+            self._topic.name, self._partition, offset, timeout_ms=timeout_ms, max_bytes=max_bytes
+        )
+        if fetched.topic_id not in (None, self._topic.topic_id):
+            raise BackupRefused(f"topic {self._topic.name} was deleted and created anew during the backup; run again")
+        return fetched
 
     async def _skip_deleted(self, error: OffsetOutOfRange, offset: int, end: int) -> int:
         """Return the offset at which the log begins now, after its retention deleted records."""
