@@ -49,6 +49,7 @@ from jepsen.simulation.report import failure_json, failure_text, git_revision
 )
 @click.option("--growth", is_flag=True, help="Topics get more partitions; only with --level broker.")
 @click.option("--kafka", is_flag=True, help="Brokers serve Kafka's protocol, too; only with --level broker.")
+@click.option("--transactions", is_flag=True, help="As --kafka, and clients write in transactions, too.")
 @click.option("--kept", is_flag=True, help="Run the kept seeds as well, which once found something.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 def main(
@@ -64,6 +65,7 @@ def main(
     lost_files: bool,
     growth: bool,
     kafka: bool,
+    transactions: bool,
     kept: bool,
     as_json: bool,
 ) -> None:
@@ -89,10 +91,11 @@ def main(
         if level != "broker":
             raise click.UsageError("--growth is for --level broker")
         shape["growth"] = True
-    if kafka:
-        if level != "broker":
-            raise click.UsageError("--kafka is for --level broker")
-        shape["kafka"] = True
+    for name, is_wanted in (("kafka", kafka), ("transactions", transactions)):
+        if is_wanted and level != "broker":
+            raise click.UsageError(f"--{name} is for --level broker")
+        if is_wanted:
+            shape[name] = True
     again = [each.seed for each in kept_seeds(level) if kept and each.unordered_syncs == unordered_syncs]
     wanted = list(dict.fromkeys([*range(first, first + seeds), *again]))
     began = time.monotonic()

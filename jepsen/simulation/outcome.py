@@ -57,6 +57,7 @@ def shape_of(
     lost_files: bool = False,
     growth: bool = False,
     kafka: bool = False,
+    transactions: bool = False,
 ) -> str:
     """Return the command-line options other than the seed, for `Outcome.shape`."""
     if cut_ambushes:
@@ -66,6 +67,7 @@ def shape_of(
         " --lost-files": lost_files,
         " --growth": growth,
         " --kafka": kafka,
+        " --transactions": transactions,
     }
     return "".join(option for option, is_wanted in wanted.items() if is_wanted)
 

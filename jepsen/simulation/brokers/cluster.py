@@ -10,7 +10,7 @@ Made by `run`.
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from jepsen.checkers import HistoryChecker, Op, Recorder
+from jepsen.checkers import HistoryChecker, Op, Recorder, Rules
 from jepsen.simulation.brokers.gossip_wire import GOSSIP_PORT, Interference, SimulatedWire
 from jepsen.simulation.brokers.kafka.listener import KAFKA_PORT, NAME, serve
 from jepsen.simulation.brokers.machine import DATA_DIR, RPC_PORT
@@ -55,7 +55,7 @@ class BrokerCluster(Site[Broker]):
             machine.make_wire = self._make_wire
         self.clients_node = self._add_clients_node() if options.kafka else None
         """Node of the clients of Kafka's protocol."""
-        self.checker = HistoryChecker(kept_max=ANOMALIES_MAX)
+        self.checker = HistoryChecker(Rules(dense=not options.transactions), kept_max=ANOMALIES_MAX)
         self.recorder = Recorder(lambda: self.loop.now_ns, self._feed)
         self.names = [f"topic-{place}" for place in range(options.topics)]
         self.wanted: dict[GroupKey, tuple[str, int]] = {}
@@ -114,6 +114,7 @@ class BrokerCluster(Site[Broker]):
             topic_config=TopicConfig(segment_bytes=options.segment_bytes, max_message_bytes=64 * 1024),
             retention_interval_s=1.0,
             offsets_partitions=2,
+            transaction_partitions=2,
             producers_max=options.uses.producers_max,
             storage_min_free_bytes=4 * 1024,
             scrub_interval_days=options.scrub_s / DAY_S,

@@ -168,6 +168,8 @@ class BrokerOptions:
 
     growth: bool = False
     """Whether administrators also add partitions to their topics; not drawn, only on request."""
+    transactions: bool = False
+    """Whether clients of Kafka's protocol also write in transactions; not drawn, only on request."""
     kafka: bool = False
     """Whether brokers also serve Kafka's protocol, to clients with a topic of their own; not drawn, only on request."""
 
@@ -183,6 +185,10 @@ class BrokerOptions:
     def with_kafka(self) -> "BrokerOptions":
         """Return a copy of the options with clients of Kafka's protocol, and without expiry of producers."""
         return replace(self, kafka=True, uses=replace(self.uses, producers_max=PRODUCERS_MAX))
+
+    def with_transactions(self) -> "BrokerOptions":
+        """Return a copy of the options with clients of Kafka's protocol that write in transactions."""
+        return replace(self.with_kafka(), transactions=True)
 
     @property
     def brokers(self) -> int:

@@ -26,6 +26,7 @@ def simulate_brokers(
     lost_files: bool = False,
     growth: bool = False,
     kafka: bool = False,
+    transactions: bool = False,
 ) -> Outcome:
     """Run a seed to its end or to the first broken property; arguments after `level` apply to every seed."""
     options = options or draw(seed)
@@ -37,6 +38,8 @@ def simulate_brokers(
         options = replace(options, growth=True)
     if kafka:
         options = options.with_kafka()
+    if transactions:
+        options = options.with_transactions()
     cluster = BrokerCluster(options)
     workload = Workload(cluster)
 
@@ -52,7 +55,8 @@ def simulate_brokers(
         unordered_syncs=options.unordered_syncs,
         lost_files=options.lost_files,
         growth=options.growth,
-        kafka=options.kafka,
+        kafka=options.kafka and not options.transactions,
+        transactions=options.transactions,
     )
     return _simulate(level, cluster, options, run, workload.acknowledged, shape)
 

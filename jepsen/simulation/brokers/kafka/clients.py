@@ -7,8 +7,11 @@ from jepsen.simulation.brokers.kafka.members import KafkaGroupMember
 from jepsen.simulation.brokers.kafka.producers import KafkaProducer
 from jepsen.simulation.brokers.kafka.readers import KafkaReader
 from jepsen.simulation.brokers.kafka.roles import PARTITIONS, KafkaRole
+from jepsen.simulation.brokers.kafka.transactions import KafkaChain, KafkaTransactor, TransactionalRole
 
 MEMBERS: Final = 3
+TRANSACTORS: Final = 6
+CHAINS: Final = 2
 STOP_S: Final = 20.0
 """More than the delivery timeout of a producer and the deadline of its last request."""
 
@@ -20,6 +23,12 @@ class KafkaClients:
         self._cluster = cluster
         self.producers = [KafkaProducer(cluster, f"kafka producer {place}") for place in range(2)]
         self.readers = [KafkaReader(cluster, f"kafka reader {place}", place) for place in range(PARTITIONS)]
+        self.transactors: list[TransactionalRole] = []
+        if cluster.options.transactions:
+            self.transactors = [
+                *(KafkaTransactor(cluster, f"transactor {n}", f"transactor-{n // 2}") for n in range(TRANSACTORS)),
+                *(KafkaChain(cluster, f"chain {n}", "chain") for n in range(CHAINS)),
+            ]
         self.members = [KafkaGroupMember(cluster, f"kafka member {place}") for place in range(MEMBERS)]
 
     def start(self) -> None:
@@ -37,7 +46,8 @@ class KafkaClients:
 
     def acknowledged(self) -> int:
         """Return the number of acknowledged records."""
-        return sum(producer.acknowledged for producer in self.producers)
+        written = sum(producer.acknowledged for producer in self.producers)
+        return written + sum(transactor.committed for transactor in self.transactors)
 
     def _all(self) -> list[KafkaRole]:
-        return [*self.producers, *self.readers, *self.members]
+        return [*self.producers, *self.readers, *self.members, *self.transactors]

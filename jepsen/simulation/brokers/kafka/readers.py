@@ -17,6 +17,7 @@ from raftlog.api.kafka.api import ApiKey
 from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.api.kafka.wire import schemas
 from raftlog.client.decode import read_batches
+from raftlog.records import drop_hidden
 from raftlog.types import Offset
 
 LIST_SHARE: Final = 0.15
@@ -68,7 +69,7 @@ class KafkaReader(KafkaRole):
             await asyncio.sleep(RETRY_S)
             return
         self.watch.observe_end(topic.key(self._number), str(partition), Offset(found.high_watermark))
-        batches = [batch for _, batch in read_batches(bytes(found.records or b""))]
+        batches = committed_batches(found)
         fetched, after = decode(partition, batches, position)
         self._check(fetched, found, batches)
         self.recorder.ok(op, Poll((fetched,) if fetched.offsets else ()))
@@ -78,34 +79,11 @@ class KafkaReader(KafkaRole):
         if fetched.offsets and fetched.offsets[-1] >= found.high_watermark:
             numbers = {"partition": fetched.partition, "last": fetched.offsets[-1], "end": found.high_watermark}
             raise PropertyBroken("uncommitted-shown", numbers)
-        if batches and not fetched.offsets:
+        if batches and not fetched.offsets and not self.cluster.options.transactions:
             raise PropertyBroken("nothing-new", {"partition": fetched.partition, "position": self._position})
 
     async def _fetch(self, position: Offset) -> Any:
-        leader = await self.leader(self._number)
-        request = schemas.request_class(ApiKey.FETCH)
-        row = request.FetchTopic.FetchPartition(
-            partition=self._number,
-            current_leader_epoch=leader.epoch,
-            fetch_offset=position,
-            log_start_offset=_UNUSED,
-            partition_max_bytes=self.random.choice(BYTES),
-        )
-        wait_ms = self.random.choice(WAITS_MS)
-        wanted = request(
-            replica_id=-1,
-            max_wait_ms=wait_ms,
-            min_bytes=self.random.choice((0, 1)),
-            max_bytes=1 << 16,
-            isolation_level=0,
-            session_id=0,
-            session_epoch=-1,
-            topics=[request.FetchTopic(topic=TOPIC, partitions=[row])],
-            forgotten_topics_data=[],
-            rack_id="",
-        )
-        answer = await self.client.ask(leader.host, wanted, 11, ASK_S + wait_ms / 1000)
-        return answer.responses[0].partitions[0]
+        return await fetch_committed(self, self._number, position, self.random.choice(WAITS_MS))
 
     async def _list(self, topic: KnownTopic) -> None:
         op = self.recorder.invoke(self.process, LIST, ListOffsets(linearizable=True))
@@ -132,3 +110,40 @@ class KafkaReader(KafkaRole):
         self.watch.observe_end(topic.key(self._number), str(partition), Offset(found.offset))
         ends = OffsetRange(partition, Offset(0), Offset(found.offset))
         self.recorder.ok(op, ListOffsets((ends,), linearizable=True))
+
+
+async def fetch_committed(role: KafkaRole, number: int, position: Offset, wait_ms: int) -> Any:
+    """Return the row of a partition in the answer to Fetch, of committed records if there are transactions."""
+    leader = await role.leader(number)
+    request = schemas.request_class(ApiKey.FETCH)
+    row = request.FetchTopic.FetchPartition(
+        partition=number,
+        current_leader_epoch=leader.epoch,
+        fetch_offset=position,
+        log_start_offset=_UNUSED,
+        partition_max_bytes=role.random.choice(BYTES),
+    )
+    wanted = request(
+        replica_id=-1,
+        max_wait_ms=wait_ms,
+        min_bytes=role.random.choice((0, 1)),
+        max_bytes=1 << 16,
+        isolation_level=int(role.cluster.options.transactions),
+        session_id=0,
+        session_epoch=-1,
+        topics=[request.FetchTopic(topic=TOPIC, partitions=[row])],
+        forgotten_topics_data=[],
+        rack_id="",
+    )
+    answer = await role.client.ask(leader.host, wanted, 11, ASK_S + wait_ms / 1000)
+    return answer.responses[0].partitions[0]
+
+
+def committed_batches(found: Any) -> list[memoryview]:
+    """Return the batches of a row without those of aborted transactions, as clients read them."""
+    batches = [batch for _, batch in read_batches(bytes(found.records or b""))]
+    aborted = [(each.producer_id, each.first_offset) for each in found.aborted_transactions or ()]
+    for producer_id, first in aborted:
+        if not 0 <= first < found.last_stable_offset:
+            raise PropertyBroken("aborted-above-stable", {"producer": producer_id, "offset": first})
+    return drop_hidden(batches, aborted)

@@ -8,11 +8,12 @@ from typing import Any, Final
 from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.brokers.kafka.wire_client import LeaderOfPartition, NoAnswer, WireClient
 from jepsen.simulation.brokers.workload.clients import KnownTopic
+from jepsen.simulation.brokers.workload.final_drain import TRANSACTIONS_TOPIC
 from raftlog.api.kafka.api import ApiKey
 from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.api.kafka.wire import schemas
 
-TOPIC: Final = "kafka-topic"
+TOPIC: Final = TRANSACTIONS_TOPIC
 PARTITIONS: Final = 2
 RETRY_S: Final = 0.08
 ASK_S: Final = 1.5

@@ -19,11 +19,16 @@ from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.errors import RaftlogError
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.leader.fetch import NO_EPOCH, PartitionFetch
+from raftlog.records import drop_hidden
 from raftlog.runtime.journal.operations import GroupKey
+from raftlog.types import Isolation
 
 DRAIN_BYTES: Final = 1 << 16
 TIMEOUT_MS: Final = 5_000
 WITHIN_S: Final = 60.0
+TRANSACTIONS_TOPIC: Final = "kafka-topic"
+"""Topic in which clients of Kafka's protocol write in transactions."""
 
 
 class Drain:
@@ -39,8 +44,11 @@ class Drain:
     def read_all(self) -> None:
         """Read all partitions and groups. Raises `PropertyBroken` when this takes too long."""
         random = self.cluster.random("drain")
-        for name, number in self.partitions.values():
-            self._begin(random, f"{name}/{number}", partial(self._read_partition, name, number))
+        for key, (name, number) in self.partitions.items():
+            if self.cluster.options.transactions and name == TRANSACTIONS_TOPIC:
+                self._begin_at_leader(key, name, number)
+            else:
+                self._begin(random, f"{name}/{number}", partial(self._read_partition, name, number))
         for group in (*GROUPS, *GROUPS_WITH_MEMBERS):
             self._begin(random, group, partial(self._read_commits, group))
         if not self.cluster.loop.run_until(lambda: not self._left, within_s=WITHIN_S):
@@ -50,6 +58,43 @@ class Drain:
         self._left[description] = None
         machine = random.choice(self.cluster.members())
         machine.spawn(partial(self._read, description, work), "drain")
+
+    def _begin_at_leader(self, key: GroupKey, name: str, number: int) -> None:
+        """Read the committed records of a partition at its leader."""
+        leading = self.cluster.leader(key)
+        if leading is None:
+            raise PropertyBroken("unreadable", {"partition": f"{name}/{number}", "why": "no leader"})
+        description = f"{name}/{number}"
+        self._left[description] = None
+        work = partial(self._read_committed, name, number)
+        leading[0].spawn(partial(self._read, description, work), "drain")
+
+    async def _read_committed(self, name: str, number: int, broker: Broker) -> None:
+        """Read up to the high watermark, which no open transaction may hold up any more."""
+        recorder, process = self.cluster.recorder, self.cluster.new_process()
+        topic = broker.metadata.state.topic(name)
+        partition = KnownTopic(name, topic.topic_id, topic.partition_count).partition(number)
+        deadline = deadline_in(TIMEOUT_MS)
+        offset = (await broker.leader.offsets.first_offset(name, number, NO_EPOCH, deadline)).offset
+        end = (await broker.leader.offsets.end_offset(name, number, NO_EPOCH, deadline)).offset
+        recorder.ok(recorder.invoke(process, ASSIGN, Assign(((partition, offset),))))
+        while offset < end:
+            op = recorder.invoke(process, POLL, Poll())
+            [found] = await broker.leader.fetches.fetch(
+                [PartitionFetch(name, number, NO_EPOCH, offset, DRAIN_BYTES)],
+                max_bytes=DRAIN_BYTES,
+                min_bytes=1,
+                deadline=deadline_in(TIMEOUT_MS),
+                isolation=Isolation.READ_COMMITTED,
+            )
+            if found.error is not None:
+                raise found.error
+            fetched, after = decode(partition, drop_hidden(list(found.batches), found.aborted), offset)
+            recorder.ok(op, Poll((fetched,) if fetched.offsets else ()))
+            if after <= offset:
+                numbers = {"partition": f"{name}/{number}", "offset": offset, "end": end, "node": broker.node_id}
+                raise PropertyBroken("stuck-transaction", numbers | {"stable": found.last_stable_offset})
+            offset = after
 
     async def _read(
         self, description: str, work: Callable[[Broker], Coroutine[Any, Any, None]], broker: Broker
