@@ -96,6 +96,7 @@ jepsen: .venv/installed-dev
 	$(BIN)/python -m jepsen test --workload register --faults kill,power,pause,stall,cut,clock --time 40
 	$(BIN)/python -m jepsen test --workload idempotent --client librdkafka --clients 3 --rate 200 --faults kill,power,pause,cut,roll --time 30
 	$(BIN)/python -m jepsen test --workload groups --client aiokafka --clients 3 --rate 200 --faults kill,pause,cut,members --time 30
+	$(BIN)/python -m jepsen test --workload transactions --client librdkafka --clients 3 --rate 100 --faults kill,pause,cut,clock --time 30
 
 mutants: .venv/installed-dev
 	$(BIN)/python -m jepsen.mutants

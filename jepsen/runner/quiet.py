@@ -30,6 +30,7 @@ ANSWERS: Final = frozenset(
         "RebalanceInProgress",
         "UnknownGroup",
         "TopicExists",
+        "Aborted",  # a transaction, by its client
         "OffsetOutOfRange",  # the records were deleted; otherwise it is a finding
     )
 )

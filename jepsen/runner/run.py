@@ -34,7 +34,9 @@ def run(
     outcome: Outcome = Trial(options, system, store, progress, script).run()
     progress("checking", 0, outcome.figures, [])
     is_drained = outcome.drained is not None and not outcome.drained.unread
-    checked = check_file(store.history, drained=is_drained, faults=options.faults)
+    checked = check_file(
+        store.history, drained=is_drained, faults=options.faults, dense=not options.plan.is_transactional
+    )
     unmet = [Finding("expectation", text) for expected in expects for text in expected(options, outcome, checked)]
     outcome = outcome._replace(findings=(*outcome.findings, *unmet))
     logs = {path.stem: path.read_text(errors="replace") for path in sorted(store.logs.glob("*.log"))}

@@ -31,6 +31,7 @@ FAULT_ERRORS: Final = frozenset(
         "StaleGeneration",
         "UnknownMember",
         "FencedInstance",
+        "Aborted",  # a transaction, by its client
         "UnknownGroup",  # no member has joined or committed yet
         "50302",
         "50303",

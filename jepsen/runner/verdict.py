@@ -51,11 +51,12 @@ class CheckResult(NamedTuple):
         return self.counts.get(SEND, {}).get(OK, 0)
 
 
-def check_file(history: Path, *, drained: bool, faults: Collection[FaultKind] = ()) -> CheckResult:
+def check_file(history: Path, *, drained: bool, faults: Collection[FaultKind] = (), dense: bool = True) -> CheckResult:
     """Check a history file. Without a drain, unread records do not count as lost.
 
-    `faults` are the kinds that were injected, which explain refused requests of clients."""
-    checking = _HistoryPass(drained, faults)
+    `faults` are the kinds that were injected, which explain refused requests of clients. `dense`: offsets have no
+    gaps."""
+    checking = _HistoryPass(drained, faults, dense=dense)
     with open(history, "rb") as lines, _without_garbage_collection():
         for op, entry, line in read_entries(lines):
             checking.feed(op, entry, line)
@@ -77,10 +78,10 @@ def _without_garbage_collection() -> Iterator[None]:
 class _HistoryPass:
     """All checks and figures of a history, in one pass over its entries."""
 
-    def __init__(self, drained: bool, faults: Collection[FaultKind]) -> None:
+    def __init__(self, drained: bool, faults: Collection[FaultKind], *, dense: bool) -> None:
         self._drained = drained
         self._findings = Findings()
-        self._history_checker = HistoryChecker(Rules(dense=True, forward_only_commits=True))
+        self._history_checker = HistoryChecker(Rules(dense=dense, forward_only_commits=True))
         self._strict = StrictChecker(self._findings, faults)
         self._availability = Availability()
         self._requests = Requests()

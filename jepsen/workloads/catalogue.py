@@ -3,7 +3,18 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from jepsen.workloads import compaction, groups, handlers, idempotent, log, plain, register, topics, trimming
+from jepsen.workloads import (
+    compaction,
+    groups,
+    handlers,
+    idempotent,
+    log,
+    plain,
+    register,
+    topics,
+    transactions,
+    trimming,
+)
 from jepsen.workloads.client.client import Client
 from jepsen.workloads.plan import Plan
 
@@ -25,6 +36,9 @@ WORKLOADS: Final = {
     "trimming": Workload(trimming.PLAN, trimming.begin),
     "topics": Workload(topics.PLAN, topics.begin),
     "register": Workload(register.PLAN, register.begin),
+    "transactions": Workload(transactions.PLAN, transactions.begin),
 }
-KAFKA_WORKLOADS: Final = ("log", "idempotent", "groups")
+KAFKA_WORKLOADS: Final = ("log", "idempotent", "groups", "transactions")
 """Workloads whose roles a client of Kafka's protocol can play."""
+HTTP_WORKLOADS: Final = tuple(name for name in WORKLOADS if name != "transactions")
+"""Workloads whose roles a client of HTTP can play."""

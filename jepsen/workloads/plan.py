@@ -17,6 +17,8 @@ class Plan(NamedTuple):
     configs: Mapping[str, dict[str, str]] = MappingProxyType({})
     is_keyed: bool = False
     """Whether every record has a key, so that replaced records may be missing."""
+    is_transactional: bool = False
+    """Whether records are written in transactions, so that offsets have gaps."""
     serve_flags: tuple[str, ...] = ()
     topics_per_client: int = 0
     """Topics that each client itself creates and deletes, besides those."""

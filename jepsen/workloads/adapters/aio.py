@@ -301,7 +301,7 @@ class Aiokafka:
     strategies: Final = tuple(_ASSIGNORS)
 
     def __init__(self, bootstrap: str) -> None:
-        self._common = {"bootstrap_servers": bootstrap, "request_timeout_ms": REQUEST_MS, "metadata_max_age_ms": 5_000}
+        self._common = common_settings(bootstrap)
 
     def new_producer(self, times: ProducerTimes) -> AioProducer:
         more = {"linger_ms": times.linger_ms, "request_timeout_ms": times.delivery_timeout_ms}
@@ -323,7 +323,8 @@ class Aiokafka:
 
     def new_assigned(self, group: str, places: Sequence[TopicPartition]) -> AioAssigned:
         is_reader = not group
-        more = {"auto_offset_reset": "none" if is_reader else "earliest", "fetch_max_wait_ms": 200}
+        reset = "none" if is_reader else "earliest"
+        more = {"auto_offset_reset": reset, "fetch_max_wait_ms": 200, "isolation_level": "read_committed"}
         return AioAssigned(self._consumer_settings(group or None, more), () if is_reader else places)
 
     def new_consumer(self, topics: Sequence[str], group: str, session_timeout_ms: int, wait_ms: int) -> AioSubscribed:
@@ -342,6 +343,11 @@ class Aiokafka:
             "group_instance_id": settings.instance,
         }
         return AioMember(settings.topics, self._consumer_settings(settings.group, more), assigned)
+
+
+def common_settings(bootstrap: str) -> dict[str, Any]:
+    """Return the settings of every client."""
+    return {"bootstrap_servers": bootstrap, "request_timeout_ms": REQUEST_MS, "metadata_max_age_ms": 5_000}
 
 
 def _session_settings(session_timeout_ms: int, poll_interval_ms_max: int) -> dict[str, int]:

@@ -6,6 +6,7 @@ from jepsen.workloads.adapters.http import HttpAdapter
 from jepsen.workloads.adapters.kafka import KafkaAdapter
 from jepsen.workloads.adapters.library import KafkaLibrary
 from jepsen.workloads.adapters.port import Adapter
+from jepsen.workloads.adapters.transactional import TransactionalLibrary
 from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.configuration import ClientConfiguration
 from jepsen.workloads.roles.load_share import LoadShare
@@ -27,3 +28,16 @@ def _library(config: ClientConfiguration) -> KafkaLibrary:
     from jepsen.workloads.adapters.aio import Aiokafka
 
     return Aiokafka(bootstrap)
+
+
+def choose_transactions(config: ClientConfiguration) -> TransactionalLibrary:
+    """Return the transactions of the client's library, which speaks Kafka's protocol."""
+    assert config.client != "http", "the workload needs a client of Kafka's protocol"
+    bootstrap = ",".join(config.kafka.values())
+    if config.client == "librdkafka":
+        from jepsen.workloads.adapters.librdkafka_transactions import LibrdkafkaTransactions
+
+        return LibrdkafkaTransactions(bootstrap)
+    from jepsen.workloads.adapters.aio_transactions import AioTransactions
+
+    return AioTransactions(bootstrap)

@@ -238,7 +238,7 @@ class Librdkafka:
     strategies: Final = ("range", "roundrobin", "cooperative-sticky")
 
     def __init__(self, bootstrap: str) -> None:
-        self._common = {"bootstrap.servers": bootstrap, "log_level": 2, "reconnect.backoff.max.ms": 1000}
+        self._common = common_settings(bootstrap)
 
     def new_producer(self, times: ProducerTimes) -> LibrdkafkaProducer:
         settings = {
@@ -291,6 +291,11 @@ class Librdkafka:
             **({} if settings.instance is None else {"group.instance.id": settings.instance}),
         }
         return LibrdkafkaMember(self._consumer_settings(settings.group, more), settings.topics, assigned)
+
+
+def common_settings(bootstrap: str) -> dict[str, Any]:
+    """Return the settings of every client."""
+    return {"bootstrap.servers": bootstrap, "log_level": 2, "reconnect.backoff.max.ms": 1000}
 
 
 def _convert_record(message: Any) -> ConsumedRecord:

@@ -16,6 +16,7 @@ from typing import Final
 import orjson
 
 from jepsen.workloads.adapters.port import Adapter, OverlappingSender
+from jepsen.workloads.adapters.transactional import TransactionalLibrary
 from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.configuration import ClientConfiguration
 from jepsen.workloads.client.numbering import PER_CLIENT, ProcessNumberPool, pace, permanent_process
@@ -51,7 +52,9 @@ class Client:
         access: Access,
         adapter: Callable[[LoadShare], Adapter],
         history: HistoryWriter,
+        transactions: Callable[[ClientConfiguration], TransactionalLibrary],
     ) -> None:
+        self._transactions = transactions
         self.access, self.history = access, history
         self.addresses = list(config.addresses.values())
         self.partitions = config.partitions
@@ -67,6 +70,10 @@ class Client:
         self._producers: list[OverlappingSender] = []
         self._requests: set[asyncio.Task[None]] = set()
         self._ended = asyncio.Event()
+
+    def transactions(self) -> TransactionalLibrary:
+        """Return the transactions of the client library."""
+        return self._transactions(self._config)
 
     def process(self, number: int) -> int:
         """Return the number of a role's process in the whole test."""

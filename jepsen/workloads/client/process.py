@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
-from jepsen.workloads.adapters.choice import choose_adapter
+from jepsen.workloads.adapters.choice import choose_adapter, choose_transactions
 from jepsen.workloads.catalogue import WORKLOADS
 from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.client import Client, print_line
@@ -30,7 +30,7 @@ async def run(config: ClientConfiguration) -> None:
     history = HistoryWriter(config.history, clock_since(config.epoch_ns))
     try:
         async with Access(config.addresses) as access:
-            client = Client(config, access, choose_adapter(config, access), history)
+            client = Client(config, access, choose_adapter(config, access), history, choose_transactions)
             try:
                 WORKLOADS[config.workload].begin(client)
                 print_line(b"ready")

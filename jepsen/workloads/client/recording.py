@@ -32,7 +32,7 @@ class HistoryWriter:
         self._recorder = Recorder(clock_ns, self._write)
         self._more: dict[str, Any] = {}
         self.counts: dict[str, int] = {"ok": 0, "fail": 0, "info": 0}
-        """Completed sends by outcome."""
+        """Completed sends and transactions by outcome."""
         self.polled = 0
         """Records that polls returned."""
 
@@ -47,13 +47,13 @@ class HistoryWriter:
         self._more = more
         return self._count(self._recorder.ok(invocation, payload))
 
-    def fail(self, invocation: Op, error: str, **more: Any) -> Op:
+    def fail(self, invocation: Op, error: str, payload: Payload = None, **more: Any) -> Op:
         self._more = more
-        return self._count(self._recorder.fail(invocation, error))
+        return self._count(self._recorder.fail(invocation, error, payload))
 
-    def info(self, invocation: Op, why: str, **more: Any) -> Op:
+    def info(self, invocation: Op, why: str, payload: Payload = None, **more: Any) -> Op:
         self._more = more
-        return self._count(self._recorder.info(invocation, why))
+        return self._count(self._recorder.info(invocation, why, payload))
 
     def record_refusal(self, invocation: Op, error: RaftlogError, **more: Any) -> Op:
         """Record a `fail` or an `info`, by the outcome of the error."""
@@ -69,7 +69,7 @@ class HistoryWriter:
         self._recorder.nemesis(description)
 
     def _count(self, op: Op) -> Op:
-        if op.kind == "send":
+        if op.kind in ("send", "txn"):
             self.counts[op.type] += 1
         return op
 

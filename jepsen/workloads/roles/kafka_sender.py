@@ -4,7 +4,7 @@ Where the library can switch retries off, a refusal is definite, and weaker ackn
 `info`. Otherwise producers are idempotent, and every failure is unknown."""
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 from jepsen.checkers.history import SEND, Send
 from jepsen.workloads.adapters.library import KafkaLibrary, PlainSettings
@@ -70,7 +70,7 @@ class KafkaSender:
     ) -> None:
         value, acks = next(self._values), settings.acks
         send = Send(place, (value,))
-        more = {"hasty": True} if settings.timeout_ms < LONG_TIMEOUT_MS else {}
+        more: dict[str, Any] = {"hasty": True} if settings.timeout_ms < LONG_TIMEOUT_MS else {}
         invocation = self._history.invoke(process, SEND, send, acks=acks)
         payload = make_payload(value, self._random.choice(SIZES))
         try:

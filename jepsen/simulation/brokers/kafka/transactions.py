@@ -165,7 +165,7 @@ class TransactionalRole(KafkaRole):
     def _build_batch(self, append: Append, sequence: int) -> bytes:
         assert self._identity is not None, "no producer id"
         builder = BatchBuilder(producer_id=self._identity[0], producer_epoch=self._identity[1], base_sequence=sequence)
-        builder.append(NewRecord(b"%d " % append.value), self.loop.now_ns // 1_000_000)
+        builder.append(NewRecord(f"{append.value} ".encode()), self.loop.now_ns // 1_000_000)
         batch = builder.build()
         batch[CRC_START + 1] |= TRANSACTIONAL_BIT
         batch[_CRC_AT : _CRC_AT + 4] = batch_crc(batch).to_bytes(4, "big")

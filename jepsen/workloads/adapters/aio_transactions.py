@@ -1,0 +1,120 @@
+"""Transactions of aiokafka.
+
+The library names no group member when it commits offsets in a transaction. So a chain consumes fixed partitions, and
+its transactional id, which belongs to these, fences an earlier chain."""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from aiokafka import AIOKafkaProducer
+from aiokafka import TopicPartition as KafkaPartition
+from aiokafka.errors import KafkaError
+
+from jepsen.workloads.adapters.aio import START_S, AioConsumer, common_settings
+from jepsen.workloads.adapters.library import CLOSE_S, ConsumedRecord
+from jepsen.workloads.adapters.transactional import ChainConsumer, ChainSettings, TransactionSettings
+from raftlog.errors import OutcomeUnknown, Unavailable
+from raftlog.types import Offset, TopicPartition
+
+_STATE_ERRORS: Final = (KafkaError, TimeoutError, AssertionError)
+"""Errors of the library; it raises the last one when its state does not allow a call."""
+T = TypeVar("T")
+
+
+class AioTransactional:
+    """`TransactionalProducer` by aiokafka."""
+
+    def __init__(self, common: Mapping[str, Any], settings: TransactionSettings) -> None:
+        self._settings = settings
+        more = {
+            "transactional_id": settings.transactional_id,
+            "transaction_timeout_ms": settings.timeout_ms,
+            "request_timeout_ms": settings.request_ms,
+        }
+        self._producer = AIOKafkaProducer(**{**common, **more})
+
+    async def _call(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        """Await a call of the library. Raises `Unavailable`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await work
+        except _STATE_ERRORS as error:
+            raise Unavailable(repr(error)) from error
+
+    @property
+    def _timeout_s(self) -> float:
+        return self._settings.timeout_ms / 1000
+
+    async def start(self) -> None:
+        await self._call(self._producer.start(), START_S)
+
+    async def begin(self) -> None:
+        await self._call(self._producer.begin_transaction(), self._timeout_s)
+
+    async def append(self, place: TopicPartition, value: bytes) -> Offset:
+        sent = self._producer.send_and_wait(place.topic, value, partition=place.partition)
+        found = await self._call(sent, self._timeout_s)
+        if found is None or found.offset < 0:
+            raise OutcomeUnknown("stored, at an offset without an answer")
+        return Offset(found.offset)
+
+    async def commit_offsets(self, offsets: Mapping[TopicPartition, int], consumer: ChainConsumer) -> None:
+        assert isinstance(consumer, AioChainConsumer), consumer
+        rows = {KafkaPartition(*place): offset for place, offset in offsets.items()}
+        await self._call(self._producer.send_offsets_to_transaction(rows, consumer.group), self._timeout_s)
+
+    async def commit(self) -> None:
+        try:
+            await self._call(self._producer.commit_transaction(), self._timeout_s)
+        except Unavailable as error:
+            raise OutcomeUnknown(str(error)) from error
+
+    async def abort(self) -> None:
+        await self._call(self._producer.abort_transaction(), self._timeout_s)
+
+    async def close(self) -> None:
+        """Close the connections; `stop` would wait for the transaction."""
+        with suppress(*_STATE_ERRORS):
+            async with asyncio.timeout(CLOSE_S):
+                if self._producer._sender is not None:
+                    await self._producer._sender.close()
+                await self._producer.client.close()
+        self._producer._closed = True
+
+
+class AioChainConsumer(AioConsumer):
+    """`ChainConsumer` by aiokafka, of fixed partitions."""
+
+    def __init__(self, configuration: Mapping[str, Any], settings: ChainSettings) -> None:
+        super().__init__((), {**configuration, "isolation_level": "read_committed"})
+        self._owned = [KafkaPartition(settings.topic, number) for number in settings.partitions]
+        self.group: Final = settings.group
+
+    async def start(self) -> None:
+        consumer = await self._ensure_started()
+        consumer.assign(self._owned)
+
+    async def poll(self, timeout_ms: int) -> list[ConsumedRecord]:
+        return await self._poll(await self._ensure_started(), timeout_ms)
+
+    async def stable(self, timeout_ms: int) -> dict[TopicPartition, Offset | None]:
+        """Return nothing: the library requests offsets that may be pending."""
+        return {}
+
+
+class AioTransactions:
+    """`TransactionalLibrary` of aiokafka."""
+
+    names_members: Final = False
+
+    def __init__(self, bootstrap: str) -> None:
+        self._common = common_settings(bootstrap)
+
+    def new_producer(self, settings: TransactionSettings) -> AioTransactional:
+        return AioTransactional(self._common, settings)
+
+    def new_consumer(self, settings: ChainSettings) -> AioChainConsumer:
+        more = {"group_id": settings.group, "enable_auto_commit": False, "auto_offset_reset": "earliest"}
+        return AioChainConsumer({**self._common, **more}, settings)

@@ -1,0 +1,74 @@
+"""Interface of transactions in client libraries.
+
+As in `port`, an outcome must be honest: a commit fails with outcome `failed` only if the transaction was aborted."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from jepsen.workloads.adapters.port import PlacedRecord
+from raftlog.types import Offset, TopicPartition
+
+
+class ChainConsumer(Protocol):
+    """Consumer of committed records whose offsets are committed in transactions."""
+
+    async def start(self) -> None:
+        """Begin to consume at the committed offsets; call it after the producer's `start`."""
+        ...
+
+    async def poll(self, timeout_ms: int) -> Sequence[PlacedRecord]: ...
+    async def stable(self, timeout_ms: int) -> dict[TopicPartition, Offset | None]:
+        """Return stable committed offsets of the partitions that it owns; none if the library cannot read them."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class TransactionalProducer(Protocol):
+    """Producer with a transactional id, for one transaction at a time."""
+
+    async def start(self) -> None:
+        """Fence earlier producers of the id, and end their transaction."""
+        ...
+
+    async def begin(self) -> None: ...
+    async def append(self, place: TopicPartition, value: bytes) -> Offset:
+        """Append a record and wait for its delivery."""
+        ...
+
+    async def commit_offsets(self, offsets: Mapping[TopicPartition, int], consumer: ChainConsumer) -> None: ...
+    async def commit(self) -> None: ...
+    async def abort(self) -> None: ...
+    async def close(self) -> None:
+        """Close without ending the transaction under way."""
+        ...
+
+
+class TransactionSettings(NamedTuple):
+    """Settings of a transactional producer."""
+
+    transactional_id: str
+    timeout_ms: int
+    request_ms: int
+
+
+class ChainSettings(NamedTuple):
+    """Settings of a chain's consumer: a group member of a topic, or the owner of some of its partitions."""
+
+    topic: str
+    group: str
+    partitions: tuple[int, ...]
+    session_timeout_ms: int
+
+
+class TransactionalLibrary(Protocol):
+    """Client library with transactions; create it inside a running event loop."""
+
+    @property
+    def names_members(self) -> bool:
+        """Whether commits of offsets in transactions name the group member (KIP-447).
+
+        Otherwise the transactional id of a chain must belong to its partitions."""
+
+    def new_producer(self, settings: TransactionSettings) -> TransactionalProducer: ...
+    def new_consumer(self, settings: ChainSettings) -> ChainConsumer: ...
