@@ -33,9 +33,11 @@ KEEPS_EVERYTHING: Final = {
     ("pipeline", "compact"): "what it deletes is in the new files",
     ("acl", "delete"): "entries can be created again; --dry-run lists them",
     ("quota", "delete"): "a quota can be set again",
+    ("backup",): "--prune deletes only in the store, what the cluster has deleted before",
+    ("restore",): "it creates topics and needs them to be absent",
 }
 DESTROYS_NOTHING: Final = {
-    *(("bench",), ("consume",), ("demo",), ("dev",), ("maelstrom",), ("produce",), ("serve",)),
+    *(("bench",), ("consume",), ("demo",), ("dev",), ("doctor",), ("maelstrom",), ("produce",), ("serve",)),
     *(("broker", verb) for verb in ("decommission-status", "list", "recommission", "show")),
     *(("broker", "maintenance", verb) for verb in ("disable", "enable", "status")),
     *(("cluster", verb) for verb in ("balance", "health", "info", "log-level", "members", "rolling-restart")),
@@ -49,7 +51,7 @@ DESTROYS_NOTHING: Final = {
     *(("topic", verb) for verb in ("create", "describe", "list")),
     *(("acl", verb) for verb in ("create", "list")),
     *(("quota", verb) for verb in ("list", "set")),
-    ("tls", "create"),
+    *(("config", "check"), ("tls", "create")),
     *(("user", verb) for verb in ("create", "list", "password")),
 }
 """A new verb is named here once it is known to delete no record, offset or file of a user's."""

@@ -37,7 +37,10 @@ def test_the_alerts_match_the_document() -> None:
 
 
 OF_SCRAPES = {"instance", "job"}
-OF_METRICS = {"raftlog_http_responses_total": {"status"}}
+OF_METRICS = {
+    "raftlog_http_responses_total": {"status"},
+    "raftlog_tls_certificate_expiry_seconds": {"listener"},
+}
 """Labels that a metric has by itself, of those that alerts name without `by`."""
 
 

@@ -1,6 +1,7 @@
 """Verbs that wait for a silent broker print its address."""
 
 import asyncio
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import pytest
@@ -19,6 +20,7 @@ ARGUMENTS: Final[dict[str, str]] = {
     "acl create": "--allow alice --topic t --operation read",
     "acl delete": "--topic t",
     "acl list": "",
+    "backup": "store",
     "bench": "",
     "broker decommission": "3 --wait",
     "broker decommission-status": "3",
@@ -72,19 +74,20 @@ ARGUMENTS: Final[dict[str, str]] = {
     "user list": "",
     "user password": "alice --password-stdin",
 }
-ON_SPARK: Final = {"pipeline archive", "pipeline replay"}
-"""Workers of Spark ask the brokers, by the same client."""
+ASK_LATER: Final = {"pipeline archive", "pipeline replay", "restore"}
+"""The same client asks the brokers in workers of Spark, or once a backup has been read."""
 
 
 def test_every_verb_that_sends_to_brokers_is_tested() -> None:
     asking = {" ".join(path) for path, command in ALL.items() if "--bootstrap" in flag_names(command)}
-    assert asking == ARGUMENTS.keys() | ON_SPARK
+    assert asking == ARGUMENTS.keys() | ASK_LATER
 
 
 @pytest.mark.parametrize("verb", [*ARGUMENTS, "consume --group g"])
 def test_a_broker_that_does_not_answer_is_named(
-    verb: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    verb: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     warn = SlowAnswers._warn
 
     def warn_and_end(*args: Any) -> NoReturn:
