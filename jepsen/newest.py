@@ -6,7 +6,8 @@ runner."""
 
 from collections.abc import Iterable
 
-from raftlog.records import read_records, split_batches
+from raftlog.records import ControlKind, read_control, read_records, split_batches
+from raftlog.storage.roll import decode_roll
 
 Newest = dict[bytes, tuple[int, bytes]]
 """Offset and value by key, without keys that are removed."""
@@ -15,20 +16,49 @@ Newest = dict[bytes, tuple[int, bytes]]
 def newest_records(segments: Iterable[bytes], start: int, end: int | None = None) -> Newest:
     """Return the newest record of each key from offset `start` on and below `end`.
 
-    `segments` are the contents of `.log` files in their order. Raises `InvalidBatch` for an unreadable batch."""
-    found: Newest = {}
+    `segments` are the contents of `.log` files in their order. Records of transactions count from their commit marker
+    on, which may lie above `end`; in the compacted part of a segment all count. Raises `InvalidBatch` for an unreadable
+    batch."""
+    newest: dict[bytes, tuple[int, bytes | None]] = {}
+    undecided: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
+    compacted_to = -1
     for content in segments:
         for header, batch in split_batches(content):
-            if end is not None and header.base_offset >= end:
-                return found
-            for record in () if header.is_control else read_records(batch):
-                if record.key is None or record.offset < start or (end is not None and record.offset >= end):
-                    continue
-                if record.value is None:
-                    found.pop(record.key, None)
-                else:
-                    found[record.key] = record.offset, record.value
-    return found
+            is_above = end is not None and header.base_offset >= end
+            if is_above and not undecided:
+                return _without_removed(newest)
+            if header.is_control:
+                kind, payload = read_control(batch, header)
+                if kind is ControlKind.ROLL:
+                    mark = decode_roll(payload).compacted_to
+                    compacted_to = mark if mark > header.base_offset else -1
+                elif header.is_marker:
+                    ended = undecided.pop(header.producer_id, {})
+                    _add(newest, ended if kind is ControlKind.COMMIT else {})
+                continue
+            if is_above:
+                continue
+            records = {
+                record.key: (record.offset, record.value)
+                for record in read_records(batch)
+                if record.key is not None and record.offset >= start and (end is None or record.offset < end)
+            }
+            if header.is_transactional and header.base_offset >= compacted_to:
+                undecided.setdefault(header.producer_id, {}).update(records)
+            else:
+                _add(newest, records)
+    return _without_removed(newest)
+
+
+def _add(newest: dict[bytes, tuple[int, bytes | None]], records: dict[bytes, tuple[int, bytes | None]]) -> None:
+    """Add records that count, unless a newer one of their key is known."""
+    for key, found in records.items():
+        if found[0] >= newest.get(key, found)[0]:
+            newest[key] = found
+
+
+def _without_removed(newest: dict[bytes, tuple[int, bytes | None]]) -> Newest:
+    return {key: (offset, value) for key, (offset, value) in newest.items() if value is not None}
 
 
 def difference(one: Newest, other: Newest) -> str | None:

@@ -5,7 +5,7 @@ record batch, so one index covers `lastOffsetDelta + 1` offsets; control batches
 
 from enum import IntEnum
 from functools import lru_cache
-from typing import Final, NamedTuple, NewType, TypeAlias
+from typing import Final, Literal, NamedTuple, NewType, TypeAlias
 from uuid import UUID
 
 FEATURE_LEVEL_FIRST: Final = 1
@@ -26,6 +26,11 @@ class Isolation(IntEnum):
     READ_COMMITTED = 1
     """Records outside of transactions and of committed ones, up to the first open transaction."""
 
+
+IsolationName: TypeAlias = Literal["read_committed", "read_uncommitted"]
+"""Isolation of a reader over HTTP, in requests and options."""
+READ_COMMITTED: Final = "read_committed"
+"""Default of readers over HTTP."""
 
 NodeId = NewType("NodeId", int)
 Term = NewType("Term", int)

@@ -11,9 +11,12 @@ COMMITTED: Final = Isolation.READ_COMMITTED
 
 
 def hide_transactions(fetched: Fetched) -> Fetched:
-    """Return the result of a fetch without markers and batches of aborted transactions."""
+    """Return the result of a fetch without markers and batches of aborted transactions.
+
+    Its high watermark is the end for its isolation, because readers take everything below for readable or removed."""
+    end = fetched.high_watermark if fetched.last_stable_offset < 0 else fetched.last_stable_offset
     batches = drop_hidden(fetched.batches, fetched.aborted)
-    return fetched._replace(batches=batches, aborted=(), last_stable_offset=Offset(-1))
+    return fetched._replace(batches=batches, high_watermark=end, aborted=(), last_stable_offset=Offset(-1))
 
 
 def isolation_field(isolation: Isolation) -> dict[str, int]:

@@ -14,9 +14,11 @@ from raftlog.pipeline.sink.identity import WriteIdentity
 from raftlog.pipeline.sink.lane import FoundBatch
 from raftlog.pipeline.sink.rows import digest
 from raftlog.records import BatchHeader, read_records
-from raftlog.types import Buffer, Offset, TopicPartition
+from raftlog.types import Buffer, IsolationName, Offset, TopicPartition
 
 FETCH_BYTES: Final = 4 << 20
+_ALL: Final[IsolationName] = "read_uncommitted"
+"""Isolation with which open transactions of others hide none of the sink's own batches."""
 
 
 class ScanResult(NamedTuple):
@@ -48,7 +50,9 @@ async def _batches(
     at = start
     while True:
         try:
-            fetched = await outage.repeat(lambda at=at: client.fetch_batches(*place, at, max_bytes=FETCH_BYTES))  # type: ignore[misc]
+            fetched = await outage.repeat(
+                lambda at=at: client.fetch_batches(*place, at, max_bytes=FETCH_BYTES, isolation=_ALL)  # type: ignore[misc]
+            )
         except OffsetOutOfRange as error:
             if at >= error.first:
                 return  # after the end: a new leader may have an older high watermark

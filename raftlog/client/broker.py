@@ -20,7 +20,7 @@ from raftlog.client.topic_names import check_name
 from raftlog.client.transport import HttpAnswer, HttpTransport
 from raftlog.context import AsyncClosedAtExit
 from raftlog.errors import RaftlogError, Unavailable
-from raftlog.types import Buffer, Offset, OffsetRange, TopicPartition
+from raftlog.types import READ_COMMITTED, Buffer, IsolationName, Offset, OffsetRange, TopicPartition
 from raftlog.values.brokers import BrokerDescription, ClusterHealth
 from raftlog.values.cluster import ClusterView
 from raftlog.values.placement import PartitionRecovery
@@ -163,15 +163,23 @@ class BrokerClient(AsyncClosedAtExit):
     # Records
 
     async def offsets(
-        self, topic: str, partition: int, *, linearizable: bool = False, timeout_ms: int = ANSWER_MS
+        self,
+        topic: str,
+        partition: int,
+        *,
+        linearizable: bool = False,
+        timeout_ms: int = ANSWER_MS,
+        isolation: IsolationName = READ_COMMITTED,
     ) -> OffsetRange:
-        """Return the first and the next offset of a partition.
+        """Return the first offset of a partition, and the end of its records with this isolation.
 
         With `linearizable` every record acknowledged before the call is included."""
         target = TopicPartition(topic, partition)
         query: dict[str, object] = {"timeout": timeout_ms}
         if linearizable:
             query["linearizable"] = "true"
+        if isolation != READ_COMMITTED:
+            query["isolation"] = isolation
         path = f"{_partition_path(topic, partition)}/offsets"
         fields = await self._calls.get(path, query, target=target, timeout_ms=timeout_ms)
         return OffsetRange(Offset(fields["beginning_offset"]), Offset(fields["end_offset"]))
@@ -240,15 +248,27 @@ class BrokerClient(AsyncClosedAtExit):
         return Offset(fields["log_start_offset"])
 
     async def fetch_batches(
-        self, topic: str, partition: int, offset: int, *, timeout_ms: int = 0, max_bytes: int = 1 << 20
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        timeout_ms: int = 0,
+        max_bytes: int = 1 << 20,
+        isolation: IsolationName = READ_COMMITTED,
     ) -> Fetched:
-        """Return stored batches from the one that holds `offset`; wait up to `timeout_ms` if there are none yet."""
+        """Return stored batches from the one that holds `offset`; wait up to `timeout_ms` if there are none yet.
+
+        Batches without records replace what the isolation hides."""
+        query: dict[str, object] = {"offset": offset, "timeout": timeout_ms, "max_bytes": max_bytes}
+        if isolation != READ_COMMITTED:
+            query["isolation"] = isolation
         answer = await self._transport.request(
             "GET",
             f"{_partition_path(topic, partition)}/records",
             headers={"Accept": BATCHES},
             repeatable=True,
-            query={"offset": offset, "timeout": timeout_ms, "max_bytes": max_bytes},
+            query=query,
             timeout_s=answer_timeout_s(timeout_ms),
             target=TopicPartition(topic, partition),
             wait_s=timeout_ms / 1000,

@@ -41,7 +41,13 @@ async def test_an_answer_from_before_a_seek_is_discarded() -> None:
     """The answer is ahead of the new position, so the records between would be skipped."""
     client: Any = Client()
     settings: Any = SimpleNamespace(
-        group=None, auto_offset_reset="error", prefetch_bytes=1 << 20, fetch_bytes=1, fetch_wait_ms=1, give_up_after_s=1
+        isolation="read_committed",
+        group=None,
+        auto_offset_reset="error",
+        prefetch_bytes=1 << 20,
+        fetch_bytes=1,
+        fetch_wait_ms=1,
+        give_up_after_s=1,
     )
     fetcher = PartitionFetcher(client, settings, lambda: None)
     fetcher.begin({PLACE: Offset(50)})

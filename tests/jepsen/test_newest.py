@@ -4,7 +4,8 @@ from pathlib import Path
 
 from jepsen.newest import difference, newest_records
 from jepsen.runner.replicas import compare_replicas
-from raftlog.records import NewRecord, build_batch, stamp
+from raftlog.records import NewRecord, TransactionMarker, build_batch, build_marker_batch, stamp
+from raftlog.records.header import CRC_START, TRANSACTIONAL_BIT, batch_crc
 from raftlog.types import TopicPartition
 
 PLACE = TopicPartition("t", 0)
@@ -58,3 +59,27 @@ def test_replicas_of_a_compacted_partition_are_compared_by_key(tmp_path: Path) -
         "replicas-differ",
         "replicas-differ",
     ]
+
+
+def test_records_of_a_transaction_count_from_their_commit_marker_on() -> None:
+    aborted, committed = (as_transaction(make_batch(at, ("a", value)), at) for at, value in ((1, "lost"), (2, "2")))
+    plain, later = make_batch(0, ("a", "1")), make_batch(3, ("b", "1"))
+    ended = make_marker(4, 1, is_commit=False) + make_marker(5, 2, is_commit=True)
+    assert newest_records([plain + aborted + committed + later + ended], 0, 4) == {b"a": (2, b"2"), b"b": (3, b"1")}
+    assert newest_records([plain + aborted + later + ended], 0, 4) == {b"a": (0, b"1"), b"b": (3, b"1")}
+    assert newest_records([plain + aborted + later], 0) == {b"a": (0, b"1"), b"b": (3, b"1")}
+
+
+def as_transaction(batch: bytes, producer: int) -> bytes:
+    """Return the batch as one of a transaction of this producer."""
+    made = bytearray(batch)
+    made[CRC_START + 1] |= TRANSACTIONAL_BIT
+    made[43:51] = producer.to_bytes(8, "big")
+    made[17:21] = batch_crc(made).to_bytes(4, "big")
+    return bytes(made)
+
+
+def make_marker(offset: int, producer: int, *, is_commit: bool) -> bytes:
+    made = build_marker_batch(TransactionMarker(producer, 0, is_commit, 1), 5)
+    stamp(made, offset, 1)
+    return bytes(made)

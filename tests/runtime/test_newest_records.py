@@ -7,6 +7,7 @@ from raftlog.records.header import stamp
 from raftlog.runtime.log.control_entries import CompactionMark, encode_compacted_to
 from raftlog.runtime.log.newest_records import NewestRecords, OfflineEntry, find_difference
 from raftlog.types import Index, Offset, Term
+from tests.jepsen.test_newest import as_transaction, make_marker
 from tests.undecodable import SMALL, Undecodable
 
 END = 10
@@ -76,3 +77,22 @@ def test_an_undecodable_batch_is_compared_byte_for_byte_and_replaces_no_key(sent
     altered = undecodable._replace(batch=bytes(stored))
     assert f"differs at offset {4 + sent.span}: " in str(difference(whole, [FIRST, sound, altered]))
     assert f"differs at offset {4 + sent.span}: " in str(difference(whole, [FIRST, sound]))
+
+
+def test_records_of_aborted_transactions_do_not_count() -> None:
+    aborted = OfflineEntry(Index(3), as_transaction(entry(3, b"k").batch, 7), "position 3", None)
+    end = OfflineEntry(Index(12), make_marker(12, 7, is_commit=False), "position 12", None)
+    committed = OfflineEntry(Index(12), make_marker(12, 7, is_commit=True), "position 12", None)
+    whole, compacted = [entry(1, b"k"), aborted], [entry(1, b"k")]
+    assert decided_difference([*whole, end], [*compacted, end]) is None
+    assert "differs at offset 3: " in str(decided_difference([*whole, committed], [*compacted, committed]))
+
+
+def decided_difference(*logs: list[OfflineEntry]) -> str | None:
+    """Return the difference of logs after the outcomes of their transactions are known."""
+    newest = [NewestRecords(Index(END), Offset(0)) for _ in logs]
+    for each, log in zip(newest, logs, strict=True):
+        entries = iter(log)
+        each.take(next(entries, None), entries)
+        each.decide_rest(iter(log))
+    return find_difference([f"log {number}" for number in range(len(logs))], newest, lambda number: iter(logs[number]))

@@ -12,7 +12,7 @@ import hashlib
 import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -23,6 +23,7 @@ from raftlog.client.decode import read_batches, records_at_or_above
 from raftlog.client.failures import is_temporary
 from raftlog.client.outage import Outage
 from raftlog.records import NewRecord, Record
+from raftlog.types import IsolationName
 
 VERSION = 1
 HEAD_BYTES = 64 * 1024
@@ -30,6 +31,8 @@ FETCH_BYTES = 1024 * 1024
 COMPARED_MAX = 100
 """Newest stored records of each partition that are compared with the source."""
 PAUSE_SECONDS_MAX = 2.0
+_ALL: Final[IsolationName] = "read_uncommitted"
+"""Isolation with which open transactions of others hide none of the run's own records."""
 STABLE_SECONDS = 0.2
 """Two readings of the end offsets this far apart must agree: a request of a killed producer may still be landing."""
 
@@ -42,12 +45,14 @@ class StoredRecords:
         self._outage = Outage(f"topic {topic}", give_up_after_s, PAUSE_SECONDS_MAX, is_temporary)
 
     async def offsets(self, partition: int) -> OffsetRange:
-        return await self._outage.repeat(lambda: self._client.offsets(self.topic, partition))
+        return await self._outage.repeat(lambda: self._client.offsets(self.topic, partition, isolation=_ALL))
 
     async def fetch(self, partition: int, offset: int) -> Fetched:
         """Return batches of a partition from an offset, with retries."""
         return await self._outage.repeat(
-            lambda: self._client.fetch_batches(self.topic, partition, offset, timeout_ms=0, max_bytes=FETCH_BYTES)
+            lambda: self._client.fetch_batches(
+                self.topic, partition, offset, timeout_ms=0, max_bytes=FETCH_BYTES, isolation=_ALL
+            )
         )
 
 

@@ -11,7 +11,7 @@ from raftlog.client.consumers.start_positions import Reset
 from raftlog.client.metadata import REFRESH_S
 from raftlog.client.serializers import K, V
 from raftlog.errors import InvalidArgument, OffsetOutOfRange
-from raftlog.types import Offset, TopicPartition
+from raftlog.types import READ_COMMITTED, IsolationName, Offset, TopicPartition
 
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):
@@ -52,6 +52,7 @@ class ConsumerOptions(TypedDict, total=False):
     instance_id: str | None
     client_id: str
     auto_offset_reset: Reset
+    isolation: IsolationName
     max_poll_records: int
     max_poll_interval_ms: int
     session_timeout_ms: int
@@ -93,6 +94,7 @@ class ConsumerSettings(Struct, frozen=True, kw_only=True):
     instance_id: str | None = None
     client_id: str = "raftlog"
     auto_offset_reset: Reset = "earliest"
+    isolation: IsolationName = READ_COMMITTED
     auto_commit: bool = True
     auto_commit_records: int = 100
     auto_commit_interval_ms: int = 500
@@ -114,6 +116,8 @@ class ConsumerSettings(Struct, frozen=True, kw_only=True):
             raise InvalidArgument(
                 f"auto_offset_reset is {self.auto_offset_reset!r}; it can be earliest, latest or error"
             )
+        if self.isolation not in ("read_committed", "read_uncommitted"):
+            raise InvalidArgument(f"isolation is {self.isolation!r}; it can be read_committed or read_uncommitted")
         unknown = [name for name in self.assignors if name not in ASSIGNORS]
         if unknown or not self.assignors:
             raise InvalidArgument(f"assignors are {', '.join(ASSIGNORS)}, at least one; not {list(self.assignors)}")

@@ -160,7 +160,12 @@ class PartitionFetcher:
         assert offset is not None, "it is known where to read"
         topic, partition = reading.topic_partition
         fetched = await self._client.fetch_batches(
-            topic, partition, offset, timeout_ms=self._settings.fetch_wait_ms, max_bytes=self._fetch_bytes()
+            topic,
+            partition,
+            offset,
+            timeout_ms=self._settings.fetch_wait_ms,
+            max_bytes=self._fetch_bytes(),
+            isolation=self._settings.isolation,
         )
         reading.accept(fetched)
         self._make_room(reading)
@@ -173,7 +178,7 @@ class PartitionFetcher:
             found = await self._client.offset_for_timestamp(*topic_partition, start.timestamp_ms)
             if found is not None:
                 return found[0]
-        first, end = await self._client.offsets(*topic_partition)
+        first, end = await self._client.offsets(*topic_partition, isolation=self._settings.isolation)
         if start == "error":
             error = OffsetOutOfRange(-1, first, end)
             error.args = ("there is no committed offset, and auto_offset_reset is error: seek to an offset",)

@@ -1,15 +1,16 @@
 """Records of a replica that a complete compaction keeps: for comparing replicas whose bytes differ.
 
 They are the newest record of each key, unless that is a tombstone, every record without a key, and every undecodable
-batch. Called by `offline`."""
+batch. Records of aborted transactions do not count; in the compacted part of a segment all are of committed ones.
+Called by `offline`."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from raftlog.errors import UndecodableBatch
-from raftlog.records import ControlKind, read_control, read_header, read_records
+from raftlog.records import MARKER_KINDS, BatchHeader, ControlKind, read_control, read_header, read_records
 from raftlog.records.header import CRC_START
 from raftlog.runtime.log.control_entries import decode_compacted_to
 from raftlog.storage.roll import decode_roll
@@ -43,6 +44,10 @@ class NewestRecords:
         """Newest record by key, by offset for a record without one, or by the last offset of an undecodable batch."""
         self.reason: str | None = None
         """Error of the first damaged entry."""
+        self._compacted_to = Offset(-1)
+        """Offset up to which the present segment is compacted, if it is above its beginning."""
+        self._undecided: dict[int, dict[bytes, _Newest]] = {}
+        """Newest records of transactions without a marker yet, by producer."""
 
     def take(self, head: OfflineEntry | None, stream: Iterator[OfflineEntry]) -> OfflineEntry | None:
         """Add the entries below the end; return the first entry that is not below it."""
@@ -51,12 +56,33 @@ class NewestRecords:
         while head is not None and head.index < self.end:
             if head.reason is not None:
                 self.reason = self.reason or f"entry {head.index} in {head.place}: {head.reason}"
-            elif not read_header(head.batch).is_control:
-                self._take(head)
+            else:
+                self._take_entry(head)
             head = next(stream, None)
         return head
 
-    def _take(self, found: OfflineEntry) -> None:
+    def decide_rest(self, entries: Iterator[OfflineEntry]) -> None:
+        """Find the outcomes of undecided transactions in the entries from the end on."""
+        while self._undecided and (entry := next(entries, None)) is not None:
+            if entry.index >= self.end and entry.reason is None and read_header(entry.batch).is_marker:
+                self._take_entry(entry)
+
+    def _take_entry(self, found: OfflineEntry) -> None:
+        """Take a batch, a marker, or the compacted end of the segment that a roll begins."""
+        header = read_header(found.batch)
+        if not header.is_control:
+            self._take(found, header)
+            return
+        kind, payload = read_control(found.batch, header)
+        if kind is ControlKind.ROLL:
+            compacted_to = decode_roll(payload).compacted_to
+            self._compacted_to = Offset(compacted_to if compacted_to > header.base_offset else -1)
+        elif kind in MARKER_KINDS:
+            ended = self._undecided.pop(header.producer_id, {})
+            if kind is ControlKind.COMMIT:
+                self._add(ended)
+
+    def _take(self, found: OfflineEntry, header: BatchHeader) -> None:
         """Record the newest offset and digest of each key in a batch."""
         newest: dict[bytes, _Newest] = {}
         try:
@@ -68,7 +94,15 @@ class NewestRecords:
         except UndecodableBatch as error:  # compaction keeps it, and counts none of its records
             last = error.next_offset - 1
             newest = {b"u%d" % last: _Newest(last, _digest(found.batch[CRC_START:]))}
-        self.by_key.update(newest)
+        if header.is_transactional and header.base_offset >= self._compacted_to:
+            self._undecided.setdefault(header.producer_id, {}).update(newest)
+        else:
+            self._add(newest)
+
+    def _add(self, newest: Mapping[bytes, _Newest]) -> None:
+        """Add records that are not aborted; those of a transaction may be older than known ones."""
+        for key, each in newest.items():
+            self.by_key[key] = max(each, self.by_key.get(key, each))
 
     def select_from(self, start: int) -> dict[bytes, _Newest]:
         """Return the records at offset `start` or later, without tombstones."""

@@ -154,6 +154,7 @@ def compare_replicas(disk: Disk, replicas: Sequence[OfflineReplica]) -> Comparis
         newest = [NewestRecords(whole, replica.log_start_offset) for replica in replicas]
         for number, stream in enumerate(streams):
             heads[number] = newest[number].take(heads[number], stream)
+            newest[number].decide_rest(replicas[number].entries(disk))
         difference = find_difference(paths, newest, lambda number: replicas[number].entries(disk))
         if difference is not None:
             return Comparison(replicas[0].group_id, paths, whole, last, end_offset, difference)
