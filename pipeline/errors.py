@@ -11,6 +11,7 @@ RaftlogError
 ├── NotAnArchive            (InvalidArgument) a directory without an archive where one is needed, or with other files
 ├── PipelineFailed          a Spark job failed; the message has the job and the worker's error
 ├── SegmentGone             (StorageError) a segment file was removed or compacted since the read was planned
+├── TransactionsInSegments  (RequestError) files with transactions, whose outcomes only brokers know
 └── WriteForgotten          (OutcomeUnknown) the rows that an earlier attempt stored cannot be determined any more"""
 
 from raftlog.errors import (
@@ -71,3 +72,7 @@ class WriteForgotten(OutcomeUnknown):
 
 class SegmentGone(StorageError):
     """A running broker removed or replaced a segment file since the read was planned. Read again."""
+
+
+class TransactionsInSegments(RequestError):
+    """Segment files have records of transactions, and which of them are committed is known to brokers only."""

@@ -15,12 +15,12 @@ from crc32c import crc32c
 
 from raftlog.errors import CorruptBatch, InvalidBatch, StorageError, UndecodableBatch
 from raftlog.pipeline.decoding import decode_rows
-from raftlog.pipeline.errors import SegmentGone
+from raftlog.pipeline.errors import SegmentGone, TransactionsInSegments
 from raftlog.pipeline.segments.extent import LogExtent, file_name, journaled_batches
 from raftlog.pipeline.segments.pieces import BatchBoundary, IndexRows, SegmentPiece, SegmentSplit
 from raftlog.pipeline.segments.replicas import real_disk
 from raftlog.records import HEADER_SIZE, BatchHeader, read_header, read_records
-from raftlog.records.header import CONTROL_BIT, CRC_START, LENGTH_END, MAGIC
+from raftlog.records.header import CONTROL_BIT, CRC_START, LENGTH_END, MAGIC, MARKER_BITS, TRANSACTIONAL_BIT
 from raftlog.runtime.journal.fold import Fold
 from raftlog.runtime.journal.recovery import read_journal
 from raftlog.runtime.node_identity import JOURNAL
@@ -60,12 +60,12 @@ def read_segment_split(
 
     `on_damage` receives the damage that a split with `skips_damage` leaves out; without it, damage is a warning. Raises
     `CorruptBatch`, `UndecodableBatch` unless the split skips it, `SegmentGone` for a file that was removed or compacted
-    since the plan was made, `StorageError` and `OSError`."""
+    since the plan was made, `TransactionsInSegments` for batches of transactions, `StorageError` and `OSError`."""
     try:
         yield from decode_rows(
             split.topic,
             split.partition,
-            checked_batches(split, on_damage, disk),
+            _committed_batches(split, on_damage, disk),
             split.start,
             split.end,
             skips_undecodable=split.skips_undecodable,
@@ -84,6 +84,25 @@ def checked_batches(
     journal = _Journal(disk, split)
     for piece in split.pieces:
         yield from _PieceReader(disk, split, piece, journal, on_damage or _warn).batches()
+
+
+def _committed_batches(
+    split: SegmentSplit, on_damage: OnDamage | None = None, disk: Disk | None = None
+) -> Iterator[CheckedBatch]:
+    """Yield batches like `checked_batches`. Raises `TransactionsInSegments` where one may be aborted.
+
+    Compaction has removed the aborted ones below its end."""
+    disk = disk or real_disk()
+    journal = _Journal(disk, split)
+    for piece in split.pieces:
+        for header, batch in _PieceReader(disk, split, piece, journal, on_damage or _warn).batches():
+            is_raw = header.attributes & MARKER_BITS == TRANSACTIONAL_BIT and header.base_offset >= piece.compacted_to
+            if is_raw and header.base_offset < split.end and header.next_offset > split.start:
+                raise TransactionsInSegments(
+                    f"{split.topic}/{split.partition} has a transaction at offset {header.base_offset}, and its files "
+                    "alone do not show whether it is committed: read the topic through its brokers (format raftlog)"
+                )
+            yield header, batch
 
 
 def find_offset_at(extent: LogExtent, timestamp: int) -> int:

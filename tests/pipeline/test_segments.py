@@ -15,7 +15,7 @@ import pytest
 
 from raftlog import Log, LogConfig
 from raftlog.errors import CorruptBatch, FormatError, InvalidArgument, RaftlogError, UndecodableBatch, UnknownTopic
-from raftlog.pipeline.errors import SegmentGone
+from raftlog.pipeline.errors import SegmentGone, TransactionsInSegments
 from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.positions import OffsetPosition, OffsetPositions, PositionKind
 from raftlog.pipeline.rows import ARROW_SCHEMA
@@ -28,6 +28,7 @@ from raftlog.runtime.log.sealed_file import write_sealed
 from raftlog.runtime.node_identity import IDENTITY
 from raftlog.storage.rows import ROW_SIZE, unpack_row
 from raftlog.storage.rows import Row as IndexRow
+from tests.replica.transacting import transactional_batch
 from tests.undecodable import SMALL, TIMESTAMP_MS
 
 CONFIG = LogConfig(segment_bytes=1 << 12)
@@ -439,3 +440,16 @@ def test_an_undecodable_batch_is_skipped_only_if_configured(tmp_path: Path) -> N
     at_its_time = OffsetPositions(OffsetPosition(PositionKind.TIMESTAMP, TIMESTAMP_MS))
     [split] = plan_segments([str(tmp_path / "orders")], starting=at_its_time)
     assert split.start == 1, "a time is found where the error comes"
+
+
+def test_transactions_are_refused_because_files_do_not_show_their_outcomes(tmp_path: Path) -> None:
+    path = tmp_path / "orders"
+    write(path, batches=2)
+    with Log.open(path, CONFIG) as log:
+        end = log.end_offset
+        log._log.append([transactional_batch(0, b"perhaps aborted")])
+        log.flush()
+    splits = plan_segments([str(path)])
+    with pytest.raises(TransactionsInSegments, match=f"offset {end}"):
+        read_rows(splits)
+    assert len(read_rows([replace(split, end=end) for split in splits])) == end
