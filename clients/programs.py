@@ -118,6 +118,7 @@ def _java_checks(client: str, folder: str) -> tuple[Check, ...]:
     return (
         _check_without_fault(client, "admin", command),
         _check_without_fault(client, "records", command),
+        _check_without_fault(client, "transactions", command),
         _check_with_faults(client, "load", command, _ALL, _FAULTS),
         _check_with_faults(client, "static", command, _ALL, _FAULTS),
     )

@@ -78,7 +78,7 @@ GUARDED: Final[Mapping[str, tuple[Needed, ...]]] = {
     "Transactions.add_group": (_WRITE_TRANSACTIONAL_ID, _READ_GROUP),
     "Transactions.commit": (_WRITE_TRANSACTIONAL_ID,),
     "Transactions.abort": (_WRITE_TRANSACTIONAL_ID,),
-    "Transactions.fence": (_ALTER_CLUSTER,),
+    "Transactions.fence": (_WRITE_TRANSACTIONAL_ID,),
     "Transactions.write_marker": (_ALTER_CLUSTER,),
     "Transactions.describe": (_DESCRIBE_TRANSACTIONAL_ID,),
     "Transactions.coordinator": (_DESCRIBE_TRANSACTIONAL_ID,),

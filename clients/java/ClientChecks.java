@@ -14,7 +14,7 @@ import org.apache.kafka.common.serialization.*;
 
 /**
  * Checks of the Java client, the same source for 3.9 and 4.x: admin | load TOPIC | static TOPIC | records TOPIC |
- * logins TOPIC.
+ * logins TOPIC | transactions TOPIC.
  *
  * <p>The brokers stand in BOOTSTRAP. With MECHANISM all clients use TLS and log in, by CA, LOGIN and PASSWORD; `logins`
  * needs WRONG_CA as well. `load` and `static` print `started`, work until stdin ends, and check then that
@@ -43,6 +43,7 @@ public class ClientChecks {
       case "admin" -> admin();
       case "records" -> records(a[1]);
       case "logins" -> logins(a[1]);
+      case "transactions" -> transactions(a[1]);
       case "load" -> load(a[1], false);
       case "static" -> load(a[1], true);
       default -> throw new IllegalArgumentException(a[0]);
@@ -234,6 +235,96 @@ public class ClientChecks {
       refused(SslAuthenticationException.class, login(mechanism, USER, PASSWORD, wrong));
     }
     System.out.println(String.join(", ", mechanisms) + "; wrong password, unknown user and wrong authority refused");
+  }
+
+  static KafkaProducer<String, String> transactional(String id) {
+    KafkaProducer<String, String> producer = producer("transactional.id", id);
+    producer.initTransactions();
+    return producer;
+  }
+
+  /** Return the values of a topic of one partition, up to the end that the isolation level has. */
+  static List<String> values(String topic, String isolation) {
+    List<String> found = new ArrayList<>();
+    TopicPartition partition = new TopicPartition(topic, 0);
+    try (KafkaConsumer<String, String> consumer = consumer("java-reader", "isolation.level", isolation)) {
+      consumer.assign(List.of(partition));
+      consumer.seekToBeginning(List.of(partition));
+      long end = consumer.endOffsets(List.of(partition)).get(partition);
+      while (consumer.position(partition) < end) {
+        for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(200))) found.add(record.value());
+      }
+    }
+    return found;
+  }
+
+  /** Commit, abort, fencing, read-process-write with a consumer group, and administration. */
+  static void transactions(String topic) throws Exception {
+    String out = topic + "-out";
+    create(topic, 1);
+    create(out, 1);
+    int count = 200, moved = 0;
+    try (Admin admin = Admin.create(properties());
+        KafkaProducer<String, String> first = transactional(topic)) {
+      for (int i = 0; i < count; i++) {
+        boolean isAborted = i % 4 == 3;
+        first.beginTransaction();
+        first.send(new ProducerRecord<>(topic, (isAborted ? "aborted" : "value") + i));
+        first.flush();
+        if (isAborted) first.abortTransaction();
+        else first.commitTransaction();
+      }
+      first.beginTransaction();
+      first.send(new ProducerRecord<>(topic, "zombie")).get();
+      require(admin.listTransactions().all().get().stream().anyMatch(t -> t.transactionalId().equals(topic)), "list");
+      TransactionDescription described = admin.describeTransactions(List.of(topic)).description(topic).get();
+      require(described.state() == TransactionState.ONGOING, "state " + described);
+      require(described.topicPartitions().equals(Set.of(new TopicPartition(topic, 0))), "partitions " + described);
+      try (KafkaProducer<String, String> second = transactional(topic)) {
+        try {
+          first.commitTransaction();
+          throw new IllegalStateException("a fenced producer committed");
+        } catch (ProducerFencedException | InvalidProducerEpochException e) {
+          second.beginTransaction();
+          second.send(new ProducerRecord<>(topic, "value" + count));
+          second.commitTransaction();
+        }
+      }
+      List<String> read = values(topic, "read_committed");
+      require(read.size() == count - count / 4 + 1, read.size() + " committed records");
+      require(read.stream().allMatch(value -> value.startsWith("value")), "aborted records were read: " + read);
+      require(values(topic, "read_uncommitted").size() == count + 2, "uncommitted records");
+
+      try (KafkaProducer<String, String> mover = transactional(out);
+          KafkaConsumer<String, String> consumer =
+              consumer("java-mover", "auto.offset.reset", "earliest", "enable.auto.commit", "false",
+                  "isolation.level", "read_committed", "max.poll.records", "10")) {
+        consumer.subscribe(List.of(topic));
+        for (int round = 0; moved < read.size(); round++) {
+          ConsumerRecords<String, String> records = consumer.poll(Duration.ofSeconds(5));
+          if (records.isEmpty()) continue;
+          mover.beginTransaction();
+          Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+          for (ConsumerRecord<String, String> record : records) {
+            mover.send(new ProducerRecord<>(out, record.value()));
+            offsets.put(new TopicPartition(topic, 0), new OffsetAndMetadata(record.offset() + 1));
+          }
+          mover.sendOffsetsToTransaction(offsets, consumer.groupMetadata());
+          if (round % 3 == 1) {
+            mover.abortTransaction();
+            TopicPartition partition = new TopicPartition(topic, 0);
+            consumer.seek(partition, consumer.committed(Set.of(partition)).get(partition).offset());
+          } else {
+            mover.commitTransaction();
+            moved += records.count();
+          }
+        }
+      }
+      require(values(out, "read_committed").equals(read), "the moved records are not those that were read");
+      admin.fenceProducers(List.of(out)).all().get();
+      admin.deleteTopics(List.of(topic, out)).all().get();
+    }
+    System.out.println(count + " transactions, " + moved + " records moved exactly once, fencing, administration");
   }
 
   static KafkaConsumer<String, String> consumer(String group, Object... pairs) {

@@ -9,7 +9,7 @@ which never goes back, and begin again with a new coordinator. Called by `operat
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
@@ -196,10 +196,6 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
     def taken_over_at(self, name: str) -> float:
         """Return the loop time at which it took over a transaction that goes on; 0 for other transactional ids."""
         return self._began_at if name in self._taken_over else 0.0
-
-    def records(self) -> Iterator[tuple[str, TransactionRecord]]:
-        """Iterate over the stored records of all transactional ids; they must not change meanwhile."""
-        return iter(self.folded.records.items())
 
     # steps of requests
 

@@ -65,6 +65,9 @@ TRANSACTIONS_CONFIG: Final[Mapping[str, str]] = {
     "max.message.bytes": str(8 << 20),
 }
 
+_SLICE: Final = 500
+"""Transactional ids examined in one turn of the loop."""
+
 
 class DescribedTransaction(NamedTuple):
     """Transactional id with the members of its transaction; partitions of deleted topics are left out."""
@@ -81,7 +84,6 @@ class TransactionFigures(NamedTuple):
     """Number of transactional ids in each state, by Kafka's names."""
     oldest_age_s: float
     """Age of the oldest transaction that has not ended; 0 without one."""
-    counters: TransactionCounters
 
 
 class Transactions:
@@ -103,6 +105,7 @@ class Transactions:
         self._check_ready, self._finder = parts.check_ready, parts.finder
         self.settings = settings
         self.counters = TransactionCounters()
+        """Totals of the transactions that ended at coordinators of this process."""
         environment = TransactionEnvironment(
             settings,
             wall_ms,
@@ -280,17 +283,19 @@ class Transactions:
             sorted(found.groups),
         )
 
-    def local_figures(self) -> TransactionFigures:
-        """Return the figures of the transactions coordinated here."""
+    async def local_figures(self) -> TransactionFigures:
+        """Return the figures of the transactions coordinated here; yield to the event loop between slices."""
         by_state = {state.kafka_name: 0 for state in TransactionState}
         oldest_ms = 0
         for coordinator in self.coordinators:
             now_ms = coordinator.wall_ms()
-            for _, record in coordinator.records():
+            for number, record in enumerate(list(coordinator.folded.records.values()), 1):
                 by_state[record.state.kafka_name] += 1
                 if record.started_ms:
                     oldest_ms = max(oldest_ms, now_ms - record.started_ms)
-        return TransactionFigures(by_state, oldest_ms / 1000, self.counters)
+                if number % _SLICE == 0:
+                    await asyncio.sleep(0)
+        return TransactionFigures(by_state, oldest_ms / 1000)
 
     # ---- coordinators
 

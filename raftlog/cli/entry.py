@@ -17,6 +17,7 @@ VERBS = {
     "topic": Verb("topic.verbs:topic", "Create, list, describe, alter, trim and delete topics."),
     "produce": Verb("produce.verb:produce", "Write lines, JSON lines or files to a topic."),
     "consume": Verb("consume.verb:consume", "Print the records of a topic."),
+    "transaction": Verb("transaction.verbs:transaction", "Show transactions, and abort those that hang."),
     "group": Verb("group.verbs:group", "Show consumer groups, and change their committed offsets."),
     "bench": Verb("bench:bench", "Put load on a cluster, and show rates, latencies and availability."),
     "cluster": Verb("cluster.verbs:cluster", "Show a cluster and its health, and change cluster-wide settings."),

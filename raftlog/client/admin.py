@@ -37,6 +37,7 @@ from raftlog.values.placement import (
     PlannedMoves,
     Reconfiguration,
 )
+from raftlog.values.transactions import TransactionDescription, TransactionList, TransactionSummary
 
 T = TypeVar("T")
 ORDER_MS = 30_000
@@ -92,6 +93,22 @@ class AdminClient:
     async def decommission_status(self, node: int) -> Decommission:
         """Return the progress of a broker's decommissioning."""
         return await self._calls.read(Decommission, f"/v1/brokers/{node}/decommission")
+
+    # transactions
+
+    async def transactions(self) -> list[TransactionSummary]:
+        """Return all transactional ids with their states, sorted."""
+        return list((await self._calls.read(TransactionList, "/transactions")).transactions)
+
+    async def transaction(self, transactional_id: str) -> TransactionDescription:
+        """Return the state of a transactional id; raises `UnknownTransaction`."""
+        path = f"/transactions/{quote_segment(transactional_id)}"
+        return await self._calls.read(TransactionDescription, path)
+
+    async def abort_transaction(self, transactional_id: str, *, timeout_ms: int = ORDER_MS) -> None:
+        """Abort the open transaction of a transactional id, and fence its producer; raises `UnknownTransaction`."""
+        path = f"/transactions/{quote_segment(transactional_id)}/abort"
+        await self._calls.change("POST", path, timeout_ms=timeout_ms, repeatable=True)
 
     # partitions
 

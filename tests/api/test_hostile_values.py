@@ -28,6 +28,7 @@ ARGUMENTS = {
     "namespace": "kafka",
     "partition": "0",
     "topic": "t",
+    "transactional_id": "x",
 }
 BYTES = [
     b"\xff",

@@ -18,6 +18,8 @@ from raftlog.errors import InvalidTopic
 from raftlog.partitions.controller.machine.naming import check_topic_name
 from raftlog.partitions.groups.figures import GroupFigures
 from raftlog.partitions.metric_sources import Figures, ReplicaFigures
+from raftlog.partitions.transactions.environment import TransactionCounters
+from raftlog.partitions.transactions.service import TransactionFigures
 from raftlog.topic_config import MIB
 from raftlog.types import NodeId
 
@@ -44,7 +46,9 @@ class Scraped:
         self.looks = 0
         self._figures = Figures(sorted(replicas))
         monkeypatch.setattr(metrics, "SOURCES", ())
-        broker: Any = SimpleNamespace(measuring=self, groups=SimpleNamespace(local_figures=self.group_figures))
+        transactions = SimpleNamespace(local_figures=self.transaction_figures, counters=TransactionCounters())
+        groups = SimpleNamespace(local_figures=self.group_figures)
+        broker: Any = SimpleNamespace(measuring=self, groups=groups, transactions=transactions)
         self.metrics = Metrics(broker, RequestMetrics(), partitions_max)
 
     async def read_figures(self) -> Figures:
@@ -54,6 +58,9 @@ class Scraped:
 
     async def group_figures(self, lags_max: int) -> GroupFigures:
         return GroupFigures({}, 0, [], 0)
+
+    async def transaction_figures(self) -> TransactionFigures:
+        return TransactionFigures({}, 0.0)
 
     async def scrape(self) -> dict[tuple[str, ...], float]:
         text, content_type = await self.metrics.render()

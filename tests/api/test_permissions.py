@@ -38,10 +38,13 @@ ARGUMENTS = {
     "namespace": "kafka",
     "user": "u",
     "name": "raftlog",
+    "transactional_id": "secret-tx",
 }
 BODIES: dict[str, Any] = {"POST /v3/clusters/{cluster}/topics": {"topic_name": "new"}}
 UNGUARDED = ["GET /v1/status/ready"]
-DENIED = {AclResourceType.TOPIC: 40301, AclResourceType.GROUP: 40304, AclResourceType.CLUSTER: 40305}
+DENIED = {AclResourceType.TOPIC: 40301, AclResourceType.GROUP: 40304, AclResourceType.CLUSTER: 40305} | {
+    AclResourceType.TRANSACTIONAL_ID: 40306
+}
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from raftlog.api.http.metrics.process import process_families
 from raftlog.api.http.metrics.requests import RequestMetrics
 from raftlog.api.http.metrics.rpc import rpc_families
 from raftlog.api.http.metrics.security import security_families
+from raftlog.api.http.metrics.transactions import transaction_families
 from raftlog.partitions.broker import Broker
 
 Source: TypeAlias = Callable[[Broker], Iterable[Metric]]
@@ -91,6 +92,8 @@ class Metrics:
         for family in figures_families(figures):
             yield family
         for family in group_families(await self._broker.groups.local_figures(self._partitions_max)):
+            yield family
+        for family in await transaction_families(self._broker):
             yield family
         for family in partition_families(figures.replicas, self._partitions_max):
             yield family

@@ -22,6 +22,7 @@ _PATH: Mapping[str, tuple[Json, str]] = {
     "cluster": (string(minLength=1, examples=["-"]), "The cluster's id, or `-`."),
     "consumer": (string(minLength=1), "Member id of the consumer."),
     "group": (NAME, "Name of the group: no slash, no control characters."),
+    "transactional_id": (NAME, "Transactional id: no slash, no control characters."),
     "instance": (NAME, "Name of the instance: no slash, no control characters."),
     "name": (string(minLength=1), "Name of a setting, such as `retention.ms`, or of a logger."),
     "namespace": (string(const="kafka"), "The only namespace."),

@@ -35,6 +35,7 @@ from raftlog.api.http.server.request_quotas import answer_within_quotas
 from raftlog.api.http.server.routing import HttpRouter
 from raftlog.api.http.status import StatusHandlers
 from raftlog.api.http.topics import TopicHandlers
+from raftlog.api.http.transactions import TransactionHttpHandlers
 from raftlog.errors import RaftlogError
 from raftlog.partitions.broker import Broker
 from raftlog.runtime.histogram import stopwatch
@@ -52,6 +53,7 @@ HANDLERS: Final[tuple[type[Handlers], ...]] = (
     GroupMembershipHandlers,
     GroupV3Handlers,
     ProducerHandlers,
+    TransactionHttpHandlers,
     ConsumerHandlers,
     ConsumerRecordHandlers,
     ConsumerOffsetHandlers,

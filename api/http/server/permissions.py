@@ -50,6 +50,11 @@ def on_group(operation: AclOperation, place: str = "group") -> tuple[EndpointPer
     return (EndpointPermission(operation, AclResourceType.GROUP, place),)
 
 
+def on_transactional_id(operation: AclOperation, place: str = "transactional_id") -> tuple[EndpointPermission]:
+    """Return the permission for an operation on a transactional id, in the path unless another place is given."""
+    return (EndpointPermission(operation, AclResourceType.TRANSACTIONAL_ID, place),)
+
+
 def on_cluster(operation: AclOperation) -> tuple[EndpointPermission]:
     """Return the permission for an operation on the cluster."""
     return (EndpointPermission(operation, AclResourceType.CLUSTER),)
@@ -63,6 +68,9 @@ DESCRIBE_GROUP: Final = on_group(AclOperation.DESCRIBE)
 READ_GROUP: Final = on_group(AclOperation.READ)
 DELETE_GROUP: Final = on_group(AclOperation.DELETE)
 LISTED_GROUPS: Final = on_group(AclOperation.DESCRIBE, LISTED)
+DESCRIBE_TRANSACTION: Final = on_transactional_id(AclOperation.DESCRIBE)
+WRITE_TRANSACTION: Final = on_transactional_id(AclOperation.WRITE)
+LISTED_TRANSACTIONS: Final = on_transactional_id(AclOperation.DESCRIBE, LISTED)
 DESCRIBE_CLUSTER: Final = on_cluster(AclOperation.DESCRIBE)
 ALTER_CLUSTER: Final = on_cluster(AclOperation.ALTER)
 DESCRIBE_CLUSTER_CONFIGS: Final = on_cluster(AclOperation.DESCRIBE_CONFIGS)
@@ -103,6 +111,10 @@ class Visibility:
     def has_group(self, name: str) -> bool:
         """Return whether the caller may describe a consumer group."""
         return self._has(AclResourceType.GROUP, name)
+
+    def has_transactional_id(self, name: str) -> bool:
+        """Return whether the caller may describe a transactional id."""
+        return self._has(AclResourceType.TRANSACTIONAL_ID, name)
 
     def _has(self, type_: AclResourceType, name: str) -> bool:
         return self._authorizer.allows(self._caller, AclOperation.DESCRIBE, Resource(type_, name))

@@ -1,0 +1,1 @@
+"""`raftlog transaction …`: transactional ids and their open transactions."""
