@@ -17,6 +17,7 @@ from jepsen.mutants.catalogue import (
     replica,
     rpc,
     runtime,
+    security,
     storage,
     transactions,
 )
@@ -37,6 +38,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *rpc.MUTANTS,
     *memory.MUTANTS,
     *kafka.MUTANTS,
+    *security.MUTANTS,
     *transactions.MUTANTS,
     *participants.MUTANTS,
 )
