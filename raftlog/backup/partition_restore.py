@@ -23,7 +23,7 @@ from raftlog.errors import InvalidBatch, OutcomeUnknown, RaftlogError, Unavailab
 from raftlog.records import read_header
 from raftlog.types import Buffer
 
-_CALL_BYTES: Final = 4 << 20
+_CALL_BYTES: Final = 1 << 20
 _FETCH_BYTES: Final = 4 << 20
 _CALL_BATCHES: Final = 5_000
 _PAUSE_S_MAX: Final = 1.0

@@ -1,7 +1,9 @@
 """Backups of real brokers in directories, and their restoration: same offsets, records, settings and groups."""
 
 import asyncio
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -12,8 +14,10 @@ from raftlog.backup.manifest import BackupCommit, seal, unseal
 from raftlog.backup.restore import RestoreOptions, RestorePlan, RestoreProgress, check_backup
 from raftlog.backup.state import BackupRun, BackupState
 from raftlog.backup.stores import DirectoryStore
-from raftlog.client import CommittedOffset
-from raftlog.types import Offset, TopicPartition
+from raftlog.client import BrokerClient, CommittedOffset
+from raftlog.client.answers import Fetched
+from raftlog.errors import OutcomeUnknown, Unavailable
+from raftlog.types import Buffer, Offset, TopicPartition
 from tests.backup.conftest import SMALL_FILES, Serve, create, restore, save
 
 
@@ -318,3 +322,62 @@ async def test_snapshots_hold_the_state_of_all_commits(serve: Serve, store: Dire
         store.write(path, b"damaged")
     with pytest.raises(BackupDamaged, match="lacks commits"):
         BackupState.load(store)
+
+
+async def test_lost_answers_and_outages_store_each_batch_once(
+    serve: Serve, store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Appends whose answers are lost, before or after they happened, and fetches without a leader, are repeated."""
+    old, new = await serve(), await serve()
+    await create(old, "orders")
+    await old.produce("orders", 0, 0, 300)
+    monkeypatch.setattr("raftlog.backup.partition_restore._CALL_BYTES", 2_000)
+    real, calls = BrokerClient.restore_batches, count()
+
+    async def append(self: BrokerClient, topic: str, partition: int, body: Buffer, **options: Any) -> Offset:
+        number = next(calls)
+        if number % 4 == 1:
+            raise OutcomeUnknown("lost on the way there")
+        end = await real(self, topic, partition, body, **options)
+        if number % 4 == 3:
+            raise OutcomeUnknown("lost on the way back")
+        return end
+
+    fetch, fetches = BrokerClient.fetch_batches, count()
+
+    async def fetch_sometimes(self: BrokerClient, *place: Any, **options: Any) -> Fetched:
+        if next(fetches) % 3 == 1:
+            raise Unavailable("no leader")
+        return await fetch(self, *place, **options)
+
+    monkeypatch.setattr(BrokerClient, "fetch_batches", fetch_sometimes)
+    await save(old, store)
+    monkeypatch.setattr(BrokerClient, "restore_batches", append)
+    await restore(new, store)
+    assert next(calls) > 8
+    monkeypatch.undo()
+    assert await new.content("orders") == await old.content("orders")
+
+
+@pytest.mark.parametrize(
+    ("records", "reason"), [(6, "another program writes to the topic"), (3, "has other records than the backup")]
+)
+async def test_another_writer_during_a_restoration_is_noticed(
+    serve: Serve, store: DirectoryStore, monkeypatch: pytest.MonkeyPatch, records: int, reason: str
+) -> None:
+    """At once, or, if its records end where the next batch would, by the comparison."""
+    old, new = await serve(), await serve()
+    await create(old, "orders")
+    await old.produce("orders", 0, 0, 60)
+    await save(old, store)
+    monkeypatch.setattr("raftlog.backup.partition_restore._CALL_BYTES", 1_000)
+    real = BrokerClient.restore_batches
+
+    async def append_and_disturb(self: BrokerClient, topic: str, *place: Any, **options: Any) -> Offset:
+        end = await real(self, topic, *place, **options)
+        await new.produce(topic, 0, 0, records)
+        return end
+
+    monkeypatch.setattr(BrokerClient, "restore_batches", append_and_disturb)
+    with pytest.raises(BackupRefused, match=reason):
+        await restore(new, store, give_up_after_s=5.0)
