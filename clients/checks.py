@@ -18,6 +18,8 @@ from clients.packages import ROOT
 from raftlog.testing import Cluster
 
 RUN_S_MAX: Final = 120.0
+READY_S_MAX: Final = 180.0
+"""Time of a broker's start on a busy machine."""
 _SHOWN_CHARACTERS: Final = 1200
 _POLL_S: Final = 0.1
 
@@ -28,7 +30,8 @@ class CheckFailed(Exception):
 
 def start_cluster(python: str) -> AbstractContextManager[Any]:
     """Return a cluster of three brokers without security; `python` runs them."""
-    return Cluster(3, python=python, with_cuts=False, environment=lambda _: {"PYTHONPATH": str(ROOT)})
+    environment = {"PYTHONPATH": str(ROOT)}
+    return Cluster(3, python=python, with_cuts=False, environment=lambda _: environment, ready_timeout_s=READY_S_MAX)
 
 
 class Check(NamedTuple):

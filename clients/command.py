@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from clients import connect, kafka_load, kafka_tools, mirror, programs, secured, streams
-from clients.checks import Check, CheckFailed, Result
+from clients.checks import READY_S_MAX, Check, CheckFailed, Result
 from clients.packages import NotInstalled
 from raftlog.testing import BrokerFailed
 
@@ -86,13 +86,13 @@ def run(checks: Iterable[Check], python: str, console: Console) -> Iterable[Resu
 def _run_one(check: Check, cluster: Any) -> Result:
     begin = time.monotonic()
     try:
-        cluster.wait_healthy()
+        cluster.wait_healthy(READY_S_MAX)
         detail, is_passed = check.run(cluster), True
     except (CheckFailed, NotInstalled, BrokerFailed) as failure:
         detail, is_passed = str(failure), False
     for node in cluster.nodes.values():
         if not node.is_running:
-            node.start()
+            node.start(READY_S_MAX)
     return Result(check.client, check.name, check.faults, is_passed, round(time.monotonic() - begin, 1), detail)
 
 

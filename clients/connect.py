@@ -27,10 +27,11 @@ _TOPIC: Final = "connect-lines"
 _SOURCE: Final = "file-source"
 _SINK: Final = "file-sink"
 _PARTITIONS: Final = 3
+_PER_S: Final = 200
 _RETRIED: Final = (404, 409)
 """Status codes while a worker starts, and during a rebalance of the workers."""
-_REST_S_MAX: Final = 90.0
-_DELIVERY_S_MAX: Final = 120.0
+_REST_S_MAX: Final = 300.0
+_DELIVERY_S_MAX: Final = 300.0
 
 
 class ConnectCluster:
@@ -132,7 +133,7 @@ def check_file_connectors(cluster: Cluster) -> str:
         connect.create(
             _SOURCE, connector_class=f"{_FILE}SourceConnector", tasks_max=1, file=source, topic=_TOPIC, **created
         )
-        lines = NumberedLines(lambda text: _append(source, text), str)
+        lines = NumberedLines(lambda text: _append(source, text), str, _PER_S)
         _wait_until_created(cluster)
         connect.create(_SINK, connector_class=f"{_FILE}SinkConnector", tasks_max=1, file=sink, topics=_TOPIC)
         for fault in (faults.kill_leader, faults.restart_broker):

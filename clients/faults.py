@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from clients.checks import CheckFailed
+from clients.checks import READY_S_MAX, CheckFailed
 from raftlog.testing import Cluster
 from raftlog.testing.http import ask
 
@@ -20,8 +20,8 @@ class RunningNode(Protocol):
     """Broker that faults stop and start."""
 
     def kill(self) -> None: ...
-    def start(self) -> object: ...
-    def restart(self) -> object: ...
+    def start(self, timeout_s: float) -> object: ...
+    def restart(self, timeout_s: float) -> object: ...
 
 
 class RunningCluster(Protocol):
@@ -30,7 +30,7 @@ class RunningCluster(Protocol):
     @property
     def nodes(self) -> Mapping[int, RunningNode]: ...
     def leader(self, topic: str) -> int: ...
-    def wait_healthy(self) -> None: ...
+    def wait_healthy(self, timeout_s: float) -> None: ...
 
 
 def kill_leader(cluster: RunningCluster, topic: str) -> None:
@@ -38,14 +38,14 @@ def kill_leader(cluster: RunningCluster, topic: str) -> None:
     killed = cluster.leader(topic)
     cluster.nodes[killed].kill()
     time.sleep(PAUSE_S)
-    cluster.nodes[killed].start()
-    cluster.wait_healthy()
+    cluster.nodes[killed].start(READY_S_MAX)
+    cluster.wait_healthy(READY_S_MAX)
 
 
 def restart_broker(cluster: RunningCluster, topic: str) -> None:
     """Stop the leader of partition 0 gracefully, and start it again."""
-    cluster.nodes[cluster.leader(topic)].restart()
-    cluster.wait_healthy()
+    cluster.nodes[cluster.leader(topic)].restart(READY_S_MAX)
+    cluster.wait_healthy(READY_S_MAX)
 
 
 def transfer_leadership(cluster: Cluster, topic: str) -> None:

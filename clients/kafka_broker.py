@@ -12,7 +12,7 @@ from clients.kafka_tools import libraries
 from raftlog.testing.ports import HOST, address_of, reserve_port
 
 CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qg"
-_START_S_MAX: Final = 90.0
+_START_S_MAX: Final = 300.0
 _CONNECT_S_MAX: Final = 1.0
 
 

@@ -25,10 +25,11 @@ _TOPIC: Final = "lines"
 _COPY: Final = "kafka.lines"
 _GROUP: Final = "readers"
 _PARTITIONS: Final = 3
-_READ: Final = 1_000
+_PER_S: Final = 100
+_READ: Final = 500
 """Records that the group reads at the source."""
 _OK: Final = 200
-_COPIED_S_MAX: Final = 120.0
+_COPIED_S_MAX: Final = 300.0
 _RETENTION: Final = "7200000"
 
 
@@ -71,7 +72,7 @@ def check_mirror(cluster: Cluster) -> str:
         producer = Program(tool(kafka.servers, PRODUCER, "--topic", _TOPIC, *parsed), given=None)
         mirror = _start_mirror(cluster.directory, kafka.servers, cluster.kafka)
         try:
-            lines = NumberedLines(producer.write, lambda number: f"h:{number}\tk{number % 100}\t{number}")
+            lines = NumberedLines(producer.write, lambda number: f"h:{number}\tk{number % 100}\t{number}", _PER_S)
             _wait_until_copied(cluster, mirror, 1)
             for fault in (faults.kill_leader, faults.restart_broker):
                 fault(cluster, _COPY)
@@ -169,8 +170,8 @@ def _read_with_group(source: str, cluster: Cluster, mirror: Program) -> GroupOff
     """Read a part of the source with a group, and wait until its offsets are translated.
 
     MirrorMaker translates no offsets from before its own start, so this comes before its restart."""
-    limits = ("--from-beginning", "--max-messages", str(_READ), "--timeout-ms", "60000")
-    output_of(tool(source, CONSUMER, "--topic", _TOPIC, "--group", _GROUP, *limits))
+    limits = ("--from-beginning", "--max-messages", str(_READ), "--timeout-ms", "120000")
+    output_of(tool(source, CONSUMER, "--topic", _TOPIC, "--group", _GROUP, *limits), seconds=_COPIED_S_MAX)
     committed: dict[int, int] = {}
 
     def is_committed() -> bool:

@@ -6,15 +6,14 @@ from typing import Final
 
 from clients.checks import CheckFailed
 
-_PER_TURN: Final = 25
 _TURN_S: Final = 0.05
 
 
 class NumberedLines:
-    """Thread that passes numbered lines to `write` until `stop`, 500 a second; `line(number)` makes each."""
+    """Thread that passes numbered lines to `write` until `stop`; `line(number)` makes each."""
 
-    def __init__(self, write: Callable[[str], None], line: Callable[[int], str]) -> None:
-        self._write, self._line = write, line
+    def __init__(self, write: Callable[[str], None], line: Callable[[int], str], per_s: int) -> None:
+        self._write, self._line, self._per_turn = write, line, round(per_s * _TURN_S)
         self.count = 0
         """Number of lines written; they have the numbers below it."""
         self._problem: CheckFailed | OSError | None = None
@@ -25,8 +24,8 @@ class NumberedLines:
     def _run(self) -> None:
         try:
             while not self._ending.wait(_TURN_S):
-                self._write("".join(f"{self._line(self.count + number)}\n" for number in range(_PER_TURN)))
-                self.count += _PER_TURN
+                self._write("".join(f"{self._line(self.count + number)}\n" for number in range(self._per_turn)))
+                self.count += self._per_turn
         except (CheckFailed, OSError) as error:
             self._problem = error
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from clients.checks import Program, output_of, require, wait_until
+from clients.checks import RUN_S_MAX, Program, output_of, require, wait_until
 from clients.packages import ROOT
 from raftlog.client import BrokerAddresses
 from raftlog.testing import BrokerFailed
@@ -25,7 +25,7 @@ _NODES: Final = 3
 _PORTS: Final = 10 * (_NODES + 1)
 _BASES: Final = range(12_000, 30_000, _PORTS)
 _ATTEMPTS: Final = 50
-_READY_S_MAX: Final = 90.0
+_READY_S_MAX: Final = 300.0
 _ASK_S_MAX: Final = 5.0
 
 
@@ -49,15 +49,15 @@ class SecureNode:
             os.kill(self._pid, signal.SIGKILL)
             self._pid = None
 
-    def start(self) -> None:
+    def start(self, timeout_s: float = _READY_S_MAX) -> None:
         """Start the broker, and wait until it serves; a running one is stopped gracefully before."""
         directory = str(self._cluster.data_dir)
         restart = ("--restart", str(self.node_id), "--data-dir", directory, "--json")
-        self._pid = json.loads(self._cluster.run("dev", *restart))["pid"]
+        self._pid = json.loads(self._cluster.run("dev", *restart, seconds=timeout_s))["pid"]
 
-    def restart(self) -> None:
+    def restart(self, timeout_s: float = _READY_S_MAX) -> None:
         """Stop the broker gracefully, and start it again."""
-        self.start()
+        self.start(timeout_s)
 
 
 class SecureCluster:
@@ -124,9 +124,9 @@ class SecureCluster:
     def _command(self, *arguments: str) -> list[str]:
         return [self._python, "-P", "-m", "raftlog.cli", *arguments]
 
-    def run(self, *arguments: str, given: str = "") -> str:
+    def run(self, *arguments: str, given: str = "", seconds: float = RUN_S_MAX) -> str:
         """Run a command of `raftlog`; return its stdout."""
-        return output_of(["env", f"PYTHONPATH={ROOT}", *self._command(*arguments)], given)
+        return output_of(["env", f"PYTHONPATH={ROOT}", *self._command(*arguments)], given, seconds)
 
     def run_as_admin(self, *arguments: str, given: str = "") -> str:
         """Run a command of `raftlog` with the superuser's login."""
@@ -157,7 +157,7 @@ class SecureCluster:
         wait_until(is_found, lambda: f"{topic}/0 has no leader", _READY_S_MAX)
         return found[0]
 
-    def wait_healthy(self) -> None:
+    def wait_healthy(self, timeout_s: float = _READY_S_MAX) -> None:
         """Wait until the cluster is healthy, without lagging replicas."""
         overview: dict[str, Any] = {}
 
@@ -166,7 +166,7 @@ class SecureCluster:
             overview.update(self._ask("/v1/cluster/health_overview"))
             return bool(overview.get("is_healthy")) and not overview["lagging_count"]
 
-        wait_until(is_healthy, lambda: f"the cluster is not healthy: {overview}", _READY_S_MAX)
+        wait_until(is_healthy, lambda: f"the cluster is not healthy: {overview}", timeout_s)
 
     def _ask(self, path: str) -> dict[str, Any]:
         """Return the answer of the first running broker that answers with success; empty without any."""

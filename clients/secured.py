@@ -19,6 +19,7 @@ _KCAT: Final = "kcat with TLS"
 _FAULTS: Final = (kill_leader, restart_broker)
 _NAMED: Final = "leader kill, broker restart"
 _LINES: Final = 100
+_PER_S: Final = 500
 _REFUSED_MS: Final = 20_000
 """Time after which kcat drops a record that it cannot send, and ends."""
 
@@ -103,7 +104,7 @@ def check_kcat_load(cluster: SecureCluster) -> str:
     cluster.create_topic(topic, 1)
     producer = Program(_kcat(cluster, MECHANISMS[1], "-P", "-t", topic, "-X", "enable.idempotence=true"), given=None)
     try:
-        lines = NumberedLines(producer.write, str)
+        lines = NumberedLines(producer.write, str, _PER_S)
         for fault in _FAULTS:
             fault(cluster, topic)
         count = lines.stop()

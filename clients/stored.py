@@ -7,6 +7,7 @@ from clients.checks import CheckFailed, output_of, require
 from clients.kafka_tools import CONSUMER, TOOLS, tool
 
 _PRINTED: Final = ("timestamp", "partition", "offset", "headers", "key", "value")
+_READ_S_MAX: Final = 300.0
 _OFFSETS: Final = f"{TOOLS}.GetOffsetShell"
 
 
@@ -40,8 +41,9 @@ def read_topic(servers: str, topic: str) -> dict[int, list[StoredLine]]:
     found: dict[int, list[StoredLine]] = {partition: [] for partition in ends}
     if count:
         shown = [flag for name in _PRINTED for flag in ("--property", f"print.{name}=true")]
-        limits = ("--from-beginning", "--max-messages", str(count), "--timeout-ms", "60000")
-        for line in output_of(tool(servers, CONSUMER, "--topic", topic, *shown, *limits)).splitlines():
+        limits = ("--from-beginning", "--max-messages", str(count), "--timeout-ms", "120000")
+        command = tool(servers, CONSUMER, "--topic", topic, *shown, *limits)
+        for line in output_of(command, seconds=_READ_S_MAX).splitlines():
             record = _parse(line)
             found[record.partition].append(record)
     for partition, records in found.items():

@@ -37,7 +37,8 @@ _TOPICS: Final = (
 )
 _PARTITIONS: Final = 3
 _CREATED: Final = 201
-_VERIFIED_S_MAX: Final = 420.0
+_START_S_MAX: Final = 300.0
+_VERIFIED_S_MAX: Final = 600.0
 """The driver itself waits up to six minutes for complete results."""
 
 
@@ -82,12 +83,12 @@ def check_smoke_test(cluster: Cluster) -> str:
 
     try:
         first = start("first", "process")
-        first.wait_line("SMOKE-TEST-CLIENT-STARTED")
+        first.wait_line("SMOKE-TEST-CLIENT-STARTED", _START_S_MAX)
         driver = start("driver", "run")
-        driver.wait_line("records produced")
+        driver.wait_line("records produced", _START_S_MAX)
         faults.kill_leader(cluster, _INPUT)
         second = start("second", "process")
-        second.wait_line("SMOKE-TEST-CLIENT-STARTED")
+        second.wait_line("SMOKE-TEST-CLIENT-STARTED", _START_S_MAX)
         faults.restart_broker(cluster, _INPUT)
         first.terminate()
         first.end(code=None)
