@@ -170,7 +170,7 @@ class Poll:
         return max(0, self._limits.max_bytes - self._size)
 
     async def _process_fetches(self, until: Deadline) -> None:
-        """Process completed fetches; return after some, at the deadline, or at an interruption."""
+        """Process completed fetches; return once at least one has completed, at the deadline, or at an interruption."""
         interruption = self._loop.create_task(self._interrupted.wait())
         try:
             left_s = until - self._loop.time()

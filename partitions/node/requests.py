@@ -80,11 +80,13 @@ class Requests:
         where = f"{address[0]}:{address[1]}"
         return await self._transport.probe(address, Call(name, header, (), _left_ms(deadline, where, name)))
 
-    async def serve_probe(self, stranger: PeerIdentity, request: object) -> Answer:
-        """Serve a request from a probe."""
+    async def serve_probe(self, peer: PeerIdentity, request: object) -> Answer:
+        """Serve a request over a probe connection, whose peer may be no member; raises `InvalidArgument`.
+
+        Only requests that were registered for such peers are served."""
         if not isinstance(request, Call) or request.name not in self._open:
-            raise InvalidArgument(f"node {self._me} does not serve this over a probe")
-        return await self.serve(stranger.node_id, request, stranger)
+            raise InvalidArgument(f"node {self._me} does not serve this over a probe connection")
+        return await self.serve(peer.node_id, request, peer)
 
     async def serve(self, node: NodeId, call: Call, stranger: PeerIdentity | None = None) -> Answer:
         """Serve a request."""

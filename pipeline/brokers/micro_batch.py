@@ -84,7 +84,9 @@ def _report_lost_topics(start: StreamOffset, ids: Mapping[str, str], fail_on_dat
 
 
 def _end_of_partition(log: PartitionLog, known: int | None, targets: Targets | None) -> int | None:
-    """Return the offset up to which records are taken; None for a partition that is left out."""
+    """Return the end offset of the batch in a partition; without a target it stays `known`, the previous end.
+
+    None for a partition that the stream has not begun to read."""
     if targets is None:
         return log.end
     target = targets.get(log.place)

@@ -141,16 +141,17 @@ class Compaction:
                 key_bytes_seen += sum(map(len, found))
                 bytes_held = key_bytes_seen * len(newest) // max(keys_seen, 1)  # of keys of average length
                 if len(newest) + aborted.keys_held >= bounds.keys_max or bytes_held >= bounds.key_bytes_max:
-                    yield from self._decide_rest()
+                    yield from self._resolve_open_transactions()
                     return
                 if step := self._step_after(row.length, header.record_count):
                     yield step
-        yield from self._decide_rest()
+        yield from self._resolve_open_transactions()
 
-    def _decide_rest(self) -> Iterator[CompactionStep]:
-        """Find the outcomes of the transactions that the part leaves open; their markers lie after it.
+    def _resolve_open_transactions(self) -> Iterator[CompactionStep]:
+        """Read past the end of this run for the outcomes (commit or abort) of transactions that are open there.
 
-        There are such markers for all of them, unless the mark is unsound: then the run ends below the others."""
+        With a valid compaction mark each of them has an end marker. If one has none, the mark is invalid: the mark and
+        the end of the run are lowered to the start of the segment with the first undecided record."""
         aborted = self._aborted
         for size, committed in aborted.decide_rest(self._end):
             for keys in committed:

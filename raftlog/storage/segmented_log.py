@@ -242,9 +242,9 @@ class SegmentedLog(ReadableLog):
     def cut_to_index(self, index: Index) -> None:
         """Remove all entries after `index`; files of later segments are deleted, newest first.
 
-        Nothing is synced: the cut is durable in the caller's journal. Index 0 leaves no segment. Raises `CorruptBatch`,
-        and changes nothing, if the end of entry `index` cannot be determined. After an `OSError` the same cut, or a
-        deeper one, can be repeated."""
+        Nothing is synced: the caller's journal makes the truncation durable. Index 0 leaves no segment. Raises
+        `CorruptBatch`, and changes nothing, if the end of entry `index` cannot be determined. After an `OSError` the
+        same cut, or a deeper one, can be repeated."""
         first = self.segments[0].base_index if self.segments else 1
         assert index == 0 or first <= index, f"cut to index {index} below the first entry {first}"
         assert index <= self.last_index, f"cut to index {index} after the last entry {self.last_index}"

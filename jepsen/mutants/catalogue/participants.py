@@ -164,13 +164,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _storage(
         "markers-above-the-part-are-ignored",
-        "compaction:Compaction._decide_rest",
+        "compaction:Compaction._resolve_open_transactions",
         "for keys in committed:",
         "for keys in committed[:0]:",
     ),
     _storage(
         "unsound-mark-is-compacted",
-        "compaction:Compaction._decide_rest",
+        "compaction:Compaction._resolve_open_transactions",
         "if (first := aborted.first_undecided) is not None:",
         "if (first := aborted.first_undecided) is not None and False:",
     ),

@@ -37,7 +37,7 @@ class Faults(DiskFaults):
         self.kinds |= {
             Fault.TRANSFER: self._transfer,
             Fault.MEMBERS: self._move,
-            Fault.ROLLING: self._restart_in_turn,
+            Fault.ROLLING: self._rolling_restart,
             Fault.ABSENCE: self._start_absence,
             Fault.AMBUSH: self._ambush,
             Fault.GOSSIP: self._block_gossip,
@@ -177,7 +177,7 @@ class Faults(DiskFaults):
         else:
             self.loop.note("operator", f"{name} shall have {', '.join(map(str, wanted))}")
 
-    def _restart_in_turn(self) -> None:
+    def _rolling_restart(self) -> None:
         for place, machine in enumerate(self.all_machines()):
             self.loop.call_at_ns(self.loop.now_ns + (2 * place + 1) * SECOND_NS, self._stop, machine)
 

@@ -158,7 +158,7 @@ class Founding(Site[Member]):
         self._is_healed = True
         self.faults.heal()
         self._wait_for_none("not-serving", self._not_serving)
-        self._wait_for_none("metadata-differs", self._lagging_nodes)
+        self._wait_for_none("metadata-differs", self._describe_lagging_nodes)
 
     def _inject_fault(self, random: Random) -> None:
         if self._is_healed:
@@ -213,14 +213,15 @@ class Founding(Site[Member]):
             if machine.service is None
         ]
 
-    def _lagging_nodes(self) -> list[str]:
+    def _describe_lagging_nodes(self) -> list[str]:
+        """Describe the nodes that are not registered, or whose copy of the controller's state is not current."""
         copies = {machine.name: member.metadata.state for machine, member in self.serving()}
         newest = max(copies.values(), key=lambda state: state.applied_index)
         registered = {broker.node_id for broker in newest.all_brokers()}
         missing = [
             f"{machine.name} is not registered" for node, machine in self.machines.items() if node not in registered
         ]
-        # Ids are taken all the time, so a copy that is nearly as far is level; those that are as far are compared.
+        # Brokers allocate ids all the time, so the applied index never stands still: up to 5 entries behind is current.
         return missing + [
             f"{name} applied {state.applied_index} of {newest.applied_index}"
             for name, state in copies.items()

@@ -34,7 +34,7 @@ class Faults(MachineFaults[Machine]):
             Fault.MEMBERS: lambda: self.random.choice(self.operators).change_target(),
             Fault.TRANSFER: self._transfer,
             Fault.TRIM: self._trim,
-            Fault.ROLLING: self._restart_in_turn,
+            Fault.ROLLING: self._rolling_restart,
             Fault.AMBUSH: self._ambush,
         }
 
@@ -47,7 +47,7 @@ class Faults(MachineFaults[Machine]):
         self.cluster.ambush = None
         super().heal()
 
-    def _restart_in_turn(self) -> None:
+    def _rolling_restart(self) -> None:
         for place, machine in enumerate(self.all_machines()):
             self.loop.call_at_ns(self.loop.now_ns + (place + 1) * SECOND_NS, self._restart, machine)
 

@@ -36,7 +36,7 @@ class ReplicaMoves:
             self._layout.replace(number, source, target)
             yield (number,)
         for topic in range(len(self._layout.topics)):
-            while (moved := self._even_topic(topic)) is not None:
+            while (moved := self._balance_topic(topic)) is not None:
                 yield moved
             if topic % _SLICE == _SLICE - 1:
                 yield ()
@@ -102,8 +102,10 @@ class ReplicaMoves:
 
     # a topic
 
-    def _even_topic(self, topic: int) -> tuple[int, ...] | None:
-        """Move a partition of the topic, and one of another topic back if needed; None if the topic is even."""
+    def _balance_topic(self, topic: int) -> tuple[int, ...] | None:
+        """Make one move that evens out the topic's replicas, and move a partition of another topic back if needed.
+
+        Return the moved partitions; None if the topic is balanced or no such move exists."""
         in_topic, counts = self._layout.topic_counts[topic], self._layout.counts
         nodes = self._nodes
         if not nodes or max(in_topic[node] for node in nodes) - min(in_topic[node] for node in nodes) < 2:

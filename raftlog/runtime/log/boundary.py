@@ -17,7 +17,7 @@ def boundary_of(segments: SegmentedLog) -> EntryId:
     first = segments.first_uncompacted_segment
     # Damaged: the entry before it is committed, so no replica requests it with a wrong term, and this replica sends
     # no requests to others until it is repaired.
-    return entry_before(first) or EntryId(Index(first.base_index - 1), Term(first.row(0).term))
+    return previous_entry_id(first) or EntryId(Index(first.base_index - 1), Term(first.row(0).term))
 
 
 def find_first_uncompacted(segments: SegmentedLog) -> Index:
@@ -27,7 +27,9 @@ def find_first_uncompacted(segments: SegmentedLog) -> Index:
     return Index(segments.first_uncompacted_segment.base_index) if segments.segments else Index(1)
 
 
-def entry_before(segment: Segment) -> EntryId | None:
-    """Return the entry before a segment, from its roll; None when that is damaged. Raises `OSError`."""
+def previous_entry_id(segment: Segment) -> EntryId | None:
+    """Return the id of the entry before a segment, from the segment's roll entry; None if that is damaged.
+
+    Raises `OSError`."""
     roll = read_roll(segment)
     return EntryId(Index(segment.base_index - 1), Term(roll.previous_term)) if roll else None

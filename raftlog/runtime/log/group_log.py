@@ -22,7 +22,7 @@ from raftlog.raft.log_view import prefix_within_bytes
 from raftlog.records import BatchHeader, ControlKind, read_control, read_header, stamp
 from raftlog.records.header import CONTROL_BIT, MARKER_BITS
 from raftlog.runtime.journal.operations import LogEnd
-from raftlog.runtime.log.boundary import boundary_of, entry_before
+from raftlog.runtime.log.boundary import boundary_of, previous_entry_id
 from raftlog.runtime.log.control_entries import (
     CompactionMark,
     TrimEntry,
@@ -399,7 +399,7 @@ class GroupLog(LogView):
         if last <= self._boundary.index:
             return self._boundary
         try:
-            return entry_before(segment) or EntryId(last, self.term_at(last))
+            return previous_entry_id(segment) or EntryId(last, self.term_at(last))
         except OSError as error:
             raise self._read_error(Index(segment.base_index), error) from None
 

@@ -35,7 +35,7 @@ class DiskRoom:
         """Free bytes at the last check."""
         self.is_low = self.is_scarce = False
         self.is_full = False
-        """Whether the disk is full, so that other brokers would lead better; updated by `check`."""
+        """Whether the disk is full, so that another broker should lead; updated by `check`."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when `is_full` changed."""
 

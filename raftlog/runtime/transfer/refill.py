@@ -13,7 +13,7 @@ from typing import Final
 
 from raftlog.errors import Unavailable
 from raftlog.records import ControlKind, read_control, read_header
-from raftlog.runtime.log.boundary import entry_before
+from raftlog.runtime.log.boundary import previous_entry_id
 from raftlog.runtime.log.control_entries import is_control
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transfer.bulk import FilesResult
@@ -60,7 +60,7 @@ class Refill:
         own = self._old.segment_of_offset(files.below)
         is_behind = own.base_offset == files.below and own.base_index == files.boundary.index + 1
         if not (is_behind and group.log.boundary.index <= files.boundary.index <= group.applied_index) or (
-            entry_before(own) != files.boundary
+            previous_entry_id(own) != files.boundary
         ):
             raise Unavailable(
                 f"{group.name}: the other replica's files end before offset {files.below}; not those here"

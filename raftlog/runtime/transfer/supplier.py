@@ -14,7 +14,7 @@ from raftlog.raft import EntryId, ReplicaId
 from raftlog.raft.supply import SupplyRefusal, SupplyRequest
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.operations import GroupKey
-from raftlog.runtime.log.boundary import entry_before, find_first_uncompacted
+from raftlog.runtime.log.boundary import find_first_uncompacted, previous_entry_id
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transfer.bulk import (
@@ -73,7 +73,7 @@ def _boundary_at(group: PartitionReplica, offset: Offset) -> EntryId | None:
     log = group.log
     segment = log.segments.segment_of_offset(offset)
     is_there = segment.base_offset == offset and log.boundary.index < segment.base_index <= group.applied_index
-    return entry_before(segment) if is_there else None
+    return previous_entry_id(segment) if is_there else None
 
 
 class SupplyPort(Protocol):
