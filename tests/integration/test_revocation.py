@@ -80,6 +80,8 @@ class Waiting:
         connector = aiohttp.TCPConnector(ssl=context, limit=0)
         login = b64encode(f"{name}:{PASSWORD}".encode()).decode()
         self._session = aiohttp.ClientSession(connector=connector, headers={"Authorization": f"Basic {login}"})
+        assert self._session._retry_connection, "aiohttp repeats a GET whose connection was closed"
+        self._session._retry_connection = False
         self.ended: dict[str, tuple[float, str]] = {}
         """Time and outcome of each request that has ended."""
         self._tasks: list[asyncio.Task[None]] = []
