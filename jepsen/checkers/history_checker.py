@@ -81,7 +81,7 @@ class HistoryChecker:
             Topics(self.book, self.findings),  # before those that read the book at the end
             self.book,
             Polls(self.findings, book=self.book, dense=rules.dense),
-            OffsetOrder(self.findings),
+            OffsetOrder(self.findings, has_transactions=not rules.dense),
             ListedOffsets(self.findings),
             LogStarts(self.findings),
             CommittedOffsets(self.findings, forward_only=rules.forward_only_commits),

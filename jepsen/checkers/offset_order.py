@@ -2,7 +2,8 @@
 
 If one record was acknowledged, polled or below a listed end before another was sent, the other's offset is greater:
 `offset-order`, or `nonmonotonic-send` when one process sent both, `int-nonmonotonic-send` within one request. A
-linearizable list that was requested after a record was known ends above it, otherwise `stale-end`. Because offsets are
+linearizable list that was requested after a record was known ends above it, otherwise `stale-end`. With transactions a
+list may end below a record that was acknowledged, and not below one that was read or listed. Because offsets are
 a total order and values are unique, these pairwise checks suffice for linearizability of appends.
 
 One pass: per partition the highest offset that is known so far is a *floor*; a send remembers the floor of its
@@ -39,9 +40,11 @@ class OffsetOrder(Checker):
     invocations: ClassVar[frozenset[Kind]] = frozenset((SEND, LIST))
     completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, LIST))
 
-    def __init__(self, findings: Findings | None = None) -> None:
+    def __init__(self, findings: Findings | None = None, *, has_transactions: bool = False) -> None:
         super().__init__(findings)
         self._floors: dict[TopicPartition, Floor] = {}
+        self._list_floors: dict[TopicPartition, Floor] = {} if has_transactions else self._floors
+        """Offsets below the end of every later list."""
         self._own_floors: dict[tuple[int, TopicPartition], Floor] = {}
         self._open: dict[TopicPartition, dict[Value, OpenSend]] = {}
         self._lists: dict[int, dict[TopicPartition, Floor]] = {}
@@ -57,7 +60,7 @@ class OffsetOrder(Checker):
             for value in payload.values:
                 sends[value] = send
         elif isinstance(payload, ListOffsets) and payload.linearizable:
-            self._lists[op.process] = self._floors.copy()
+            self._lists[op.process] = self._list_floors.copy()
 
     def on_crash(self, op: Op) -> None:
         self._lists.pop(op.process, None)
@@ -122,9 +125,10 @@ class OffsetOrder(Checker):
                 self._raise_floor(partition, Offset(end - 1), op)
 
     def _raise_floor(self, partition: TopicPartition, offset: Offset, op: Op) -> None:
-        floor = self._floors.get(partition)
-        if floor is None or offset > floor.offset:
-            self._floors[partition] = Floor(offset, op)
+        for floors in (self._floors,) if op.kind == SEND else (self._floors, self._list_floors):
+            floor = floors.get(partition)
+            if floor is None or offset > floor.offset:
+                floors[partition] = Floor(offset, op)
 
     def _report(self, partition: TopicPartition, offset: Offset, send: OpenSend, shown: Op) -> None:
         assert send.floor is not None, send

@@ -79,6 +79,8 @@ class Drain:
         self._until_s = 0.0
         self._starts: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
+        self._written: dict[TopicPartition, int] = {}
+        """Offset of the last record of the drain; an end below it is that of an open transaction."""
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
     async def run(self) -> Drained:
@@ -139,12 +141,14 @@ class Drain:
             async with self._gate:
                 sent = await send_batch(self._access, self._history, process, node, send, body, "all", _TIMEOUT_MS)
             if sent.type == OK:
+                assert isinstance(sent.payload, Send), sent
+                self._written[place] = max(self._written.get(place, -1), *sent.payload.offsets)
                 return True
             await asyncio.sleep(_AGAIN_S)
         return False
 
     async def _find_end(self, node: int, place: TopicPartition) -> bool:
-        """Record a linearizable end offset from the node; return whether this succeeded in time."""
+        """Record linearizable end offsets from the node until no transaction is open; return whether this succeeded."""
         process = next(self._processes)
         while not self._is_late():
             async with self._gate:
@@ -152,7 +156,7 @@ class Drain:
                     self._access, self._history, process, node, place, linearizable=True, timeout_ms=_TIMEOUT_MS
                 )
             found = listed_range(listed)
-            if found is not None:
+            if found is not None and found.end > self._written.get(place, -1):
                 self._starts[place] = max(self._starts.get(place, 0), found.start)
                 self._ends[place] = max(self._ends.get(place, 0), found.end)
                 return True

@@ -235,6 +235,22 @@ def test_a_read_that_ends_before_or_after_a_transaction_is_correct(history: Tran
     assert history.found() == []
 
 
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_list_of_committed_records_may_end_below_a_record_that_was_not_read(
+    history: TransactionHistory,
+    is_read: bool,
+) -> None:
+    """An open transaction holds up the last stable offset, but never moves it back."""
+    sent = history.send(1, 70, 4)
+    poll = history.poll(2, (4, 70)) if is_read else sent
+    listed = history.list_offsets(3, 0, 3, linearizable=True)
+    if is_read:
+        history.check_found("stale-end", poll, listed)
+    else:
+        history.poll(2, (4, 70))
+        assert history.found() == []
+
+
 # cycles
 
 
