@@ -71,8 +71,9 @@ class Coordination:
     async def run(self, work: Awaitable[Any]) -> Any:
         """Await a request; commit every entry that is appended meanwhile."""
         task = asyncio.ensure_future(work)
-        while not task.done():
-            await self.step()
+        async with asyncio.timeout(30):
+            while not task.done():
+                await self.step()
         return task.result()
 
     async def step(self) -> None:
@@ -85,8 +86,9 @@ class Coordination:
 
     async def settle(self, name: str = ID) -> TransactionRecord:
         """Commit entries until no transition is under way; return the record."""
-        while name in self.coordinator._transitions:
-            await self.step()
+        async with asyncio.timeout(30):
+            while name in self.coordinator._transitions:
+                await self.step()
         return self.coordinator.folded.records[name]
 
     async def load(self) -> None:

@@ -167,6 +167,15 @@ async def test_a_new_producer_id_follows_the_last_epoch(world: Coordination) -> 
     await world.add(renewed, PLACE)
 
 
+async def test_the_last_epoch_is_kept_for_an_abort(world: Coordination) -> None:
+    """A producer with it could not be fenced any more."""
+    producer = await world.initialize()
+    record = world.coordinator.folded.records[ID]
+    world.coordinator.folded.records[ID] = record._replace(epoch=EPOCH_MAX - 2)
+    assert await world.initialize() == (producer.producer_id, EPOCH_MAX - 1)
+    assert await world.initialize() == (producer.producer_id + 1, 0)
+
+
 async def test_two_first_producers_get_two_epochs_of_one_id(world: Coordination) -> None:
     first, second = await asyncio.gather(world.initialize(), world.initialize())
     assert {first.producer_id} == {second.producer_id}
@@ -242,13 +251,14 @@ async def test_a_transaction_times_out_by_the_monotonic_clock(
     producer = await world.run(world.coordinator.initialize(asked, soon()))
     await world.add(producer, PLACE)
     world.now_ms -= 1_000_000
-    for _ in range(2):
-        while not world.replica.waiting:
-            await asyncio.sleep(0.002)
-        future, _ = world.replica.waiting.pop()
-        future.set_exception(Overloaded("no room"))
-    while world.state is not TransactionState.COMPLETE_ABORT:
-        await world.step()
+    async with asyncio.timeout(20):
+        for _ in range(2):
+            while not world.replica.waiting:
+                await asyncio.sleep(0.002)
+            future, _ = world.replica.waiting.pop()
+            future.set_exception(Overloaded("no room"))
+        while world.state is not TransactionState.COMPLETE_ABORT:
+            await world.step()
     assert world.markers == [(PLACE, GroupMarker(producer.producer_id, producer.epoch + 1, False, TERM))]
     with pytest.raises(ProducerFenced):
         await world.end(producer)
@@ -261,8 +271,9 @@ async def test_a_successor_starts_the_timeout_again(world: Coordination) -> None
     await world.add(producer, PLACE)
     successor = await world.successor()
     assert successor.coordinator.taken_over_at(ID) > 0
-    while successor.state is not TransactionState.COMPLETE_ABORT:
-        await successor.step()
+    async with asyncio.timeout(20):
+        while successor.state is not TransactionState.COMPLETE_ABORT:
+            await successor.step()
     assert successor.coordinator.taken_over_at(ID) == 0
     assert successor.markers == [(PLACE, GroupMarker(producer.producer_id, 1, False, TERM + 1))]
     successor.coordinator.end()

@@ -4,6 +4,7 @@ from typing import Final
 
 from jepsen.mutants.catalogue import (
     client,
+    coordination,
     disk,
     formats,
     groups,
@@ -41,4 +42,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *security.MUTANTS,
     *transactions.MUTANTS,
     *participants.MUTANTS,
+    *coordination.MUTANTS,
 )
