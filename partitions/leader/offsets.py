@@ -95,14 +95,14 @@ class LeaderOffsets:
         return FoundOffset(end, epoch)
 
     async def delete_before(self, topic: str, number: int, offset: int | None, deadline: Deadline) -> Offset:
-        """Delete the records below `offset`, or all committed ones; return the log start offset.
+        """Delete the records below `offset`, or below the last stable offset; return the log start offset.
 
         Raises like `Replica.delete_before`, for a negative offset too, and `InvalidTopic` for an internal topic."""
         if self._topic(topic).is_internal:
             raise InvalidTopic(f"topic {topic} is internal; only brokers shorten it")
         replica = self._replica(topic, number, UNKNOWN)
         if offset is None:
-            offset = (await replica.offsets(True, deadline)).end
+            offset = (await replica.offsets(True, deadline, Isolation.READ_COMMITTED)).end
         if offset < 0:
             raise OffsetOutOfRange(offset, replica.group.committed_start_offset, replica.group.high_watermark)
         return await replica.delete_before(offset, deadline)

@@ -353,7 +353,8 @@ class Replica:
             end = self.readable_end()
         if isolation is Isolation.READ_COMMITTED:
             end = min(end, await self._committed_reads.wait_for_end(deadline, is_lost=self._is_alone_and_damaged()))
-        return OffsetRange(self.group.committed_start_offset, end)
+        start = self.group.committed_start_offset
+        return OffsetRange(start, max(start, end))
 
     async def offset_for_timestamp(
         self, timestamp_ms: int, deadline: Deadline, isolation: Isolation = Isolation.READ_UNCOMMITTED

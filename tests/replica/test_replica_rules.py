@@ -147,7 +147,7 @@ def group_of(*segments: Any, applied: int, term: int = 1) -> Any:
 
 
 def make_producers(*, is_covered: bool = True) -> Any:
-    return SimpleNamespace(is_covered=is_covered, snapshot_index=Index(0))
+    return SimpleNamespace(is_covered=is_covered, snapshot_index=Index(0), stable_end=Offset(1 << 40))
 
 
 THREE = (segment(0, 1), segment(10, 12), segment(20, 23))

@@ -37,7 +37,7 @@ class TrimWorld:
         log = SimpleNamespace(segments=SimpleNamespace(segments=segments_of(5)))
         group: Any = SimpleNamespace(log=log, applied_index=100, log_start_offset=0, propose_trim=self.propose_trim)
         self.counters = Counters()
-        producers: Any = SimpleNamespace(is_covered=True, snapshot_index=31)
+        producers: Any = SimpleNamespace(is_covered=True, snapshot_index=31, stable_end=1 << 40)
         self.retention = Retention("t/0", group, producers, self.counters)
 
     def propose_trim(self, offset: int, snapshot_index: int) -> "asyncio.Future[Any]":

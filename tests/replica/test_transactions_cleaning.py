@@ -5,6 +5,7 @@ import pytest
 from raftlog.errors import OffsetOutOfRange
 from raftlog.records import read_header
 from raftlog.topic_config import TopicConfig
+from raftlog.types import Isolation
 from tests.replica.transacting import TransactionWorld
 from tests.replica.worlds import base_offsets
 
@@ -100,3 +101,21 @@ def test_compaction_waits_for_an_open_transaction() -> None:
         compact(world)
         assert world.group(leader).log.mark.compacted_to > 1
         assert b"a" in world.committed_values(leader)
+
+
+def test_an_open_transaction_below_the_log_start_hides_no_bounds() -> None:
+    """Recovery of damage can delete records of an open transaction."""
+    with TransactionWorld() as world:
+        leader = world.lead()
+        world.begin(leader)
+        world.written(leader, 0, b"open")
+        world.roll_segment(leader)
+        world.appended(leader, b"1")
+        [trim] = world.run_at(leader, lambda: world.group(leader).propose_trim(1))
+        world.run_until(trim.done)  # type: ignore[attr-defined]
+        world.run(1)
+        deadline, committed = world.deadline(leader, 5), Isolation.READ_COMMITTED
+        assert world.get(leader, lambda replica: replica.offsets(True, deadline, committed)) == (1, 1)
+        assert world.committed_fetch(leader, 1).batches == []
+        world.ended(leader, is_commit=False)
+        assert world.committed_values(leader) == [b"1"]
