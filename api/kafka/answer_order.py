@@ -27,21 +27,21 @@ class Exchange:
         "began",
         "body",
         "caller",
-        "charged",
         "correlation_id",
         "is_done",
         "is_failed",
+        "own_bytes",
         "owner",
         "route",
         "task",
     )
 
     def __init__(
-        self, route: KafkaRoute, correlation_id: int, body: memoryview, caller: Caller, charged: int, owner: object
+        self, route: KafkaRoute, correlation_id: int, body: memoryview, caller: Caller, own_bytes: int, owner: object
     ) -> None:
         self.route, self.correlation_id, self.body, self.caller = route, correlation_id, body, caller
-        self.charged = charged
-        """Bytes that count as uncharged ones of the connection; 0 when `owner` holds memory of the budget."""
+        self.own_bytes = own_bytes
+        """Bytes of the request in the connection's own allowance; 0 when `owner` holds budgeted memory for them."""
         self.owner = owner
         self.began = stopwatch()
         self.answer: Answer = None

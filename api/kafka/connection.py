@@ -334,7 +334,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _release_memory(self, exchange: Exchange) -> None:
         """Release the memory of a request."""
-        self._uncharged -= exchange.charged
+        self._uncharged -= exchange.own_bytes
         if exchange.owner is not None:
             self._owner.requests.release(exchange.owner)
 

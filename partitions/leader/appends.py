@@ -88,10 +88,11 @@ class LeaderAppends:
         deadline: Deadline,
         transactional_id: str | None = None,
     ) -> LeaderAppend:
-        """Check a client's batches, which are copied, and propose them at the end of the turn; call `outcomes` then.
+        """Check a client's batches, which are copied, and propose them at the end of this turn of the loop.
 
-        The order of calls is the order in the log. `transactional_id` names the transaction to which the batches
-        belong; the first ones wait until its coordinator has confirmed it. Raises definite errors: `UnknownTopic`,
+        The order of calls is the order in the log; `outcomes` waits for the results. `transactional_id` names the
+        transaction of the batches; its first ones wait until the transaction's coordinator has confirmed that the
+        partition belongs to it. Raises definite errors: `UnknownTopic`,
         `UnknownPartition`, `NotLeader`, `InvalidTopic` for an internal topic, `InvalidBatch`, `InvalidTimestamp`,
         `RecordTooLarge`, `UnknownProducer` for a computed producer id, `InvalidProducerMapping` and `LogClosed`."""
         found = self._topics.get(topic)

@@ -313,7 +313,7 @@ class Replication:
         if message.is_accepted:
             self._accept(progress, message)
         else:
-            self._refuse(progress, message)
+            self._handle_rejection(progress, message)
 
     def handle_heartbeat(self, message: HeartbeatResponse) -> None:
         """Process the answer to a heartbeat; send again from the last common entry when it shows lost appends."""
@@ -383,8 +383,11 @@ class Replication:
                 progress.become_probe(progress.next_index, self.sequence)
             self.is_due = True
 
-    def _refuse(self, progress: FollowerProgress, message: AppendResponse) -> None:
-        """Move back to the leader's last entry at or below the hint and of no later term; fetch below the log start."""
+    def _handle_rejection(self, progress: FollowerProgress, message: AppendResponse) -> None:
+        """Handle a follower's rejection of an append.
+
+        Probe again from the leader's last entry at or below the hint and of no later term. If that lies
+        below the log start, the follower has to catch up."""
         hint = message.hint
         if hint is None or message.sequence <= progress.probe_sequence:
             return

@@ -56,10 +56,12 @@ class LoopHolds:
         `began` and `counted_before_s` are the readings of the clock and of `counted_s` at its beginning."""
         wall_s = self.clock() - began
         if wall_s > HELD_FROM_S:
-            self._measure_hold(name, wall_s, counted_before_s)
+            self._measure_step(name, wall_s, counted_before_s)
 
-    def _measure_hold(self, name: str | Callable[..., object], wall_s: float, counted_before_s: float) -> None:
-        """Count the step if it held the loop for long, without the time that the thread waited for a core."""
+    def _measure_step(self, name: str | Callable[..., object], wall_s: float, counted_before_s: float) -> None:
+        """Count the step if it blocked the loop for long.
+
+        The time of nested steps, which were measured themselves, and the thread's waits for a core do not count."""
         if self._waited_s is None or threading.get_ident() != self._thread:
             return
         waited_s = self._waited_s()

@@ -88,9 +88,10 @@ class Refill:
         segments.write()
 
     async def _swap_directories(self, segments: SegmentedLog, start: Offset) -> None:
-        """Replace the log by the copy.
+        """Replace the damaged log by the copy, which begins at `start` or later.
 
-        The copy begins at `start`, the other log's beginning, which a trim unknown here may have moved, or after it."""
+        `start` is the log start offset of the copied replica. It is above this replica's if a trim was applied there
+        and not here yet."""
         port, group = self._port, self._group
         group.is_frozen = True
         try:
