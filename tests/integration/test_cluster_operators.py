@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 import urllib.request
 from collections import Counter
 from typing import Any
@@ -28,6 +29,17 @@ def leaders_of(rows: list[dict[str, Any]]) -> dict[int, int]:
     return {row["partition_id"]: row["leader_id"] for row in rows}
 
 
+def wait_for_leaders(address: str, topic: str) -> dict[int, int]:
+    """Return the leader of each partition, once all have one."""
+    ends_at = time.monotonic() + 60.0
+    while True:
+        described = json.loads(run_raftlog(address, "topic", "describe", topic, "--json"))["partitions"]
+        leaders = {row["partition"]: row["leader"] for row in described}
+        if None not in leaders.values():
+            return leaders
+        assert time.monotonic() < ends_at, leaders
+
+
 @pytest.mark.parametrize("names_topic", [True, False])
 def test_every_broker_lists_the_leaders_of_partitions_without_a_local_replica(
     cluster: Cluster, names_topic: bool
@@ -35,8 +47,7 @@ def test_every_broker_lists_the_leaders_of_partitions_without_a_local_replica(
     topic = f"single-copies-{names_topic}"
     made = ["topic", "create", topic, "--partitions", str(PARTITIONS), "--replication-factor", "1"]
     run_raftlog(cluster.addresses[0], *made)
-    described = json.loads(run_raftlog(cluster.addresses[0], "topic", "describe", topic, "--json"))["partitions"]
-    leaders = {row["partition"]: row["leader"] for row in described}
+    leaders = wait_for_leaders(cluster.addresses[0], topic)
     assert len({*leaders.values()}) > 1, "every partition is on one broker"
     asked = ["--topic", topic] if names_topic else []
     for node in cluster.nodes.values():
