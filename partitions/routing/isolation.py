@@ -21,7 +21,7 @@ def hide_transactions(fetched: Fetched) -> Fetched:
 
 def isolation_field(isolation: Isolation) -> dict[str, int]:
     """Return the field of a request for its isolation; by default it reads committed records."""
-    return {} if isolation is Isolation.READ_COMMITTED else {"isolation": isolation}
+    return {} if isolation is Isolation.READ_COMMITTED else {"isolation": int(isolation)}
 
 
 def isolation_of(header: dict[str, Any]) -> Isolation:

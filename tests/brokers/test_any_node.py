@@ -23,7 +23,7 @@ from raftlog.partitions.groups.results import OffsetCommit
 from raftlog.partitions.groups.service import OFFSETS_TOPIC
 from raftlog.partitions.placement.assignments import assignments
 from raftlog.records import NewRecord, build_batch, read_records
-from raftlog.types import Offset, TopicPartition
+from raftlog.types import Isolation, Offset, TopicPartition
 
 
 def soon():
@@ -333,3 +333,19 @@ async def test_offline_recovery_refuses_a_replica_that_has_others(brokers, tmp_p
     done = CliRunner().invoke(log, ["recover", str(tmp_path / "1" / "t" / "0"), "--accept-loss"])
     assert isinstance(done.exception, CommandFailed)
     assert "one of 3 replicas" in str(done.exception)
+
+
+async def test_uncommitted_records_are_read_through_any_broker(brokers):
+    await brokers[1].create_topic("uncommitted", 1, deadline=soon())
+    await brokers[1].produce_records("uncommitted", 0, [NewRecord(b"value", b"key", 1_000)], deadline=soon())
+    for number in (1, 2, 3):
+        isolation = Isolation.READ_UNCOMMITTED
+        fetched = await brokers[number].fetch(
+            "uncommitted", 0, Offset(0), max_bytes=1_000, deadline=soon(), isolation=isolation
+        )
+        assert len(fetched.batches) == 1
+        assert (await brokers[number].offsets("uncommitted", 0, deadline=soon(), isolation=isolation)).end == 1
+        found = await brokers[number].offset_for_timestamp(
+            "uncommitted", 0, 1_000, deadline=soon(), isolation=isolation
+        )
+        assert found == (0, 1_000)
