@@ -147,7 +147,8 @@ async def test_only_pages_for_probes_and_scrapers_accept_any_parameter(api):
     status, answer = await api.get("/topics/t/partitions/0/records?ofset=0")
     assert (status, answer["message"]) == (
         400,
-        "the query has 'ofset'; it can have offset, timeout, min_bytes, max_bytes, timestamp, follow, heartbeat",
+        "the query has 'ofset'; it can have offset, timeout, min_bytes, max_bytes, timestamp, isolation, follow, "
+        "heartbeat",
     )
     status, answer = await api.post("/topics/t?ack=1", {"records": [{"value": 1}]})
     assert (status, answer["message"].split(";")[0]) == (400, "the query has 'ack'")
