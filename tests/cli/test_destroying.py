@@ -52,9 +52,10 @@ DESTROYS_NOTHING: Final = {
     *(("acl", verb) for verb in ("create", "list")),
     *(("quota", verb) for verb in ("list", "set")),
     *(("config", "check"), ("tls", "create")),
+    *(("transaction", verb) for verb in ("abort", "describe", "list")),
     *(("user", verb) for verb in ("create", "list", "password")),
 }
-"""A new verb is named here once it is known to delete no record, offset or file of a user's."""
+"""A new verb is named here once it is known to delete no committed record, offset or file of a user's."""
 WORDS: Final = ("delete", "forget", "for good", "would lose", "would cost", "no way back")
 
 
