@@ -53,6 +53,8 @@ class ProducerState:
         group.log.producers.follow()
         group.rolls.is_allowed = self.may_roll
         self._begin_reading()
+        if self.is_behind:  # a quiescent group makes no step that would begin it
+            loading.enqueue(self)
 
     def _begin_reading(self) -> None:
         """Begin to read the files, from the first entry that the state needs."""

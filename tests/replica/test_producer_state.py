@@ -114,7 +114,7 @@ def test_payloads_of_expired_ids_are_kept_until_the_snapshot() -> None:
     assert state._expired == []
 
 
-def test_a_restart_reads_the_last_two_segments() -> None:
+def test_a_restart_reads_the_last_two_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table at the newest roll may not be stored after that roll yet."""
     with ProducerWorld() as world:
         leader = world.lead()
@@ -129,8 +129,16 @@ def test_a_restart_reads_the_last_two_segments() -> None:
         world.run_until(rolled.done)  # type: ignore[attr-defined]
         world.converge()
         world.crash(away)
+        begun: list[int] = []
+        read_some = ProducerState.read_some
+
+        def note_and_read(state: ProducerState) -> None:
+            begun.append(state._next)
+            read_some(state)
+
+        monkeypatch.setattr(ProducerState, "read_some", note_and_read)
         world.start(away)
         state = world.replica(away)._producers
-        assert state._next == world.group(away).log.segments.segments[-2].base_index
         world.run_until(lambda: state.is_loaded)
+        assert begun[0] == world.group(away).log.segments.segments[-2].base_index
         assert list(state.table) == [7, 8]

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 
 from raftlog.errors import (
     ConcurrentTransactions,
@@ -11,11 +12,13 @@ from raftlog.errors import (
     OffsetNotAvailable,
     ProducerFenced,
 )
+from raftlog.raft import RaftSettings
 from raftlog.records import ControlKind, read_control, read_header
 from raftlog.types import Isolation
 from tests.replica.producing import batch_of
 from tests.replica.transacting import TransactionWorld, visible_values
 from tests.replica.worlds import other_numbers
+from tests.runtime.drivers import SMALL
 
 
 def test_committed_records_are_read_and_aborted_ones_are_not() -> None:
@@ -328,3 +331,12 @@ def test_transactions_and_plain_batches_of_other_producers_do_not_mix() -> None:
         future = world.send_batches(leader, batch_of(0, b"plain", producer=9))
         world.run_until(future.done)
         assert future.result().base_offset == 1
+
+
+def test_a_replica_created_over_a_quiescent_group_reads_its_transactions() -> None:
+    with TransactionWorld(config=replace(SMALL, raft=RaftSettings(quiesce_after_ticks=20))) as world:
+        number = world.leader()
+        world.run_until(lambda: world.group(number).core.is_quiesced, 60)
+        deadline = world.deadline(number, 2.0)
+        found = world.get(number, lambda replica: replica.offsets(False, deadline, Isolation.READ_COMMITTED))
+        assert found == (0, 0)

@@ -72,10 +72,21 @@ class ReplicaWorld(World):
         known = self._replicas.get(number)
         if known is not None and known[0] is driver:
             return known[1]
-        replica = Replica("t/0", driver.groups[GROUP.bytes], self.topic, Counters(), producers_max=self._producers_max)
+        replica = self._create_replica(number)
         driver.on_step = lambda group, ready: replica.on_step(ready)
         self._replicas[number] = driver, replica
         return replica
+
+    def _create_replica(self, number: int) -> Replica:
+        """Create a replica in the process of its node."""
+        group = self.group(number)
+        created: list[Replica] = []
+
+        def create() -> None:
+            created.append(Replica("t/0", group, self.topic, Counters(), producers_max=self._producers_max))
+
+        self.run_at(number, create)
+        return created[0]
 
     def lead(self) -> int:
         """Return the leader, once each node has its replica."""
@@ -90,7 +101,8 @@ class ReplicaWorld(World):
     ) -> "asyncio.Future[ReplicaAppended]":
         """Append equal batches of these values in one call; return the future."""
         built = [build_batch([NewRecord(value, None, 1000) for value in values]) for _ in range(batches)]
-        [future] = self.run_at(number, lambda: self.replica(number).append(built, acks))
+        replica = self.replica(number)
+        [future] = self.run_at(number, lambda: replica.append(built, acks))
         assert isinstance(future, asyncio.Future)
         future.add_done_callback(lambda done: done.exception())
         return future
