@@ -26,6 +26,8 @@ from raftlog.types import Buffer
 
 LEADER_HEADER = "X-Raftlog-Leader"
 CONNECT_SECONDS_MAX = 5.0
+UNAVAILABLE = 503
+"""HTTP status of a broker that cannot serve a request now."""
 CONNECTIONS_MAX = 1024
 """Bound on connections. A long poll occupies one, so this many partitions can be followed at once."""
 
@@ -111,7 +113,10 @@ class HttpTransport(AsyncClosedAtExit):
                 reasons.append(reason)
                 refused = refused and _is_refusal(error)
                 continue
-            self._prefer(address)
+            if answer.status == UNAVAILABLE:
+                self._postpone(address)
+            else:
+                self._prefer(address)
             self._slow.record_status(address, answer.status)
             self._learn(target, address, answer)
             if answer.status >= 400:
@@ -155,6 +160,12 @@ class HttpTransport(AsyncClosedAtExit):
         if self._addresses[0] != address and address in self._addresses:
             self._addresses.remove(address)
             self._addresses.insert(0, address)
+
+    def _postpone(self, address: str) -> None:
+        """Move a configured address to the end: its broker may be cut off, and another one can serve the retry."""
+        if address in self._addresses:
+            self._addresses.remove(address)
+            self._addresses.append(address)
 
     def _learn(self, target: LeaderTarget | None, address: str, answer: HttpAnswer) -> None:
         """Update the known leader of the partition from the answer's header or status."""

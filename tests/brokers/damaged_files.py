@@ -116,7 +116,9 @@ async def check_healed(directories: Directories, number: int) -> None:
     brokers = directories.running
     await until_async(lambda: _is_healthy(brokers[number]))
     await until(lambda: is_sound(brokers[number]))
-    assert await read_all(brokers[number]) == (make_values(), None)
+    found, error = await read_all(brokers[number])
+    assert error is None, repr(error)
+    assert found == make_values(), f"{len(found)} records"
     await directories.close()
     logs = [str(directories[each] / name) for each in (1, 2, 3) for name in (f"{TOPIC}/0", ".raftlog/controller")]
     compared = compare_logs(DISK, logs)

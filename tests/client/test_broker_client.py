@@ -112,6 +112,19 @@ async def test_the_next_address_is_tried_and_then_preferred(scripted: Any, free_
     assert calls == 2
 
 
+async def test_a_retry_goes_to_another_broker_than_one_that_is_unavailable(scripted: Any) -> None:
+    async def refuse(_request: web.BaseRequest) -> web.Response:
+        return json_response({"error_code": 50301, "message": "no leader", "outcome": "failed"}, status=503)
+
+    async def answer(_request: web.BaseRequest) -> web.Response:
+        return json_response(["t"])
+
+    async with BrokerClient([await scripted(refuse), await scripted(answer)]) as client:
+        with pytest.raises(Unavailable, match="no leader"):
+            await client.topics()
+        assert await client.topics() == ["t"]
+
+
 async def test_an_address_without_a_listener_is_reported(free_address: str) -> None:
     async with BrokerClient([free_address]) as client:
         with pytest.raises(NotListening, match=f"{free_address}: connection refused") as raised:
