@@ -39,9 +39,18 @@ ARGUMENTS = {
     "user": "u",
     "name": "raftlog",
     "transactional_id": "secret-tx",
+    "folder": "vendor",
+    "file": "preact.mjs",
 }
 BODIES: dict[str, Any] = {"POST /v3/clusters/{cluster}/topics": {"topic_name": "new"}}
-UNGUARDED = ["GET /v1/status/ready"]
+UNGUARDED = [
+    "GET /v1/status/ready",
+    "GET /console",
+    "GET /console/{file}",
+    "GET /console/{folder}/{file}",
+    "GET /console/api/session",
+]
+"""Readiness, files of the console without data, and the name and the permissions of the caller itself."""
 DENIED = {AclResourceType.TOPIC: 40301, AclResourceType.GROUP: 40304, AclResourceType.CLUSTER: 40305} | {
     AclResourceType.TRANSACTIONAL_ID: 40306
 }
@@ -74,7 +83,7 @@ def path_of(endpoint: HttpEndpoint, topic: str) -> str:
     return "/".join(values[each[1:-1]] if each.startswith("{") else each for each in segments)
 
 
-def test_only_readiness_has_no_permission() -> None:
+def test_routes_without_a_permission_are_known() -> None:
     assert [each.route for each in ENDPOINTS if not each.permissions] == UNGUARDED
 
 

@@ -21,6 +21,8 @@ _PATH: Mapping[str, tuple[Json, str]] = {
     "broker": (NODE, "Node id."),
     "cluster": (string(minLength=1, examples=["-"]), "The cluster's id, or `-`."),
     "consumer": (string(minLength=1), "Member id of the consumer."),
+    "file": (string(minLength=1), "Name of a file of the console."),
+    "folder": (string(minLength=1), "Folder of the console, such as `vendor`."),
     "group": (NAME, "Name of the group: no slash, no control characters."),
     "transactional_id": (NAME, "Transactional id: no slash, no control characters."),
     "instance": (NAME, "Name of the instance: no slash, no control characters."),

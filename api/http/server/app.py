@@ -8,6 +8,8 @@ from aiohttp import web
 from raftlog.api.codes import INTERNAL
 from raftlog.api.http import admin, security
 from raftlog.api.http.clusters import ClusterHandlers
+from raftlog.api.http.console import CONSOLE_HANDLERS
+from raftlog.api.http.console.change_policy import refuse_console_change
 from raftlog.api.http.consumers.consumers import ConsumerHandlers
 from raftlog.api.http.consumers.offsets import ConsumerOffsetHandlers
 from raftlog.api.http.consumers.records import ConsumerRecordHandlers
@@ -26,7 +28,7 @@ from raftlog.api.http.server.answers import answer
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.connections import ConnectionEnds
-from raftlog.api.http.server.handlers import HandlerContext, Handlers
+from raftlog.api.http.server.handlers import ConsoleContext, HandlerContext, Handlers
 from raftlog.api.http.server.logins import HttpLogins, is_readiness, strip_answer
 from raftlog.api.http.server.origins import OriginPolicy
 from raftlog.api.http.server.permissions import authorize_route
@@ -44,6 +46,7 @@ from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
 logger = logging.getLogger(__name__)
 
 UNAUTHORIZED: Final = 401
+_SAFE: Final = ("GET", "HEAD")
 HANDLERS: Final[tuple[type[Handlers], ...]] = (
     ProduceHandlers,
     FetchHandlers,
@@ -70,6 +73,7 @@ HANDLERS: Final[tuple[type[Handlers], ...]] = (
     RestoringHandlers,
     MetricsHandlers,
     EntryPointHandlers,
+    *CONSOLE_HANDLERS,
 )
 
 
@@ -83,6 +87,7 @@ class HttpApp:
         ends: ConnectionEnds,
         metrics_partitions_max: int,
         logins: HttpLogins | None = None,
+        console: ConsoleContext | None = None,
     ) -> None:
         self.origins = OriginPolicy()
         """Allowed origins and hosts; the server replaces it by the policy of its address."""
@@ -92,11 +97,14 @@ class HttpApp:
         frames = broker.receive_budget
         self.request_metrics = RequestMetrics({"frames": frames, "requests": bodies.memory, "answers": self.answers})
         self.router = HttpRouter()
+        console = console or ConsoleContext()
         context = HandlerContext(
-            broker, bodies, ends, self.answers, self.request_metrics, metrics_partitions_max, self.router
+            broker, bodies, ends, self.answers, self.request_metrics, metrics_partitions_max, self.router, console
         )
+        self._refuses_console_changes = not console.allows_changes
         for handlers in HANDLERS:
-            handlers(context).add_to(self.router)
+            if console.is_on or handlers not in CONSOLE_HANDLERS:
+                handlers(context).add_to(self.router)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Return the answer to one request; every error becomes an answer."""
@@ -112,6 +120,8 @@ class HttpApp:
             handler, takes_body, parameters, kind, permissions = target.route(request.method)
             if self._authorizer.is_on:
                 authorize_route(self._authorizer, caller_of(request), permissions, target.args)
+            if self._refuses_console_changes and request.method not in _SAFE:
+                refuse_console_change(request)
             if not takes_body and request.body_exists:
                 await self._bodies.refuse(request, parameters or ())
             if self._rates.is_on:

@@ -57,7 +57,7 @@ class HttpEndpoint(Struct, frozen=True):
     path: Mapping[str, Json] = {}
     """Schemas of parameters of the path that are not those of their name."""
     permissions: Sequence[EndpointPermission] = ()
-    """Permissions that the caller needs; only readiness has none."""
+    """Permissions that the caller needs; none for readiness, files of the console, and its session."""
     is_open: bool = False
     """Whether any parameter of the query is allowed."""
     has_head: bool = True

@@ -21,6 +21,13 @@ from raftlog.security.permissions import AclOperation
 from raftlog.values.value import Value
 
 
+class ConsoleContext(NamedTuple):
+    """Settings of the console of one listener."""
+
+    is_on: bool = True
+    allows_changes: bool = False
+
+
 class HandlerContext(NamedTuple):
     """Parts of one listener that all handlers share."""
 
@@ -33,6 +40,7 @@ class HandlerContext(NamedTuple):
     metrics_partitions_max: int
     """Number of partitions with series of their own."""
     router: HttpRouter
+    console: ConsoleContext = ConsoleContext()
 
 
 class Handlers:

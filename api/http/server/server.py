@@ -11,6 +11,7 @@ from raftlog.api.client_listener import limit_connections
 from raftlog.api.http.server.app import HttpApp
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.connections import ConnectionEnds, Connections
+from raftlog.api.http.server.handlers import ConsoleContext
 from raftlog.api.http.server.logins import HttpLogins
 from raftlog.api.http.server.origins import OriginPolicy, allowed_host, is_loopback, split_host
 from raftlog.api.sockets import ListeningSockets, bind
@@ -27,6 +28,10 @@ _CUT_OFF_S = 0.05
 _RESERVE_DIVISOR: Final = 8
 """Part of the memory for requests that is reserved for small ones: 12 MiB of the default."""
 """Time for cancelled requests to end after the grace period."""
+
+
+CONSOLE_ON: Final = "on"
+CONSOLE_OFF: Final = "none"
 
 
 class HttpSettings(NamedTuple):
@@ -46,6 +51,10 @@ class HttpSettings(NamedTuple):
     """Maximum number of partitions with series of their own in `/metrics`."""
     allowed_hosts: Sequence[str] = ()
     """Hosts that clients may use, besides loopback and advertised addresses."""
+    console: str = CONSOLE_ON
+    """Whether the console is served: `on` or `none`."""
+    console_writes: bool = False
+    """Whether pages of the console may change anything."""
 
 
 DEFAULTS: Final = HttpSettings()
@@ -79,7 +88,8 @@ class HttpServer:
         self.bodies = BodyReader(bytes_max, memory, timeout_ms, rate_min)
         self._authentication = authentication
         logins = None if authentication is None else HttpLogins(authentication)
-        self._app = HttpApp(broker, self.bodies, self._ends, settings.metrics_partitions_max, logins)
+        console = ConsoleContext(settings.console != CONSOLE_OFF, settings.console_writes)
+        self._app = HttpApp(broker, self.bodies, self._ends, settings.metrics_partitions_max, logins, console)
         self.answers = self._app.answers
         self.connections_max = limit_connections(settings.http_connections_max, broker.settings.open_files_max)
         self._keepalive_timeout_s = settings.keepalive_timeout_s

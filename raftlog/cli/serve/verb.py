@@ -18,7 +18,7 @@ import uvloop
 
 import raftlog
 from raftlog.api.http.server.origins import allowed_host
-from raftlog.api.http.server.server import HttpSettings
+from raftlog.api.http.server.server import CONSOLE_OFF, CONSOLE_ON, HttpSettings
 from raftlog.cli.options import broker_option, read_defaults, settings_option, settings_options
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve import logs
@@ -147,6 +147,17 @@ _tuning_options = settings_options(
     callback=lambda _context, _parameter, names: [_parse_allowed_host(name) for name in names],
     help="Host name that clients may use, besides loopback and advertised addresses; may be repeated. Once it is "
     "given, requests for other hosts are refused on every address; by default only if --http is a loopback address.",
+)
+@broker_option(
+    "--console",
+    type=click.Choice([CONSOLE_ON, CONSOLE_OFF]),
+    default=CONSOLE_ON,
+    help="Web console for operators at /console/ of the address of --http.",
+)
+@broker_option(
+    "--console-writes",
+    is_flag=True,
+    help="Allow changes by the console, such as to produce a record or to delete a topic; it is read-only otherwise.",
 )
 @broker_option(
     "--node-id",
