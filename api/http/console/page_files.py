@@ -9,8 +9,9 @@ a record, a key or a name cannot run even if a page inserted it as HTML."""
 import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 
@@ -49,16 +50,18 @@ PAGE_HEADERS: Final[Mapping[str, str]] = {
 _INDEX: Final = "index.html"
 _TAG_BYTES: Final = 12
 _KNOWN: Final = parameter("header", "If-None-Match", string(), "Tags of versions that the client has.")
-_SHOWN: Final = {
-    "found": string("Content of the file."),
-    "query": (_KNOWN,),
-    "text": "The file.",
-    "headers": {"ETag": string("Tag of the content."), "Content-Security-Policy": string()},
-    "content_types": tuple(sorted({each.partition(";")[0] for each in CONTENT_TYPES.values()})),
-    "fails": (404,),
-    "more": {304: ("Unchanged: the tag is in `If-None-Match`.", None)},
-    "is_open": True,
-}
+_UNCHANGED: Final[tuple[str, Any]] = ("Unchanged: the tag is in `If-None-Match`.", None)
+_FILE: Final = partial(
+    HttpEndpoint,
+    found=string("Content of the file."),
+    query=(_KNOWN,),
+    text="The file.",
+    headers={"ETag": string("Tag of the content."), "Content-Security-Policy": string()},
+    content_types=tuple(sorted({each.partition(";")[0] for each in CONTENT_TYPES.values()})),
+    fails=(404,),
+    more={304: _UNCHANGED},
+    is_open=True,
+)
 
 
 class PageFile(NamedTuple):
@@ -90,19 +93,19 @@ class PageHandlers(Handlers):
     kind = tag = "console"
     _files: dict[str, PageFile] | None = None
 
-    @HttpEndpoint("GET /console", **_SHOWN | {"more": {307: ("To the path with a slash at its end.", None)}})
+    @_FILE("GET /console", more={304: _UNCHANGED, 307: ("To the path with a slash at its end.", None)})
     async def console(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the console, a web page for operators."""
         if not request.raw_path.partition("?")[0].endswith("/"):
             return web.Response(status=307, headers={"Location": "console/"})
         return await self._answer(request, _INDEX)
 
-    @HttpEndpoint("GET /console/{file}", **_SHOWN)
+    @_FILE("GET /console/{file}")
     async def console_file(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return a file of the console."""
         return await self._answer(request, target.args[0])
 
-    @HttpEndpoint("GET /console/{folder}/{file}", **_SHOWN)
+    @_FILE("GET /console/{folder}/{file}")
     async def console_folder_file(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return a file of the console in a folder."""
         return await self._answer(request, "/".join(target.args))
