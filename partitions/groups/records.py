@@ -130,11 +130,12 @@ class PendingOffsetRecord(NamedTuple):
 
 
 class GroupProducerRecord(NamedTuple):
-    """Epochs of the last marker of a producer: older ones are fenced."""
+    """Epochs of the last marker of a producer: older ones are fenced. A marker up to its number is a repeated one."""
 
     epoch: int
     coordinator_epoch: int
     ended_ms: int
+    number: int = 0
 
 
 InstanceRecord: TypeAlias = Mapping[str, Any]

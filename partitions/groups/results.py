@@ -171,6 +171,8 @@ class GroupMarker(NamedTuple):
     epoch: int
     is_commit: bool
     coordinator_epoch: int
+    number: int = 0
+    """Number of the transaction, which ascends; 0 if it is unknown."""
 
 
 class EndGroupTransaction(NamedTuple):

@@ -5,8 +5,9 @@
 
 A pending commit needs permission for its producer id and epoch: the transaction's coordinator confirmed that the group
 is in the open transaction. Every end takes the permission away, also one that is being asked for (the guard), so a late
-commit cannot stay pending after its transaction. An end is fenced by the epochs of the last one. Entries of one call
-are appended together, in the order of the decisions. Owned by a coordinator; called by its operations."""
+commit cannot stay pending after its transaction. An end is fenced by the epochs of the last one; one with the number of
+an earlier transaction is repeated, and changes nothing. Entries of one call are appended together, in the order of the
+decisions. Owned by a coordinator; called by its operations."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -90,21 +91,24 @@ class GroupTransactions:
     async def end(self, group: str, marker: GroupMarker, deadline: Deadline) -> None:
         """End the transaction of a producer in a group; see `Groups.end_transaction`."""
         await self._coordinator.wait_until_ready(deadline)
-        await self._check_marker(group, marker, deadline)
+        known = await self._check_marker(group, marker, deadline)
         key = GroupProducerKey(group, marker.producer_id)
-        self._revoke_permission(key)
+        if not _is_repeated(marker, known):
+            self._revoke_permission(key)
         await self._coordinator.wait_for_pending(deadline)  # a commit that is being appended may still be refused
         known = await self._check_marker(group, marker, deadline)
+        if _is_repeated(marker, known):
+            await self._coordinator.wait_for_pending(deadline)  # the first one may be being appended
+            return
         pending = self._folded.latest_pending(*key)
-        if not pending and known is not None and known[:2] == (marker.epoch, marker.coordinator_epoch):
-            return  # a repeated marker
         entries: list[GroupEntry] = []
         for each, record in pending.items():
             if marker.is_commit and not self._environment.is_deleted(each.topic_id):
                 entries.append(GroupEntry(OffsetKey(group, each.topic_id, each.partition), record.committed()))
                 self._environment.counters.group_commits += 1
             entries.append(GroupEntry(each, None))
-        ended = GroupProducerRecord(marker.epoch, marker.coordinator_epoch, self._environment.wall_ms())
+        number = max(marker.number, 0 if known is None else known.number)
+        ended = GroupProducerRecord(marker.epoch, marker.coordinator_epoch, self._environment.wall_ms(), number)
         await self._coordinator.commit_entries([*entries, GroupEntry(key, ended)], deadline)
 
     async def _check_marker(self, group: str, marker: GroupMarker, deadline: Deadline) -> GroupProducerRecord | None:
@@ -163,6 +167,11 @@ class GroupTransactions:
                     f"group {group}: the transaction of producer {producer_id} with epoch {record.epoch} is open; retry"
                 )
         return None
+
+
+def _is_repeated(marker: GroupMarker, known: GroupProducerRecord | None) -> bool:
+    """Return whether the transaction of a marker had one before, so that pending offsets are of a later one."""
+    return known is not None and 0 < marker.number <= known.number
 
 
 def _marker_error(marker: GroupMarker, known: GroupProducerRecord | None, pending_epoch: int) -> RaftlogError | None:

@@ -151,7 +151,7 @@ class LeaderTransactions:
     def coordinator_epoch(self, producer_id: int) -> int:
         """Return the epoch of the coordinator in the producer's newest marker here; `NO_EPOCH` without one."""
         ahead = self._ahead.get(producer_id)
-        known = self._state.table.transactions.coordinator_epochs.get(producer_id, NO_EPOCH)
+        known = self._state.table.transactions.last_marker(producer_id).coordinator_epoch
         return known if ahead is None else max(known, ahead.coordinator_epoch)
 
     def check_batch(self, header: BatchHeader, call: CheckedCall) -> None:
@@ -170,6 +170,10 @@ class LeaderTransactions:
             )
         else:
             call.opened.add(producer_id)
+
+    def has_ended(self, marker: TransactionMarker) -> bool:
+        """Return whether the transaction of a marker has a committed one already, so that this one is repeated."""
+        return self._state.table.transactions.has_ended(marker.producer_id, marker.number)
 
     def check_marker(self, marker: TransactionMarker, known_epoch: int) -> None:
         """Raise `ProducerFenced` or `CoordinatorFenced` for a marker that must not be appended."""

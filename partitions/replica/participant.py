@@ -1,7 +1,7 @@
 """Requests of transactions to a replica: permissions of producers, and markers. Only the leader serves them.
 
     enlist:            guard → the coordinator is asked → permission                    one question for all that wait
-    end_transaction:   checked by both epochs → appended → committed
+    end_transaction:   not repeated → checked by both epochs → appended → committed
 
 Not here: the coordinator, and retries. Called by the handlers of other nodes' and of clients' requests."""
 
@@ -93,12 +93,15 @@ class Participant:
     async def end_transaction(self, marker: TransactionMarker, deadline: Deadline) -> None:
         """Append the marker of a transaction's end, also without an open one; return once it is committed.
 
+        A repeated marker changes nothing: a later transaction may be open.
         Raises `NotLeader`, `ProducerFenced` and `CoordinatorFenced` for older epochs than known here, and the errors of
         an append. A retry is safe."""
         refusal = self.refusal()
         if refusal is not None:
             raise refusal
         await self._wait_until_deciding(deadline)
+        if self._transactions.has_ended(marker):
+            return
         try:
             async with asyncio.timeout_at(deadline):
                 await self._sequence_check.append_marker(marker)

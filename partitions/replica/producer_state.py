@@ -17,10 +17,10 @@ from raftlog.errors import FormatError, OffsetNotAvailable, RaftlogError, Unavai
 from raftlog.events import event
 from raftlog.partitions.replica.producers import ProducerTable, SnapshotRun
 from raftlog.partitions.replica.read_queue import ReadQueue
-from raftlog.partitions.replica.transaction_table import NO_EPOCH, NOT_OPEN
+from raftlog.partitions.replica.transaction_table import NOT_OPEN
 from raftlog.partitions.results import ActiveProducer
 from raftlog.raft import Role
-from raftlog.records import MARKER_KINDS, ControlKind, decode_coordinator_epoch, read_header
+from raftlog.records import MARKER_KINDS, ControlKind, decode_marker_value, read_header
 from raftlog.runtime.log.producer_entries import PRODUCER_KINDS, ProducerEntry
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.headers import scan_headers
@@ -124,7 +124,7 @@ class ProducerState:
                 last_sequence = producer.batches[-1].last_sequence if producer.batches else -1
                 transactions = self.table.transactions
                 first_offset = transactions.open.get(producer_id, NOT_OPEN)
-                coordinator_epoch = transactions.coordinator_epochs.get(producer_id, NO_EPOCH)
+                coordinator_epoch = transactions.last_marker(producer_id).coordinator_epoch
                 found = producer_id, producer.epoch, last_sequence, producer.last_timestamp
                 active.append(ActiveProducer(*found, coordinator_epoch, first_offset))
         return active
@@ -213,7 +213,7 @@ class ProducerState:
                 self.table.append(entry.header, entry.offset)
             elif entry.kind in MARKER_KINDS:
                 assert entry.header is not None, f"entry {entry.index} is a marker without a header"
-                self.table.end_transaction(entry.header, decode_coordinator_epoch(entry.payload))
+                self.table.end_transaction(entry.header, decode_marker_value(entry.payload))
             elif entry.kind is ControlKind.ROLL:
                 self._take_roll(entry.index)
             elif entry.kind is ControlKind.SNAPSHOT:

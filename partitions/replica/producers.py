@@ -22,7 +22,7 @@ from raftlog.errors import (
 )
 from raftlog.partitions.replica.expired_ids import NO_IDS, RANGE, RANGES_MAX, ExpiredIds
 from raftlog.partitions.replica.transaction_table import ProducerTransaction, TransactionTable, read_rows
-from raftlog.records import BatchHeader
+from raftlog.records import BatchHeader, MarkerValue
 from raftlog.records.header import TRANSACTIONAL_BIT
 from raftlog.types import Index, Offset
 
@@ -218,7 +218,7 @@ class ProducerTable:
         if header.attributes & TRANSACTIONAL_BIT:
             self.transactions.begin(producer_id, offset)
 
-    def end_transaction(self, header: BatchHeader, coordinator_epoch: int) -> None:
+    def end_transaction(self, header: BatchHeader, marker: MarkerValue) -> None:
         """Apply a committed marker; one of an older epoch than the producer's, which no leader appends, is ignored."""
         producer_id = header.producer_id
         producer = self.get(producer_id)
@@ -226,7 +226,7 @@ class ProducerTable:
             self._states.pop(producer_id, None)
             ended = apply_marker(producer, header.producer_epoch, header.max_timestamp)
             self._states[producer_id] = ended.pack()
-            self.transactions.end(producer_id, coordinator_epoch)
+            self.transactions.end(producer_id, marker)
 
     def expire(self, payload: bytes) -> None:
         """Apply a committed `expire_producers` entry. Raises `FormatError`."""

@@ -1,6 +1,10 @@
 """Transactions of a partition's producers, as far as committed entries determine them: open ones, and coordinators.
 
-    first batch of a transaction: open from its offset    →    marker: closed, and the marker's coordinator is known
+    first batch of a transaction: open from its offset    →    marker: closed; its coordinator and number are known
+
+A marker that a coordinator sent again can arrive when its producer's next transaction is open, which must not end by
+it. Numbers of transactions ascend, and a coordinator begins none before the markers of the last one are committed: so
+a marker is a repeated one if its number is not above that of the last committed marker.
 
 Changed by committed entries only, so it is the same on every replica, and a part of the snapshot of producers. Pure."""
 
@@ -9,31 +13,34 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from raftlog.errors import FormatError
+from raftlog.records import NO_NUMBER, MarkerValue
 
 NOT_OPEN: Final = -1
 NO_EPOCH: Final = -1
 _COUNT: Final = struct.Struct(">I")
-_TRANSACTION: Final = struct.Struct(">qqi")
-"""Producer id, first offset of its open transaction, epoch of the coordinator that sent its last marker."""
+_TRANSACTION: Final = struct.Struct(">qqiq")
+"""Producer id, first offset of its open transaction, epoch of the coordinator and number of its last marker."""
+_NO_MARKER: Final = MarkerValue(NO_EPOCH, NO_NUMBER)
 
 
 class ProducerTransaction(NamedTuple):
-    """Row of a snapshot: `NOT_OPEN` and `NO_EPOCH` if there is neither."""
+    """Row of a snapshot: `NOT_OPEN`, and `NO_EPOCH` and `NO_NUMBER` of the last marker, if there is none."""
 
     producer_id: int
     first_offset: int
     coordinator_epoch: int
+    number: int
 
 
 class TransactionTable:
-    """Open transactions and epochs of coordinators, by producer id."""
+    """Open transactions and last markers, by producer id."""
 
-    __slots__ = ("coordinator_epochs", "open")
+    __slots__ = ("last_markers", "open")
 
     def __init__(self, rows: Iterable[ProducerTransaction] = ()) -> None:
         rows = list(rows)
-        self.coordinator_epochs = {each.producer_id: each.coordinator_epoch for each in rows if each[2] != NO_EPOCH}
-        """Epoch of the coordinator that sent a producer's last marker."""
+        self.last_markers = {each.producer_id: MarkerValue(*each[2:]) for each in rows if each[2] != NO_EPOCH}
+        """Last marker of each producer; its number is the highest of all."""
         found = [(each.first_offset, each.producer_id) for each in rows if each.first_offset != NOT_OPEN]
         self.open = {producer_id: first_offset for first_offset, producer_id in sorted(found)}
         """First offset of each open transaction, ascending."""
@@ -47,35 +54,44 @@ class TransactionTable:
         """Open the producer's transaction at its first batch; later ones change nothing."""
         self.open.setdefault(producer_id, offset)
 
-    def end(self, producer_id: int, coordinator_epoch: int) -> None:
-        """Close the producer's transaction, if one is open, by a marker of this coordinator."""
+    def end(self, producer_id: int, marker: MarkerValue) -> None:
+        """Close the producer's transaction, if one is open, by this marker."""
         self.open.pop(producer_id, None)
-        self.coordinator_epochs[producer_id] = coordinator_epoch
+        number = max(marker.number, self.last_marker(producer_id).number)
+        self.last_markers[producer_id] = MarkerValue(marker.coordinator_epoch, number)
+
+    def last_marker(self, producer_id: int) -> MarkerValue:
+        """Return the producer's last marker; `NO_EPOCH` and `NO_NUMBER` without one."""
+        return self.last_markers.get(producer_id, _NO_MARKER)
+
+    def has_ended(self, producer_id: int, number: int) -> bool:
+        """Return whether a marker with this number, or a later one, ended a transaction of the producer."""
+        return NO_NUMBER < number <= self.last_marker(producer_id).number
 
     def forget(self, producer_id: int) -> None:
         """Forget an expired producer, which has no open transaction."""
         self.open.pop(producer_id, None)
-        self.coordinator_epochs.pop(producer_id, None)
+        self.last_markers.pop(producer_id, None)
 
     def copy(self) -> "TransactionTable":
         """Return a copy of the table."""
         copied = TransactionTable()
-        copied.open, copied.coordinator_epochs = self.open.copy(), self.coordinator_epochs.copy()
+        copied.open, copied.last_markers = self.open.copy(), self.last_markers.copy()
         return copied
 
     def add_later(self, later: "TransactionTable") -> None:
         """Add the table of later entries, which began empty: only transactions without a marker there stay open."""
-        for producer_id, coordinator_epoch in later.coordinator_epochs.items():
-            self.end(producer_id, coordinator_epoch)
+        for producer_id, marker in later.last_markers.items():
+            self.end(producer_id, marker)
         for producer_id, offset in later.open.items():  # all lie above the earlier ones
             self.begin(producer_id, offset)
 
     def pack_rows(self, producers: Iterable[int]) -> bytes:
         """Return the rows of these producers for a snapshot; no bytes if none has a row."""
         rows = [
-            _TRANSACTION.pack(each, self.open.get(each, NOT_OPEN), self.coordinator_epochs.get(each, NO_EPOCH))
+            _TRANSACTION.pack(each, self.open.get(each, NOT_OPEN), *self.last_marker(each))
             for each in producers
-            if each in self.open or each in self.coordinator_epochs
+            if each in self.open or each in self.last_markers
         ]
         return _COUNT.pack(len(rows)) + b"".join(rows) if rows else b""
 

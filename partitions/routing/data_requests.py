@@ -128,8 +128,8 @@ class DataRequests:
         """Write the marker of a transaction that another broker coordinates."""
         replica, deadline, header = self._read_partition(request, END_TRANSACTION)
         match header:
-            case {"marker": [int(producer_id), int(epoch), bool(is_commit), int(coordinator_epoch)]}:
-                marker = TransactionMarker(producer_id, epoch, is_commit, coordinator_epoch)
+            case {"marker": [int(producer_id), int(epoch), bool(is_commit), int(coordinator_epoch), int(number)]}:
+                marker = TransactionMarker(producer_id, epoch, is_commit, coordinator_epoch, number)
                 await replica.transactions.end_transaction(marker, deadline)
                 return Answer(None)
         raise _malformed_error(END_TRANSACTION)

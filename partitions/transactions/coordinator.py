@@ -152,7 +152,7 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
         name, producer_id, epoch, partitions, groups = asked
         record = await self._settled_record(name, ProducerIdAndEpoch(producer_id, epoch), deadline)
         now_ms, limit = self.wall_ms(), self._environment.settings.max_partitions
-        added = transitions.add(name, record, partitions, groups, now_ms, limit)
+        added = transitions.add(name, record, partitions, groups, now_ms, self.term, limit)
         if added is not record:
             await self._store(name, added, deadline)
 

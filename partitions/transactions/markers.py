@@ -1,8 +1,8 @@
 """Sender of a transaction's markers: to the leaders of its partitions and the coordinators of its groups.
 
-Each is sent again until it is written, or the coordinator is over: the next one starts again from the stored decision,
-and repeated markers change nothing. A deleted topic, and a partition that has a newer epoch of the producer, count as
-done. Owned by a coordinator."""
+Each is sent again until it is written, or the coordinator is over: the next one starts again from the stored decision.
+Repeated markers, also those that arrive during a later transaction, are known by its number and change nothing. A
+deleted topic, and a partition that has a newer epoch of the producer, count as done. Owned by a coordinator."""
 
 import asyncio
 import logging
@@ -35,7 +35,7 @@ class MarkerSender:
     async def send(self, record: TransactionRecord, coordinator_epoch: int) -> None:
         """Send the markers of a prepared transaction; return when all are written, or the coordinator is over."""
         is_commit = record.state is TransactionState.PREPARE_COMMIT
-        marker = GroupMarker(record.producer_id, record.epoch, is_commit, coordinator_epoch)
+        marker = GroupMarker(record.producer_id, record.epoch, is_commit, coordinator_epoch, record.number)
         around = self._environment
         sends: list[_Send] = [partial(around.end_partition, place, marker) for place in record.partitions]
         sends += [partial(around.end_group, group, marker) for group in record.groups]

@@ -74,6 +74,8 @@ class TransactionRecord(NamedTuple):
     replaced_id: int = NO_PRODUCER
     """Producer id, and with `replaced_epoch` its epoch, whose owner asked for the present ones (KIP-360)."""
     replaced_epoch: int = NO_EPOCH
+    number: int = 0
+    """Number of the last transaction; later ones have higher numbers."""
 
 
 def encode_key(transactional_id: str) -> bytes:

@@ -80,7 +80,8 @@ def initialize(
         identity = ProducerIdAndEpoch(record.producer_id, record.epoch + 1)
     else:
         identity = ProducerIdAndEpoch(new_id, 0)
-    return TransactionRecord(*identity, TransactionState.EMPTY, timeout_ms, (), (), 0, now_ms, *expected)
+    number = 0 if record is None else record.number
+    return TransactionRecord(*identity, TransactionState.EMPTY, timeout_ms, (), (), 0, now_ms, *expected, number)
 
 
 # ---- transactions
@@ -92,11 +93,13 @@ def add(
     partitions: Iterable[TransactionPlace],
     groups: Iterable[str],
     now_ms: int,
+    term: int,
     limit: int,
 ) -> TransactionRecord:
     """Return the record with these partitions and groups in the transaction, which begins unless it is ongoing.
 
-    It is the same object if it has all of them. Raises `InvalidArgument` beyond `limit`."""
+    It is the same object if it has all of them. Raises `InvalidArgument` beyond `limit`. The number of a new one is
+    above all numbers of earlier terms too, so it is new even where damage has cost records of the log."""
     assert not record.state.is_prepared, f"{name} is {record.state.name}"
     is_ongoing = record.state is TransactionState.ONGOING
     new_partitions, new_groups = {*record.partitions, *partitions}, {*record.groups, *groups}
@@ -110,6 +113,7 @@ def add(
         groups=tuple(sorted(new_groups)),
         started_ms=record.started_ms if is_ongoing else now_ms,
         changed_ms=now_ms,
+        number=record.number if is_ongoing else max(record.number, term << 32) + 1,
     )
 
 

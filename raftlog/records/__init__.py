@@ -11,7 +11,7 @@ from raftlog.records.compression import Compression
 from raftlog.records.control import MARKER_KINDS, ControlKind, build_control_batch, control_kind, read_control
 from raftlog.records.empty import build_empty_batch
 from raftlog.records.header import COMPUTED_PRODUCER_IDS, HEADER_SIZE, BatchHeader, crc_matches, read_header, stamp
-from raftlog.records.markers import TransactionMarker, build_marker_batch, decode_coordinator_epoch
+from raftlog.records.markers import NO_NUMBER, MarkerValue, TransactionMarker, build_marker_batch, decode_marker_value
 from raftlog.records.read import Record, open_in_steps, read_records
 from raftlog.records.visible import drop_hidden
 
@@ -19,10 +19,12 @@ __all__ = [
     "COMPUTED_PRODUCER_IDS",
     "HEADER_SIZE",
     "MARKER_KINDS",
+    "NO_NUMBER",
     "BatchBuilder",
     "BatchHeader",
     "Compression",
     "ControlKind",
+    "MarkerValue",
     "NewRecord",
     "Record",
     "TransactionMarker",
@@ -33,7 +35,7 @@ __all__ = [
     "build_marker_batch",
     "control_kind",
     "crc_matches",
-    "decode_coordinator_epoch",
+    "decode_marker_value",
     "drop_hidden",
     "open_in_steps",
     "read_control",

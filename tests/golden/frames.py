@@ -183,7 +183,7 @@ GROUP_RECORDS: Sequence[tuple[records.Key, records.Value]] = (
         records.PendingOffsetKey("g", 9, topic_id(1), 3),
         records.PendingOffsetRecord(Offset(7), 2, "said", 1_700_000_000_000, 4),
     ),
-    (records.GroupProducerKey("g", 9), records.GroupProducerRecord(4, 6, 1_700_000_000_000)),
+    (records.GroupProducerKey("g", 9), records.GroupProducerRecord(4, 6, 1_700_000_000_000, 7)),
 )
 
 
@@ -212,7 +212,8 @@ TRANSACTION = transactions.TransactionRecord(
 
 def _transaction_samples() -> Iterator[Sample]:
     yield Sample("key of a transactional id", "tx", transactions.encode_key, transactions.decode_key)
-    for note, record in (("", TRANSACTION), (", renewed", TRANSACTION._replace(replaced_id=9, replaced_epoch=1))):
+    renewed = TRANSACTION._replace(replaced_id=9, replaced_epoch=1, number=7)
+    for note, record in (("", TRANSACTION), (", renewed", renewed)):
         yield Sample(f"value of a transactional id{note}", record, transactions.encode_value, transactions.decode_value)
 
 

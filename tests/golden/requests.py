@@ -70,7 +70,7 @@ REQUESTS: Final[dict[str, tuple[Any, Any]]] = {
     "data.fetch": ([TOPIC, 3, 500, {"offset": 7, "max_bytes": 1_000, "min_bytes": 1}], [12, 0, 2]),
     "data.offsets": ([TOPIC, 3, 500, {"linearizable": True}], [0, 12]),
     "data.timestamp": ([TOPIC, 3, 500, {"timestamp": 1_700_000_000_000}], [7, 1_700_000_000_001]),
-    "data.end_transaction": ([TOPIC, 3, 500, {"marker": [9, 2, True, 5]}], None),
+    "data.end_transaction": ([TOPIC, 3, 500, {"marker": [9, 2, True, 5, 7]}], None),
     "data.trim": ([TOPIC, 3, 500, {"before": 7}], [7]),
     "view.partitions": (
         Rows([GROUP]),

@@ -55,7 +55,7 @@ GROUPS = st.builds(
 )
 OFFSETS = st.builds(OffsetRecord, NUMBER.map(Offset), NUMBER, TEXT, NUMBER)
 PENDING_OFFSETS = st.builds(PendingOffsetRecord, NUMBER.map(Offset), NUMBER, TEXT, NUMBER, NUMBER)
-PRODUCERS = st.builds(GroupProducerRecord, NUMBER, NUMBER, NUMBER)
+PRODUCERS = st.builds(GroupProducerRecord, NUMBER, NUMBER, NUMBER, NUMBER)
 INSTANCES = st.dictionaries(TEXT, st.one_of(st.none(), st.booleans(), NUMBER, TEXT, st.lists(TEXT, max_size=2)))
 PAIRS = st.one_of(
     st.tuples(st.just(GroupKey("g")), GROUPS),
@@ -123,7 +123,7 @@ def test_invalid_keys_are_refused(data: bytes) -> None:
         (InstanceKey("g", "i"), {}),
         (InstanceKey("g", "i"), 1),
         (PendingOffsetKey("g", 9, TOPIC_ID, 1), [1, 1, 1, "", 1]),
-        (GroupProducerKey("g", 9), [1, 1, 1, 1, 1]),
+        (GroupProducerKey("g", 9), [1, 1, 1, 1, 1, ""]),
     ],
     ids=str,
 )

@@ -75,9 +75,9 @@ class TransactionsHarness(World):
         await self.run(self.start_commit(*args, **options))
 
     def start_end(
-        self, is_commit: bool, epoch: int = 0, coordinator_epoch: int = 1, producer_id: int = PID
+        self, is_commit: bool, epoch: int = 0, coordinator_epoch: int = 1, producer_id: int = PID, number: int = 0
     ) -> Coroutine[Any, Any, None]:
-        marker = GroupMarker(producer_id, epoch, is_commit, coordinator_epoch)
+        marker = GroupMarker(producer_id, epoch, is_commit, coordinator_epoch, number)
         return self.coordinator.transactions.end("g", marker, deadline_in(10_000))
 
     async def end(self, is_commit: bool, *args: Any, **options: Any) -> None:
@@ -184,14 +184,49 @@ async def test_entries_of_an_end_are_one_append(world: TransactionsHarness) -> N
 # repeated, late and fenced
 
 
-async def test_a_repeated_marker_changes_nothing(world: TransactionsHarness) -> None:
+@pytest.mark.parametrize("fails_over", [False, True])
+async def test_a_repeated_marker_changes_nothing(world: TransactionsHarness, *, fails_over: bool) -> None:
     await world.commit_pending()
-    await world.end(True)
+    await world.end(True, number=5)
     await world.commit_plain(11)
+    if fails_over:
+        await world.fail_over()
     end = world.replica.high_watermark
-    await world.end(True)
+    await world.end(True, number=5)
     assert world.replica.high_watermark == end
     assert world.committed() == {PLACE: 11}
+
+
+async def test_a_marker_that_comes_again_does_not_end_the_next_transaction(world: TransactionsHarness) -> None:
+    await world.commit_pending()
+    await world.end(True, number=5)
+    await world.commit_pending({PLACE: 20})
+    questions = len(world.verifications)
+    await world.end(True, number=5)
+    await world.end(False, number=4, coordinator_epoch=2)
+    await world.commit_pending({OTHER: 6})
+    assert len(world.verifications) == questions, "it leaves the permission"
+    assert world.committed() == {PLACE: 9}
+    assert await world.stable() == {PLACE: (9, True), OTHER: (-1, True)}
+    await world.end(True, number=6)
+    assert world.committed() == {PLACE: 20, OTHER: 6}
+
+
+async def test_a_repeated_marker_is_answered_once_the_first_one_is_committed(world: TransactionsHarness) -> None:
+    plain = {PLACE: OffsetCommit(Offset(3))}
+    commit = asyncio.ensure_future(world.coordinator.offsets.commit("g", plain, NOBODY, deadline_in(10_000)))
+    await run_pending_tasks()
+    first, second = (asyncio.ensure_future(world.start_end(False, number=5)) for _ in range(2))
+    await run_pending_tasks()
+    world.replica.commit()
+    await run_pending_tasks()
+    assert commit.done()
+    assert len(world.replica.waiting) == 1, "the first marker"
+    assert not second.done()
+    world.replica.waiting.pop()[0].set_exception(Unavailable("the disk is full"))
+    for each in (first, second):
+        with pytest.raises(Unavailable):
+            await each
 
 
 async def test_a_marker_without_pending_offsets_fences_older_epochs(world: TransactionsHarness) -> None:

@@ -216,6 +216,49 @@ def test_epochs_fence_producers_and_coordinators() -> None:
         assert world.error_of(world.send(leader, 0, b"plain", epoch=1)) is ProducerFenced
 
 
+def test_a_marker_that_comes_again_does_not_end_the_next_transaction() -> None:
+    """A coordinator gave up a request, which arrives late: F50 between brokers, with equal epochs."""
+    with TransactionWorld() as world:
+        leader = world.lead()
+        world.begin(leader)
+        world.written(leader, 0, b"first")
+        world.ended(leader, is_commit=True, transaction=5)
+        world.begin(leader)
+        world.written(leader, 1, b"second")
+        end = world.group(leader).high_watermark
+        for coordinator in (1, 2):
+            world.ended(leader, is_commit=True, transaction=5, coordinator=coordinator)
+            world.ended(leader, is_commit=False, transaction=4, coordinator=coordinator)
+        assert world.group(leader).high_watermark == end, "repeated markers take no offsets"
+        assert world.stable(leader) == 2
+        world.written(leader, 2, b"second")
+        world.ended(leader, is_commit=False, transaction=6)
+        assert world.committed_values(leader) == [b"first"]
+
+
+def test_a_new_leader_knows_the_transactions_that_have_ended() -> None:
+    with TransactionWorld() as world:
+        leader = world.lead()
+        world.begin(leader)
+        world.written(leader, 0, b"first")
+        world.ended(leader, is_commit=True, transaction=5)
+        world.ended(leader, is_commit=False, producer=8, transaction=3)
+        world.ended(leader, is_commit=False, producer=8)
+        world.roll_segment(leader)
+        world.appended(leader, b"plain")
+        world.roll_segment(leader)
+        world.crash_and_restart_all()
+        leader = world.lead()
+        for producer, last in ((7, 5), (8, 3)):
+            world.begin(leader, producer)
+            world.written(leader, 1, b"open", producer=producer)
+            world.ended(leader, is_commit=True, transaction=last, producer=producer)
+        assert world.committed_values(leader) == [b"first", b"plain"]
+        world.ended(leader, is_commit=True, producer=8)
+        world.ended(leader, is_commit=True, transaction=6)
+        assert world.committed_values(leader) == [b"first", b"plain", b"open", b"open"]
+
+
 def test_a_marker_without_a_transaction_fences_its_epoch() -> None:
     """KAFKA-9144, PR#30003: the state without batches survives a roll, and a new leader knows it."""
     with TransactionWorld() as world:

@@ -6,7 +6,7 @@ from typing import Any
 
 from raftlog.partitions.replica import ReplicaAppended
 from raftlog.partitions.results import Fetched
-from raftlog.records import BatchBuilder, NewRecord, TransactionMarker, drop_hidden, read_records
+from raftlog.records import NO_NUMBER, BatchBuilder, NewRecord, TransactionMarker, drop_hidden, read_records
 from raftlog.records.header import CRC_START, TRANSACTIONAL_BIT, batch_crc
 from raftlog.types import Isolation, Offset
 from tests.replica.producing import ProducerWorld
@@ -58,14 +58,23 @@ class TransactionWorld(ProducerWorld):
         return future.result()
 
     def end(
-        self, number: int, *, is_commit: bool, producer: int = 7, epoch: int = 0, coordinator: int = 1
+        self,
+        number: int,
+        *,
+        is_commit: bool,
+        producer: int = 7,
+        epoch: int = 0,
+        coordinator: int = 1,
+        transaction: int = NO_NUMBER,
     ) -> "asyncio.Task[None]":
-        marker = TransactionMarker(producer, epoch, is_commit, coordinator)
+        """Begin to write a marker; `transaction` is the number of the transaction."""
+        marker = TransactionMarker(producer, epoch, is_commit, coordinator, transaction)
         deadline = self.deadline(number, WAIT_S)
         return self.call(number, lambda replica: replica.transactions.end_transaction(marker, deadline))
 
-    def ended(self, number: int, *, is_commit: bool, producer: int = 7, epoch: int = 0, coordinator: int = 1) -> None:
-        task = self.end(number, is_commit=is_commit, producer=producer, epoch=epoch, coordinator=coordinator)
+    def ended(self, number: int, *, is_commit: bool, **options: int) -> None:
+        """Write a marker; the options are those of `end`."""
+        task = self.end(number, is_commit=is_commit, **options)
         self.run_until(task.done)
         task.result()
 

@@ -25,6 +25,8 @@ from raftlog.partitions.transactions.transitions import EPOCH_MAX
 from tests.transactions.harness import DELETED, ID, PLACE, PLACE_2, TIMEOUT_MS, Coordination, soon
 
 TERM = 3
+FIRST = (TERM << 32) + 1
+"""Number of the first transaction."""
 
 
 @pytest.fixture
@@ -44,9 +46,35 @@ async def test_a_transaction_is_committed_in_all_partitions_and_groups(world: Co
     await world.end(producer)
     record = await world.settle()
     assert (record.state, record.partitions, record.groups) == (TransactionState.COMPLETE_COMMIT, (), ())
-    marker = GroupMarker(*producer, True, TERM)
+    marker = GroupMarker(*producer, True, TERM, FIRST)
     assert sorted(world.markers, key=str) == sorted([(PLACE, marker), (PLACE_2, marker), ("g", marker)], key=str)
     assert (world.counters.committed, world.counters.aborted) == (1, 0)
+
+
+async def test_transactions_have_ascending_numbers_over_epochs_and_coordinators(world: Coordination) -> None:
+    """Participants recognize repeated markers by them during a later transaction."""
+    producer = await world.initialize()
+    for _ in range(2):
+        await world.add(producer, PLACE)
+        await world.add(producer, PLACE_2)
+        await world.end(producer)
+        await world.settle()
+    await world.add(producer, PLACE)
+    producer = await world.initialize()
+    await world.add(producer, PLACE)
+    successor = await world.successor()
+    await successor.end(producer)
+    await successor.settle()
+    await successor.add(producer, PLACE)
+    await successor.end(producer)
+    await successor.settle()
+    sent = [*world.markers, *successor.markers]
+    numbers = [marker.number for _, marker in sent]
+    assert [number - min(numbers) for number in numbers[:6]] == [0, 0, 1, 1, 2, 3]
+    assert numbers == sorted(numbers)
+    assert numbers[0] > TERM << 32
+    assert numbers[-1] > TERM + 1 << 32, "above numbers in entries that damage has cost"
+    successor.coordinator.end()
 
 
 async def test_no_marker_is_sent_before_the_decision_is_committed(world: Coordination) -> None:
@@ -126,7 +154,7 @@ async def test_a_new_producer_aborts_and_fences_the_old_one(world: Coordination)
     await world.add(old, PLACE)
     new = await world.initialize()
     assert new == (old.producer_id, 2)
-    assert world.markers == [(PLACE, GroupMarker(old.producer_id, 1, False, TERM))]
+    assert world.markers == [(PLACE, GroupMarker(old.producer_id, 1, False, TERM, FIRST))]
     for request in (world.add(old, PLACE), world.end(old), world.verify(old)):
         with pytest.raises(ProducerFenced):
             await request
@@ -145,7 +173,7 @@ async def test_a_producer_gets_its_next_epoch_and_its_retry_the_same(world: Coor
     assert world.state is TransactionState.ONGOING
     third = await world.initialize(second)
     assert third == (first.producer_id, 2)
-    assert world.markers[-1][1] == GroupMarker(first.producer_id, 2, False, TERM)
+    assert world.markers[-1][1] == GroupMarker(first.producer_id, 2, False, TERM, FIRST)
     with pytest.raises(ProducerFenced):
         await world.initialize(first)
     with pytest.raises(ProducerFenced):
@@ -159,7 +187,7 @@ async def test_a_new_producer_id_follows_the_last_epoch(world: Coordination) -> 
     last = ProducerIdAndEpoch(producer.producer_id, EPOCH_MAX - 1)
     await world.add(last, PLACE)
     renewed = await world.initialize(last)
-    assert world.markers == [(PLACE, GroupMarker(producer.producer_id, EPOCH_MAX, False, TERM))]
+    assert world.markers == [(PLACE, GroupMarker(producer.producer_id, EPOCH_MAX, False, TERM, FIRST))]
     assert renewed == (producer.producer_id + 1, 0)
     assert await world.initialize(last) == renewed
     with pytest.raises(InvalidProducerMapping):
@@ -218,7 +246,7 @@ async def test_the_successor_writes_the_markers_of_a_stored_decision(world: Coor
     successor = await world.successor()
     record = await successor.settle()
     assert record.state is TransactionState.COMPLETE_COMMIT
-    assert successor.markers == [(PLACE, GroupMarker(*producer, True, TERM + 1))]
+    assert successor.markers == [(PLACE, GroupMarker(*producer, True, TERM + 1, FIRST))]
     await successor.end(producer)
     with pytest.raises(NotLeader):
         await world.add(producer, PLACE)
@@ -259,7 +287,7 @@ async def test_a_transaction_times_out_by_the_monotonic_clock(
             future.set_exception(Overloaded("no room"))
         while world.state is not TransactionState.COMPLETE_ABORT:
             await world.step()
-    assert world.markers == [(PLACE, GroupMarker(producer.producer_id, producer.epoch + 1, False, TERM))]
+    assert world.markers == [(PLACE, GroupMarker(producer.producer_id, producer.epoch + 1, False, TERM, FIRST))]
     with pytest.raises(ProducerFenced):
         await world.end(producer)
     assert (world.counters.timed_out, world.counters.aborted) == (1, 1)
@@ -275,7 +303,7 @@ async def test_a_successor_starts_the_timeout_again(world: Coordination) -> None
         while successor.state is not TransactionState.COMPLETE_ABORT:
             await successor.step()
     assert successor.coordinator.taken_over_at(ID) == 0
-    assert successor.markers == [(PLACE, GroupMarker(producer.producer_id, 1, False, TERM + 1))]
+    assert successor.markers == [(PLACE, GroupMarker(producer.producer_id, 1, False, TERM + 1, FIRST))]
     successor.coordinator.end()
 
 

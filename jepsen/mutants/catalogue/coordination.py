@@ -90,11 +90,37 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "EPOCH_MAX)",
     ),
     _coordinator(
+        "transactions-share-a-number",
+        "transitions:add",
+        "max(record.number, term << 32) + 1",
+        "max(record.number, term << 32)",
+    ),
+    _coordinator(
+        "numbers-begin-anew-with-an-epoch",
+        "transitions:initialize",
+        "number = 0 if record is None else record.number",
+        "number = 0",
+    ),
+    _coordinator(
+        "numbers-of-earlier-terms-again",
+        "transitions:add",
+        "max(record.number, term << 32) + 1",
+        "record.number + 1",
+    ),
+    _coordinator(
         "marker-sent-once",
         "markers:MarkerSender._send_until_written",
         "await asyncio.sleep(pause_s)",
         "return",
     ),
     _order("late-end-accepted", "opened_at < newest", "False"),
+    Mutant(
+        "coordinator-late-offsets-accepted",
+        "raftlog/api/kafka/handlers/transactions/offsets.py",
+        "TransactionOffsetHandlers.commit",
+        "await self._order.run(request, producer, commit)",
+        "await commit()",
+        ("tests/kafka/transactions/test_handlers.py",),
+    ),
     _order("late-end-accepted-after-takeover", " or opened_at < taken_over", ""),
 )

@@ -50,8 +50,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _replica(
         "ended-one-opens-again-at-a-roll",
         "transaction_table:TransactionTable.add_later",
-        "self.end(producer_id, coordinator_epoch)",
-        "self.coordinator_epochs[producer_id] = coordinator_epoch",
+        "self.end(producer_id, marker)",
+        "self.last_markers[producer_id] = marker",
         ("tests/replica/test_transaction_table.py",),
     ),
     # permissions
@@ -96,6 +96,24 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "leader_transactions:LeaderTransactions.check_marker",
         "if marker.producer_epoch < known_epoch:",
         "if False:",
+    ),
+    _replica(
+        "repeated-marker-ends-the-next-transaction",
+        "participant:Participant.end_transaction",
+        "if self._transactions.has_ended(marker):",
+        "if False:",
+    ),
+    _replica(
+        "numbers-lost-at-a-roll",
+        "transaction_table:TransactionTable.pack_rows",
+        "*self.last_marker(each)",
+        "self.last_marker(each).coordinator_epoch, 0",
+    ),
+    _replica(
+        "number-lost-by-an-operators-marker",
+        "transaction_table:TransactionTable.end",
+        "max(marker.number, self.last_marker(producer_id).number)",
+        "marker.number",
     ),
     # outcomes
     _replica(

@@ -53,14 +53,32 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _groups(
         "marker-before-pending-commits",
         "transactions:GroupTransactions.end",
-        "await self._coordinator.wait_for_pending(deadline)",
-        "pass",
+        "await self._coordinator.wait_for_pending(deadline)  # a commit",
+        "pass  # a commit",
     ),
     _groups(
         "old-coordinator-ends-transactions",
         "transactions:_marker_error",
         "if known is not None and marker.coordinator_epoch < known.coordinator_epoch:",
         "if False:",
+    ),
+    _groups(
+        "repeated-marker-ends-the-next-transaction",
+        "transactions:_is_repeated",
+        "return known is not None and 0 < marker.number <= known.number",
+        "return False",
+    ),
+    _groups(
+        "repeated-marker-revokes-the-permission",
+        "transactions:GroupTransactions.end",
+        "if not _is_repeated(marker, known):",
+        "if True:",
+    ),
+    _groups(
+        "repeated-marker-before-the-first-is-committed",
+        "transactions:GroupTransactions.end",
+        "await self._coordinator.wait_for_pending(deadline)  # the first one may be being appended",
+        "pass",
     ),
     _groups("old-epoch-ends-transactions", "transactions:_marker_error", "if marker.epoch < newest:", "if False:"),
     _groups(

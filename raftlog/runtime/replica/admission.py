@@ -16,7 +16,7 @@ from raftlog.records import (
     BatchHeader,
     ControlKind,
     crc_matches,
-    decode_coordinator_epoch,
+    decode_marker_value,
     read_control,
     read_header,
 )
@@ -99,7 +99,7 @@ def _is_readable(entry: Entry, header: BatchHeader, group_id: uuid.UUID) -> bool
         if kind is ControlKind.COMPACTED_TO:
             return decode_compacted_to(payload).compacted_to <= header.base_offset
         if kind in MARKER_KINDS:
-            decode_coordinator_epoch(payload)
+            decode_marker_value(payload)
             return header.last_offset_delta == 0 and header.producer_id >= 0
         if kind is not ControlKind.ROLL:
             return True

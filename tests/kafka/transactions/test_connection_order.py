@@ -29,7 +29,7 @@ def coordinators() -> Coordinators:
 
 @pytest.fixture
 def order(coordinators: Any) -> ConnectionOrder:
-    return ConnectionOrder(coordinators)
+    return ConnectionOrder(coordinators.taken_over_at)
 
 
 def test_an_older_connection_of_the_same_epoch_is_refused(order: ConnectionOrder) -> None:

@@ -295,6 +295,26 @@ async def test_offsets_are_committed_with_the_transaction(client: Client) -> Non
         assert await client.end(is_commit=False) == 0
 
 
+async def test_late_offsets_on_an_older_connection_do_not_join_the_next_transaction(client: Client) -> None:
+    """Otherwise the committed offset would go back, and records would be processed again (F53)."""
+    await client.call(ApiKey.FIND_COORDINATOR, key="g", key_type=0)
+    assert await client.initialize() == 0
+    old = client.connection
+    for offset in (5, 9):
+        assert (await client.call(ApiKey.ADD_OFFSETS_TO_TXN, **client.producer, group_id="g")).error_code == 0
+        client.connection = Connection(2.0)
+        assert await commit_offset(client, offset) == 0
+        if offset == 5:
+            assert await client.end() == 0
+    new, client.connection = client.connection, old
+    with pytest.raises(ConnectionRefused):
+        await commit_offset(client, 5)
+    client.connection = new
+    assert await client.end() == 0
+    assert await client.add(0) == [0], "the markers of the last transaction are written then"
+    assert await committed_offset(client) == (9, 0)
+
+
 async def test_transactions_are_listed_and_described(client: Client) -> None:
     assert await client.initialize() == 0
     assert await client.add(1) == [0]

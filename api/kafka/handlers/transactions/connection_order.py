@@ -5,32 +5,47 @@
       the coordinator, while a transaction goes on that an earlier coordinator began
 
 A client that gave up on a request closes its connection and may begin the next transaction on another one; without an
-epoch of its own for each transaction, the delayed request would end that one. Kept by the process, since a producer
-uses one connection to each broker. Called by the handlers."""
+epoch of its own for each transaction, the delayed request would end that one, or add the offsets of an earlier one to
+it. Kept by the process, since a producer uses one connection to each of its coordinators. Called by the handlers."""
 
 from collections import OrderedDict
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
+from raftlog.api.kafka.api import KafkaRequest
 from raftlog.api.kafka.dispatcher import ConnectionRefused
 from raftlog.partitions.groups.results import TransactionalProducer
-from raftlog.partitions.transactions.service import Transactions
 
+_T = TypeVar("_T")
 PRODUCERS_MAX: Final = 100_000
 """Producers whose connections are remembered; the least recently used ones are dropped."""
 
 
 class ConnectionOrder:
-    """Newest connection of each producer."""
+    """Newest connection of each producer to one kind of coordinator."""
 
-    def __init__(self, transactions: Transactions) -> None:
-        self._transactions = transactions
+    def __init__(self, taken_over_at: Callable[[str], float] | None = None) -> None:
+        """Begin without connections; `taken_over_at` returns when a coordinator took over a transaction, or 0."""
+        self._taken_over_at = taken_over_at or (lambda transactional_id: 0.0)
         self._newest: OrderedDict[str, tuple[TransactionalProducer, float]] = OrderedDict()
         """Producer, and the time at which its newest connection was opened, by transactional id."""
+
+    async def run(
+        self, request: KafkaRequest, producer: TransactionalProducer, work: Callable[[], Awaitable[_T]]
+    ) -> _T:
+        """Carry out a request unless its connection is too old."""
+        connection = request.connection
+        if connection is not None:
+            self.check(producer, connection.opened_at)
+        result = await work()
+        if connection is not None:
+            self.record(producer, connection.opened_at)
+        return result
 
     def check(self, producer: TransactionalProducer, opened_at: float) -> None:
         """Raise `ConnectionRefused` for a request on a connection that is too old."""
         known, newest = self._newest.get(producer.transactional_id, (producer, opened_at))
-        taken_over = self._transactions.taken_over_at(producer.transactional_id)
+        taken_over = self._taken_over_at(producer.transactional_id)
         if (known == producer and opened_at < newest) or opened_at < taken_over:
             raise ConnectionRefused(
                 f"a request of the transactional id {producer.transactional_id!r} came late: its connection is older "

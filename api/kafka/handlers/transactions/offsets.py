@@ -2,6 +2,7 @@
 
 The group's coordinator stores them as pending; AddOffsetsToTxn has added the group to the transaction before."""
 
+from functools import partial
 from typing import Any, Final
 
 from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
@@ -9,6 +10,7 @@ from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.api.kafka.handlers.groups.group_errors import authorize_group, check_coordinator, group_code
 from raftlog.api.kafka.handlers.groups.offsets import parse_commits
 from raftlog.api.kafka.handlers.transaction_errors import authorize_transaction
+from raftlog.api.kafka.handlers.transactions.connection_order import ConnectionOrder
 from raftlog.api.kafka.permissions import denied_topics
 from raftlog.api.kafka.wire.schemas import answer_class
 from raftlog.errors import ConcurrentTransactions, RaftlogError
@@ -27,6 +29,7 @@ class TransactionOffsetHandlers:
 
     def __init__(self, broker: Broker) -> None:
         self._groups, self._authorizer = broker.groups.without_forwarding(), broker.security.authorizer
+        self._order = ConnectionOrder()
 
     def apis(self) -> list[KafkaApi]:
         return [KafkaApi(ApiKey.TXN_OFFSET_COMMIT, (0, 4), self.commit)]
@@ -46,9 +49,15 @@ class TransactionOffsetHandlers:
             codes |= {place: ErrorCode.TOPIC_AUTHORIZATION_FAILED for place in offsets if place.topic in denied}
             offsets = {place: commit for place, commit in offsets.items() if place.topic not in denied}
             check_coordinator(self._groups, asked.group_id)
-            failed = await self._groups.commit_pending(
-                asked.group_id, offsets, producer=producer, member=member, deadline=deadline_in(NO_DEADLINE_MS)
+            commit = partial(
+                self._groups.commit_pending,
+                asked.group_id,
+                offsets,
+                producer=producer,
+                member=member,
+                deadline=deadline_in(NO_DEADLINE_MS),
             )
+            failed = await self._order.run(request, producer, commit)
         except RaftlogError as error:
             codes |= dict.fromkeys(offsets, _offset_code(error))
         else:

@@ -1,6 +1,5 @@
 """Handlers of AddPartitionsToTxn 0 to 3, AddOffsetsToTxn 0 to 4 and EndTxn 0 to 4."""
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
@@ -28,7 +27,7 @@ class TransactionHandlers:
 
     def __init__(self, broker: Broker) -> None:
         self._transactions, self._authorizer = broker.transactions.without_forwarding(), broker.security.authorizer
-        self._order = ConnectionOrder(broker.transactions)
+        self._order = ConnectionOrder(broker.transactions.taken_over_at)
 
     def apis(self) -> list[KafkaApi]:
         return [
@@ -54,7 +53,7 @@ class TransactionHandlers:
             places, codes = await self._find_partitions(request, keys, deadline)
             if not codes:
                 add = partial(self._transactions.add_partitions, producer, places, deadline=deadline)
-                await self._run_in_order(request, producer, add)
+                await self._order.run(request, producer, add)
         except RaftlogError as error:
             codes = dict.fromkeys(keys, transaction_code(error, request))
         rest = ErrorCode.OPERATION_NOT_ATTEMPTED if codes else ErrorCode.NONE
@@ -103,7 +102,7 @@ class TransactionHandlers:
             authorize_transaction(self._authorizer, request, AclOperation.WRITE, asked.transactional_id)
             authorize_group(self._authorizer, request, AclOperation.READ, asked.group_id)
             add = partial(self._transactions.add_group, producer, asked.group_id, deadline=deadline_in(_WAIT_MS))
-            await self._run_in_order(request, producer, add)
+            await self._order.run(request, producer, add)
         except RaftlogError as error:
             code = transaction_code(error, request)
         return answer_class(request.key)(error_code=code)
@@ -116,18 +115,7 @@ class TransactionHandlers:
         try:
             authorize_transaction(self._authorizer, request, AclOperation.WRITE, asked.transactional_id)
             end = self._transactions.commit if asked.committed else self._transactions.abort
-            await self._run_in_order(request, producer, partial(end, producer, deadline=deadline_in(_WAIT_MS)))
+            await self._order.run(request, producer, partial(end, producer, deadline=deadline_in(_WAIT_MS)))
         except RaftlogError as error:
             code = transaction_code(error, request)
         return answer_class(request.key)(error_code=code)
-
-    async def _run_in_order(
-        self, request: KafkaRequest, producer: TransactionalProducer, work: Callable[[], Awaitable[None]]
-    ) -> None:
-        """Carry out a request unless its connection is too old."""
-        connection = request.connection
-        if connection is not None:
-            self._order.check(producer, connection.opened_at)
-        await work()
-        if connection is not None:
-            self._order.record(producer, connection.opened_at)
