@@ -15,6 +15,7 @@ PROGRAMS = {
     "kcat": "kcat",
     "java": "openjdk-17-jre-headless",
     "openssl": "openssl",
+    "promtool": "prometheus",
     "strace": "strace",
     "systemd-analyze": "systemd",
 }

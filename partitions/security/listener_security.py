@@ -47,9 +47,9 @@ class ListenerSecurities:
         self.all: Sequence[ListenerSecurity] = ()
         """Listeners of the process, with the one for other brokers."""
 
-    def expiries_s(self) -> list[tuple[str, float]]:
-        """Return the seconds until the certificate of each listener with TLS expires; negative after that."""
-        return [(name, (period.ends - self._now()).total_seconds()) for name, period in self._periods()]
+    def expiry_times_s(self) -> list[tuple[str, float]]:
+        """Return the time (Unix) at which the certificate of each listener with TLS expires."""
+        return [(name, period.ends.timestamp()) for name, period in self._periods()]
 
     def notes(self) -> list[str]:
         """Return notes for operators: insecure listeners, and certificates that expire soon."""

@@ -32,7 +32,7 @@ VERBS = {
     "quota": Verb("security.quotas:quota", "Set, list and delete client quotas."),
     "tls": Verb("security.tls:tls", "Create certificates of brokers and clients, and their authority."),
     "pipeline": Verb("pipeline.verbs:pipeline", "Archive, replay and check logs of any size, on Spark."),
-    "generate": Verb("generate:generate", "Print configuration for Prometheus and Grafana."),
+    "generate": Verb("monitoring.verbs:generate", "Generate configuration for Prometheus and Grafana."),
     "maelstrom": Verb("maelstrom:maelstrom", "Run a node of a Jepsen Maelstrom test on stdin and stdout."),
     "log": Verb("log.verbs:log", "Dump, verify and recover log files; no broker is needed."),
 }

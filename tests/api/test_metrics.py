@@ -208,5 +208,5 @@ async def test_shares_of_the_memory_budget_are_exported(start_api: Any) -> None:
     assert seen["raftlog_memory_budget_used_bytes", "answers"] == 3 * MIB
     limits = {share: seen["raftlog_memory_budget_limit_bytes", share] for share in ("frames", "requests", "answers")}
     assert limits == {"frames": 2 * MIB, "requests": 3 * MIB, "answers": 3 * MIB}
-    assert seen["raftlog_memory_budget_waiting", "requests"] == 0
+    assert seen["raftlog_memory_budget_connections_waiting", "requests"] == 0
     held.release()

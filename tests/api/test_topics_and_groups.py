@@ -179,6 +179,6 @@ async def test_status_and_metrics_are_served(api):
     assert broker["disk_space"][0]["free"] > 0
     async with api.session.get(api.url + "/metrics") as response:
         text = await response.text()
-    assert "raftlog_records_in_total 2.0" in text
+    assert "raftlog_appended_records_total 2.0" in text
     assert "raftlog_partitions 1.0" in text
     assert 'raftlog_http_responses_total{status="200"}' in text

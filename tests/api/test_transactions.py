@@ -49,5 +49,5 @@ async def test_transactions_are_measured(api: Any) -> None:
         lines = (await response.text()).splitlines()
     assert 'raftlog_transactional_ids{state="Ongoing"} 1.0' in lines
     assert 'raftlog_transactions_total{result="committed"} 0.0' in lines
-    [oldest] = [line.split()[1] for line in lines if line.startswith("raftlog_transaction_oldest_seconds ")]
+    [oldest] = [line.split()[1] for line in lines if line.startswith("raftlog_transaction_oldest_age_seconds ")]
     assert 0 <= float(oldest) < 60

@@ -43,7 +43,7 @@ DESTROYS_NOTHING: Final = {
     *(("cluster", verb) for verb in ("balance", "health", "info", "log-level", "members", "rolling-restart")),
     *(("cluster", "config", verb) for verb in ("get", "list", "schema", "set", "unset")),
     *(("cluster", *words) for words in (("balancer", "status"), ("secret", "create"))),
-    *(("generate", kind) for kind in ("grafana-dashboard", "prometheus-config", "prometheus-rules")),
+    *(("generate", kind) for kind in ("dashboards", "prometheus-config", "prometheus-rules")),
     *(("group", verb) for verb in ("describe", "lag", "list", "offsets")),
     *(("log", verb) for verb in ("dump", "verify")),
     *(("partition", verb) for verb in ("cancel-move", "list", "move", "moves", "show", "transfer-leadership")),

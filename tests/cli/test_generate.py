@@ -1,65 +1,91 @@
-"""Generated files for Prometheus and Grafana: they can be parsed, and name existing metrics."""
+"""Generated files for Prometheus and Grafana: they can be parsed, and name existing metrics and pages."""
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from raftlog.cli.monitoring import ALERTS, CONSUMER_LAG, PANELS, Alert
+from raftlog.api.http.metrics.declared import DECLARED
+from raftlog.cli.monitoring.alerts import ALERTS, Alert
+from raftlog.cli.monitoring.dashboards import DASHBOARDS, Dashboard, make_dashboard
+from raftlog.cli.monitoring.expressions import CONSUMER_LAG
+from raftlog.cli.monitoring.panels import Panel
 from raftlog.testing import BrokerProcess
-from tests.layouts import DOCS, items_after
+from tests.documents.pages import list_anchors
+from tests.layouts import DOCS
 
-METRICS = (DOCS / "METRICS.md").read_text(encoding="utf-8")
 _SUFFIXES = ("_bucket", "_count", "_sum")
+PANELS = [pytest.param(panel, id=f"{board.name}-{panel.title}") for board in DASHBOARDS for panel in board.panels]
+LABELS = {each.full_name: set(each.labels) for each in DECLARED.values()}
+PROCESS = {"process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds", "process_max_fds"}
+OF_SCRAPES = {"instance", "job"}
 
 
-def list_known_metrics() -> set[str]:
-    """Return the metrics of docs/METRICS.md, which another test compares with a scrape."""
-    return {name for head, _ in items_after("metrics", METRICS) for name in re.findall(r"`([^`]+)`", head)}
+def find_metrics(expression: str) -> set[str]:
+    named = re.findall(r"\b(?:raftlog|process)_\w+", expression)
+    return {next((name.removesuffix(end) for end in _SUFFIXES if name.endswith(end)), name) for name in named}
 
 
-@pytest.mark.parametrize("each", [*ALERTS, *PANELS], ids=lambda each: each[0])
-def test_an_expression_names_existing_metrics(each: Any) -> None:
-    named = re.findall(r"\b(?:raftlog|process)_\w+", each.expression)
-    known = list_known_metrics()
-    plain = {next((name.removesuffix(end) for end in _SUFFIXES if name.endswith(end)), name) for name in named}
-    assert plain <= known
+def find_kept_labels(expression: str) -> set[str]:
+    """Return the labels of an expression's result: those of the first `by`, or all of its first metric."""
+    by = re.search(r" by \(([^)]*)\)", expression)
+    if by is not None:
+        return set(by[1].split(", ")) - {"le"}
+    first = min(find_metrics(expression), key=expression.find, default="up")
+    return OF_SCRAPES | LABELS.get(first, set())
+
+
+@pytest.mark.parametrize("each", [*ALERTS, *PANELS])
+def test_an_expression_names_existing_metrics(each: Alert | Panel) -> None:
+    named = find_metrics(each.expression)
+    assert named <= LABELS.keys() | PROCESS
     assert named or each.expression == 'up{job="raftlog"} == 0'
 
 
-def test_the_alerts_match_the_document() -> None:
-    described = METRICS.split("## Alerts\n")[1].split("\n## ")[0]
-    shown = {alert.expression.replace(CONSUMER_LAG, "LAG") for alert in ALERTS}
-    assert [each for each in shown if f"`{each}`" not in described] == []
-    assert f"`{CONSUMER_LAG}`" in described
-
-
-OF_SCRAPES = {"instance", "job"}
-OF_METRICS = {
-    "raftlog_http_responses_total": {"status"},
-    "raftlog_tls_certificate_expiry_seconds": {"listener"},
-}
-"""Labels that a metric has by itself, of those that alerts name without `by`."""
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_legend_names_labels_that_its_expression_keeps(panel: Panel) -> None:
+    named = set(re.findall(r"{{(\w+)}}", panel.legend))
+    assert named
+    assert named <= find_kept_labels(panel.expression.removeprefix("topk(10, "))
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
 def test_a_summary_names_labels_that_its_expression_keeps(alert: Alert) -> None:
-    kept = OF_SCRAPES.union(*(labels for metric, labels in OF_METRICS.items() if metric in alert.expression))
-    by = re.search(r" by \(([^)]*)\)", alert.expression)
-    if by is not None:
-        kept = set(by[1].split(", "))
     named = set(re.findall(r"\$labels\.(\w+)", alert.summary))
     assert named
-    assert named <= kept
+    assert named <= find_kept_labels(alert.expression)
 
 
-def test_consumers_and_topics_have_panels_and_consumers_an_alert() -> None:
-    legends = {panel.legend for panel in PANELS if CONSUMER_LAG in panel.expression}
-    assert legends == {"{{group}}: {{topic}}"}
-    rates = [panel for panel in PANELS if "rate(" in panel.expression and panel.legend == "{{topic}}"]
-    assert [panel.title for panel in rates] == ["Records in by topic"]
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_a_runbook_is_a_heading_of_the_documents(alert: Alert) -> None:
+    name, _, anchor = alert.runbook.partition("#")
+    assert anchor in list_anchors((DOCS / name).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("board", DASHBOARDS, ids=lambda board: board.name)
+def test_a_dashboard_has_what_grafana_requires(board: Dashboard) -> None:
+    """Structure only: no package of Grafana is available to load it."""
+    made = make_dashboard(board)
+    assert (made["uid"], made["tags"]) == (f"raftlog-{board.name}", ["raftlog"])
+    names = [variable["name"] for variable in made["templating"]["list"]]
+    assert names[0] == "source"
+    queries = " ".join(panel["targets"][0]["expr"] for panel in made["panels"])
+    assert set(re.findall(r"\$(\w+)", queries)) - {"__rate_interval"} == set(names[1:])
+    for variable in board.variables:
+        assert variable.name in LABELS[variable.metric] | OF_SCRAPES
+    assert len({panel["id"] for panel in made["panels"]}) == len(made["panels"])
+    assert len({panel["title"] for panel in made["panels"]}) == len(made["panels"])
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in made["panels"]]
+    assert len(set(places)) == len(places)
+    assert all(x + panel["gridPos"]["w"] <= 24 for (x, _), panel in zip(places, made["panels"], strict=True))
+
+
+def test_consumers_have_panels_and_an_alert() -> None:
+    with_lag = [board.name for board in DASHBOARDS for panel in board.panels if CONSUMER_LAG in panel.expression]
+    assert with_lag == ["overview"]
     assert [alert.name for alert in ALERTS if CONSUMER_LAG in alert.expression] == ["RaftlogConsumerLagGrows"]
 
 
@@ -81,15 +107,29 @@ def test_the_alert_for_a_down_broker_uses_its_job(run: Any) -> None:
     assert find_down_alert("--job-name", "my logs") == 'up{job="my logs"} == 0'
 
 
-def test_rules_and_dashboard_can_be_parsed(run: Any) -> None:
-    rules = run("generate", "prometheus-rules").stdout
+def test_rules_link_to_their_runbooks(run: Any) -> None:
+    rules = run("generate", "prometheus-rules", "--docs-url", "https://logs.test/docs/").stdout
     assert rules.startswith(b"groups:\n- name: raftlog\n  rules:\n  - alert: ")
-    assert json.loads(run("generate", "prometheus-rules", "--json").stdout) == yaml.safe_load(rules)
     (group,) = yaml.safe_load(rules)["groups"]
     assert [rule["alert"] for rule in group["rules"]] == [alert.name for alert in ALERTS]
-    dashboard = json.loads(run("generate", "grafana-dashboard", "--title", "ours").stdout)
-    assert dashboard["title"] == "ours"
-    assert [panel["title"] for panel in dashboard["panels"]] == [panel.title for panel in PANELS]
-    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in dashboard["panels"]]
-    assert len(set(places)) == len(places)
-    assert all(x + panel["gridPos"]["w"] <= 24 for (x, _), panel in zip(places, dashboard["panels"], strict=True))
+    assert [rule["annotations"]["runbook_url"] for rule in group["rules"]] == [
+        f"https://logs.test/docs/{alert.runbook}" for alert in ALERTS
+    ]
+
+
+def test_dashboards_and_alerts_are_written_to_a_directory(run: Any, tmp_path: Path) -> None:
+    target = tmp_path / "new" / "boards"
+    printed = run("generate", "dashboards", "--dir", str(target)).stdout.decode().split()
+    assert sorted(printed) == sorted(str(path) for path in target.iterdir())
+    for board in DASHBOARDS:
+        assert json.loads((target / f"raftlog-{board.name}.json").read_bytes()) == make_dashboard(board)
+    assert (target / "raftlog-alerts.yml").read_bytes() == run("generate", "prometheus-rules").stdout
+    only = tmp_path / "only"
+    run("generate", "dashboards", "--dir", str(only), "--only", "raft")
+    assert [path.name for path in only.iterdir()] == ["raftlog-raft.json"]
+
+
+def test_a_directory_that_cannot_be_written_is_an_error(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = run("generate", "dashboards", "--dir", str(tmp_path / "file" / "boards"), expect=1)
+    assert done.stderr.decode() == f"error: {tmp_path / 'file' / 'boards'}: Not a directory\n"

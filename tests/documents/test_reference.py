@@ -11,28 +11,18 @@ import pytest
 
 import raftlog
 from raftlog.api import codes
-from raftlog.api.http.metrics.metrics import Metrics
-from raftlog.api.http.metrics.requests import RequestMetrics
 from raftlog.cli.entry import raftlog as command
 from raftlog.cli.serve.verb import serve
 from raftlog.events import EVENTS
-from raftlog.partitions.broker import Broker
-from raftlog.partitions.gossip.settings import GossipSettings
-from raftlog.partitions.settings import BrokerSettings
 from raftlog.values.error_codes import STATUS_AND_CODE
-from tests.cluster_secret import SECRET
 from tests.documents.pages import ROOT
 from tests.layouts import DOCS, items_after
 
 ERRORS = (DOCS / "ERRORS.md").read_text(encoding="utf-8")
 EVENTS_PAGE = (DOCS / "EVENTS.md").read_text(encoding="utf-8")
-METRICS = (DOCS / "METRICS.md").read_text(encoding="utf-8")
 SETTINGS = (DOCS / "SETTINGS.md").read_text(encoding="utf-8")
 USER_PAGES = [ROOT / "README.md", *(path for path in sorted(DOCS.rglob("*.md")) if path.parent.name != "adr")]
 ROOMS = ("raftlog", "partitions", "api")
-LOOPBACK = ("127.0.0.1", 0)
-NOT_METRICS = {"raftlog_cluster", "raftlog_cluster_factory"}
-"""Fixtures of pytest."""
 NOT_COMMANDS = ("raftlog is ready", "raftlog rpc handshake")
 """A ready line, and the label of a MAC."""
 
@@ -86,23 +76,6 @@ def test_every_setting_is_documented_with_its_default() -> None:
     for name, flag in flags.items():
         if flag.default not in (None, "", False) and isinstance(flag.default, str | int | float):
             assert described[name] == str(flag.default), name
-
-
-async def test_every_metric_is_documented(tmp_path) -> None:
-    settings = BrokerSettings(data_dir=str(tmp_path), rpc=LOOPBACK, secret=SECRET, gossip=GossipSettings())
-    broker = await Broker.open(settings)
-    try:
-        await broker.start("127.0.0.1:1")
-        text = await Metrics(broker, RequestMetrics(), 1).render()
-    finally:
-        await broker.close()
-    shown = set(re.findall(rb"^# TYPE (\S+)", text[0], re.MULTILINE))
-    described = [name for head, _ in items_after("metrics", METRICS) for name in list_code_spans(head)]
-    assert len(described) == len(set(described))
-    assert {name.encode() for name in described} == shown
-    text = "\n".join(page.read_text(encoding="utf-8") for page in USER_PAGES if page.name != "HTTP.md")
-    named = set(re.findall(r"`(raftlog_[a-z_]+)", text)) - NOT_METRICS
-    assert {re.sub(r"_(bucket|count|sum)$", "", name) for name in named} <= set(described)
 
 
 def test_every_event_is_documented() -> None:

@@ -70,8 +70,8 @@ def test_consumer_lag_follows_from_the_metrics_of_all_brokers(cluster: Cluster) 
     ends, committed, known = Counter[str](), Counter[str](), Counter[str]()
     by_name = {
         "raftlog_partition_high_watermark": ends,
-        "raftlog_group_committed_offset": committed,
-        "raftlog_group_lag": known,
+        "raftlog_consumer_group_committed_offset": committed,
+        "raftlog_consumer_group_lag_records": known,
     }
     for node in cluster.nodes.values():
         with urllib.request.urlopen(f"http://{node.http}/metrics", timeout=10) as answer:

@@ -38,7 +38,7 @@ def test_a_certificate_that_expires_soon_is_noted(days: float, left: timedelta, 
         ends = f"{NOW + left:%Y-%m-%d %H:%M} UTC"
         assert found.notes() == [f"the certificate of the listener http expires on {ends}; renew it"]
     assert bool(found.problems()) is (left < timedelta(0))
-    assert found.expiries_s() == [("http", left.total_seconds())]
+    assert found.expiry_times_s() == [("http", (NOW + left).timestamp())]
 
 
 def test_insecure_listeners_are_noted() -> None:

@@ -8,45 +8,30 @@ from typing import Final
 
 from prometheus_client.core import Metric
 
-from raftlog.api.http.metrics.families import counter, gauge, gauges
+from raftlog.api.http.metrics.families import by_labels, single
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.groups.figures import GroupFigures
 
 _COUNTERS: Final = {
-    "group_commits": "Offsets committed at coordinators on this broker.",
-    "group_expired": "Committed offsets that expired because their group was empty.",
-    "group_rebalances": "Generations with members that coordinators here created.",
+    "consumer_group_offset_commits_total": "group_commits",
+    "consumer_group_offsets_expired_total": "group_expired",
+    "consumer_group_rebalances_total": "group_rebalances",
 }
-_LABELS: Final = ("group", "topic", "partition")
 
 
 def group_totals(broker: Broker) -> Iterator[Metric]:
     """Yield the counters of consumer groups and of consumer instances."""
-    for name, text in _COUNTERS.items():
-        yield counter(name, text, getattr(broker.measuring.counters, name))
-    yield gauge("consumer_instances", "Consumer instances on this broker.", len(broker.consumers))
+    for name, field in _COUNTERS.items():
+        yield single(name, getattr(broker.measuring.counters, field))
+    yield single("consumer_instances", len(broker.consumers))
 
 
 def group_families(figures: GroupFigures) -> Iterator[Metric]:
     """Yield the gauges of the present state of consumer groups."""
-    by_state = [([state], count) for state, count in figures.by_state.items()]
-    yield gauges("groups", "Consumer groups coordinated here, by state.", ["state"], by_state)
-    yield gauge("group_members", "Members of the consumer groups coordinated here.", figures.members)
+    yield by_labels("consumer_groups", [([state], count) for state, count in figures.by_state.items()])
+    yield single("consumer_group_members", figures.members)
     rows = [([each.group, each.topic, str(each.partition)], each) for each in figures.lags]
-    yield gauges(
-        "group_lag",
-        "Lag of a group coordinated here: records after its committed offset, from this broker's copy.",
-        _LABELS,
-        [(labels, each.records) for labels, each in rows if each.records is not None],
-    )
-    yield gauges(
-        "group_committed_offset",
-        "Committed offset of a group coordinated here.",
-        _LABELS,
-        [(labels, each.committed) for labels, each in rows],
-    )
-    yield gauge(
-        "metrics_group_lags_left_out",
-        "Partitions of groups without series of their own (--metrics-partitions-max).",
-        figures.lags_left_out,
-    )
+    lags = [(labels, each.records) for labels, each in rows if each.records is not None]
+    yield by_labels("consumer_group_lag_records", lags)
+    yield by_labels("consumer_group_committed_offset", [(labels, each.committed) for labels, each in rows])
+    yield single("metrics_consumer_group_partitions_left_out", figures.lags_left_out)

@@ -5,8 +5,7 @@ source runs in one turn of the loop, so it may read dozens of objects, not thous
 every partition belong to `metrics/partitions.py`. Between two families, and within a long one after `_SLICE`
 samples, other tasks run. Scrapes at the same time share one rendering.
 
-Names follow Prometheus: `raftlog_`, then the subject, its unit, and `_total` for counters. Labels come from
-small fixed sets, or are bounded by settings; their escaping is the library's."""
+Names, types and labels are those of `declared`; the escaping of labels is the library's."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator

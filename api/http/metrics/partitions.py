@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from prometheus_client.core import Metric
 
-from raftlog.api.http.metrics.families import gauge, gauges
+from raftlog.api.http.metrics.families import by_labels, single
 from raftlog.partitions.metric_sources import ReplicaFigures
 
 _T = TypeVar("_T")
@@ -21,18 +21,8 @@ OTHERS: Final = "(other)"
 """No topic can have this name."""
 PART: Final = 250
 """Partitions or topics in one piece of a family; the pieces of a family follow one another."""
-_PARTITION: Final = {
-    "high_watermark": "Offset after the last committed record, in this replica's view.",
-    "log_start_offset": "First offset that is still stored.",
-    "log_bytes": "Bytes of the log of the replica here.",
-}
-_TOPIC: Final = {
-    "replicas": "Replicas of the topic here.",
-    "replicas_led": "Replicas of the topic here that lead.",
-    "records": "Records in the replicas here.",
-    "log_bytes": "Bytes of the logs of the replicas here.",
-    "lag_entries_max": "Largest lag, in entries, of a follower of a partition led here.",
-}
+_PARTITION: Final = ("high_watermark", "log_start_offset", "log_bytes")
+_TOPIC: Final = ("replicas", "replicas_led", "records", "log_bytes", "lag_entries_max")
 
 
 class TopicFigures(NamedTuple):
@@ -49,30 +39,22 @@ class TopicFigures(NamedTuple):
 def partition_families(replicas: Sequence[ReplicaFigures], partitions_max: int) -> Iterator[Metric]:
     """Yield the metric families of replicas, in the order of topics; large families come in pieces."""
     shown = replicas[:partitions_max]
-    yield gauge(
-        "metrics_partitions_left_out",
-        "Partitions without series of their own (--metrics-partitions-max).",
-        len(replicas) - len(shown),
-    )
-    for name, text in _PARTITION.items():
+    yield single("metrics_partitions_left_out", len(replicas) - len(shown))
+    for field in _PARTITION:
         for part in _parts(shown):
-            rows = [([each.topic, str(each.partition)], getattr(each, name)) for each in part]
-            yield gauges(f"partition_{name}", text, ["topic", "partition"], rows)
+            rows = [([each.topic, str(each.partition)], getattr(each, field)) for each in part]
+            yield by_labels(f"partition_{field}", rows)
     for part in _parts(shown):
         yield _lag_family(part)
     topics = _sum_by_topic(replicas)
-    for name, text in _TOPIC.items():
+    for field in _TOPIC:
         for some in _parts(topics):
-            yield gauges(f"topic_{name}", text, ["topic"], [([each.topic], getattr(each, name)) for each in some])
+            yield by_labels(f"topic_{field}", [([each.topic], getattr(each, field)) for each in some])
 
 
 def _lag_family(part: Iterable[ReplicaFigures]) -> Metric:
-    return gauges(
-        "replica_lag_entries",
-        "Lag of a follower, in entries, in the view of the leader here.",
-        ["topic", "partition", "node"],
-        [([each.topic, str(each.partition), str(node)], lag) for each in part for node, lag in each.lags],
-    )
+    rows = [([each.topic, str(each.partition), str(node)], lag) for each in part for node, lag in each.lags]
+    return by_labels("replica_lag_entries", rows)
 
 
 def _sum_by_topic(replicas: Sequence[ReplicaFigures]) -> list[TopicFigures]:

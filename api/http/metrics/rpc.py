@@ -5,15 +5,15 @@ from typing import Final
 
 from prometheus_client.core import Metric
 
-from raftlog.api.http.metrics.families import counter, counters, gauges
+from raftlog.api.http.metrics.families import by_labels, single
 from raftlog.partitions.broker import Broker
 
-_CONNECTIONS: Final = (
-    (gauges, "connected", "1 while there is a connection to that broker.", "is_connected"),
-    (counters, "connections", "Connections made; all but the first one are reconnects.", "connections_made"),
-    (gauges, "queued_bytes", "Bytes that wait to be sent.", "queued_bytes"),
-    (counters, "messages_dropped", "Raft messages that were dropped without a connection.", "messages_dropped"),
-)
+_CONNECTIONS: Final = {
+    "rpc_connected": "is_connected",
+    "rpc_connections_total": "connections_made",
+    "rpc_queued_bytes": "queued_bytes",
+    "rpc_messages_dropped_total": "messages_dropped",
+}
 
 
 def rpc_families(broker: Broker) -> Iterator[Metric]:
@@ -21,34 +21,24 @@ def rpc_families(broker: Broker) -> Iterator[Metric]:
     yield from _traffic_families(broker)
     yield from _connection_families(broker)
     transport, driver = broker.measuring.transport, broker.measuring.driver
-    yield counter(
-        "rpc_complaints", "Connections to the RPC port that were refused in the handshake.", transport.protocol_errors
-    )
-    yield counter(
-        "rpc_messages_refused", "Refused Raft messages: unknown group, invalid, or no room.", driver.messages_refused
-    )
-    text = "Dropped Raft messages of processes that are not in the cluster."
-    yield counter("rpc_messages_from_outsiders", text, transport.messages_from_outsiders)
+    yield single("rpc_handshakes_refused_total", transport.protocol_errors)
+    yield single("rpc_messages_refused_total", driver.messages_refused)
+    yield single("rpc_messages_from_outsiders_total", transport.messages_from_outsiders)
 
 
 def _traffic_families(broker: Broker) -> Iterator[Metric]:
     totals = broker.measuring.transport.traffic()
     messages = (("in", totals.messages_in), ("out", totals.messages_out))
     sizes = (("in", totals.bytes_in), ("out", totals.bytes_out))
-    yield counters(
-        "rpc_messages",
-        "Logical messages between brokers.",
-        ["direction", "kind"],
+    yield by_labels(
+        "rpc_messages_total",
         [([way, kind], count) for way, by_kind in messages for kind, count in sorted(by_kind.items())],
     )
-    yield counters(
-        "rpc_bytes",
-        "Bytes between brokers.",
-        ["direction", "channel"],
+    yield by_labels(
+        "rpc_bytes_total",
         [([way, channel], size) for way, by_channel in sizes for channel, size in by_channel.items()],
     )
-    writes = [([channel], count) for channel, count in totals.writes.items()]
-    yield counters("rpc_writes", "Writes to sockets of other brokers.", ["channel"], writes)
+    yield by_labels("rpc_writes_total", [([channel], count) for channel, count in totals.writes.items()])
 
 
 def _connection_families(broker: Broker) -> Iterator[Metric]:
@@ -57,6 +47,5 @@ def _connection_families(broker: Broker) -> Iterator[Metric]:
         for peer in broker.measuring.transport.peers()
         for channel, status in (("raft", peer.raft), ("bulk", peer.bulk))
     ]
-    for family, name, text, field in _CONNECTIONS:
-        samples = [(labels, getattr(status, field)) for labels, status in channels]
-        yield family(f"rpc_{name}", text, ["node", "channel"], samples)
+    for name, field in _CONNECTIONS.items():
+        yield by_labels(name, [(labels, getattr(status, field)) for labels, status in channels])

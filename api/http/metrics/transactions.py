@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from raftlog.api.http.metrics.families import counters, gauge, gauges, histogram
+from raftlog.api.http.metrics.families import by_labels, single, times
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.transactions.service import TransactionFigures
 
@@ -15,28 +15,11 @@ async def transaction_families(broker: Broker) -> list[Metric]:
 
 
 def _families(broker: Broker, figures: TransactionFigures) -> Iterator[Metric]:
-    by_state = [([state], count) for state, count in figures.by_state.items()]
-    yield gauges("transactional_ids", "Transactional ids coordinated here, by state.", ["state"], by_state)
-    yield gauge(
-        "transaction_oldest_seconds",
-        "Age of the oldest transaction coordinated here that has not ended; 0 without one.",
-        figures.oldest_age_s,
-    )
+    yield by_labels("transactional_ids", [([state], count) for state, count in figures.by_state.items()])
+    yield single("transaction_oldest_age_seconds", figures.oldest_age_s)
     totals = broker.transactions.counters
-    yield counters(
-        "transactions",
-        "Transactions coordinated here that ended, by result.",
-        ["result"],
-        [(["committed"], totals.committed), (["aborted"], totals.aborted)],
-    )
-    yield counters(
-        "transactions_fenced",
-        "Transactions coordinated here that were aborted for another reason than their producer's request.",
-        ["reason"],
-        [(["timeout"], totals.timed_out), (["producer"], totals.fenced)],
-    )
-    yield histogram(
-        "transaction_end_seconds",
-        "Times from the stored decision until all markers are written and the end is stored.",
-        totals.end_times,
-    )
+    ended = [(["committed"], totals.committed), (["aborted"], totals.aborted)]
+    yield by_labels("transactions_total", ended)
+    fenced = [(["timeout"], totals.timed_out), (["producer"], totals.fenced)]
+    yield by_labels("transactions_fenced_total", fenced)
+    yield times("transaction_end_seconds", totals.end_times)

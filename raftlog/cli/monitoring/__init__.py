@@ -1,0 +1,1 @@
+"""`raftlog generate`: scrape configuration, alerts and dashboards, for Prometheus and Grafana."""
