@@ -14,10 +14,13 @@ from tests.replica.producing import ProducerWorld
 WAIT_S = 5.0
 
 
-def transactional_batch(sequence: int, *values: bytes, producer: int = 7, epoch: int = 0) -> bytearray:
+def transactional_batch(
+    sequence: int, *values: bytes, producer: int = 7, epoch: int = 0, key: bytes | None = None
+) -> bytearray:
+    """Build a batch of a transaction; without `key` each value has a key of its own."""
     builder = BatchBuilder(producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
     for value in values:
-        builder.append(NewRecord(value, b"k" + value, 1000), 1000)
+        builder.append(NewRecord(value, b"k" + value if key is None else key, 1000), 1000)
     batch = builder.build()
     batch[CRC_START + 1] |= TRANSACTIONAL_BIT
     batch[17:21] = batch_crc(batch).to_bytes(4, "big")
