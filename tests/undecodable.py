@@ -7,6 +7,7 @@ that are garbage or open to more than a reader accepts.
 import gzip
 import struct
 from collections.abc import Iterable
+from functools import cache
 from typing import NamedTuple, TypeVar
 
 import cramjam
@@ -148,8 +149,9 @@ SMALL: tuple[Undecodable, ...] = (
 """Batches that cost next to nothing to read."""
 
 
+@cache
 def make_bombs() -> tuple[Undecodable, ...]:
-    """Return batches of less than 400 KB that decompress to more than 256 MiB, built on demand."""
+    """Return batches of less than 400 KB that decompress to more than 256 MiB; building them takes seconds."""
     zeros = bytes(BOMB_BYTES)
     return (
         _garbage("gzip bomb", gzip.compress(zeros, 9), 1),

@@ -48,8 +48,9 @@ def test_a_leader_accepts_undecodable_batches(sent: Undecodable) -> None:
     validate_client_batches(sent.batch, 1 << 20)
 
 
-@pytest.mark.parametrize("sent", make_bombs(), ids=lambda sent: sent.name)
-def test_a_decompression_bomb_is_refused_early(sent: Undecodable) -> None:
+@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+def test_a_decompression_bomb_is_refused_early(codec: str) -> None:
+    [sent] = [bomb for bomb in make_bombs() if bomb.name == f"{codec} bomb"]
     assert len(sent.batch) < 400_000
     assert read_until_error(read_records(sent.batch))[0] == []
 

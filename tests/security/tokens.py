@@ -1,6 +1,7 @@
 """Keys and bearer tokens for tests."""
 
 import json
+from functools import cached_property
 from typing import Any
 
 import jwt
@@ -12,10 +13,11 @@ ISSUER, AUDIENCE = "https://issuer.example", "raftlog"
 
 
 class TokenIssuer:
-    """Issuer with an RSA key `rsa` and an EC key `ec`."""
+    """Issuer with an RSA key `rsa` and an EC key `ec`, created at first use."""
 
-    def __init__(self) -> None:
-        self._keys: dict[str, Any] = {
+    @cached_property
+    def _keys(self) -> dict[str, Any]:
+        return {
             "rsa": rsa.generate_private_key(public_exponent=65537, key_size=2048),
             "ec": ec.generate_private_key(ec.SECP256R1()),
         }
