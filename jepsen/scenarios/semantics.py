@@ -1,6 +1,6 @@
 """Promises of a log about its records across changes of leader: F41 to F45, and F56.
 
-F46 and F50 to F53 are about transactions, which the service does not have."""
+F46 and F50 to F53 are about transactions: `tests/transactions/test_scenarios.py`."""
 
 from typing import Final
 

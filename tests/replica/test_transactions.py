@@ -259,6 +259,35 @@ def test_a_new_leader_knows_the_transactions_that_have_ended() -> None:
         assert world.committed_values(leader) == [b"first", b"plain", b"open", b"open"]
 
 
+def test_f46_sequences_that_begin_anew_after_an_abort_are_new_records() -> None:
+    with TransactionWorld() as world:
+        leader = world.lead()
+        world.begin(leader)
+        aborted = world.written(leader, 0, b"aborted")
+        world.ended(leader, is_commit=False)
+        late = world.written(leader, 0, b"aborted")
+        assert (late.base_offset, late.is_duplicate) == (aborted.base_offset, True)
+        world.ended(leader, is_commit=False, epoch=1)
+        world.begin(leader, epoch=1)
+        assert not world.written(leader, 0, b"new", epoch=1).is_duplicate
+        world.ended(leader, is_commit=True, epoch=1)
+        assert world.committed_values(leader) == [b"new"]
+
+
+def test_a_marker_after_its_producer_expired_is_written() -> None:
+    """KAFKA-9144: the transaction had no record here, or its records are older than the memory of the partition."""
+    with TransactionWorld() as world:
+        leader = world.lead()
+        world.transact(leader, 0, b"a", epoch=3)
+        [mark] = world.run_at(leader, lambda: world.replica(leader)._sequence_check.expire([(7, 3)], "test"))
+        world.run_until(mark.done)  # type: ignore[attr-defined]
+        assert world.producers_of(leader) == {}
+        world.ended(leader, is_commit=False, epoch=4, coordinator=2, transaction=9)
+        assert world.error_of(world.enlist(leader, epoch=3)) is ProducerFenced
+        assert world.stable(leader) == world.group(leader).high_watermark == 3
+        assert world.has_equal_tables()
+
+
 def test_a_marker_without_a_transaction_fences_its_epoch() -> None:
     """KAFKA-9144, PR#30003: the state without batches survives a roll, and a new leader knows it."""
     with TransactionWorld() as world:

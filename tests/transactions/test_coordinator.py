@@ -253,6 +253,42 @@ async def test_the_successor_writes_the_markers_of_a_stored_decision(world: Coor
     successor.coordinator.end()
 
 
+async def test_f51_the_successor_confirms_partitions_that_were_added_before(world: Coordination) -> None:
+    """The records that follow get a marker, also where none was written yet."""
+    producer = await world.initialize()
+    await world.add(producer, PLACE, PLACE_2)
+    successor = await world.successor()
+    assert await successor.verify(producer, PLACE) == TERM + 1
+    with pytest.raises(NotLeader):
+        await world.verify(producer, PLACE)
+    await successor.end(producer)
+    await successor.settle()
+    assert sorted(place for place, _ in successor.markers) == [PLACE, PLACE_2]
+    with pytest.raises(InvalidTransactionState):
+        await successor.verify(producer, PLACE)
+    successor.coordinator.end()
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+async def test_a_producer_that_is_not_stored_replaces_none(world: Coordination, *, is_open: bool) -> None:
+    """KAFKA-9666, KAFKA-14880: the log refuses records while a producer is initialized."""
+    old = await world.initialize()
+    if is_open:
+        await world.add(old, PLACE)
+    request = asyncio.create_task(world.coordinator.initialize(InitializeProducer(ID, TIMEOUT_MS), soon()))
+    while not world.replica.waiting:
+        await asyncio.sleep(0)
+    world.replica.waiting.pop()[0].set_exception(Overloaded("no room"))
+    with pytest.raises(Overloaded):
+        await request
+    assert world.coordinator.folded.records[ID].epoch == old.epoch
+    await world.add(old, PLACE_2)
+    assert not world.markers
+    new = await world.initialize()
+    assert new == (old.producer_id, old.epoch + 2)
+    assert {(marker.epoch, marker.is_commit) for _, marker in world.markers} == {(old.epoch + 1, False)}
+
+
 async def test_a_decision_that_was_not_committed_is_not_made(world: Coordination) -> None:
     producer = await world.initialize()
     await world.add(producer, PLACE)

@@ -1,5 +1,6 @@
 """Transactions over Kafka's protocol at a single broker: records, offsets, fencing, late requests, administration."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -105,12 +106,12 @@ class Client:
     async def end(self, *, is_commit: bool = True, version: int = 3) -> int:
         return int((await self.call(ApiKey.END_TXN, version, **self.producer, committed=is_commit)).error_code)
 
-    async def values(self, partition: int = 0) -> list[bytes]:
+    async def values(self, partition: int = 0, *, max_wait_ms: int = 0) -> list[bytes]:
         """Return the records of a partition outside of aborted transactions, up to the first open one."""
         answer = await self.call(
             ApiKey.FETCH,
             replica_id=-1,
-            max_wait_ms=0,
+            max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=1 << 20,
             isolation_level=1,
@@ -293,6 +294,39 @@ async def test_offsets_are_committed_with_the_transaction(client: Client) -> Non
         assert await client.add(0) == [0]
         assert await committed_offset(client) == (expected, 0)
         assert await client.end(is_commit=False) == 0
+
+
+async def test_f52_readers_continue_after_the_timeout_of_a_dead_producer(client: Client) -> None:
+    assert await client.initialize(timeout_ms=200) == 0
+    assert await client.add(0, 1) == [0, 0]
+    assert await client.produce(b"of the dead") == 0
+    living = Client(client.broker)
+    builder = BatchBuilder()
+    builder.append(NewRecord(b"later"), 1_700_000_000_000)
+    await living.call(
+        ApiKey.PRODUCE,
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[{"name": "t", "partition_data": [{"index": 0, "records": builder.build()}]}],
+    )
+    async with asyncio.timeout(20):
+        while (values := await living.values(max_wait_ms=10_000)) == []:
+            pass
+    assert values == [b"later"]
+    assert await client.end() == ErrorCode.PRODUCER_FENCED
+
+
+async def test_the_second_version_of_transactions_is_not_offered(client: Client) -> None:
+    """KIP-890: its clients use the first one then, also with a transaction under way (KAFKA-18227)."""
+    second = {
+        ApiKey.PRODUCE: 12,
+        ApiKey.INIT_PRODUCER_ID: 6,
+        ApiKey.ADD_PARTITIONS_TO_TXN: 4,
+        ApiKey.END_TXN: 5,
+        ApiKey.TXN_OFFSET_COMMIT: 5,
+    }
+    assert [key for key, version in second.items() if client.apis[key].versions[1] >= version] == []
 
 
 async def test_late_offsets_on_an_older_connection_do_not_join_the_next_transaction(client: Client) -> None:
