@@ -30,6 +30,7 @@ from raftlog.partitions.leader.appends import LeaderAppends
 from raftlog.partitions.leader.offsets import LeaderOffsets
 from raftlog.partitions.leader.parts import LeaderFetches, LeaderParts
 from raftlog.partitions.leader.topic_leaders import TopicLeaders
+from raftlog.partitions.leader.transaction_appends import TransactionAppends
 from raftlog.partitions.maintenance_loop import MaintenanceLoop
 from raftlog.partitions.metric_sources import MetricSources
 from raftlog.partitions.node import Node
@@ -136,10 +137,14 @@ class BrokerParts:
                 self.shared,
                 given_ids,
                 lambda *asked, deadline: self.transactions.verify_partition(*asked, deadline=deadline),
+                lambda *asked, deadline: self.transactions.join_partition(*asked, deadline=deadline),
             ),
             LeaderFetches(self.topics, self.counters, settings.fetch_bytes_max),
             LeaderOffsets(self.topics),
             TopicLeaders(node, metadata, self.topics, self.router, self.view, lag_ticks_max),
+        )
+        self.transaction_appends = TransactionAppends(
+            node, self.topics, self.finder, self.router, self.leader.appends, gate.check_ready
         )
         self.operations = Operations(
             node, metadata, self.topics, self.finder, self.router, self.moves, self.balancer, self.view.brokers

@@ -11,6 +11,7 @@ from raftlog.partitions.controller.machine.security_commands import ENTITY_TYPES
 from raftlog.partitions.groups.joins import PROTOCOLS_MAX, TEXT_MAX
 from raftlog.partitions.groups.records import METADATA_BYTES_MAX
 from raftlog.partitions.groups.settings import GroupSettings
+from raftlog.partitions.transactions.settings import TransactionSettings
 from raftlog.security.credentials import PASSWORD_BYTES_MAX, USER_NAME_BYTES_MAX
 from raftlog.setting_bounds import bounds_of
 from raftlog.topic_config import CLEANUP_POLICIES, UNBOUNDED, TopicConfig, kafka_name
@@ -63,6 +64,9 @@ SESSION_TIMEOUT: Json = integer(
     "Within the broker's `--group-min-session-timeout-ms` and `--group-max-session-timeout-ms`.",
 )
 REBALANCE_TIMEOUT: Json = integer(1, _GROUP_SETTINGS.max_rebalance_timeout_ms)
+TRANSACTION_TIMEOUT: Json = integer(
+    1, TransactionSettings().max_timeout_ms, "Within the broker's `--transaction-max-timeout-ms`."
+)
 DATE_TIME: Json = string(
     "RFC 3339 with a time zone, from 1971 on.",
     format="date-time",

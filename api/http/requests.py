@@ -32,12 +32,14 @@ ClientId: TypeAlias = Annotated[str, with_schema(bounds.CLIENT_ID, max_length=TE
 OffsetMetadata: TypeAlias = Annotated[str, with_schema(bounds.OFFSET_METADATA, max_length=TEXT_LENGTH_MAX)]
 MemberBytes: TypeAlias = Annotated[bytes, with_schema(bounds.SUBSCRIPTION)]
 Places: TypeAlias = Annotated[list["PartitionPlace"], with_schema({"maxItems": bounds.PLACES_MAX}, max_length=ROWS_MAX)]
+Epoch: TypeAlias = Annotated[int, Meta(ge=0, le=32_767)]
 Timeout: TypeAlias = Annotated[int, Meta(ge=1, le=INT32_MAX)]
 
 
 _POSITIONS = with_schema({"maxItems": bounds.PLACES_MAX // 2}, max_length=ROWS_MAX)
 _SETTINGS = with_schema({"maxItems": ROWS_MAX})
 SESSION_TIMEOUT_MS: Final = 10_000
+TRANSACTION_TIMEOUT_MS: Final = 60_000
 REBALANCE_TIMEOUT_MS: Final = 60_000
 ASSIGNED_BY: Final = "leader"
 PROTOCOL_TYPE: Final = "consumer"
@@ -163,11 +165,42 @@ class LeaveBody(Body, frozen=True, kw_only=True):
 # producers
 
 
+class TransactionalProducerBody(Body, frozen=True, kw_only=True):
+    """Producer to initialize; with its present identity only the owner of that gets the next one (KIP-360)."""
+
+    timeout_ms: Annotated[Timeout, with_schema(bounds.TRANSACTION_TIMEOUT)] | None = TRANSACTION_TIMEOUT_MS
+    producer_id: Int64 | None = None
+    producer_epoch: Epoch | None = None
+
+
+class ProducerBody(Body, frozen=True, kw_only=True):
+    """Identity of a transactional producer."""
+
+    producer_id: Int64
+    producer_epoch: Epoch
+
+
+class TransactionOffsetsBody(ProducerBody, frozen=True, kw_only=True):
+    """Offsets of a consumer group to commit with the transaction; a member's `generation` fences it."""
+
+    group: Text
+    offsets: Annotated[list[NewOffset], Meta(min_length=1, max_length=ROWS_MAX)]
+    member_id: Text | None = None
+    generation: Int32 | None = None
+    instance_id: Text | None = None
+
+
+class TransactionEndBody(ProducerBody, frozen=True, kw_only=True):
+    """End of a transaction: committed or aborted."""
+
+    commit: bool
+
+
 class ProducerFields(Body, frozen=True, kw_only=True):
     """Identity of an idempotent producer, and the sequence of the first record; partitions count separately."""
 
     producer_id: Int64
-    producer_epoch: Annotated[int, Meta(ge=0, le=32_767)]
+    producer_epoch: Epoch
     sequence: Int32
 
 

@@ -1,4 +1,4 @@
-"""Appends of Kafka's producers to partitions that this node leads.
+"""Appends of Kafka's producers, and of transactions, to partitions that this node leads.
 
     checked → turn → proposed → answered    usually: appends that begin in one turn of the loop are proposed together
     checked → waiting line → proposed       while the partition has no room, or a check has to wait
@@ -61,8 +61,11 @@ _TOGETHER_BYTES: Final = 4 * 1024 * 1024
 class LeaderAppends:
     """Appends at the leader; one instance per process."""
 
-    def __init__(self, topics: Topics, shared: Shared, given_ids: GivenIds, verify: VerifyPartition) -> None:
-        self._enlistments = Enlistments(verify, self._admit)
+    def __init__(
+        self, topics: Topics, shared: Shared, given_ids: GivenIds, verify: VerifyPartition, join: VerifyPartition
+    ) -> None:
+        """Begin without appends. `verify` and `join`: see `Enlistments`."""
+        self._enlistments = Enlistments(verify, join, self._admit)
         self._topics, self._counters, self._budget = topics, shared.counters, shared.budget
         self._given_ids, self._opening, self._wall_ms = given_ids, shared.opening, shared.wall_ms
         self._loop = asyncio.get_running_loop()
@@ -87,12 +90,14 @@ class LeaderAppends:
         acks: Acks,
         deadline: Deadline,
         transactional_id: str | None = None,
+        *,
+        joins: bool = False,
     ) -> LeaderAppend:
         """Check a client's batches, which are copied, and propose them at the end of this turn of the loop.
 
         The order of calls is the order in the log; `outcomes` waits for the results. `transactional_id` names the
         transaction of the batches; its first ones wait until the transaction's coordinator has confirmed that the
-        partition belongs to it. Raises definite errors: `UnknownTopic`,
+        partition belongs to it, or with `joins` has added it. Raises definite errors: `UnknownTopic`,
         `UnknownPartition`, `NotLeader`, `InvalidTopic` for an internal topic, `InvalidBatch`, `InvalidTimestamp`,
         `RecordTooLarge`, `UnknownProducer` for a computed producer id, `InvalidProducerMapping` and `LogClosed`."""
         found = self._topics.get(topic)
@@ -140,14 +145,14 @@ class LeaderAppends:
         self._open[append] = None
         if deadline < self._sweep.earliest:
             self._sweep.add(deadline)
-        admitted = AdmittedAppend(partition, append, [header for header, _ in checked], producers)
+        admitted = AdmittedAppend(partition, append, [header for header, _ in checked], producers, joins)
         if transactional_id is None or not self._enlistments.hold(admitted, transactional_id):
             self._admit(admitted)
         return append
 
     def _admit(self, admitted: AdmittedAppend) -> None:
         """Propose an append at the end of the turn, or queue it in the line of its replica."""
-        partition, append, _, producers = admitted
+        partition, append, _, producers, _ = admitted
         replica = append.replica
         if partition.config.is_compacted or (producers and not self._given_ids.has_given(producers)):
             if self._wait_in_line([*self._turn.pop(replica, ()), append]):
@@ -315,7 +320,7 @@ class LeaderAppends:
 
     async def _check(self, admitted: AdmittedAppend) -> None:
         """Check keys and producer ids of an append, then continue the queue of its replica."""
-        partition, append, headers, producers = admitted
+        partition, append, headers, producers, _ = admitted
         try:
             if partition.config.is_compacted:
                 # The frame of the request may have been reused; the copies have not.

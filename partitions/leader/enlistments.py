@@ -1,6 +1,9 @@
-"""Appends of Kafka's producers to transactions, while their coordinators confirm these.
+"""Appends of producers to transactions, while their coordinators confirm these.
 
     first append of a transaction in a partition → held → the coordinator confirms it → admitted, with those held since
+
+A producer over Kafka's protocol has added the partition to the transaction before. For one over HTTP the leader adds it
+(`AdmittedAppend.joins`), and waits for the marker of the producer's last transaction, which may still be on its way.
 
 Held appends of one producer are admitted in order, and delay no other producer. Called by `appends`."""
 
@@ -10,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
-from raftlog.errors import LogClosed, Overloaded, RaftlogError
+from raftlog.errors import ConcurrentTransactions, LogClosed, Overloaded, RaftlogError
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.results import TransactionalProducer
 from raftlog.partitions.produce.pending import copied_error
@@ -82,13 +85,16 @@ class AdmittedAppend(NamedTuple):
     """Headers of its batches."""
     producers: set[int]
     """Ids of its producers."""
+    joins: bool = False
+    """Whether the leader adds the partition to the transaction, which is otherwise part of it."""
 
 
 class Enlistments:
     """Held appends of one process. `admit` is called with each, once its producer may append."""
 
-    def __init__(self, verify: VerifyPartition, admit: Callable[[AdmittedAppend], None]) -> None:
-        self._verify, self._admit = verify, admit
+    def __init__(self, verify: VerifyPartition, join: VerifyPartition, admit: Callable[[AdmittedAppend], None]) -> None:
+        """Begin without appends. `join` adds the partition to the transaction, and returns the coordinator's epoch."""
+        self._verify, self._join, self._admit = verify, join, admit
         self._held: dict[_Key, deque[AdmittedAppend]] = {}
         """Appends while their producer is enlisted in a partition."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -119,20 +125,12 @@ class Enlistments:
         replica, producer_id = key
         held = self._held[key]
         while held:
-            partition, first, headers, _ = held[0]
-            epoch = headers[0].producer_epoch
-            producer = TransactionalProducer(transactional_id, producer_id, epoch)
-
-            async def verify(
-                producer: TransactionalProducer = producer,
-                partition: Partition = partition,
-                deadline: Deadline = first.deadline,
-            ) -> int:
-                return await self._verify(producer, partition.topic_id, partition.number, deadline=deadline)
-
+            epoch = held[0].headers[0].producer_epoch
             error: RaftlogError | None = None
             try:
-                await replica.transactions.enlist(producer_id, epoch, verify, first.deadline)
+                await self._get_permission(
+                    replica, held[0], TransactionalProducer(transactional_id, producer_id, epoch)
+                )
             except RaftlogError as failed:
                 error = failed
             while held and held[0].headers[0].producer_epoch == epoch:
@@ -145,12 +143,31 @@ class Enlistments:
                     admitted.append.future.set_exception(copied_error(error))
         del self._held[key]
 
+    async def _get_permission(
+        self, replica: Replica, admitted: AdmittedAppend, producer: TransactionalProducer
+    ) -> None:
+        """Ask the coordinator to let a producer append; wait for the end of its last transaction if it joins."""
+        partition, deadline = admitted.partition, admitted.append.deadline
+        ask = self._join if admitted.joins else self._verify
+
+        async def verify() -> int:
+            return await ask(producer, partition.topic_id, partition.number, deadline=deadline)
+
+        while True:
+            try:
+                await replica.transactions.enlist(producer.producer_id, producer.epoch, verify, deadline)
+            except ConcurrentTransactions:
+                if not admitted.joins or not await replica.transactions.wait_for_marker(deadline):
+                    raise
+            else:
+                return
+
     def close(self) -> None:
         """Fail the held appends; none of them happened."""
         for task in self._tasks:
             task.cancel()
         held, self._held = self._held, {}
         for appends in held.values():
-            for partition, append, _, _ in appends:
+            for partition, append, *_ in appends:
                 if not append.future.done():
                     append.future.set_exception(LogClosed(f"{partition.name}: the broker stops"))

@@ -121,13 +121,21 @@ def _build(pendings: Iterable[Pending], bytes_max: int, now_ms: int, batches: li
 
 
 def build_sequenced(
-    records: Sequence[NewRecord], producer: ProducerSequence, now_ms: int, check_size: Callable[[int], None]
+    records: Sequence[NewRecord],
+    producer: ProducerSequence,
+    now_ms: int,
+    check_size: Callable[[int], None],
+    *,
+    is_transactional: bool = False,
 ) -> Generator[None, None, bytearray]:
     """Build one batch of an idempotent producer, in steps.
 
     Raises `InvalidArgument` for records that cannot be encoded, and the error of `check_size` for the size so far."""
     builder = BatchBuilder(
-        producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, base_sequence=producer.sequence
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=producer.sequence,
+        is_transactional=is_transactional,
     )
     for count, record in enumerate(records, 1):
         builder.append(record, now_ms)

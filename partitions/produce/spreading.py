@@ -7,7 +7,7 @@ from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.produce.pending import record_size
 from raftlog.partitions.produce.shares import PartitionChoice, QueuedShare, records_at, spread
-from raftlog.partitions.results import Acks, ProducerSequence, RecordResult
+from raftlog.partitions.results import Acks, Produced, ProducerSequence, RecordResult
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic
 from raftlog.records import NewRecord
@@ -58,6 +58,18 @@ async def produce_sequenced(
 ) -> list[RecordResult]:
     """Append records of an idempotent producer to one partition as one batch; return one result each, in order.
 
+    Raises as `sequenced_partition`."""
+    number = sequenced_partition(topic, choice)
+    try:
+        done = await topic.partition(number).produce_sequenced(records, producer, acks, deadline)
+    except RaftlogError as error:
+        return [RecordResult(number, None, error) for _ in records]
+    return sequenced_results(number, len(records), done)
+
+
+def sequenced_partition(topic: Topic, choice: PartitionChoice) -> int:
+    """Return the one partition for the records of an idempotent producer's call.
+
     Sequences count in a partition, so a retry has to meet the same one, and the call has to name it. Raises
     `InvalidArgument` when it does not."""
     named = {choice} if choice is None or type(choice) is int else set(choice)  # type: ignore[arg-type]
@@ -69,13 +81,14 @@ async def produce_sequenced(
             f"topic {topic.name}: the records of an idempotent producer's call all go to one partition, which the call "
             "has to name: its sequence is that partition's"
         )
-    try:
-        done = await topic.partition(number).produce_sequenced(records, producer, acks, deadline)
-    except RaftlogError as error:
-        return [RecordResult(number, None, error) for _ in records]
+    return number
+
+
+def sequenced_results(number: int, count: int, done: Produced) -> list[RecordResult]:
+    """Return the results of the records that were appended as one batch."""
     if done.base_offset < 0:
-        return [RecordResult(number, None, None) for _ in records]
-    return [RecordResult(number, done.base_offset + at, None, done.is_duplicate) for at in range(len(records))]
+        return [RecordResult(number, None, None)] * count
+    return [RecordResult(number, done.base_offset + at, None, done.is_duplicate) for at in range(count)]
 
 
 async def _queue(

@@ -8,6 +8,7 @@ Not here: the coordinator, and retries. Called by the handlers of other nodes' a
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Final
 
 from raftlog.errors import DeadlineExceeded, NotLeader, OffsetNotAvailable, RaftlogError, Unavailable
 from raftlog.partitions.deadline import Deadline
@@ -21,6 +22,9 @@ from raftlog.raft import Role
 from raftlog.records import TransactionMarker
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import Term
+
+_MARKER_S: Final = 0.02
+"""Longest time until a transaction is examined again that waits for the marker of the last one."""
 
 
 class Participant:
@@ -69,6 +73,12 @@ class Participant:
             raise Unavailable(
                 f"{self._name}: no coordinator confirmed the transaction of producer {producer_id} in time; retry"
             ) from None
+
+    async def wait_for_marker(self, deadline: Deadline) -> bool:
+        """Wait until more of the log is visible, such as a marker, for a bounded time; return False at the deadline."""
+        loop = asyncio.get_running_loop()
+        await self._waits.wait(1, Deadline(min(deadline, loop.time() + _MARKER_S)))
+        return loop.time() < deadline and not self._waits.is_closed
 
     async def _ask(self, guard: TransactionGuard, verify: Callable[[], Awaitable[int]]) -> None:
         """Ask the coordinator, and give the permission if nothing ended the transaction meanwhile."""

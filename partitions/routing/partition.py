@@ -160,13 +160,23 @@ class Partition:
         self, records: Sequence[NewRecord], producer: ProducerSequence, acks: Acks, deadline: Deadline
     ) -> Produced:
         """Append records of an idempotent producer, as one batch."""
-        self.check_records(records)
-        batch = await run_in_slices(build_sequenced(records, producer, self._shared.wall_ms(), self._check_batch))
-        self._check_batch(len(batch))
+        batch = await self.build_sequenced(records, producer)
         producers = frozenset((producer.producer_id,))
         await self._shared.check_ids(self.name, producers, deadline)
         pending = self._make_pending((), [batch], len(records), len(batch), acks, deadline, producers)
         return await self._wait_for_result(await self._enqueue(pending))
+
+    async def build_sequenced(
+        self, records: Sequence[NewRecord], producer: ProducerSequence, *, is_transactional: bool = False
+    ) -> bytearray:
+        """Return the batch of an idempotent producer's records. Raises definite errors."""
+        self.check_records(records)
+        now_ms = self._shared.wall_ms()
+        batch = await run_in_slices(
+            build_sequenced(records, producer, now_ms, self._check_batch, is_transactional=is_transactional)
+        )
+        self._check_batch(len(batch))
+        return batch
 
     async def _wait_for_result(self, pending: Pending) -> Produced:
         """Wait until a queued call is appended, and return its offsets; all -1 without acknowledgement."""

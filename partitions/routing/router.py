@@ -190,13 +190,19 @@ class PartitionRouter:
         return ReplicaAppended(Offset(base), Offset(after), epoch, Offset(high_watermark), is_duplicate == 1)
 
     async def read(
-        self, node: NodeId, name: str, partition: RoutedPartition, header: Mapping[str, Any], deadline: Deadline
+        self,
+        node: NodeId,
+        name: str,
+        partition: RoutedPartition,
+        header: Mapping[str, Any],
+        deadline: Deadline,
+        payload: Sequence[Any] = (),
     ) -> Answer:
-        """Send a read to another node that leads the partition; the answer may take until the deadline."""
+        """Send a repeatable request to another node, the leader; the answer may take until the deadline."""
         loop = asyncio.get_running_loop()
         left_ms = max(0, int((deadline - loop.time()) * 1000))
         value = [partition.topic_id.bytes, partition.number, left_ms, dict(header)]
-        return await self._forward(node, name, value, (), Deadline(max(deadline, loop.time()) + _GRACE_S))
+        return await self._forward(node, name, value, payload, Deadline(max(deadline, loop.time()) + _GRACE_S))
 
     async def _forward(
         self, node: NodeId, name: str, header: Any, payload: Sequence[Any], deadline: Deadline

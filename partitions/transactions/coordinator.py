@@ -156,6 +156,28 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
         if added is not record:
             await self._store(name, added, deadline)
 
+    async def join(self, asked: AddToTransaction, deadline: Deadline) -> int:
+        """See `Transactions.join_partition`."""
+        await self.add(asked, deadline)
+        return self.term
+
+    async def finish(self, asked: EndTransaction, deadline: Deadline) -> ProducerIdAndEpoch:
+        """See `Transactions.finish`."""
+        name, producer_id, epoch, is_commit = asked
+        identity = ProducerIdAndEpoch(producer_id, epoch)
+        await self.wait_until_ready(deadline)
+        await self._wait_for_transitions(name, deadline)
+        record = self.folded.records.get(name)
+        check = partial(transitions.is_finished, name, record, identity, is_commit=is_commit)
+        is_repeated = await self._refuse(check, deadline)
+        assert record is not None, f"{name} has a record, for its identity was checked"
+        if is_repeated:
+            await self.confirm(deadline)
+            return transitions.identity_of(record)
+        ended = transitions.finish(record, self.wall_ms(), is_commit=is_commit)
+        await self._store(name, ended, deadline)
+        return transitions.identity_of(ended)
+
     async def end_transaction(self, asked: EndTransaction, deadline: Deadline) -> None:
         """See `Transactions.commit` and `abort`."""
         name, producer_id, epoch, is_commit = asked

@@ -66,6 +66,8 @@ INITIALIZE: Final = CoordinatorOperation(
 )
 ADD: Final = CoordinatorOperation("transactions.add", _T.add, AddToTransaction)
 END: Final = CoordinatorOperation("transactions.end", _T.end_transaction, EndTransaction)
+JOIN: Final = CoordinatorOperation("transactions.join", _T.join, AddToTransaction, int)
+FINISH: Final = CoordinatorOperation("transactions.finish", _T.finish, EndTransaction, ProducerIdAndEpoch)
 VERIFY: Final = CoordinatorOperation("transactions.verify", _T.verify, VerifyTransaction, int, only_reads=True)
 FENCE: Final = CoordinatorOperation("transactions.fence", _T.fence, str)
 LIST: Final = CoordinatorOperation("transactions.list", _list, type(None), list[TransactionListing], only_reads=True)

@@ -207,6 +207,15 @@ class Transactions:
         """Abort the producer's transaction. Raises as `commit`."""
         await self._call(operations.END, producer, EndTransaction(*producer, is_commit=False), deadline)
 
+    async def finish(self, producer: TransactionalProducer, *, is_commit: bool, deadline: Deadline) -> ProducerId:
+        """Commit or abort the producer's transaction; return the producer's identity for the next one (KIP-890).
+
+        Its epoch is raised, so that late requests of this transaction are fenced; a retry returns the same. Without an
+        open transaction an abort raises the epoch too. Raises as `commit`. A producer with epoch 32767 has to be
+        initialized again."""
+        asked = EndTransaction(*producer, is_commit=is_commit)
+        return ProducerId(*await self._call(operations.FINISH, producer, asked, deadline))
+
     async def _call(
         self, operation: CoordinatorOperation[Q, A], producer: TransactionalProducer, asked: Q, deadline: Deadline
     ) -> A:
@@ -227,6 +236,15 @@ class Transactions:
         Raises `InvalidProducerMapping`, `ProducerFenced`, `InvalidTransactionState` and `ConcurrentTransactions`."""
         asked = VerifyTransaction(*producer, (topic_id, number), None, is_confirmed=False)
         return await self._call(operations.VERIFY, producer, asked, deadline)
+
+    async def join_partition(
+        self, producer: TransactionalProducer, topic_id: UUID, number: int, *, deadline: Deadline
+    ) -> int:
+        """Add a partition to the producer's transaction, for its leader; return the coordinator's term.
+
+        Raises as `add_partitions`."""
+        asked = AddToTransaction(*producer, ((topic_id, number),), ())
+        return await self._call(operations.JOIN, producer, asked, deadline)
 
     async def verify_group(self, producer: TransactionalProducer, group: str, deadline: Deadline) -> None:
         """Raise as `verify_partition` unless the group is in the producer's open transaction."""
@@ -307,6 +325,10 @@ class Transactions:
     def is_coordinator_of(self, transactional_id: str) -> bool:
         """Return whether this node coordinates a transactional id, as known here."""
         return self._router.leader_of(transactional_id) == self._node_id
+
+    def leader_of(self, transactional_id: str) -> NodeId | None:
+        """Return the node that coordinates a transactional id, as known here."""
+        return self._router.leader_of(transactional_id)
 
     def taken_over_at(self, transactional_id: str) -> float:
         """Return the loop time at which this node took over the transaction that goes on.

@@ -6,7 +6,8 @@
     Empty, Complete…  → Empty                    a producer is initialized: its epoch is raised
 
 An abort that its own producer did not ask for raises the epoch with the same record, so that the marker fences that
-producer in every partition. `EPOCH_MAX` is kept for such an abort: a producer is never given it."""
+producer in every partition. So does every end over HTTP (KIP-890): each transaction has an epoch of its own, and late
+requests of an earlier one are fenced. `EPOCH_MAX` is kept for such ends: no transaction begins with it."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -98,9 +99,12 @@ def add(
 ) -> TransactionRecord:
     """Return the record with these partitions and groups in the transaction, which begins unless it is ongoing.
 
-    It is the same object if it has all of them. Raises `InvalidArgument` beyond `limit`. The number of a new one is
-    above all numbers of earlier terms too, so it is new even where damage has cost records of the log."""
+    It is the same object if it has all of them. Raises `InvalidArgument` beyond `limit`, and `InvalidTransactionState`
+    for `EPOCH_MAX`. The number of a new one is above all numbers of earlier terms too, so it is new even where damage
+    has cost records of the log."""
     assert not record.state.is_prepared, f"{name} is {record.state.name}"
+    if record.epoch >= EPOCH_MAX:
+        raise InvalidTransactionState(f"the epochs of {name!r} are used up: initialize the producer again")
     is_ongoing = record.state is TransactionState.ONGOING
     new_partitions, new_groups = {*record.partitions, *partitions}, {*record.groups, *groups}
     if is_ongoing and len(new_partitions) == len(record.partitions) and len(new_groups) == len(record.groups):
@@ -125,6 +129,32 @@ def is_ended(name: str, record: TransactionRecord, *, is_commit: bool) -> bool:
         return True
     verb = "committed" if is_commit else "aborted"
     raise InvalidTransactionState(f"{name!r} has no transaction that can be {verb}: its state is {_describe(record)}")
+
+
+def is_finished(name: str, record: TransactionRecord | None, identity: ProducerIdAndEpoch, *, is_commit: bool) -> bool:
+    """Return whether an end that raises the epoch was carried out before, so that the request is a retry.
+
+    Raises the errors of `check_identity`, and `InvalidTransactionState` if there is nothing to commit."""
+    wanted = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
+    if record is not None and record.state is wanted and identity == (record.replaced_id, record.replaced_epoch):
+        return True
+    record = check_identity(name, record, identity)
+    if record.epoch >= EPOCH_MAX or (is_commit and record.state is not TransactionState.ONGOING):
+        raise InvalidTransactionState(f"{name!r} has no transaction that can end: its state is {_describe(record)}")
+    return False
+
+
+def finish(record: TransactionRecord, now_ms: int, *, is_commit: bool) -> TransactionRecord:
+    """Return the record with the outcome decided by its producer, whose epoch is raised (KIP-890).
+
+    Without an ongoing transaction it is aborted at once: no participant has anything of it."""
+    assert record.epoch < EPOCH_MAX, f"the epoch {record.epoch} cannot be raised"
+    if record.state is TransactionState.ONGOING:
+        ended = prepare(record, now_ms, is_commit=is_commit)
+    else:
+        assert not is_commit, f"{record.state.name} cannot be committed"
+        ended = record._replace(state=TransactionState.COMPLETE_ABORT, changed_ms=now_ms)
+    return ended._replace(epoch=record.epoch + 1, replaced_id=record.producer_id, replaced_epoch=record.epoch)
 
 
 def prepare(record: TransactionRecord, now_ms: int, *, is_commit: bool) -> TransactionRecord:

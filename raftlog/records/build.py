@@ -37,8 +37,9 @@ class BatchBuilder:
         producer_id: int = _NO_PRODUCER,
         producer_epoch: int = -1,
         base_sequence: int = -1,
+        is_transactional: bool = False,
     ) -> None:
-        self._builder = _new_builder(compression, producer_id, producer_epoch, base_sequence)
+        self._builder = _new_builder(compression, producer_id, producer_epoch, base_sequence, is_transactional)
         self.count = 0
 
     @property
@@ -105,12 +106,13 @@ def build_columns(
     producer_id: int = _NO_PRODUCER,
     producer_epoch: int = -1,
     base_sequence: int = -1,
+    is_transactional: bool = False,
 ) -> bytearray:
     """Build one batch from columns of equal length, the cheapest form of many small records.
 
     Raises `InvalidArgument` for fields that a record cannot hold."""
     assert 0 < len(values) == len(keys) == len(timestamps) == len(headers), "columns of one length, with a record"
-    builder = _new_builder(compression, producer_id, producer_epoch, base_sequence)
+    builder = _new_builder(compression, producer_id, producer_epoch, base_sequence, is_transactional)
     try:
         deque(map(builder.append, range(len(values)), timestamps, keys, values, headers), maxlen=0)
     except (TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -119,9 +121,15 @@ def build_columns(
 
 
 def _new_builder(
-    compression: Compression, producer_id: int = _NO_PRODUCER, producer_epoch: int = -1, base_sequence: int = -1
+    compression: Compression,
+    producer_id: int = _NO_PRODUCER,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    is_transactional: bool = False,
 ) -> DefaultRecordBatchBuilder:
-    return DefaultRecordBatchBuilder(MAGIC, compression, False, producer_id, producer_epoch, base_sequence, _NO_LIMIT)
+    return DefaultRecordBatchBuilder(
+        MAGIC, compression, is_transactional, producer_id, producer_epoch, base_sequence, _NO_LIMIT
+    )
 
 
 def _finish_build(builder: DefaultRecordBatchBuilder) -> bytearray:

@@ -14,6 +14,7 @@ from raftlog.partitions.leader.appends import LeaderAppends
 from raftlog.partitions.leader.offsets import LeaderOffsets
 from raftlog.partitions.leader.parts import LeaderFetches
 from raftlog.partitions.leader.topic_leaders import TopicLeaders
+from raftlog.partitions.leader.transaction_appends import TransactionAppends
 from raftlog.partitions.metric_sources import MetricSources
 from raftlog.partitions.operations.balancer_operations import BalancerOperations
 from raftlog.partitions.operations.brokers import BrokerOperations
@@ -45,6 +46,7 @@ FACADE: tuple[type, ...] = (
     LeaderFetches,
     LeaderOffsets,
     TopicLeaders,
+    TransactionAppends,
     MetricSources,
     Users,
     Acls,

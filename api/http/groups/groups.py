@@ -4,6 +4,7 @@ from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON
 from raftlog.api.http.bounds import TEXT
+from raftlog.api.http.groups.commits import parse_commits, parse_member
 from raftlog.api.http.requests import RESET_EDGES, CommitBody, ResetBody, ResetPoint
 from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint, in_query
@@ -18,8 +19,8 @@ from raftlog.api.http.server.permissions import (
 )
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.routing import Target
-from raftlog.partitions.groups.results import Committed, MemberIdentity, OffsetCommit, ResetTo
-from raftlog.types import Offset, TopicPartition
+from raftlog.partitions.groups.results import Committed, ResetTo
+from raftlog.types import Offset
 from raftlog.values.groups import CommittedPartition, GroupNames, GroupOffsets, OffsetsReset
 
 _OFFSETS = "/groups/{group}/offsets"
@@ -62,8 +63,8 @@ class GroupHandlers(GroupAnswers):
         "instance_id"?}`."""
         body = await self._bodies.read(request, CommitBody)
         group = target.args[0]
-        member = _parse_member(body)
-        offsets = _parse_commits(body, member)
+        member = parse_member(body)
+        offsets = parse_commits(body, member)
         self._authorize_read(request, (place.topic for place in offsets))
         committed = await self._broker.groups.commit(group, offsets, member=member, deadline=target.deadline())
         return self._answer_offsets(request, group, committed)
@@ -118,25 +119,6 @@ class GroupHandlers(GroupAnswers):
 
 def _epoch_or_none(value: int) -> int | None:
     return None if value < 0 else value
-
-
-def _parse_commits(body: CommitBody, member: MemberIdentity | None) -> dict[TopicPartition, OffsetCommit]:
-    """Return one commit for each partition: the last row with a member's identity, otherwise the highest offset."""
-    offsets: dict[TopicPartition, OffsetCommit] = {}
-    for row in body.offsets:
-        offset = Offset(row.offset)
-        if member is not None or row.place not in offsets or offset > offsets[row.place].offset:
-            epoch = -1 if row.leader_epoch is None else row.leader_epoch
-            offsets[row.place] = OffsetCommit(offset, row.metadata or "", epoch)
-    return offsets
-
-
-def _parse_member(body: CommitBody) -> MemberIdentity | None:
-    if body.member_id is None and body.generation is None and body.instance_id is None:
-        return None
-    if body.member_id is None or body.generation is None:
-        raise HttpProblem(INVALID_JSON, 'a commit of a group member must have its "member_id" and "generation"')
-    return MemberIdentity(body.member_id, body.generation, body.instance_id)
 
 
 def _parse_reset_point(to: str | ResetPoint) -> ResetTo:

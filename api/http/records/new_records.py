@@ -24,7 +24,7 @@ SCHEMAS_OF_RECORDS: Final = ("key_schema", "key_schema_id", "value_schema", "val
 """Members of the REST Proxy's bodies for records with schemas; in others they are null."""
 
 
-_PRODUCER: Final = ProducerFields.__struct_fields__
+PRODUCER_FIELDS: Final = ProducerFields.__struct_fields__
 
 
 class ParsedRecords(NamedTuple):
@@ -48,11 +48,11 @@ def producer_of(body: dict[str, Any]) -> ProducerSequence | None:
     """Return the producer id, epoch and sequence in a body; None if it has none of them.
 
     Raises `HttpProblem` for members that a body of records cannot have."""
-    refuse_unknown(body, ("records", *_PRODUCER, *SCHEMAS_OF_RECORDS))
+    refuse_unknown(body, ("records", *PRODUCER_FIELDS, *SCHEMAS_OF_RECORDS))
     schema = next((name for name in SCHEMAS_OF_RECORDS if body.get(name) is not None), None)
     if schema is not None:
         raise HttpProblem(BAD_REQUEST, f"{schema!r} of the body must be null: records have no schemas here")
-    given = {name: value for name in _PRODUCER if (value := body.get(name)) is not None}
+    given = {name: value for name in PRODUCER_FIELDS if (value := body.get(name)) is not None}
     return ProducerSequence(*astuple(read(given, ProducerFields))) if given else None
 
 

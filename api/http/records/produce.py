@@ -5,13 +5,13 @@ from functools import partial
 from aiohttp import web
 from aiohttp.hdrs import CONTENT_TYPE
 
-from raftlog.api.codes import BAD_REQUEST, WRONG_CONTENT_TYPE
+from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, WRONG_CONTENT_TYPE
 from raftlog.api.http.leader_header import leader_header
 from raftlog.api.http.records.large_records import PARSED_BYTES_MAX, parse_large
 from raftlog.api.http.records.ndjson_block import LINE_READERS
 from raftlog.api.http.records.ndjson_ingest import NdjsonIngest
 from raftlog.api.http.records.ndjson_report import StreamAnswer
-from raftlog.api.http.records.new_records import parse_records
+from raftlog.api.http.records.new_records import PRODUCER_FIELDS, parse_records
 from raftlog.api.http.records.octet_stream import OctetStream
 from raftlog.api.http.records.produce_answers import records_answer, single_record_answer
 from raftlog.api.http.records.produce_endpoints import TO_PARTITION, TO_TOPIC
@@ -31,7 +31,7 @@ from raftlog.partitions.caller import Caller
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import ALL, Acks
 from raftlog.partitions.security.client_rates import PRODUCED
-from raftlog.security.permissions import AclOperation, AclResourceType
+from raftlog.security.permissions import AclOperation, AclResourceType, Resource
 from raftlog.values.records import ProducedBatches, ProducedRecord
 from raftlog.values.value import UNSET
 
@@ -49,8 +49,11 @@ def _parse_options(target: Target) -> ProduceOptions:
     if lines not in LINE_READERS:
         raise HttpProblem(BAD_REQUEST, f"the query parameter 'lines' is {lines!r}; it can be {', '.join(LINE_READERS)}")
     partition = partition_number(target.args[1]) if len(target.args) > 1 else None
+    transactional_id = target.query.get("transactional_id")
+    if transactional_id is not None and _ACKS[acks] != ALL:
+        raise HttpProblem(BAD_REQUEST, f"the query parameter 'acks' is {acks!r}; in a transaction it is all")
     options = target.options = ProduceOptions(
-        target.args[0], partition, _ACKS[acks], target.timeout_ms(), LINE_READERS[lines]
+        target.args[0], partition, _ACKS[acks], target.timeout_ms(), LINE_READERS[lines], transactional_id
     )
     return options
 
@@ -65,6 +68,8 @@ class ProduceHandlers(Handlers):
     async def produce(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         options: ProduceOptions = target.options or _parse_options(target)
         format_ = content_format(header(request, CONTENT_TYPE))
+        if options.transactional_id is not None:
+            self._check_transaction(request, options.transactional_id, format_)
         response: web.StreamResponse
         if format_ in _STREAMED:
             response = await self._produce_stream(request, target, options, format_)
@@ -84,6 +89,17 @@ class ProduceHandlers(Handlers):
         if options.partition is not None and not response.prepared:
             response.headers.update(self._leader_header(options))
         return response
+
+    def _check_transaction(self, request: web.BaseRequest, transactional_id: str, format_: Format) -> None:
+        """Raise `TransactionalIdNotAuthorized`, and `HttpProblem` for a body that has no producer id."""
+        resource = Resource(AclResourceType.TRANSACTIONAL_ID, transactional_id)
+        self._authorizer.authorize(caller_of(request), AclOperation.WRITE, resource)
+        if format_ in _STREAMED:
+            raise HttpProblem(
+                WRONG_CONTENT_TYPE,
+                f"{format_.value} bodies have no producer id; send records of a transaction as {Format.JSON.value}, "
+                f"{Format.BINARY.value} or {Format.BATCHES.value}",
+            )
 
     async def _produce_stream(
         self, request: web.BaseRequest, target: Target, options: ProduceOptions, format_: Format
@@ -129,7 +145,7 @@ class ProduceHandlers(Handlers):
         """Produce the records of a whole body; `held` is the memory of a body that is charged to the budget."""
         if format_ is Format.BATCHES:
             return await self._produce_batches(options, data, held)
-        topic, choice, acks, timeout, _ = options
+        topic, choice, acks, timeout, _, transactional_id = options
         deadline = deadline_in(timeout)
         is_large = held is not None and len(data) > PARSED_BYTES_MAX
         if is_large:
@@ -141,15 +157,17 @@ class ProduceHandlers(Handlers):
                 await held.cover(2 * len(data) + RECORD_MEMORY_BYTES * len(records), deadline)
         if partitions is not None and choice is not None:
             raise HttpProblem(BAD_REQUEST, "the path names the partition, so a record cannot")
-        results = await self._broker.produce_records(
-            topic,
-            choice if partitions is None else partitions,
-            records,
-            acks=acks,
-            deadline=deadline,
-            producer=producer,
-            is_large=is_large,
-        )
+        place = choice if partitions is None else partitions
+        if transactional_id is not None:
+            if producer is None:
+                raise HttpProblem(INVALID_JSON, f"records of a transaction need {', '.join(PRODUCER_FIELDS)}")
+            results = await self._broker.transaction_appends.append_records(
+                topic, place, records, producer, transactional_id=transactional_id, deadline=deadline
+            )
+        else:
+            results = await self._broker.produce_records(
+                topic, place, records, acks=acks, deadline=deadline, producer=producer, is_large=is_large
+            )
         if len(results) == 1 and (done := single_record_answer(results[0])) is not None:
             return done
         return await records_answer(request, results, self._leader_header(options))
@@ -158,7 +176,7 @@ class ProduceHandlers(Handlers):
         self, options: ProduceOptions, body: bytes | bytearray, held: HeldMemory | None
     ) -> web.Response:
         """Append stored batches to one partition. Raises `HttpProblem` if the path names none."""
-        topic, partition, acks, timeout, _ = options
+        topic, partition, acks, timeout, _, transactional_id = options
         if partition is None:
             raise HttpProblem(
                 WRONG_CONTENT_TYPE,
@@ -167,7 +185,12 @@ class ProduceHandlers(Handlers):
         deadline = deadline_in(timeout)
         if held is not None and held.size:
             await held.cover(2 * len(body), deadline)  # each batch is copied, to be stamped
-        done = await self._broker.produce_batches(topic, partition, body, acks=acks, deadline=deadline)
+        if transactional_id is None:
+            done = await self._broker.produce_batches(topic, partition, body, acks=acks, deadline=deadline)
+        else:
+            done = await self._broker.transaction_appends.append_batches(
+                topic, partition, body, transactional_id=transactional_id, deadline=deadline
+            )
         is_known = done.base_offset >= 0
         offset, next_offset = (done.base_offset, done.next_offset) if is_known else (None, None)
         response = value_answer(

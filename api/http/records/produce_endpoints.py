@@ -3,10 +3,11 @@
 from functools import partial
 from typing import Final
 
+from raftlog.api.http.bounds import NAME
 from raftlog.api.http.openapi.parts import Json, ref, string
 from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint, in_query, parameter
 from raftlog.api.http.server.media import JSON_TYPE, Format
-from raftlog.api.http.server.permissions import on_topic
+from raftlog.api.http.server.permissions import IN_REQUEST, on_topic, on_transactional_id
 from raftlog.security.permissions import AclOperation
 from raftlog.values.records import ProducedBatches, ProducedRecords, ProducedStream, ProduceError
 
@@ -23,6 +24,11 @@ _QUERY: Final = (
         string(enum=["records", "text-records", "values"], default="records"),
         "For an NDJSON body: every line is a record object; the same, with strings stored as their text; or every line "
         "is a value, stored as it stands.",
+    ),
+    in_query(
+        "transactional_id",
+        NAME,
+        "Transaction of the records, which are stored batches, or records with a producer id; acks must be `all`.",
     ),
     in_query("key", string(), "For an octet-stream body: the record's key, any bytes, percent-encoded."),
     in_query("timestamp", string(), "For an octet-stream body: milliseconds since 1970, or RFC 3339 with a time zone."),
@@ -59,7 +65,7 @@ _produce = partial(
     HttpEndpoint,
     found=(ProducedRecords, ProducedBatches, ProducedStream),
     query=_QUERY,
-    permissions=on_topic(AclOperation.WRITE),
+    permissions=(*on_topic(AclOperation.WRITE), *on_transactional_id(AclOperation.WRITE, IN_REQUEST)),
     text="Result of each record; an entry with an error was not stored.",
     headers=LEADER | TOPIC_ID,
     streams={

@@ -37,6 +37,7 @@ from raftlog.api.http.server.request_quotas import answer_within_quotas
 from raftlog.api.http.server.routing import HttpRouter
 from raftlog.api.http.status import StatusHandlers
 from raftlog.api.http.topics import TopicHandlers
+from raftlog.api.http.transactional_producers import TransactionalProducerHandlers
 from raftlog.api.http.transactions import TransactionHttpHandlers
 from raftlog.errors import RaftlogError
 from raftlog.partitions.broker import Broker
@@ -57,6 +58,7 @@ HANDLERS: Final[tuple[type[Handlers], ...]] = (
     GroupV3Handlers,
     ProducerHandlers,
     TransactionHttpHandlers,
+    TransactionalProducerHandlers,
     ConsumerHandlers,
     ConsumerRecordHandlers,
     ConsumerOffsetHandlers,
