@@ -183,7 +183,7 @@ class ProducerBody(Body, frozen=True, kw_only=True):
 class TransactionOffsetsBody(ProducerBody, frozen=True, kw_only=True):
     """Offsets of a consumer group to commit with the transaction; a member's `generation` fences it."""
 
-    group: Text
+    group: Annotated[str, with_schema(bounds.NAME, max_length=TEXT_LENGTH_MAX)]
     offsets: Annotated[list[NewOffset], Meta(min_length=1, max_length=ROWS_MAX)]
     member_id: Text | None = None
     generation: Int32 | None = None

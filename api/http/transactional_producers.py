@@ -22,6 +22,7 @@ from raftlog.api.http.server.handlers import Handlers
 from raftlog.api.http.server.permissions import IN_REQUEST, TOPICS_READ, WRITE_TRANSACTION, on_group
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.routing import Target
+from raftlog.partitions.groups.offsets import check_offsets
 from raftlog.partitions.groups.results import MemberIdentity, TransactionalProducer
 from raftlog.partitions.produce import ProducerId
 from raftlog.security.permissions import AclOperation, AclResourceType, Resource
@@ -78,6 +79,7 @@ class TransactionalProducerHandlers(Handlers):
         offsets = parse_commits(body, member or MemberIdentity("", -1))
         self._authorizer.authorize(caller_of(request), AclOperation.READ, Resource(AclResourceType.GROUP, body.group))
         self._authorize_read(request, (place.topic for place in offsets))
+        check_offsets(offsets)
         deadline = target.deadline()
         await self._broker.transactions.add_group(producer, body.group, deadline=deadline)
         failed = await self._broker.groups.commit_pending(

@@ -22,7 +22,7 @@ from raftlog.partitions.groups.folded import FoldedGroups, GroupEntry
 from raftlog.partitions.groups.machine import Machine
 from raftlog.partitions.groups.records import METADATA_BYTES_MAX, OffsetKey, OffsetRecord
 from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit, Place, StableOffset
-from raftlog.types import Offset
+from raftlog.types import Offset, TopicPartition
 
 OFFSETS_MAX: Final = 10_000
 """Limit of offsets in one commit or reset."""
@@ -205,7 +205,7 @@ class Offsets:
                 raise GroupNotEmpty(f"member {member.member_id} of group {group} subscribes to topic {topic}")
 
 
-def check_offsets(offsets: Mapping[Place, OffsetCommit]) -> None:
+def check_offsets(offsets: Mapping[Place, OffsetCommit] | Mapping[TopicPartition, OffsetCommit]) -> None:
     """Raise `InvalidArgument` for invalid offsets."""
     if len(offsets) > OFFSETS_MAX:
         raise InvalidArgument(f"{len(offsets)} offsets in one call are too many; {OFFSETS_MAX} are possible")

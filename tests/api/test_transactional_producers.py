@@ -20,7 +20,12 @@ async def initialize(api: Api, name: str = "tx", **body: Any) -> Identity:
 
 
 async def send(
-    api: Api, producer: Identity, *values: Any, sequence: int = 0, path: str = "/topics/t/partitions/0", name: str = "tx"
+    api: Api,
+    producer: Identity,
+    *values: Any,
+    sequence: int = 0,
+    path: str = "/topics/t/partitions/0",
+    name: str = "tx",
 ) -> tuple[int, Any]:
     body = {**producer, "sequence": sequence, "records": [{"value": value} for value in values]}
     return await api.post(f"{path}?transactional_id={name}", body)
