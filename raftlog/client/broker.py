@@ -17,6 +17,7 @@ from raftlog.client.calls import ANSWER_MS, Calls, answer_timeout_s, decode_valu
 from raftlog.client.failures import failure_of
 from raftlog.client.groups import GroupClient
 from raftlog.client.topic_names import check_name
+from raftlog.client.transactions import TransactionClient
 from raftlog.client.transport import HttpAnswer, HttpTransport
 from raftlog.context import AsyncClosedAtExit
 from raftlog.errors import RaftlogError, Unavailable
@@ -43,6 +44,8 @@ class BrokerClient(AsyncClosedAtExit):
         """Queries and orders of operators."""
         self.groups = GroupClient(self._calls)
         """Consumer groups: membership and committed offsets."""
+        self.transactions = TransactionClient(self._calls)
+        """Transactions of producers."""
 
     async def close(self) -> None:
         await self._transport.close()
@@ -192,13 +195,23 @@ class BrokerClient(AsyncClosedAtExit):
         return None if offset is None else (Offset(offset), int(fields["timestamp"]))
 
     async def produce_batches(
-        self, topic: str, partition: int, body: Buffer, *, acks: str = "all", timeout_ms: int = ANSWER_MS
+        self,
+        topic: str,
+        partition: int,
+        body: Buffer,
+        *,
+        acks: str = "all",
+        transactional_id: str | None = None,
+        timeout_ms: int = ANSWER_MS,
     ) -> Produced:
-        """Append encoded batches. With `acks="0"` the offsets in the answer are -1."""
+        """Append encoded batches, in a transaction if they belong to one. With `acks="0"` the offsets are -1."""
+        query: dict[str, object] = {"acks": acks, "timeout": timeout_ms}
+        if transactional_id is not None:
+            query["transactional_id"] = transactional_id
         answer = await self._transport.request(
             "POST",
             _partition_path(topic, partition),
-            query={"acks": acks, "timeout": timeout_ms},
+            query=query,
             body=body,
             headers={"Content-Type": BATCHES},
             timeout_s=answer_timeout_s(timeout_ms),

@@ -14,7 +14,15 @@ class GroupTarget(NamedTuple):
     group: str
 
 
-LeaderTarget: TypeAlias = TopicPartition | GroupTarget
+class TransactionTarget(NamedTuple):
+    """Transactional id, whose coordinator is the leader of its partition of transactions."""
+
+    transactional_id: str
+    kind: str = "transaction"
+    """Distinguishes it from a group of the same name."""
+
+
+LeaderTarget: TypeAlias = TopicPartition | GroupTarget | TransactionTarget
 
 TARGETS_MAX: Final = 10_000
 """Bound on the entries; above it the least recently used one is removed."""

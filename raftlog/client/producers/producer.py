@@ -65,6 +65,7 @@ class Producer(Generic[K, V]):
         self._room = asyncio.Event()
         self._unseen: list[Batch] = []
         self._is_closed = False
+        self._transactional_id: str | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -245,7 +246,13 @@ class Producer(Generic[K, V]):
             if described is not None:
                 limit = min(limit, described.message_bytes_max - HEADER_SIZE)
             lane = ProducerLane(
-                topic_partition, self._client, self.settings, self._identities, limit, self._handle_result
+                topic_partition,
+                self._client,
+                self.settings,
+                self._identities,
+                limit,
+                self._handle_result,
+                self._transactional_id,
             )
             self._lanes[topic_partition] = lane
         return lane

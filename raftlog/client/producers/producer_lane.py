@@ -48,8 +48,11 @@ class ProducerLane:
         identities: Identities | None,
         batch_bytes: int,
         on_result: Callable[[Batch], None],
+        transactional_id: str | None = None,
     ) -> None:
-        """Start an empty lane, which is not idempotent without `identities`."""
+        """Start an empty lane, which is not idempotent without `identities`.
+
+        With a `transactional_id` its records belong to one transaction."""
         self._topic_partition, self._client, self._settings = topic_partition, client, settings
         self._identities, self._on_result = identities, on_result
         self._identity: ProducerIdentity | None = None
@@ -57,6 +60,9 @@ class ProducerLane:
         """Abandoned id, whose chain is broken; no batch is sent until there is another."""
         self._is_expired = False
         """Whether the partition has expired that id, so that the next one must be greater than all earlier ones."""
+        self._transactional_id = transactional_id
+        self._has_first = transactional_id is None
+        """Whether later batches may be in flight. A broker accepts any first batch of a transaction, so it is alone."""
         self._next_sequence = 0
         self._departed = 0
         """Number of batches sent so far."""
@@ -156,7 +162,9 @@ class ProducerLane:
         """Return whether another batch may be sent while the broker still remembers the oldest unsettled one.
 
         Answered batches count as well."""
-        return not self._unsettled or self._departed - self._unsettled[0].number < self._settings.in_flight_max
+        if not self._unsettled:
+            return True
+        return self._has_first and self._departed - self._unsettled[0].number < self._settings.in_flight_max
 
     def _may_send(self, now_s: float) -> bool:
         """Return whether the first waiting batch is complete, has lingered, or no other is in flight."""
@@ -205,12 +213,14 @@ class ProducerLane:
                 self._topic_partition.partition,
                 body,
                 acks=self._settings.acks,
+                transactional_id=self._transactional_id,
                 timeout_ms=max(1, min(self._settings.request_timeout_ms, left_ms)),
             )
         except OutcomeUnknown as error:
             if not isinstance(error, DuplicateSequence):
                 batch.maybe_stored = True
             raise
+        self._has_first = True
         self._end(batch, produced)
 
     def _build(self, batch: Batch) -> bytearray:
@@ -225,6 +235,7 @@ class ProducerLane:
             producer_id=-1 if identity is None else identity.producer_id,
             producer_epoch=-1 if identity is None else identity.epoch,
             base_sequence=batch.sequence,
+            is_transactional=self._transactional_id is not None,
         )
 
     def _find_deadline(self, batch: Batch) -> float:
