@@ -24,7 +24,6 @@ from raftlog.partitions.gossip.cluster_map import RenderedMap
 from raftlog.partitions.groups.service import Groups
 from raftlog.partitions.kafka_addresses import KafkaAddress, kafka_addresses
 from raftlog.partitions.leader.parts import LeaderParts
-from raftlog.partitions.leader.transaction_appends import TransactionAppends
 from raftlog.partitions.metric_sources import MetricSources
 from raftlog.partitions.node import Node
 from raftlog.partitions.node.environment import NodeEnvironment, real_environment
@@ -66,8 +65,6 @@ class Broker:
     """Consumer groups."""
     transactions: Transactions
     """Transactions of producers."""
-    transaction_appends: TransactionAppends
-    """Appends to transactions."""
     consumers: Consumers
     """Consumer instances of the HTTP API."""
     operations: Operations
@@ -92,7 +89,7 @@ class Broker:
         """For tests and the simulation, as `node` and `metadata` are."""
         self.groups, self.consumers, self.operations = parts.groups, parts.consumers, parts.operations
         self.producers, self.measuring, self.opener = parts.producers, parts.measuring, parts.opener
-        self.transactions, self.transaction_appends = parts.transactions, parts.transaction_appends
+        self.transactions = parts.transactions
         self.leader, self.security = parts.leader, parts.security
         self._finder, self._reader, self._topics, self._view = parts.finder, parts.reader, parts.topics, parts.view
         self._wall_ms = environment.wall_ms

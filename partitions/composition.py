@@ -131,20 +131,19 @@ class BrokerParts:
             self.gossip,
             self.security.listeners,
         )
+        appends = LeaderAppends(
+            self.topics,
+            self.shared,
+            given_ids,
+            lambda *asked, deadline: self.transactions.verify_partition(*asked, deadline=deadline),
+            lambda *asked, deadline: self.transactions.join_partition(*asked, deadline=deadline),
+        )
         self.leader = LeaderParts(
-            LeaderAppends(
-                self.topics,
-                self.shared,
-                given_ids,
-                lambda *asked, deadline: self.transactions.verify_partition(*asked, deadline=deadline),
-                lambda *asked, deadline: self.transactions.join_partition(*asked, deadline=deadline),
-            ),
+            appends,
             LeaderFetches(self.topics, self.counters, settings.fetch_bytes_max),
             LeaderOffsets(self.topics),
+            TransactionAppends(node, self.topics, self.finder, self.router, appends, gate.check_ready),
             TopicLeaders(node, metadata, self.topics, self.router, self.view, lag_ticks_max),
-        )
-        self.transaction_appends = TransactionAppends(
-            node, self.topics, self.finder, self.router, self.leader.appends, gate.check_ready
         )
         self.operations = Operations(
             node, metadata, self.topics, self.finder, self.router, self.moves, self.balancer, self.view.brokers

@@ -3,8 +3,9 @@
     append                    LeaderAppends → Replica.append, without the queue of `produce`
     fetch                     PartitionsFetch: one wait for many partitions; SessionFetch: many fetches of the same ones
     offsets, epochs, deletion LeaderOffsets
-    leaders of topics         TopicLeaders, the only part that asks other nodes
+    leaders of topics         TopicLeaders, which asks other nodes
+    transactions over HTTP    TransactionAppends, which any node takes and forwards by one hop
 
-A replica that does not lead is refused at once (`NotLeader`), and nothing is forwarded. Called by listeners."""
+Otherwise a replica that does not lead refuses at once (`NotLeader`), and nothing is forwarded. Called by listeners."""
 
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.leader"

@@ -10,6 +10,7 @@ from raftlog.partitions.leader.fetch import FetchedPartition, PartitionFetch, Pa
 from raftlog.partitions.leader.offsets import LeaderOffsets
 from raftlog.partitions.leader.session_fetch import SessionFetch
 from raftlog.partitions.leader.topic_leaders import TopicLeaders
+from raftlog.partitions.leader.transaction_appends import TransactionAppends
 from raftlog.partitions.routing.topics import Topics
 from raftlog.types import Isolation
 
@@ -51,5 +52,7 @@ class LeaderParts(NamedTuple):
     appends: LeaderAppends
     fetches: LeaderFetches
     offsets: LeaderOffsets
+    transaction_appends: TransactionAppends
+    """Appends to transactions, which any broker takes."""
     topics: TopicLeaders
     """Leaders of topics, which clients ask for first."""

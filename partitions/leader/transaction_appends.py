@@ -3,7 +3,7 @@
     any broker → the partition's leader, by one hop → the coordinator adds the partition → appended
 
 Calls have sequences, so one whose answer was lost is sent again, and the leader detects duplicates. Called by API
-servers as `Broker.transaction_appends`, and by other nodes' requests; the appends themselves are `LeaderAppends`."""
+servers as `Broker.leader.transaction_appends`, and by other nodes; the appends themselves are `LeaderAppends`."""
 
 from collections.abc import Callable, Sequence
 from typing import Final

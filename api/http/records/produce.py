@@ -161,7 +161,7 @@ class ProduceHandlers(Handlers):
         if transactional_id is not None:
             if producer is None:
                 raise HttpProblem(INVALID_JSON, f"records of a transaction need {', '.join(PRODUCER_FIELDS)}")
-            results = await self._broker.transaction_appends.append_records(
+            results = await self._broker.leader.transaction_appends.append_records(
                 topic, place, records, producer, transactional_id=transactional_id, deadline=deadline
             )
         else:
@@ -188,7 +188,7 @@ class ProduceHandlers(Handlers):
         if transactional_id is None:
             done = await self._broker.produce_batches(topic, partition, body, acks=acks, deadline=deadline)
         else:
-            done = await self._broker.transaction_appends.append_batches(
+            done = await self._broker.leader.transaction_appends.append_batches(
                 topic, partition, body, transactional_id=transactional_id, deadline=deadline
             )
         is_known = done.base_offset >= 0
