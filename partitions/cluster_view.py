@@ -6,6 +6,7 @@ time counts as down. The controller's state comes from the copy here. Called by 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
+from uuid import UUID
 
 from msgspec.structs import asdict
 
@@ -51,7 +52,7 @@ LEADERLESS_S: Final = 1.5
 
 
 class ClusterObserver:
-    """Observer of the whole cluster, and server of this node's part of the view; one per process."""
+    """Observer of the whole cluster,."""
 
     def __init__(
         self,
@@ -81,8 +82,9 @@ class ClusterObserver:
         row = self._local_row(partition)
         if row is None:
             return _partition_state(partition, None)
-        *rest, _, damage = row
-        return _partition_state(partition, [*rest, () if damage is None else ((self._me, damage),)], is_local=True)
+        *rest, _, damage, size = row
+        damaged = () if damage is None else ((self._me, damage),)
+        return _partition_state(partition, [*rest, size, damaged], is_local=True)
 
     def describe_planned(self, creation: CreateTopic, config: TopicConfig) -> TopicState:
         """Return the state that a topic would have after its creation."""
@@ -98,10 +100,21 @@ class ClusterObserver:
         rows, _ = await self._ask_leaders([each for topic in topics for each in topic.partitions], deadline)
         described = []
         for topic in topics:
-            seen = [self._merge_row(each, rows.get(each.group_id.bytes)) for each in topic.partitions]
-            described.append(_topic_state(topic, self._add_versions(topic, seen)))
+            described.append(_topic_state(topic, self._merge_rows(topic, topic.partitions, rows)))
             await asyncio.sleep(0)
         return described
+
+    async def describe_partitions(
+        self, topic: Topic, partitions: Sequence[Partition], deadline: Deadline
+    ) -> list[PartitionState]:
+        """Describe some partitions of a topic, as `describe` does."""
+        rows, _ = await self._ask_leaders(partitions, deadline)
+        return self._merge_rows(topic, partitions, rows)
+
+    def _merge_rows(
+        self, topic: Topic, partitions: Iterable[Partition], rows: Mapping[bytes, list[Any]]
+    ) -> list[PartitionState]:
+        return self._add_versions(topic, [self._merge_row(each, rows.get(each.group_id.bytes)) for each in partitions])
 
     def _add_versions(self, topic: Topic, described: Iterable[PartitionState]) -> list[PartitionState]:
         """Add the versions of the assignments, unless the topic was just deleted."""
@@ -142,10 +155,10 @@ class ClusterObserver:
         leaderless: dict[bytes, int] = {}
         damaged: dict[bytes, list[list[Any]]] = {}
         for node, rows in zip(nodes, answers, strict=True):
-            for key, (*row, leaderless_ms, damage) in rows.items():
+            for key, (*row, leaderless_ms, damage, size) in rows.items():
                 leaderless[key] = min(leaderless_ms, leaderless.get(key, leaderless_ms))
                 if key not in best or _rank(row) > _rank(best[key]):
-                    best[key] = row
+                    best[key] = [*row, size]
                 if damage is not None:
                     damaged.setdefault(key, []).append([node, damage])
         return {key: [*row, damaged.get(key, ())] for key, row in best.items()}, leaderless
@@ -179,7 +192,7 @@ class ClusterObserver:
                 return rows  # it counts as down
             for key, row in zip(header, answer.value, strict=True):
                 if row is not None:
-                    rows[key] = row[:10]  # later releases may have more
+                    rows[key] = [*row[:11], *[None] * (11 - len(row))]  # others may have more or fewer
         return rows
 
     async def _local_rows(self, partitions: Sequence[Partition]) -> list[list[Any] | None]:
@@ -203,7 +216,8 @@ class ClusterObserver:
         damage = describe_damage(replica.group)
         bounds = (own.high_watermark, own.log_start_offset)
         leaderless_ms = int(self._node.leader_statistics.leaderless_s(replica.group) * 1000)
-        return [own.leader, own.term, in_sync, list(own.caught_up), *bounds, problem, behind, leaderless_ms, damage]
+        row = [own.leader, own.term, in_sync, list(own.caught_up), *bounds, problem, behind]
+        return [*row, leaderless_ms, damage, own.size_bytes]
 
     async def _serve_partitions(self, request: Request) -> Answer:
         match request.header:
@@ -214,10 +228,17 @@ class ClusterObserver:
                     f"the request {_DESCRIBE!r} cannot be decoded; check that the other broker runs a compatible "
                     "release"
                 )
-        partitions = [each for topic in self._topics for each in topic.partitions if each.group_id.bytes in wanted]
+        partitions = [each for key in wanted if (each := self._find_partition(key)) is not None]
         rows = zip([each.group_id.bytes for each in partitions], await self._local_rows(partitions), strict=True)
         found = dict(rows)
         return Answer([found.get(key) for key in wanted])
+
+    def _find_partition(self, key: bytes) -> Partition | None:
+        """Return the partition with this group id; None if it is unknown here."""
+        name = self._metadata.state.group(UUID(bytes=key))
+        topic = None if name is None else self._topics.by_id(name.topic_id)
+        found = [] if name is None or topic is None else topic.partitions[name.partition : name.partition + 1]
+        return found[0] if found else None
 
     # brokers
 
@@ -372,7 +393,7 @@ def _partition_state(partition: Partition, row: list[Any] | None, *, is_local: b
     replicas = [replica.node_id for replica in partition.assigned]
     if row is None:
         return PartitionState(partition.number, None, replicas, (), None)
-    leader, term, in_sync, caught_up, high_watermark, log_start, problem, lags, damaged = row
+    leader, term, in_sync, caught_up, high_watermark, log_start, problem, lags, size, damaged = row
     if in_sync is None:
         hint = leader if is_local else None
         return PartitionState(partition.number, hint, replicas, (), problem, damaged=dict(damaged))
@@ -389,6 +410,7 @@ def _partition_state(partition: Partition, row: list[Any] | None, *, is_local: b
         behind,
         dict(damaged),
         caught_up=caught_up,
+        size_bytes=size,
     )
 
 

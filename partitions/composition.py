@@ -146,7 +146,16 @@ class BrokerParts:
             TopicLeaders(node, metadata, self.topics, self.router, self.view, lag_ticks_max),
         )
         self.operations = Operations(
-            node, metadata, self.topics, self.finder, self.router, self.moves, self.balancer, self.view.brokers
+            node,
+            metadata,
+            self.topics,
+            self.finder,
+            self.router,
+            self.moves,
+            self.balancer,
+            self.view.brokers,
+            self.view,
+            gate.check_ready,
         )
         # consumer groups and instances, producers and their transactions
         topics, places = self.topics, TopicPlaces(self.finder, self.topics)

@@ -117,6 +117,8 @@ class PartitionState(NamedTuple):
     """
     caught_up: Sequence[int] = ()
     """Replicas in sync that hold everything committed at this moment."""
+    size_bytes: int | None = None
+    """Size of the leader's log; None if it does not report one."""
 
 
 def planned_states(placed: Sequence[Sequence[ReplicaId]], first: int = 0) -> list[PartitionState]:

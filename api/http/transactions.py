@@ -37,7 +37,7 @@ class TransactionHttpHandlers(Handlers):
         listings = await self._broker.transactions.listings(deadline=target.deadline())
         visible = self._visibility(request)
         rows = [
-            TransactionSummary(**_summary_fields(each))
+            TransactionSummary(**summary_fields(each))
             for each in listings
             if visible.has_transactional_id(each.transactional_id)
         ]
@@ -54,7 +54,7 @@ class TransactionHttpHandlers(Handlers):
         visible = self._visibility(request)
         partitions = [TransactionPartition(*place) for place in found.partitions if visible.has_topic(place.topic)]
         groups = [group for group in found.groups if visible.has_group(group)]
-        fields = _summary_fields(found.details)
+        fields = summary_fields(found.details)
         return value_answer(TransactionDescription(**fields, partitions=partitions, groups=groups))
 
     @HttpEndpoint(f"POST {_TRANSACTION}/abort", permissions=WRITE_TRANSACTION, text="Aborted, or nothing was open.")
@@ -64,7 +64,7 @@ class TransactionHttpHandlers(Handlers):
         return no_content()
 
 
-def _summary_fields(listing: TransactionListing) -> dict[str, Any]:
+def summary_fields(listing: TransactionListing) -> dict[str, Any]:
     """Return the fields of a summary."""
     is_open = listing.started_ms > 0
     return {

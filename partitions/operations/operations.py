@@ -13,6 +13,8 @@ Every call raises `Unavailable` (mostly `NoLeader`) when the controller cannot b
 `ChangeRefused` for requests that are impossible now. Requests above the cluster's feature level are
 `InvalidArgument`."""
 
+from collections.abc import Callable
+
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.node import Node
 from raftlog.partitions.operations.applied_changes import AppliedChanges
@@ -26,6 +28,7 @@ from raftlog.partitions.operations.local import LocalReplicas
 from raftlog.partitions.operations.move_reports import MoveReporter
 from raftlog.partitions.operations.partitions import PartitionOperations
 from raftlog.partitions.operations.restoring import RestoringOperations
+from raftlog.partitions.operations.topic_listing import LeaderReports, TopicListing
 from raftlog.partitions.placement.balancing.balancer import Balancer
 from raftlog.partitions.placement.moves import Moves
 from raftlog.partitions.routing.finder import Finder
@@ -46,6 +49,8 @@ class Operations:
         moves: Moves,
         balancer: Balancer,
         brokers: Brokers,
+        reports: LeaderReports,
+        check_ready: Callable[[], None],
     ) -> None:
         move_reporter, broker_reporter = MoveReporter(node, metadata, moves), BrokerReporter(node, metadata)
         self.applied = AppliedChanges(node, metadata)
@@ -56,4 +61,5 @@ class Operations:
         self.restoring = RestoringOperations(node, finder, router)
         self.balancing = BalancerOperations(balancer)
         self.cluster = ClusterOperations(metadata, broker_reporter, brokers)
+        self.topics = TopicListing(topics, finder, reports, check_ready)
         node.leaders.balances_leaders = lambda: current_settings(metadata.state).leaders_balance

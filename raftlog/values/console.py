@@ -4,7 +4,13 @@ A list has `total` rows that the caller may see, `matching` of which pass the fi
 for the next page, None at the end. None in place of a number: the leaders do not answer, or there are too many
 partitions for one answer."""
 
-from raftlog.values.value import Count, NodeNumber, Value
+from collections.abc import Sequence
+
+from raftlog.values.brokers import BrokerDescription, BrokerLoad, ClusterHealth, GossipState
+from raftlog.values.placement import BalancerStatus, NamespaceReplica, Reconfiguration
+from raftlog.values.security import AclDescription, UserDescription
+from raftlog.values.transactions import TransactionSummary
+from raftlog.values.value import Count, LeaderNumber, NodeNumber, Value, Version
 
 
 class AllowedOperations(Value, frozen=True):
@@ -30,3 +36,214 @@ class ConsoleSession(Value, frozen=True, kw_only=True):
     writes_allowed: bool
     has_authorization: bool
     may: AllowedOperations
+
+
+class ListPage(Value, frozen=True, kw_only=True):
+    """Base of lists: numbers of rows, and the position of the next page."""
+
+    total: Count
+    matching: Count
+    next: str | None
+
+
+# topics
+
+
+class TopicRow(Value, frozen=True, kw_only=True):
+    """Topic with sums over its partitions, which are None if a leader does not answer.
+
+    `records`: an upper bound unless `is_records_exact`, because compaction or transactions leave offsets without one.
+    `bytes`: of the leaders' logs. `problem`: the first one of a partition."""
+
+    name: str
+    topic_id: str
+    partitions: Count
+    replication_factor: Count
+    is_internal: bool
+    created_ms: int
+    records: Count | None
+    is_records_exact: bool
+    bytes: Count | None
+    leaderless: Count | None
+    under_replicated: Count | None
+    problem: str | None
+
+
+class TopicPage(ListPage, frozen=True, kw_only=True):
+    """Page of the list of topics."""
+
+    topics: Sequence[TopicRow]
+
+
+class ConfigRow(Value, frozen=True):
+    """Setting of a topic; `is_default`: it is not set on the topic."""
+
+    name: str
+    value: str
+    is_default: bool
+
+
+class ConsoleTopic(Value, frozen=True):
+    """Topic with its settings, which are None if the caller may not describe them."""
+
+    topic: TopicRow
+    configs: Sequence[ConfigRow] | None
+
+
+class PartitionRow(Value, frozen=True, kw_only=True):
+    """Partition, as its leader reports it; without an answer of a leader its numbers are None."""
+
+    partition: NodeNumber
+    leader_id: LeaderNumber
+    leader_epoch: Count | None
+    log_start_offset: Count | None
+    high_watermark: Count | None
+    records: Count | None
+    is_records_exact: bool
+    bytes: Count | None
+    replicas: Sequence[NamespaceReplica]
+    problem: str | None
+    version: Version | None
+
+
+class PartitionPage(ListPage, frozen=True, kw_only=True):
+    """Page of the partitions of a topic."""
+
+    partitions: Sequence[PartitionRow]
+
+
+# consumer groups
+
+
+class GroupRow(Value, frozen=True, kw_only=True):
+    """Consumer group. `state`: Kafka's name. `lag`: sum over its partitions; None if it is not known in time."""
+
+    group: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: Count
+    generation: Count
+    coordinator_id: LeaderNumber
+    lag: Count | None
+
+
+class GroupPage(ListPage, frozen=True, kw_only=True):
+    """Page of the list of consumer groups, at most some seconds old."""
+
+    groups: Sequence[GroupRow]
+
+
+class OwnedPartition(Value, frozen=True):
+    """Partition that is assigned to a group member."""
+
+    topic: str
+    partition: NodeNumber
+
+
+class MemberRow(Value, frozen=True, kw_only=True):
+    """Group member with the first of its `partition_count` partitions."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    partition_count: Count
+    partitions: Sequence[OwnedPartition]
+
+
+class ConsoleGroup(Value, frozen=True, kw_only=True):
+    """Consumer group with the first of its `member_count` members. `leader`: member id of the group leader."""
+
+    group: GroupRow
+    is_simple: bool
+    leader: str
+    member_count: Count
+    members: Sequence[MemberRow]
+
+
+class LagRow(Value, frozen=True, kw_only=True):
+    """Lag of a group in one partition; -1 for unknown offsets, and an empty member id without an owner."""
+
+    topic: str
+    partition: NodeNumber
+    current_offset: int
+    log_start_offset: int
+    log_end_offset: int
+    lag: int
+    member_id: str
+    client_id: str
+
+
+class LagPage(ListPage, frozen=True, kw_only=True):
+    """Page of the lags of a group, and the sum of all that are known."""
+
+    lag: Count
+    lags: Sequence[LagRow]
+
+
+# brokers
+
+
+class HealthReason(Value, frozen=True):
+    """Reason why the cluster is unhealthy, and the next step."""
+
+    reason: str
+    action: str
+
+
+class ConsoleHealth(Value, frozen=True, kw_only=True):
+    """Health of the cluster at `time_ms`, with the next step for each reason."""
+
+    time_ms: Count
+    health: ClusterHealth
+    reasons: Sequence[HealthReason]
+
+
+class BrokerGossip(Value, frozen=True):
+    """State of a broker by the answering broker's gossip, and the seconds in it."""
+
+    state: GossipState
+    state_s: float | None
+
+
+class BrokerRow(BrokerDescription, frozen=True, kw_only=True):
+    """Broker with its state and load by gossip, which are None without gossip."""
+
+    gossip: BrokerGossip | None
+    load: BrokerLoad | None
+    is_controller: bool
+
+
+class ConsoleBrokers(Value, frozen=True):
+    """All brokers, and the state of the balancer, which is None while the controller has no leader."""
+
+    brokers: Sequence[BrokerRow]
+    balancer: BalancerStatus | None
+
+
+class MovePage(ListPage, frozen=True, kw_only=True):
+    """Page of the pending reassignments, of which there are at most 1,000."""
+
+    moves: Sequence[Reconfiguration]
+
+
+# transactions, users, entries of access control
+
+
+class TransactionPage(ListPage, frozen=True, kw_only=True):
+    """Page of the transactional ids."""
+
+    transactions: Sequence[TransactionSummary]
+
+
+class UserPage(ListPage, frozen=True, kw_only=True):
+    """Page of the users."""
+
+    users: Sequence[UserDescription]
+
+
+class AclPage(ListPage, frozen=True, kw_only=True):
+    """Page of the entries of access control."""
+
+    acls: Sequence[AclDescription]

@@ -75,7 +75,23 @@ REQUESTS: Final[dict[str, tuple[Any, Any]]] = {
     "data.trim": ([TOPIC, 3, 500, {"before": 7}], [7]),
     "view.partitions": (
         Rows([GROUP]),
-        Rows([[1, 2, Rows([1, 2]), Rows([1]), 12, 0, "damaged", Rows([[2, 3, 300, 50]]), 40, Rows([[2, "its CRC"]])]]),
+        Rows(
+            [
+                [
+                    1,
+                    2,
+                    Rows([1, 2]),
+                    Rows([1]),
+                    12,
+                    0,
+                    "damaged",
+                    Rows([[2, 3, 300, 50]]),
+                    40,
+                    Rows([[2, "its CRC"]]),
+                    4_096,
+                ]
+            ]
+        ),
     ),
     "view.broker": (None, STATUS),
     "control.submit": (b"request", [9, 5, ["InvalidArgument", False, ["no"]]]),

@@ -23,6 +23,7 @@ from raftlog.partitions.operations.leadership import LeadershipOperations
 from raftlog.partitions.operations.local import LocalReplicas
 from raftlog.partitions.operations.partitions import PartitionOperations
 from raftlog.partitions.operations.restoring import RestoringOperations
+from raftlog.partitions.operations.topic_listing import TopicListing
 from raftlog.partitions.produce import Producers
 from raftlog.partitions.security.acls import Acls
 from raftlog.partitions.security.quotas import Quotas
@@ -42,6 +43,7 @@ FACADE: tuple[type, ...] = (
     BalancerOperations,
     ClusterOperations,
     RestoringOperations,
+    TopicListing,
     LeaderAppends,
     LeaderFetches,
     LeaderOffsets,

@@ -15,6 +15,7 @@ from raftlog.api.http.server.permissions import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from raftlog.api.http.server.routing import Target
 from raftlog.api.http.visible_answers import visible_brokers
 from raftlog.errors import RaftlogError, UnknownBroker
+from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.values.brokers import (
     BrokerDescription,
@@ -44,7 +45,9 @@ class BrokerHandlers(Handlers):
         """Return the state of all brokers."""
         deadline = target.deadline()
         found = await self._brokers(request, deadline)
-        return value_answer(await asyncio.gather(*(self._with_maintenance_status(each, deadline) for each in found)))
+        return value_answer(
+            await asyncio.gather(*(with_maintenance_status(self._broker, each, deadline) for each in found))
+        )
 
     @HttpEndpoint(f"GET {_BROKER}", BrokerDescription, permissions=DESCRIBE_CLUSTER)
     async def broker(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -52,7 +55,7 @@ class BrokerHandlers(Handlers):
         number, deadline = node_of(target), target.deadline()
         for one in await self._brokers(request, deadline):
             if one.node_id == number:
-                return value_answer(await self._with_maintenance_status(one, deadline))
+                return value_answer(await with_maintenance_status(self._broker, one, deadline))
         raise UnknownBroker(f"there is no broker {number}")
 
     @HttpEndpoint("GET /v1/broker_uuids", list[BrokerUuid], permissions=DESCRIBE_CLUSTER)
@@ -120,13 +123,14 @@ class BrokerHandlers(Handlers):
         found, visible = await self._broker.brokers(deadline=deadline), self._visibility(request)
         return visible_brokers(found, visible, self._broker.topics()) if visible.is_limited else found
 
-    async def _with_maintenance_status(self, one: BrokerDescription, deadline: Deadline) -> BrokerDescription:
-        """Return the description of a broker; in maintenance mode with its progress, or with the error instead."""
-        if not one.in_maintenance:
-            return one
-        deadline = Deadline(min(deadline, deadline_in(_ASK_MS)))
-        try:
-            status = (await self._broker.operations.brokers.maintenance(one.node_id, deadline=deadline)).status
-        except RaftlogError as error:
-            status = MaintenanceStatus(draining=True, errors=True, reasons=[str(error)])
-        return one.copy_with(maintenance_status=status)
+
+async def with_maintenance_status(broker: Broker, one: BrokerDescription, deadline: Deadline) -> BrokerDescription:
+    """Return the description of a broker; in maintenance mode with its progress, or with the error instead."""
+    if not one.in_maintenance:
+        return one
+    deadline = Deadline(min(deadline, deadline_in(_ASK_MS)))
+    try:
+        status = (await broker.operations.brokers.maintenance(one.node_id, deadline=deadline)).status
+    except RaftlogError as error:
+        status = MaintenanceStatus(draining=True, errors=True, reasons=[str(error)])
+    return one.copy_with(maintenance_status=status)

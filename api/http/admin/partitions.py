@@ -63,7 +63,7 @@ def _to_listed_partition(topic: str, one: PartitionState) -> ListedPartition:
     )
 
 
-def _to_replica(node: int, one: PartitionState) -> NamespaceReplica:
+def describe_replica(node: int, one: PartitionState) -> NamespaceReplica:
     """Return the description of a replica; its lag is None if the leader has no information about it."""
     is_in_sync = node in one.in_sync
     lag = next((each for each in one.behind if each.node_id == node), None)
@@ -84,7 +84,7 @@ def _to_partition(topic: str, one: PartitionState) -> NamespacePartition:
         partition_id=one.partition,
         status="done" if one.problem is None else "failed",
         leader_id=leader_number(one.leader),
-        replicas=[_to_replica(node, one) for node in one.replicas],
+        replicas=[describe_replica(node, one) for node in one.replicas],
         leader_epoch=one.leader_epoch,
         high_watermark=one.high_watermark,
         log_start_offset=one.log_start_offset,

@@ -7,13 +7,21 @@ handlers unless the console is off."""
 
 from typing import Final
 
+from raftlog.api.http.console.brokers import ConsoleBrokerHandlers
+from raftlog.api.http.console.groups import ConsoleGroupHandlers
+from raftlog.api.http.console.lists import ConsoleListHandlers
 from raftlog.api.http.console.page_files import PageHandlers
 from raftlog.api.http.console.session import SessionHandlers
+from raftlog.api.http.console.topics import ConsoleTopicHandlers
 from raftlog.api.http.server.handlers import Handlers
 
 CONSOLE_HANDLERS: Final[tuple[type[Handlers], ...]] = (
     PageHandlers,
     SessionHandlers,
+    ConsoleTopicHandlers,
+    ConsoleGroupHandlers,
+    ConsoleBrokerHandlers,
+    ConsoleListHandlers,
 )
 
 __all__ = ["CONSOLE_HANDLERS"]

@@ -46,7 +46,7 @@ class AclHandlers(Handlers):
     async def acls(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the entries of access control that the parameters select."""
         found = await self._broker.security.acls.describe(_parse_filter(target), deadline=target.deadline())
-        return value_answer(list(map(_describe, found)))
+        return value_answer(list(map(describe_acl, found)))
 
     @HttpEndpoint(f"POST {_ACLS}", body=AclsBody, permissions=ALTER_CLUSTER)
     async def create_acls(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -78,7 +78,7 @@ class AclHandlers(Handlers):
             deadline=target.deadline(),
             dry_run=flag(target, "dry_run"),
         )
-        return value_answer(list(map(_describe, found)))
+        return value_answer(list(map(describe_acl, found)))
 
 
 def _parse_filter(target: Target) -> AclFilter:
@@ -115,7 +115,7 @@ def _parse_acl(new: NewAcl) -> Acl:
     )
 
 
-def _describe(acl: Acl) -> AclDescription:
+def describe_acl(acl: Acl) -> AclDescription:
     names: Any = [each.name for each in (acl.resource_type, acl.pattern_type, acl.operation, acl.effect)]
     type_, pattern, operation, effect = names
     return AclDescription(type_, acl.resource_name, pattern, acl.principal, acl.host, operation, effect)

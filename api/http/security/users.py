@@ -9,6 +9,7 @@ from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.handlers import Handlers
 from raftlog.api.http.server.permissions import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from raftlog.api.http.server.routing import Target
+from raftlog.partitions.security.users import KnownUser
 from raftlog.values.security import MechanismName, UserDescription
 
 _USERS = "/v1/security/users"
@@ -22,12 +23,7 @@ class UserHandlers(Handlers):
     async def users(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return all users by name."""
         found = await self._broker.security.users.list(deadline=target.deadline())
-        return value_answer(
-            [
-                UserDescription(each.name, [_MECHANISMS[number - 1] for number in each.iterations], each.is_superuser)
-                for each in found
-            ]
-        )
+        return value_answer(list(map(describe_user, found)))
 
     @HttpEndpoint(f"POST {_USERS}", body=NewUserBody, permissions=ALTER_CLUSTER)
     async def create_user(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -58,3 +54,8 @@ class UserHandlers(Handlers):
         """Delete a user; entries of access control that name it stay."""
         await self._broker.security.users.delete(target.args[0], caller=caller_of(request), deadline=target.deadline())
         return no_content()
+
+
+def describe_user(user: KnownUser) -> UserDescription:
+    """Return the description of a user, which has no secret."""
+    return UserDescription(user.name, [_MECHANISMS[number - 1] for number in user.iterations], user.is_superuser)
