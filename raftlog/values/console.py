@@ -5,6 +5,7 @@ for the next page, None at the end. None in place of a number: the leaders do no
 partitions for one answer."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from raftlog.values.brokers import BrokerDescription, BrokerLoad, ClusterHealth, GossipState
 from raftlog.values.placement import BalancerStatus, NamespaceReplica, Reconfiguration
@@ -49,7 +50,7 @@ class ListPage(Value, frozen=True, kw_only=True):
 # topics
 
 
-class TopicRow(Value, frozen=True, kw_only=True):
+class ListedTopic(Value, frozen=True, kw_only=True):
     """Topic with sums over its partitions, which are None if a leader does not answer.
 
     `records`: an upper bound unless `is_records_exact`, because compaction or transactions leave offsets without one.
@@ -72,7 +73,7 @@ class TopicRow(Value, frozen=True, kw_only=True):
 class TopicPage(ListPage, frozen=True, kw_only=True):
     """Page of the list of topics."""
 
-    topics: Sequence[TopicRow]
+    topics: Sequence[ListedTopic]
 
 
 class ConfigRow(Value, frozen=True):
@@ -86,7 +87,7 @@ class ConfigRow(Value, frozen=True):
 class ConsoleTopic(Value, frozen=True):
     """Topic with its settings, which are None if the caller may not describe them."""
 
-    topic: TopicRow
+    topic: ListedTopic
     configs: Sequence[ConfigRow] | None
 
 
@@ -247,3 +248,61 @@ class AclPage(ListPage, frozen=True, kw_only=True):
     """Page of the entries of access control."""
 
     acls: Sequence[AclDescription]
+
+
+# records
+
+
+class ShownBytes(Value, frozen=True):
+    """Bytes of a key, a value or a header's value, as text. `size`: their number in the record.
+
+    `json`: `data` is JSON text as it is stored; `text`: UTF-8; `base64`: other bytes. Of truncated bytes `data` has the
+    first."""
+
+    encoding: Literal["json", "text", "base64"]
+    data: str
+    size: Count
+    is_truncated: bool
+
+
+class ShownHeader(Value, frozen=True):
+    """Header of a record."""
+
+    name: str
+    value: ShownBytes | None
+
+
+class ShownRecord(Value, frozen=True, kw_only=True):
+    """Record. `timestamp_ms`: -1 without one. `size`: bytes of key, value and headers. A tombstone has no value."""
+
+    partition: NodeNumber
+    offset: Count
+    timestamp_ms: int
+    size: Count
+    key: ShownBytes | None
+    value: ShownBytes | None
+    headers: Sequence[ShownHeader]
+    headers_left_out: Count
+
+
+class RecordPage(Value, frozen=True, kw_only=True):
+    """Records from an offset on; reading continues at `next_offset`.
+
+    `scanned`: records that were compared with the filter. `is_end`: there are no further ones now."""
+
+    records: Sequence[ShownRecord]
+    next_offset: Count
+    log_start_offset: Count
+    high_watermark: Count
+    scanned: Count
+    is_end: bool
+
+
+class RecordCount(Value, frozen=True, kw_only=True):
+    """Number of records from `first_offset` on and below `next_offset`; complete if that is the end of the log."""
+
+    records: Count
+    first_offset: Count
+    next_offset: Count
+    end_offset: Count
+    is_complete: bool

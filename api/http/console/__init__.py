@@ -4,24 +4,3 @@ The pages are files of this package (`pages/`), served as they are: no build, no
 comes from these handlers and from the endpoints of the other rooms; changes go to those alone, and are refused
 unless the broker allows them (`change_policy`). Lists are filtered and paged here (`paging`). `app` registers the
 handlers unless the console is off."""
-
-from typing import Final
-
-from raftlog.api.http.console.brokers import ConsoleBrokerHandlers
-from raftlog.api.http.console.groups import ConsoleGroupHandlers
-from raftlog.api.http.console.lists import ConsoleListHandlers
-from raftlog.api.http.console.page_files import PageHandlers
-from raftlog.api.http.console.session import SessionHandlers
-from raftlog.api.http.console.topics import ConsoleTopicHandlers
-from raftlog.api.http.server.handlers import Handlers
-
-CONSOLE_HANDLERS: Final[tuple[type[Handlers], ...]] = (
-    PageHandlers,
-    SessionHandlers,
-    ConsoleTopicHandlers,
-    ConsoleGroupHandlers,
-    ConsoleBrokerHandlers,
-    ConsoleListHandlers,
-)
-
-__all__ = ["CONSOLE_HANDLERS"]

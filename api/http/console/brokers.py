@@ -111,9 +111,9 @@ class ConsoleBrokerHandlers(Handlers):
         return value_answer(MovePage(moves=page.rows, **page.bounds))
 
 
-def _row(broker: BrokerDescription, member: ClusterMember | None, is_controller: bool) -> BrokerRow:
+def _row(one: BrokerDescription, member: ClusterMember | None, is_controller: bool) -> BrokerRow:
     return BrokerRow(
-        **{name: getattr(broker, name) for name in broker.__struct_fields__},
+        **{name: getattr(one, name) for name in BrokerDescription.__struct_fields__},
         gossip=None if member is None else BrokerGossip(member.state, member.state_s),
         load=None if member is None else member.load,
         is_controller=is_controller,

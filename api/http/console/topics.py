@@ -27,7 +27,7 @@ from raftlog.api.http.server.routing import Target, flag
 from raftlog.partitions.operations.topic_listing import TopicOutline, TopicSums, count_offsets, sum_partitions
 from raftlog.partitions.results import PartitionState
 from raftlog.security.permissions import AclOperation, AclResourceType, Resource
-from raftlog.values.console import ConfigRow, ConsoleTopic, PartitionPage, PartitionRow, TopicPage, TopicRow
+from raftlog.values.console import ConfigRow, ConsoleTopic, ListedTopic, PartitionPage, PartitionRow, TopicPage
 from raftlog.values.value import leader_number
 
 _TOPIC: Final = "/console/api/topics/{topic}"
@@ -120,8 +120,8 @@ def has_problem(state: PartitionState) -> bool:
     return state.leader is None or state.problem is not None or len(state.in_sync) < len(state.replicas)
 
 
-def _row(outline: TopicOutline, sums: TopicSums | None) -> TopicRow:
-    return TopicRow(
+def _row(outline: TopicOutline, sums: TopicSums | None) -> ListedTopic:
+    return ListedTopic(
         name=outline.name,
         topic_id=outline.topic_id,
         partitions=outline.partitions,

@@ -8,8 +8,14 @@ from aiohttp import web
 from raftlog.api.codes import INTERNAL
 from raftlog.api.http import admin, security
 from raftlog.api.http.clusters import ClusterHandlers
-from raftlog.api.http.console import CONSOLE_HANDLERS
+from raftlog.api.http.console.brokers import ConsoleBrokerHandlers
 from raftlog.api.http.console.change_policy import refuse_console_change
+from raftlog.api.http.console.groups import ConsoleGroupHandlers
+from raftlog.api.http.console.lists import ConsoleListHandlers
+from raftlog.api.http.console.page_files import PageHandlers
+from raftlog.api.http.console.records import ConsoleRecordHandlers
+from raftlog.api.http.console.session import SessionHandlers
+from raftlog.api.http.console.topics import ConsoleTopicHandlers
 from raftlog.api.http.consumers.consumers import ConsumerHandlers
 from raftlog.api.http.consumers.offsets import ConsumerOffsetHandlers
 from raftlog.api.http.consumers.records import ConsumerRecordHandlers
@@ -48,6 +54,16 @@ logger = logging.getLogger(__name__)
 
 UNAUTHORIZED: Final = 401
 _SAFE: Final = ("GET", "HEAD")
+CONSOLE_HANDLERS: Final[tuple[type[Handlers], ...]] = (
+    PageHandlers,
+    SessionHandlers,
+    ConsoleTopicHandlers,
+    ConsoleGroupHandlers,
+    ConsoleBrokerHandlers,
+    ConsoleListHandlers,
+    ConsoleRecordHandlers,
+)
+"""Handlers of the console, which can be off."""
 HANDLERS: Final[tuple[type[Handlers], ...]] = (
     ProduceHandlers,
     FetchHandlers,
