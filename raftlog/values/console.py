@@ -4,7 +4,7 @@ A list has `total` rows that the caller may see, `matching` of which pass the fi
 for the next page, None at the end. None in place of a number: the leaders do not answer, or there are too many
 partitions for one answer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from raftlog.values.brokers import BrokerDescription, BrokerLoad, ClusterHealth, GossipState
@@ -306,3 +306,24 @@ class RecordCount(Value, frozen=True, kw_only=True):
     next_offset: Count
     end_offset: Count
     is_complete: bool
+
+
+# history
+
+
+class GroupLagHistory(Value, frozen=True):
+    """Lag of a consumer group at the times of the history."""
+
+    group: str
+    lag: Sequence[float | None]
+
+
+class ConsoleHistory(Value, frozen=True, kw_only=True):
+    """Samples of the answering broker. All columns have one value for each of `times_ms`; None: not sampled."""
+
+    node_id: NodeNumber
+    interval_ms: Count
+    time_ms: Count
+    times_ms: Sequence[int]
+    series: Mapping[str, Sequence[float | None]]
+    groups: Sequence[GroupLagHistory]

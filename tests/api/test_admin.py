@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import aiohttp
 import pytest
 
-from raftlog.api.http.server.server import HttpServer
+from raftlog.api.http.server.server import HttpServer, HttpSettings
 from raftlog.errors import (
     ChangeRefused,
     DeadlineExceeded,
@@ -62,7 +62,7 @@ class ScriptedBroker:
 async def api():
     """Run a server over a scripted broker; tests that need a real one use `real`."""
     broker = ScriptedBroker()
-    server = HttpServer(broker)
+    server = HttpServer(broker, HttpSettings(console="none"))
     address = await server.start("127.0.0.1", 0)
     async with aiohttp.ClientSession() as session:
         yield Api(broker, server, address, session)

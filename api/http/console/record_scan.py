@@ -48,7 +48,7 @@ class RecordScan:
         self._batches: list[Buffer] = []
         self.next_offset = Offset(offset)
         self.log_start_offset = self.high_watermark = Offset(0)
-        """As of the last fetch; the high watermark is the end for the isolation."""
+        """Bounds of the log at the last fetch; the high watermark is the end for the isolation."""
         self._held = self._shown_bytes = 0
         """Charged for the fetched batches, and for the shown records."""
         self.scanned = 0

@@ -11,6 +11,7 @@ from raftlog.api.http.clusters import ClusterHandlers
 from raftlog.api.http.console.brokers import ConsoleBrokerHandlers
 from raftlog.api.http.console.change_policy import refuse_console_change
 from raftlog.api.http.console.groups import ConsoleGroupHandlers
+from raftlog.api.http.console.history_handler import HistoryHandlers
 from raftlog.api.http.console.lists import ConsoleListHandlers
 from raftlog.api.http.console.page_files import PageHandlers
 from raftlog.api.http.console.records import ConsoleRecordHandlers
@@ -62,6 +63,7 @@ CONSOLE_HANDLERS: Final[tuple[type[Handlers], ...]] = (
     ConsoleBrokerHandlers,
     ConsoleListHandlers,
     ConsoleRecordHandlers,
+    HistoryHandlers,
 )
 """Handlers of the console, which can be off."""
 HANDLERS: Final[tuple[type[Handlers], ...]] = (
@@ -105,7 +107,8 @@ class HttpApp:
         ends: ConnectionEnds,
         metrics_partitions_max: int,
         logins: HttpLogins | None = None,
-        console: ConsoleContext | None = None,
+        *,
+        console: ConsoleContext,
     ) -> None:
         self.origins = OriginPolicy()
         """Allowed origins and hosts; the server replaces it by the policy of its address."""
@@ -115,7 +118,6 @@ class HttpApp:
         frames = broker.receive_budget
         self.request_metrics = RequestMetrics({"frames": frames, "requests": bodies.memory, "answers": self.answers})
         self.router = HttpRouter()
-        console = console or ConsoleContext()
         context = HandlerContext(
             broker, bodies, ends, self.answers, self.request_metrics, metrics_partitions_max, self.router, console
         )

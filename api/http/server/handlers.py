@@ -6,6 +6,7 @@ from typing import ClassVar, NamedTuple
 from aiohttp import web
 from msgspec import structs
 
+from raftlog.api.http.console.history import History
 from raftlog.api.http.leader_header import leader_header
 from raftlog.api.http.metrics.requests import RequestMetrics
 from raftlog.api.http.server.answers import no_content, value_answer
@@ -24,6 +25,7 @@ from raftlog.values.value import Value
 class ConsoleContext(NamedTuple):
     """Settings of the console of one listener."""
 
+    history: History
     is_on: bool = True
     allows_changes: bool = False
 
@@ -40,7 +42,7 @@ class HandlerContext(NamedTuple):
     metrics_partitions_max: int
     """Number of partitions with series of their own."""
     router: HttpRouter
-    console: ConsoleContext = ConsoleContext()
+    console: ConsoleContext
 
 
 class Handlers:

@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 
 from raftlog.api.authentication import ListenerAuthentication
 from raftlog.api.client_listener import limit_connections
+from raftlog.api.http.console.history import History
+from raftlog.api.http.console.history_sampler import HistorySampler
 from raftlog.api.http.server.app import HttpApp
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.connections import ConnectionEnds, Connections
@@ -88,14 +90,16 @@ class HttpServer:
         self.bodies = BodyReader(bytes_max, memory, timeout_ms, rate_min)
         self._authentication = authentication
         logins = None if authentication is None else HttpLogins(authentication)
-        console = ConsoleContext(settings.console != CONSOLE_OFF, settings.console_writes)
-        self._app = HttpApp(broker, self.bodies, self._ends, settings.metrics_partitions_max, logins, console)
+        console = ConsoleContext(History(), settings.console != CONSOLE_OFF, settings.console_writes)
+        self._app = HttpApp(broker, self.bodies, self._ends, settings.metrics_partitions_max, logins, console=console)
         self.answers = self._app.answers
         self.connections_max = limit_connections(settings.http_connections_max, broker.settings.open_files_max)
         self._keepalive_timeout_s = settings.keepalive_timeout_s
         self._sockets: ListeningSockets | None = None
         self._connections: Connections | None = None
         self._cutting_off: asyncio.Task[None] | None = None
+        self._sampler = HistorySampler(broker, self._app.request_metrics, console.history) if console.is_on else None
+        self._sampling: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen (port 0: a free port) and return the address. Raises `InvalidArgument` when that is impossible."""
@@ -122,6 +126,8 @@ class HttpServer:
         if self._authentication is not None:
             checks = self._connections.cut_off(self._authentication.authenticator)
             self._cutting_off = asyncio.get_running_loop().create_task(checks, name="check of logins")
+        if self._sampler is not None:
+            self._sampling = asyncio.get_running_loop().create_task(self._sampler.run(), name="history of the console")
         return addresses[0][0], addresses[0][1]
 
     def _origin_policy(self, host: str, listening: Sequence[str]) -> OriginPolicy:
@@ -146,8 +152,9 @@ class HttpServer:
         await self._connections.wait_until_empty(last_s)
         await self._connections.close_idle(grace_s)
         await self._connections.shutdown(_CUT_OFF_S)
-        if self._cutting_off is not None:
-            self._cutting_off.cancel()
+        for task in (self._cutting_off, self._sampling):
+            if task is not None:
+                task.cancel()
         await self._sockets.wait_closed()
         self._sockets = self._connections = None
 

@@ -11,6 +11,7 @@ from raftlog.api.http.console import records as record_pages
 from raftlog.api.http.console.shown_records import HEADERS_MAX, show_bytes
 from raftlog.partitions.deadline import deadline_in
 from raftlog.records import NewRecord
+from tests.waiting import until
 
 BASE = "/console/api/topics/t/partitions/0"
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -194,11 +195,7 @@ async def test_a_tail_continues_with_new_records_that_pass_the_filter(numbered) 
         assert [(await next_line(response))["offset"] for _ in range(2)] == [8, 9]
         await produce(numbered, NewRecord(b"x", b"other"), NewRecord(b"y", b"k"))
         assert (await next_line(response))["offset"] == 11
-    for _ in range(100):
-        if numbered.server._app.answers.used == 0:
-            break
-        await asyncio.sleep(0.05)
-    assert numbered.server._app.answers.used == 0
+    await until(lambda: numbered.server._app.answers.used == 0)
 
 
 async def test_a_quiet_tail_has_heartbeats(numbered, monkeypatch: pytest.MonkeyPatch) -> None:
