@@ -17,7 +17,7 @@ help:
 	@echo "make test    install into .venv and run all tests"
 	@echo "make check   lint, types, import layers, prose of docstrings and headings"
 	@echo "make clients run Kafka's own tools and clients of other languages against three brokers (takes up to an hour; needs root or Java, Maven, Go, Node, Cargo)"
-	@echo "make race    measure raftlog beside Kafka, NATS, Redis, etcd and pysyncobj (takes an hour; installs them)"
+	@echo "make race    measure raftlog beside Kafka, NATS, Redis, etcd and pysyncobj (takes an hour and a half; installs them)"
 	@echo "make bench   measure (takes about half an hour; needs wrk for the HTTP figures)"
 	@echo "make bench AGAINST=PATH  compare with another checkout, in alternating runs (takes about a quarter of an hour)"
 	@echo "make bench-pipeline  the same for what runs on Spark (takes about a quarter of an hour; needs Java 17 or 21)"

@@ -18,7 +18,7 @@ from bench import probes
 from bench.measure import MeasureFailed, Workspace
 from bench.race import go_systems, kafka_systems, python_systems
 from bench.race.accounting import CpuMeter
-from bench.race.report import Run, SystemResult, race_table, write_chart, write_results
+from bench.race.report import Run, SystemResult, race_tables, write_chart, write_results
 from bench.race.system import MEASURES, RunningSystem, System
 from clients.packages import NotInstalled
 
@@ -63,7 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.json:
         print(json.dumps([result.as_json() for result in results], indent=2))
     else:
-        console.print(race_table(results))
+        for table in race_tables(results):
+            console.print(table)
         console.print(f"all runs: {path}", highlight=False)
     return 1 if any(result.errors for result in results) else 0
 

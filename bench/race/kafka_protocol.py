@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.measure import MeasureFailed
-from bench.race import group_rebalances
+from bench.race import group_rebalances, transactions
 from bench.race.accounting import raise_priority, run_generator, start_generator, stop_generator, wait_for_generator
 from bench.race.system import Values
 from clients import packages
@@ -71,6 +71,10 @@ class KafkaProtocolLoad:
             "offered": self.run_offered,
             "wide": self.read_many_partitions,
             "group": self.rebalance_group,
+            "transactions": self.run_transactions,
+            "transactions_offered": self.run_offered_transactions,
+            "transactions_beside": self.run_beside_transactions,
+            "transactions_stall": self.measure_transaction_stall,
             "gap": self.measure_gap,
             "gap_librdkafka": self.measure_gap_librdkafka,
         }
@@ -90,6 +94,37 @@ class KafkaProtocolLoad:
             return java(self._libraries, "Groups", *map(str, arguments), classes=classes)
 
         return group_rebalances.measure_rebalances(command, self._environment, topic)
+
+    def run_transactions(self) -> Values:
+        """Run transactions one after another with each of 16 Java producers."""
+        return transactions.run_closed(*self._transaction_load(transactions.PARTITIONS))
+
+    def run_offered_transactions(self) -> Values:
+        """Run 100 transactions a second."""
+        return transactions.run_offered(*self._transaction_load(transactions.PARTITIONS))
+
+    def run_beside_transactions(self) -> Values:
+        """Send records without transactions to a partition with and without open ones."""
+        return transactions.run_beside_open(*self._transaction_load(1))
+
+    def measure_transaction_stall(self) -> Values:
+        """Kill a transaction coordinator; return the longest stall of its producers."""
+        load = self._transaction_load(transactions.PARTITIONS)
+
+        def start(node: int) -> None:
+            with suppress(MeasureFailed):
+                self._start(node)
+
+        return transactions.measure_stall(*load, self._gap_s, self._kill, start)
+
+    def _transaction_load(self, partitions: int) -> tuple[transactions.Command, dict[str, str], str]:
+        """Return the command and environment of the Java program, and a new topic."""
+        classes = packages.java_classes(_HERE / "java" / "Transactions.java", self._libraries)
+
+        def command(*arguments: object) -> list[str]:
+            return java(self._libraries, "Transactions", *map(str, arguments), flags=LOADING, classes=classes)
+
+        return command, self._environment, self._create_topic(partitions)
 
     def produce(self) -> Values:
         """Run `kafka-producer-perf-test`."""

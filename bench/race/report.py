@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from rich.table import Table
 
-from bench.race.system import COLUMNS, Column, System, Values
+from bench.race.system import COLUMNS, TRANSACTION_COLUMNS, Column, System, Values
 
 FIRST: Final = "raftlog"
 _PRINTED_OTHERS: Final = 0.25
@@ -55,11 +55,19 @@ class SystemResult(NamedTuple):
         }
 
 
-def race_table(results: Iterable[SystemResult]) -> Table:
-    """Return the table of medians, with one row for each system."""
-    table = Table("system", "an answer means", *(column.title for column in COLUMNS), "others' CPU", title="medians")
+def race_tables(results: Sequence[SystemResult]) -> list[Table]:
+    """Return the tables of medians: of all systems, and of transactions where a system has measured some."""
+    transacting = {column.measure for column in TRANSACTION_COLUMNS}
+    others = [result for result in results if transacting & (result.runs.keys() | result.errors.keys())]
+    tables = [_table("medians", COLUMNS, results)]
+    return [*tables, _table("medians of transactions", TRANSACTION_COLUMNS, others)] if others else tables
+
+
+def _table(title: str, columns: Sequence[Column], results: Iterable[SystemResult]) -> Table:
+    """Return a table with one row for each system."""
+    table = Table("system", "an answer means", *(column.title for column in columns), "others' CPU", title=title)
     for result in results:
-        cells = [_cell(result, column) for column in COLUMNS]
+        cells = [_cell(result, column) for column in columns]
         noise = f"{result.others:.0%}" + (" !" if result.others > _PRINTED_OTHERS else "")
         table.add_row(result.system.name, result.system.promise, *cells, noise)
     return table

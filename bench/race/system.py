@@ -42,6 +42,10 @@ MEASURES: Final = (
     RaceMeasure("offered", "1,000 records of 100 bytes a second offered by 4 connections"),
     RaceMeasure("wide", "50 consumers each read all of 1,000 partitions, 100 records a second in total", 1),
     RaceMeasure("group", "10 Java consumers: until all have their partitions after one joined, or was killed", 1),
+    RaceMeasure("transactions", "16 Java producers, transactions of 10 records over 3 partitions, closed loop"),
+    RaceMeasure("transactions_offered", "100 such transactions a second: time of a commit"),
+    RaceMeasure("transactions_beside", "16 plain producers with 50 open transactions in their partition ÷ without", 1),
+    RaceMeasure("transactions_stall", "transaction coordinator killed: longest time between two commits of one", 3),
     RaceMeasure("gap", "leader killed: longest time between two answers of the Java client or the system's own", 5),
     RaceMeasure("gap_librdkafka", "the same with librdkafka", 5),
 )
@@ -71,3 +75,15 @@ COLUMNS: Final = (
     Column("gap", "gap_ms", "gap ms", 0),
     Column("gap_librdkafka", "gap_ms", "librdkafka gap ms", 0),
 )
+
+TRANSACTION_COLUMNS: Final = (
+    Column("transactions", "per_s", "16 producers /s", 0),
+    Column("transactions", "commit_p50", "… commit p50 ms", 1),
+    Column("transactions", "commit_p99", "… p99 ms", 1),
+    Column("transactions_offered", "commit_p50", "100/s, commit p50 ms", 1),
+    Column("transactions_offered", "commit_p99", "… p99 ms", 1),
+    Column("transactions_offered", "p99", "… whole p99 ms", 1),
+    Column("transactions_beside", "ratio", "beside open ones ÷ without", 3),
+    Column("transactions_stall", "gap_ms", "coordinator killed ms", 0),
+)
+"""Columns of the second table, whose systems have transactions."""

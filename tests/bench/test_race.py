@@ -14,8 +14,8 @@ from rich.console import Console
 from bench.measure import MeasureFailed
 from bench.race.accounting import CpuMeter, run_generator
 from bench.race.command import all_systems
-from bench.race.report import Run, SystemResult, race_table, write_chart
-from bench.race.system import COLUMNS, MEASURES, RunningSystem, System
+from bench.race.report import Run, SystemResult, race_tables, write_chart
+from bench.race.system import COLUMNS, MEASURES, TRANSACTION_COLUMNS, RunningSystem, System
 
 
 def make_result(key: str, *per_s: float, others: float = 0.0, **errors: str) -> SystemResult:
@@ -26,7 +26,8 @@ def make_result(key: str, *per_s: float, others: float = 0.0, **errors: str) -> 
 
 def print_table(*results: SystemResult) -> str:
     console = Console(file=StringIO(), width=240)
-    console.print(race_table(results))
+    for table in race_tables(results):
+        console.print(table)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
@@ -48,6 +49,18 @@ def test_failed_and_missing_measurements_have_no_figure() -> None:
     assert shown.count("–") == len(COLUMNS) - 1
 
 
+def test_transactions_have_a_table_of_their_own_once_some_were_measured() -> None:
+    assert "transactions" not in print_table(make_result("etcd", 1.0))
+    result = make_result("kafka", transactions_stall="no coordinator")
+    result.runs["transactions"] = [Run({"per_s": 321.0, "commit_p50": 4.0, "commit_p99": 9.0}, 1.0, 0.0)]
+    shown = print_table(result, make_result("etcd", 1.0))
+    title, _, transactions = shown.partition("medians of transactions")
+    assert "321" in transactions
+    assert transactions.count("failed") == 1
+    assert "ETCD" in title
+    assert "ETCD" not in transactions
+
+
 def test_the_chart_has_a_bar_for_each_measured_system(tmp_path: Path) -> None:
     write_chart(
         [make_result("raftlog", 14_000), make_result("kafka", 9_000), make_result("etcd")], tmp_path / "chart.svg"
@@ -60,7 +73,8 @@ def test_the_chart_has_a_bar_for_each_measured_system(tmp_path: Path) -> None:
 
 
 def test_every_column_belongs_to_a_measure_and_keys_are_distinct() -> None:
-    assert {column.measure for column in COLUMNS} == {measure.key for measure in MEASURES}
+    columns = (*COLUMNS, *TRANSACTION_COLUMNS)
+    assert {column.measure for column in columns} == {measure.key for measure in MEASURES}
     keys = [system.key for system in all_systems(sys.executable)]
     assert len(keys) == len(set(keys))
 
