@@ -1,12 +1,13 @@
 """Raft groups and replicas in virtual time: `tests.runtime.drivers.World` with a `Replica` for each node."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.replica import Replica, ReplicaAppended
+from raftlog.partitions.replica.read_queue import ReadQueue
 from raftlog.partitions.results import ALL, Acks, Fetched
 from raftlog.records import NewRecord, build_batch, read_records
 from raftlog.runtime.config import DriverConfig
@@ -61,6 +62,8 @@ class ReplicaWorld(World):
         self._producers_max = producers_max
         self.topic = topic or TopicConfig()
         self._replicas: dict[int, tuple[Driver, Replica]] = {}
+        self.queues: Mapping[int, ReadQueue] = {}
+        """Queue of the reads after a start, for nodes that have one of the test."""
         super().__init__(count, config, voters)
 
     def __enter__(self) -> Self:
@@ -83,7 +86,9 @@ class ReplicaWorld(World):
         created: list[Replica] = []
 
         def create() -> None:
-            created.append(Replica("t/0", group, self.topic, Counters(), producers_max=self._producers_max))
+            queue = self.queues.get(number)
+            replica = Replica("t/0", group, self.topic, Counters(), producers_max=self._producers_max, loading=queue)
+            created.append(replica)
 
         self.run_at(number, create)
         return created[0]
