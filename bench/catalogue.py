@@ -6,6 +6,7 @@ from bench import (
     clients,
     cluster_http,
     compaction,
+    console_requests,
     elasticity,
     facade,
     footprint,
@@ -63,6 +64,7 @@ MEASURES: tuple[Measure, ...] = (
     *http_fetch.MEASURES,
     *footprint.MEASURES,
     *scrape.MEASURES,
+    *console_requests.MEASURES,
     *peers.MEASURES,
     *jepsen_checking.MEASURES,
 )

@@ -28,7 +28,7 @@ HEALTH_FRESH_S: Final = 5.0
 """Age up to which a report on all partitions is used again."""
 HEALTH_MS: Final = 10_000
 MOVES_FRESH_S: Final = 2.0
-_BALANCER_MS: Final = 700
+_BALANCER_MS: Final = 300
 _NODE: Final = in_query("node", NODE, "Only moves from or to this broker.")
 
 

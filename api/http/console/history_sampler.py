@@ -61,18 +61,18 @@ class HistorySampler:
     async def run(self) -> None:
         """Sample until the task is cancelled; an error is logged, and leaves out one sample."""
         loop = asyncio.get_running_loop()
-        before, due_s = self._totals(loop.time()), loop.time()
+        before, due_s = self.read_totals(), loop.time()
         while True:
             due_s = max(due_s + INTERVAL_S, loop.time())
             await asyncio.sleep(due_s - loop.time())
             try:
-                now = self._totals(loop.time())
-                await self._sample(before, now)
+                now = self.read_totals()
+                await self.add_sample(before, now)
                 before = now
             except Exception:
                 logger.exception("a sample of the console's history failed")
 
-    async def _sample(self, before: Totals, now: Totals) -> None:
+    async def add_sample(self, before: Totals, now: Totals) -> None:
         """Add one sample to the history."""
         await self._run_passes(now.at_s)
         values = compare_totals(before, now, {name: each.bounds for name, each in self._histograms.items()})
@@ -103,7 +103,8 @@ class HistorySampler:
             self._lags = dict(lags)
             self._slow |= {"group_lag_max": max(lags.values(), default=0), "group_lag_total": sum(lags.values())}
 
-    def _totals(self, now_s: float) -> Totals:
+    def read_totals(self) -> Totals:
+        """Return the counters at this moment."""
         counters = self._measuring.counters
         counts = {
             "records_in_per_s": counters.records_in,
@@ -116,7 +117,7 @@ class HistorySampler:
             "kafka_requests_per_s": sum(counters.kafka.requests.values()),
         }
         times = {name: tuple(each.counts) for name, each in self._histograms.items()}
-        return Totals(now_s, time.process_time(), counts, times)
+        return Totals(asyncio.get_running_loop().time(), time.process_time(), counts, times)
 
 
 def next_pass_s(now_s: float, rows: int) -> float:

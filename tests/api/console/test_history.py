@@ -107,9 +107,9 @@ def test_passes_over_many_rows_are_rare() -> None:
 async def sample(api: Any) -> None:
     """Sample twice, without waiting for the interval."""
     sampler = HistorySampler(api.broker, api.server._app.request_metrics, api.server._sampler._history)
-    before = sampler._totals(asyncio.get_running_loop().time())
+    before = sampler.read_totals()
     await api.broker.produce_records("t", 0, [NewRecord(b"x")] * 50, deadline=deadline_in(10_000))
-    await sampler._sample(before, sampler._totals(asyncio.get_running_loop().time()))
+    await sampler.add_sample(before, sampler.read_totals())
 
 
 async def test_the_answer_has_columns_of_equal_length(api) -> None:
