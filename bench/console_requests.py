@@ -124,8 +124,8 @@ MEASURES = (
         "console",
         "console: data requests",
         f"A broker alone with {_TOPICS:,} topics, {_TOPICS * _PARTITIONS:,} partitions of one copy and {_GROUPS:,} "
-        f"groups. Every data request of the console, {_ROUNDS} times, so late that no earlier answer is used again. Then "
-        "the CPU time of a sample of the history, of the interval between two.",
+        f"groups. Every data request of the console, {_ROUNDS} times, so late that no earlier answer is used again. "
+        "Then the CPU time of a sample of the history, of the interval between two.",
         (
             Figure("slowest_ms", "slowest request", "ms", at_most=1_000),
             Figure("median_ms", "median", "ms"),

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from aiohttp import web
 
-from raftlog.api.codes import BAD_REQUEST
+from raftlog.api.codes import BAD_REQUEST, NOT_ACCEPTABLE
 from raftlog.api.http.console.record_scan import RecordScan
 from raftlog.api.http.console.record_tail import TAILS_MAX, RecordTail
 from raftlog.api.http.console.shown_records import ALL, HEADERS, KEY, VALUE, RecordFilter, shown_size
@@ -21,9 +21,10 @@ from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.endpoint import HttpEndpoint, in_query
 from raftlog.api.http.server.handlers import HandlerContext, Handlers
-from raftlog.api.http.server.media import Format
+from raftlog.api.http.server.media import Format, accepted_format
 from raftlog.api.http.server.permissions import on_topic
 from raftlog.api.http.server.problems import HttpProblem
+from raftlog.api.http.server.request_headers import header
 from raftlog.api.http.server.request_quotas import mark_stream
 from raftlog.api.http.server.routing import Target, flag, parse_integer, partition_number, query_int
 from raftlog.errors import Overloaded
@@ -63,7 +64,11 @@ _RECORDS: Final = (
         "value_bytes", integer(0, BYTES_MAX) | {"default": BYTES_DEFAULT}, "Bytes to show of a key, value or header."
     ),
     ISOLATION,
-    in_query("follow", BOOLEAN | {"default": False}, "Stream records as lines, and continue with new ones."),
+    in_query(
+        "follow",
+        BOOLEAN | {"default": False},
+        "Stream records as lines (`Accept: application/x-ndjson`), and continue with new ones.",
+    ),
     "timeout",
 )
 _FROM: Final = in_query("offset", OFFSET, "Offset from which to count; without it, the log start.")
@@ -95,7 +100,7 @@ class ConsoleRecordHandlers(Handlers):
         _RECORDS,
         text="Records, or with `follow` a `ShownRecord` on each line.",
         streams={Format.NDJSON.value: string("A record on each line.")},
-        fails=(400, 404, 422, 429, 503, 504),
+        fails=(400, 404, 406, 422, 429, 503, 504),
         permissions=on_topic(AclOperation.READ),
     )
     async def console_records(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -107,6 +112,10 @@ class ConsoleRecordHandlers(Handlers):
         names = [name for name in _STARTS if name in target.query]
         if len(names) != 1:
             raise HttpProblem(BAD_REQUEST, f"the query has {len(names)} of {', '.join(_STARTS)}; send one of them")
+        if is_followed and accepted_format(header(request, "Accept"))[0] is not Format.NDJSON:
+            raise HttpProblem(
+                NOT_ACCEPTABLE, f"a tail is only sent as {Format.NDJSON.value}; name it in the header Accept"
+            )
         if is_followed and names == ["newest"]:
             raise HttpProblem(BAD_REQUEST, "a tail begins at an offset or a timestamp, not at the newest records")
         with AnswerMemory(self._answers) as memory:

@@ -13,6 +13,7 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.records import NewRecord
 from tests.waiting import until
 
+LINES = {"Accept": "application/x-ndjson"}
 BASE = "/console/api/topics/t/partitions/0"
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 
@@ -165,7 +166,6 @@ def test_a_text_is_never_cut_within_a_character() -> None:
         "offset=0&value_bytes=70000",
         "offset=0&in=all-of-it&filter=x",
         f"offset=0&filter={'x' * 1_025}",
-        "newest=1&follow=true",
         "offset=0&follow=yes",
         "offset=0&isolation=none",
         "offset=0&other=1",
@@ -190,7 +190,9 @@ async def next_line(response: Any) -> Any:
 
 
 async def test_a_tail_continues_with_new_records_that_pass_the_filter(numbered) -> None:
-    async with numbered.session.get(f"{numbered.url}{BASE}/records?offset=8&follow=true&filter=k") as response:
+    async with numbered.session.get(
+        f"{numbered.url}{BASE}/records?offset=8&follow=true&filter=k", headers=LINES
+    ) as response:
         assert response.headers["Content-Type"] == "application/x-ndjson"
         assert [(await next_line(response))["offset"] for _ in range(2)] == [8, 9]
         await produce(numbered, NewRecord(b"x", b"other"), NewRecord(b"y", b"k"))
@@ -200,12 +202,12 @@ async def test_a_tail_continues_with_new_records_that_pass_the_filter(numbered) 
 
 async def test_a_quiet_tail_has_heartbeats(numbered, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("raftlog.api.http.console.record_tail.HEARTBEAT_MS", 50)
-    async with numbered.session.get(f"{numbered.url}{BASE}/records?offset=end&follow=true") as response:
+    async with numbered.session.get(f"{numbered.url}{BASE}/records?offset=end&follow=true", headers=LINES) as response:
         assert (await next_line(response))["heartbeat"] == {"next_offset": 10, "high_watermark": 10, "scanned": 0}
 
 
 async def test_a_tail_ends_with_an_error_line_when_its_topic_is_deleted(numbered) -> None:
-    async with numbered.session.get(f"{numbered.url}{BASE}/records?offset=9&follow=true") as response:
+    async with numbered.session.get(f"{numbered.url}{BASE}/records?offset=9&follow=true", headers=LINES) as response:
         assert (await next_line(response))["offset"] == 9
         await numbered.broker.delete_topic("t", deadline=deadline_in(10_000))
         line = await next_line(response)
@@ -213,12 +215,17 @@ async def test_a_tail_ends_with_an_error_line_when_its_topic_is_deleted(numbered
         assert await response.content.read() == b""
 
 
+async def test_a_tail_needs_a_client_that_reads_lines(numbered) -> None:
+    assert (await numbered.get(f"{BASE}/records?offset=0&follow=true"))[0] == 406
+    assert (await numbered.get(f"{BASE}/records?newest=1&follow=true", headers=LINES))[0] == 400
+
+
 async def test_tails_are_limited(numbered, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_pages, "TAILS_MAX", 1)
     url = f"{numbered.url}{BASE}/records?offset=0&follow=true"
-    async with numbered.session.get(url) as response:
+    async with numbered.session.get(url, headers=LINES) as response:
         await next_line(response)
-        assert (await numbered.get(f"{BASE}/records?offset=0&follow=true"))[0] == 429
+        assert (await numbered.get(f"{BASE}/records?offset=0&follow=true", headers=LINES))[0] == 429
 
 
 async def test_records_are_counted_without_gaps(numbered) -> None:
