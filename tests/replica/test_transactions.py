@@ -255,6 +255,7 @@ def test_a_new_leader_knows_the_transactions_that_have_ended() -> None:
             world.begin(leader, producer)
             world.written(leader, 1, b"open", producer=producer)
             world.ended(leader, is_commit=True, transaction=last, producer=producer)
+        assert sorted(world.replica(leader)._producers.table.transactions.open) == [7, 8]
         assert world.committed_values(leader) == [b"first", b"plain"]
         world.ended(leader, is_commit=True, producer=8)
         world.ended(leader, is_commit=True, transaction=6)
