@@ -28,6 +28,7 @@ from bench import (
     replication,
     rolling_restart,
     scrape,
+    security_cost,
     slow_disk,
 )
 from bench import cluster_events as cluster_life
@@ -58,6 +59,7 @@ MEASURES: tuple[Measure, ...] = (
     *compaction.MEASURES,
     *rolling_restart.MEASURES,
     *groups.MEASURES,
+    *security_cost.MEASURES,
     *ndjson_ingest.MEASURES,
     *http_produce.MEASURES,
     *http_batches.MEASURES,

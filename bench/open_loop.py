@@ -27,12 +27,19 @@ class _KeyedWork(Work):
 
 
 def offer(
-    ports: list[int], topic: str, per_s: int, seconds: float, with_samples: bool = False, keys: int = 0
+    ports: list[int],
+    topic: str,
+    per_s: int,
+    seconds: float,
+    with_samples: bool = False,
+    keys: int = 0,
+    headers: str = "",
 ) -> dict[str, float | list[tuple[float, float]]]:
     """Offer single records of 100 bytes, all different, to partition 0 of a topic, through these brokers in turn.
 
-    With `keys` each record has one of that many keys in turn. Latencies are those of successful writes. If wanted,
-    `samples` has for each of these its due time (`time.perf_counter`) and its latency, in seconds.
+    With `keys` each record has one of that many keys in turn. `headers` are further header lines of each request.
+    Latencies are those of successful writes. If wanted, `samples` has for each of these its due time
+    (`time.perf_counter`) and its latency, in seconds.
     """
     plan = LoadPlan(
         mode=LoadMode.OPEN,
@@ -44,7 +51,7 @@ def offer(
         in_flight=CONNECTIONS,
         value_bytes=VALUE_BYTES,
     )
-    place = LoadTarget([f"{HOST}:{port}" for port in ports], topic, {}, {0: 0})
+    place = LoadTarget([f"{HOST}:{port}" for port in ports], topic, {}, {0: 0}, headers=headers)
     samples: list[tuple[float, float]] = []
     with SocketWire(_ANSWER_S_MAX) as wire:
         work = _KeyedWork(plan, place, keys) if keys else Work(plan, place)

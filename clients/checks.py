@@ -159,6 +159,11 @@ class Program:
         self._process.wait()
 
     @property
+    def is_running(self) -> bool:
+        """Whether it has not exited."""
+        return self._process.poll() is None
+
+    @property
     def errors(self) -> str:
         """Content of stderr so far."""
         return "".join(self._errors)

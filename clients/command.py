@@ -13,7 +13,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from clients import connect, kafka_load, kafka_tools, mirror, programs, secured, streams
+from clients import connect, exactly_once, kafka_load, kafka_tools, mirror, programs, secured, streams
 from clients.checks import READY_S_MAX, Check, CheckFailed, Result
 from clients.packages import NotInstalled
 from raftlog.testing import BrokerFailed
@@ -25,6 +25,7 @@ CHECKS: tuple[Check, ...] = (
     *programs.CHECKS,
     *connect.CHECKS,
     *streams.CHECKS,
+    *exactly_once.CHECKS,
     *mirror.CHECKS,
     *secured.CHECKS,
 )
