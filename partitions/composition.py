@@ -55,6 +55,7 @@ from raftlog.partitions.settings import AUTHORIZATION_ACL, BrokerSettings
 from raftlog.partitions.topic_changes import TopicChanges
 from raftlog.partitions.transactions.service import Transactions
 from raftlog.runtime.batch_opener import BatchOpener
+from raftlog.runtime.tracing.setup import make_tracer
 
 
 class BrokerGate(RecordReader, Protocol):
@@ -81,7 +82,7 @@ class BrokerParts:
         random, wall_ms = environment.random, environment.wall_ms
         lag_ticks_max = settings.replica_lag_time_max_ms // settings.driver.tick_ms
         self.settings, self.node, self.metadata = settings, node, metadata
-        self.counters = Counters()
+        self.counters = Counters(tracer=make_tracer(settings.trace_ratio, settings.node_id, random))
         authorizer = Authorizer(
             is_on=settings.authorization == AUTHORIZATION_ACL,
             superusers=settings.superusers,
@@ -193,7 +194,7 @@ class BrokerParts:
         self.housekeeping = MaintenanceLoop(
             node, self.assignments, coordinators, settings.retention_interval_s, wall_ms
         )
-        DataRequests(node, self.finder.replica, settings.fetch_bytes_max)
+        DataRequests(node, self.finder.replica, settings.fetch_bytes_max, self.counters.tracer)
         self.security.state_changed()  # clients log in by this copy before a further command is applied
         self.refresh_topics()
         metadata.observers += self.observers()

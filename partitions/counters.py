@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from raftlog.runtime.histogram import Histogram
+from raftlog.runtime.tracing.tracer import Tracer
 
 
 class KafkaCounters:
@@ -79,4 +80,6 @@ class Counters:
     """Committed offsets that expired because their consumer groups were empty for too long."""
     group_rebalances: int = 0
     """Generations with group members that coordinators here made."""
+    tracer: Tracer | None = None
+    """Tracer of produce requests; None: off."""
     kafka: KafkaCounters = field(default_factory=KafkaCounters)

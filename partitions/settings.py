@@ -96,6 +96,8 @@ class BrokerSettings:
     """Bytes held for all connections: frames from other brokers, bodies of requests, answers (`MemoryShares`)."""
     open_files_max: int = bounded_field(512, 16, 1 << 20)
     """Descriptors of segments kept open; further files are reopened when they are used."""
+    trace_ratio: float | None = None
+    """Share of produce requests without a trace context that are traced; None: no tracing at all."""
     sync_threads: int = bounded_field(4, 1, 64)
     """Syncs that can run at once."""
     sync_method: str = "auto"

@@ -15,6 +15,7 @@ from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.replica import ReplicaAppended
 from raftlog.partitions.results import Acks, ProducerSequence
 from raftlog.records import BatchBuilder, NewRecord
+from raftlog.runtime.tracing.spans import Span
 
 RECORD_OVERHEAD_BYTES = 64
 """Cost of a waiting record in memory and in its batch besides key, value and headers; an upper bound."""
@@ -45,6 +46,8 @@ class Pending(Struct, eq=False):
     """Place in the queue."""
     arrived: float = 0.0
     """Time of arrival, by the stopwatch."""
+    span: Span | None = None
+    """Span of its wait in the queue; None unless the request is traced."""
 
     def renew_batches(self) -> None:
         """Copy ready-made batches, because a log has stamped them and may still hold them."""

@@ -13,6 +13,7 @@ appended stays unknown until a leader answers with its offset. Owned by `Partiti
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Protocol
 
@@ -38,6 +39,8 @@ from raftlog.partitions.replica import ReplicaAppended
 from raftlog.partitions.results import ALL, Acks
 from raftlog.records import HEADER_SIZE
 from raftlog.runtime.histogram import stopwatch
+from raftlog.runtime.tracing.spans import Span
+from raftlog.runtime.tracing.tracer import Tracer
 
 _deadline_of = attrgetter("deadline")
 _FLIGHTS_MAX = 4
@@ -72,8 +75,12 @@ class Destination(Protocol):
         """Return the error with which an append fails at once without a leader; None if there is one."""
         ...
 
-    def append(self, batches: Sequence[bytearray], acks: Acks, deadline: Deadline) -> "asyncio.Future[ReplicaAppended]":
-        """Send batches to the leader as known here; the future fails with a `RaftlogError`."""
+    def append(
+        self, batches: Sequence[bytearray], acks: Acks, deadline: Deadline, span: Span | None = None
+    ) -> "asyncio.Future[ReplicaAppended]":
+        """Send batches to the leader as known here; the future fails with a `RaftlogError`.
+
+        `span` is that of a traced append."""
         ...
 
     def leader_changes(self, deadline: Deadline) -> Awaitable[None]:
@@ -163,11 +170,41 @@ class ProduceQueue:
         self._counters.produces += 1
         pending.number, pending.arrived = self._number, stopwatch()
         self._number += 1
+        if self._counters.tracer is not None:
+            self._trace(pending, self._counters.tracer)
         self._queue.append(pending)
         if pending.deadline < self._sweep.earliest:
             self._sweep.add(pending.deadline)
         if not self._is_drain_scheduled:
             self._schedule()
+
+    def _trace(self, pending: Pending, tracer: Tracer) -> None:
+        """Begin the span of the call's wait here, if its request is sampled."""
+        root = tracer.current()
+        if root is not None:
+            pending.span = root.begin_child("queue", pending.arrived, partition=self._destination.name)
+
+    def _end_wait(self, pendings: Sequence[Pending], batches: Sequence[bytearray]) -> Span | None:
+        """End the waits of traced calls; return the span of the append, in the trace of the first of them.
+
+        The other traced calls get a span that names this trace."""
+        append: Span | None = None
+        for pending in pendings:
+            wait, pending.span = pending.span, None
+            if wait is None:
+                continue
+            wait.end()
+            span = Span(wait.trace, "produce", wait.parent_id, stopwatch(), {"calls": len(pendings)})
+            span.attributes |= {"partition": self._destination.name, "bytes": sum(map(len, batches))}
+            if append is None:
+                append = span
+            else:
+                span.attributes["shared_with"] = append.trace.trace_id
+            if pending.future is not None:
+                pending.future.add_done_callback(partial(_end_span, span))
+            else:
+                span.end()
+        return append
 
     def _release(self, size: int) -> None:
         for budget in self._budgets:
@@ -261,7 +298,11 @@ class ProduceQueue:
         if not kept:
             return
         deadline = max(map(_deadline_of, kept))
-        future = self._destination.append(batches, kept[0].acks, deadline)
+        span = None if self._counters.tracer is None else self._end_wait(kept, batches)
+        if span is None:
+            future = self._destination.append(batches, kept[0].acks, deadline)
+        else:
+            future = self._destination.append(batches, kept[0].acks, deadline, span)
         self._flights[flight] = None
         self._counters.appends += 1
         future.add_done_callback(lambda done: self._on_outcome(flight, done, batches))
@@ -433,6 +474,10 @@ class ProduceQueue:
                 "read the end of the partition to learn what became of it"
             ),
         )
+
+
+def _end_span(span: Span, done: "asyncio.Future[int]") -> None:
+    span.end(None if done.cancelled() else done.exception())
 
 
 def _record_count(appended: ReplicaAppended) -> int:

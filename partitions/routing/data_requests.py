@@ -22,10 +22,13 @@ from raftlog.partitions.routing.router import (
     OFFSETS,
     PRODUCE,
     TIMESTAMP,
+    TRACED_PRODUCE,
     TRIM,
 )
 from raftlog.records import TransactionMarker, validate_client_batches
 from raftlog.runtime.rpc.calls import Answer
+from raftlog.runtime.tracing.spans import Span
+from raftlog.runtime.tracing.tracer import Tracer
 from raftlog.types import Isolation, intern_uuid
 
 FindReplica = Callable[[UUID, int], Replica | None]
@@ -37,19 +40,41 @@ _WAITING_MAX = 2_048
 class DataRequests:
     """Handlers of produce and read requests from other nodes; `find` returns this node's replica of a partition."""
 
-    def __init__(self, node: Node, find: FindReplica, fetch_bytes_max: int) -> None:
-        self._find, self._fetch_bytes_max = find, fetch_bytes_max
+    def __init__(self, node: Node, find: FindReplica, fetch_bytes_max: int, tracer: Tracer | None = None) -> None:
+        self._find, self._fetch_bytes_max, self._tracer = find, fetch_bytes_max, tracer
         self._loop = node.loop
         self._waiting = 0
         """Fetches of other nodes that are being served."""
         node.on_request(PRODUCE, self._produce)
+        node.on_request(TRACED_PRODUCE, self._produce_traced)
         node.on_request(FETCH, self._fetch)
         node.on_request(OFFSETS, self._offsets)
         node.on_request(TIMESTAMP, self._timestamp)
         node.on_request(TRIM, self._trim)
         node.on_request(END_TRANSACTION, self._end_transaction)
 
-    async def _produce(self, request: Request) -> Answer:
+    async def _produce_traced(self, request: Request) -> Answer:
+        """Append like `_produce`, in the trace whose context is the header's last field, if tracing is on here."""
+        match request.header:
+            case [*header, str(traceparent)]:
+                request = request._replace(header=header)
+            case _:
+                raise _malformed_error(TRACED_PRODUCE)
+        tracer = self._tracer
+        span = None if tracer is None else tracer.continue_trace("append for another broker", traceparent)
+        if tracer is None or span is None:
+            return await self._produce(request)
+        span.attributes["from"] = request.node
+        error: BaseException | None = None
+        try:
+            return await self._produce(request, span)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            tracer.finish(span, error)
+
+    async def _produce(self, request: Request, span: Span | None = None) -> Answer:
         """Append another broker's batches to the replica here. Raises `Unavailable` after the deadline."""
         match request.header:
             case [bytes(topic_id), int(number), -1 | 0 | 1 as acks] if len(topic_id) == 16:
@@ -66,7 +91,10 @@ class DataRequests:
             raise _malformed_error(PRODUCE)
         try:
             async with asyncio.timeout_at(request.deadline):
-                appended = await replica.append(batches, acks)
+                if span is None:
+                    appended = await replica.append(batches, acks)
+                else:
+                    appended = await replica.append_traced(batches, acks, span)
                 numbers = list(appended[:APPENDED])
                 return Answer([*numbers, 1] if appended.is_duplicate else numbers)
         except TimeoutError:

@@ -23,6 +23,7 @@ from raftlog.partitions.settings import BrokerSettings
 from raftlog.raft import ReplicaId
 from raftlog.records import HEADER_SIZE, NewRecord, validate_client_batches
 from raftlog.runtime.slices import run_in_slices
+from raftlog.runtime.tracing.spans import Span
 from raftlog.topic_config import TopicConfig
 from raftlog.types import Buffer, NodeId, Offset
 
@@ -279,19 +280,23 @@ class Partition:
     def leader(self) -> NodeId | None:
         return self._shared.router.leader_of(self)
 
-    def append(self, batches: Sequence[bytearray], acks: Acks, deadline: Deadline) -> "asyncio.Future[ReplicaAppended]":
+    def append(
+        self, batches: Sequence[bytearray], acks: Acks, deadline: Deadline, span: Span | None = None
+    ) -> "asyncio.Future[ReplicaAppended]":
         """Append batches here or forward them to the leader; the future raises `NotLeader` without one."""
         router = self._shared.router
         leader = router.leader_of(self)
         replica = self.replica
         if replica is not None and leader in (None, router.me):
+            if span is not None:
+                return replica.append_traced(batches, acks, span)
             return replica.append(batches, acks)  # without a leader it fails with the reason
         loop = asyncio.get_running_loop()
         if leader is None or leader == router.me:
             future: asyncio.Future[ReplicaAppended] = loop.create_future()
             future.set_exception(NotLeader(f"{self.name}: no leader is known"))
             return future
-        return loop.create_task(router.produce(leader, self, batches, acks, deadline))
+        return loop.create_task(router.produce(leader, self, batches, acks, deadline, span))
 
     async def leader_changes(self, deadline: Deadline) -> None:
         await self._shared.router.leader_changes(self, deadline)

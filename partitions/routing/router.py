@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
-from raftlog.errors import NoLeader, NotLeader, OutcomeUnknown, RaftlogError
+from raftlog.errors import NoLeader, NotLeader, OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.node import Node
 from raftlog.partitions.replica import Replica, ReplicaAppended
@@ -20,10 +20,12 @@ from raftlog.partitions.results import Acks
 from raftlog.raft import ReplicaId
 from raftlog.runtime.rpc.calls import Answer
 from raftlog.runtime.rpc.errors import NotConnected
+from raftlog.runtime.tracing.spans import Span
 from raftlog.types import NodeId, Offset
 
 T = TypeVar("T")
 PRODUCE = "data.produce"
+TRACED_PRODUCE = "data.traced_produce"
 FETCH = "data.fetch"
 OFFSETS = "data.offsets"
 TIMESTAMP = "data.timestamp"
@@ -172,11 +174,15 @@ class PartitionRouter:
         batches: Sequence[bytearray],
         acks: Acks,
         deadline: Deadline,
+        span: Span | None = None,
     ) -> ReplicaAppended:
-        """Append on another node, in one attempt."""
+        """Append on another node, in one attempt. The context of a traced append (`span`) goes with it."""
         header = [partition.topic_id.bytes, partition.number, acks]
         try:
-            answer = await self._forward(leader, PRODUCE, header, batches, deadline)
+            if span is None:
+                answer = await self._forward(leader, PRODUCE, header, batches, deadline)
+            else:
+                answer = await self._forward_traced(leader, header, batches, deadline, span)
         except NotLeader as error:
             if partition.replica is None:
                 partition.failed = leader
@@ -203,6 +209,22 @@ class PartitionRouter:
         left_ms = max(0, int((deadline - loop.time()) * 1000))
         value = [partition.topic_id.bytes, partition.number, left_ms, dict(header)]
         return await self._forward(node, name, value, payload, Deadline(max(deadline, loop.time()) + _GRACE_S))
+
+    async def _forward_traced(
+        self, leader: NodeId, header: list[Any], batches: Sequence[bytearray], deadline: Deadline, span: Span
+    ) -> Answer:
+        """Forward a traced append; without its context to a node whose release does not serve that."""
+        forward = span.begin_child("forward", node=leader)
+        try:
+            try:
+                context = [*header, forward.context.to_text()]
+                return await self._forward(leader, TRACED_PRODUCE, context, batches, deadline)
+            except Unavailable as error:
+                if type(error) is not Unavailable:
+                    raise
+                return await self._forward(leader, PRODUCE, header, batches, deadline)
+        finally:
+            forward.end()
 
     async def _forward(
         self, node: NodeId, name: str, header: Any, payload: Sequence[Any], deadline: Deadline

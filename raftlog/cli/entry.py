@@ -33,6 +33,7 @@ VERBS = {
     "tls": Verb("security.tls:tls", "Create certificates of brokers and clients, and their authority."),
     "pipeline": Verb("pipeline.verbs:pipeline", "Archive, replay and check logs of any size, on Spark."),
     "generate": Verb("monitoring.verbs:generate", "Generate configuration for Prometheus and Grafana."),
+    "trace": Verb("trace.verb:trace", "Show the durations of the steps of produce requests."),
     "maelstrom": Verb("maelstrom:maelstrom", "Run a node of a Jepsen Maelstrom test on stdin and stdout."),
     "log": Verb("log.verbs:log", "Dump, verify and recover log files; no broker is needed."),
 }

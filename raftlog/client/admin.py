@@ -5,6 +5,7 @@ another broker when an answer was lost, with two exceptions: a change with an `e
 attempt may have used up, and a change that leaves a choice to the broker. These end as `OutcomeUnknown`; check the
 state, and decide again."""
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
@@ -37,6 +38,7 @@ from raftlog.values.placement import (
     PlannedMoves,
     Reconfiguration,
 )
+from raftlog.values.traces import BrokerTraces
 from raftlog.values.transactions import TransactionDescription, TransactionList, TransactionSummary
 
 T = TypeVar("T")
@@ -220,6 +222,19 @@ class AdminClient:
         """Raise the feature level to `level`, or to the highest that all brokers support."""
         fields = {} if level is None else {"feature_level": level}
         return await self._change(Features, "PUT", "/v1/features", fields, timeout_ms=timeout_ms)
+
+    # Traces
+
+    async def traces(self, trace_id: str | None = None) -> BrokerTraces:
+        """Return the traces that the answering broker keeps, or its part of one trace."""
+        return await self._calls.read(BrokerTraces, "/v1/traces", {} if trace_id is None else {"trace_id": trace_id})
+
+    async def produce_traced(self, topic: str, partition: int, value: str, traceparent: str) -> None:
+        """Append one record, whose header `traceparent` makes the brokers trace the request. Never sent twice."""
+        headers = [{"name": "traceparent", "value": b64encode(traceparent.encode()).decode()}]
+        record = {"value": value, "headers": headers}
+        path = f"/topics/{quote_segment(topic)}/partitions/{partition}"
+        await self._calls.change("POST", path, {"records": [record]}, timeout_ms=ANSWER_MS)
 
     async def _change(
         self,

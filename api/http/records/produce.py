@@ -19,18 +19,19 @@ from raftlog.api.http.records.produce_options import ProduceOptions
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.bodies import UNCHARGED_BYTES_MAX, ReceivedBody
 from raftlog.api.http.server.connection import caller_of
-from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.handlers import HandlerContext, Handlers
 from raftlog.api.http.server.held_memory import RECORD_MEMORY_BYTES, HeldMemory
 from raftlog.api.http.server.media import Format, content_format
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import header
 from raftlog.api.http.server.request_quotas import mark_stream, pace
-from raftlog.api.http.server.routing import Target, partition_number
+from raftlog.api.http.server.routing import Handler, Target, partition_number
 from raftlog.api.http.server.streamed_body import StreamedBody
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import ALL, Acks
 from raftlog.partitions.security.client_rates import PRODUCED
+from raftlog.runtime.tracing.context import TRACEPARENT
 from raftlog.security.permissions import AclOperation, AclResourceType, Resource
 from raftlog.values.records import ProducedBatches, ProducedRecord
 from raftlog.values.value import UNSET
@@ -62,6 +63,25 @@ class ProduceHandlers(Handlers):
     """Handlers of POST /topics/{topic} and /topics/{topic}/partitions/{partition}."""
 
     kind, tag = "produce", "records"
+
+    def __init__(self, context: HandlerContext) -> None:
+        super().__init__(context)
+        self._tracer = self._broker.measuring.counters.tracer
+
+    def wrap_handler(self, handler: Handler) -> Handler:
+        """Return the handler in a trace of each request, if tracing is on."""
+        tracer = self._tracer
+        if tracer is None:
+            return handler
+
+        async def trace_handler(request: web.BaseRequest, target: Target) -> web.StreamResponse:
+            traceparent = request.headers.get(TRACEPARENT)
+            with tracer.trace_request("produce request", traceparent, path=request.path) as span:
+                response = await handler(request, target)
+                span.attributes["status"] = response.status
+                return response
+
+        return trace_handler
 
     @TO_TOPIC
     @TO_PARTITION
@@ -155,6 +175,8 @@ class ProduceHandlers(Handlers):
             records, partitions, producer = parse_records(data, format_)
             if held is not None and held.size:
                 await held.cover(2 * len(data) + RECORD_MEMORY_BYTES * len(records), deadline)
+        if self._tracer is not None:
+            self._tracer.adopt_record_context(record.headers for record in records)
         if partitions is not None and choice is not None:
             raise HttpProblem(BAD_REQUEST, "the path names the partition, so a record cannot")
         place = choice if partitions is None else partitions

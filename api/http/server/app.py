@@ -44,6 +44,7 @@ from raftlog.api.http.server.request_quotas import answer_within_quotas
 from raftlog.api.http.server.routing import HttpRouter
 from raftlog.api.http.status import StatusHandlers
 from raftlog.api.http.topics import TopicHandlers
+from raftlog.api.http.traces import TraceHandlers
 from raftlog.api.http.transactional_producers import TransactionalProducerHandlers
 from raftlog.api.http.transactions import TransactionHttpHandlers
 from raftlog.errors import RaftlogError
@@ -92,6 +93,7 @@ HANDLERS: Final[tuple[type[Handlers], ...]] = (
     RecoveryHandlers,
     RestoringHandlers,
     MetricsHandlers,
+    TraceHandlers,
     EntryPointHandlers,
     *CONSOLE_HANDLERS,
 )

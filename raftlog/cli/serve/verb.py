@@ -189,6 +189,13 @@ _tuning_options = settings_options(
     default="auto",
     help="Method for the syncs of commits; auto: the faster of Linux AIO and threads, as measured.",
 )
+@broker_option(
+    "--trace",
+    "trace_ratio",
+    type=click.FloatRange(0, 1),
+    help="Trace produce requests with a sampled W3C trace context, and this share of those without one. [default: no "
+    "tracing]",
+)
 @settings_option(
     "Default of a topic setting, such as retention.ms=-1; may be repeated.",
     "--topic-config",

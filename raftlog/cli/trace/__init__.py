@@ -1,0 +1,1 @@
+"""`raftlog trace`: durations of the steps of produce requests."""

@@ -1,0 +1,92 @@
+"""`raftlog trace`: sends a traced record, or shows traces that the brokers keep."""
+
+import asyncio
+import re
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from raftlog.cli.operator_verbs import OperatorVerb, operator_command
+from raftlog.cli.options import option, parse_partition
+from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.tables import escape_text
+from raftlog.cli.trace.waterfall import format_waterfall
+from raftlog.client import BrokerClient
+from raftlog.client.addresses import BrokerAddresses
+from raftlog.errors import Unavailable
+from raftlog.values.traces import BrokerTrace, BrokerTraces
+
+
+def _check_id(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
+    if text is not None and re.fullmatch("[0-9a-f]{32}", text) is None:
+        raise click.BadParameter("a trace id has 32 lower-case hexadecimal digits")
+    return text
+
+
+@operator_command("Print an array of traces, each an array of the parts that brokers measured.")
+@click.argument("partition", metavar="[TOPIC/PARTITION]", required=False)
+@option("--slow", type=click.IntRange(1, 100), metavar="N", help="Show the N slowest traces that the brokers keep.")
+@option("--id", "trace_id", callback=_check_id, metavar="TRACE_ID", help="Show this trace.")
+@option("--value", default="raftlog trace", help="Value of the record that is sent.")
+def trace(partition: str | None, slow: int | None, trace_id: str | None, value: str, verb: OperatorVerb) -> None:
+    """Show where the time of produce requests goes: append one record to TOPIC/PARTITION, or read kept traces.
+
+    The brokers have to run with `--trace`; 0 traces only requests that ask for it, such as this one."""
+    if sum(each is not None for each in (partition, slow, trace_id)) != 1:
+        raise click.UsageError("give TOPIC/PARTITION, or --slow N, or --id TRACE_ID")
+    target = None if partition is None else parse_partition(partition)
+
+    async def work(client: BrokerClient) -> list[list[BrokerTrace]]:
+        addresses = [broker.http for broker in await client.brokers() if broker.http]
+        wanted = trace_id
+        if target is not None:
+            if not (await client.admin.traces(secrets.token_hex(16))).is_on:
+                raise CommandFailed(
+                    "the broker does not trace requests; start it with `--trace 0`, which traces only requests that "
+                    "ask for it"
+                )
+            wanted = secrets.token_hex(16)
+            context = f"00-{wanted}-{secrets.token_hex(8)}-01"
+            await client.admin.produce_traced(*target, value, context)
+        return _join(await _collect(verb.bootstrap, addresses, wanted))
+
+    found = verb.ask(work)[: slow or 1]
+    if not found:
+        raise CommandFailed("no broker keeps such a trace; brokers trace with `--trace`, and keep a bounded number")
+    verb.output(found, _show)
+
+
+async def _collect(bootstrap: BrokerAddresses, addresses: Sequence[str], trace_id: str | None) -> list[BrokerTraces]:
+    """Return the traces of all brokers that answer; brokers that do not answer are named on stderr."""
+
+    async def read_traces(address: str) -> BrokerTraces:
+        async with BrokerClient(bootstrap.with_addresses([address])) as client:
+            return await client.admin.traces(trace_id)
+
+    answers: list[Any] = await asyncio.gather(*map(read_traces, addresses), return_exceptions=True)
+    for address, answer in zip(addresses, answers, strict=True):
+        if isinstance(answer, Unavailable):
+            click.echo(f"{address} does not answer: {answer}", err=True)
+        elif isinstance(answer, BaseException):
+            raise answer
+    return [answer for answer in answers if isinstance(answer, BrokerTraces)]
+
+
+def _join(answers: Sequence[BrokerTraces]) -> list[list[BrokerTrace]]:
+    """Return the parts by trace, the slowest trace first."""
+    parts: dict[str, list[BrokerTrace]] = {}
+    for answer in answers:
+        for each in answer.traces:
+            parts.setdefault(each.trace_id, []).append(each)
+    return sorted(parts.values(), key=lambda some: -max(each.spans[0].duration_us for each in some))
+
+
+def _show(found: Sequence[Sequence[BrokerTrace]]) -> None:
+    for number, parts in enumerate(found):
+        if number:
+            click.echo()
+        click.echo(f"trace {parts[0].trace_id}")
+        for line in format_waterfall(parts):
+            click.echo(escape_text(line))
