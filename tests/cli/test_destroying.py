@@ -37,7 +37,7 @@ KEEPS_EVERYTHING: Final = {
     ("restore",): "it creates topics and needs them to be absent",
 }
 DESTROYS_NOTHING: Final = {
-    *(("bench",), ("consume",), ("demo",), ("dev",), ("doctor",), ("maelstrom",), ("produce",), ("serve",)),
+    *(("bench",), ("consume",), ("demo",), ("dev",), ("doctor",), ("maelstrom",), ("produce",), ("serve",), ("trace",)),
     *(("broker", verb) for verb in ("decommission-status", "list", "recommission", "show")),
     *(("broker", "maintenance", verb) for verb in ("disable", "enable", "status")),
     *(("cluster", verb) for verb in ("balance", "health", "info", "log-level", "members", "rolling-restart")),

@@ -69,6 +69,7 @@ ARGUMENTS: Final[dict[str, str]] = {
     "topic describe": "t",
     "topic list": "",
     "topic trim": "t --before end --all --yes",
+    "trace": "t/0",
     "transaction abort": "pay",
     "transaction describe": "pay",
     "transaction list": "",

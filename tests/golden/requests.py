@@ -68,6 +68,10 @@ STATUS: Final = {
 REQUESTS: Final[dict[str, tuple[Any, Any]]] = {
     "data.produce": ([TOPIC, 3, -1], [10, 12, 2, 12]),
     "data.produce_transaction": ([TOPIC, 3, 500, {"transactional_id": "tx"}], [10, 12, 2, 12]),
+    "data.traced_produce": (
+        [TOPIC, 3, -1, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"],
+        [10, 12, 2, 12],
+    ),
     "data.fetch": ([TOPIC, 3, 500, {"offset": 7, "max_bytes": 1_000, "min_bytes": 1}], [12, 0, 2]),
     "data.offsets": ([TOPIC, 3, 500, {"linearizable": True}], [0, 12]),
     "data.timestamp": ([TOPIC, 3, 500, {"timestamp": 1_700_000_000_000}], [7, 1_700_000_000_001]),
