@@ -13,7 +13,6 @@ appended stays unknown until a leader answers with its offset. Owned by `Partiti
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from operator import attrgetter
 from typing import Protocol
 
@@ -35,12 +34,12 @@ from raftlog.partitions.budget import Budget
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import NEVER, Deadline, DeadlineSweep
 from raftlog.partitions.produce.pending import Pending, build_batches, copied_error
+from raftlog.partitions.produce.traced_calls import begin_wait, end_waits
 from raftlog.partitions.replica import ReplicaAppended
 from raftlog.partitions.results import ALL, Acks
 from raftlog.records import HEADER_SIZE
 from raftlog.runtime.histogram import stopwatch
 from raftlog.runtime.tracing.spans import Span
-from raftlog.runtime.tracing.tracer import Tracer
 
 _deadline_of = attrgetter("deadline")
 _FLIGHTS_MAX = 4
@@ -78,9 +77,7 @@ class Destination(Protocol):
     def append(
         self, batches: Sequence[bytearray], acks: Acks, deadline: Deadline, span: Span | None = None
     ) -> "asyncio.Future[ReplicaAppended]":
-        """Send batches to the leader as known here; the future fails with a `RaftlogError`.
-
-        `span` is that of a traced append."""
+        """Send batches to the leader as known here; the future fails with a `RaftlogError`."""
         ...
 
     def leader_changes(self, deadline: Deadline) -> Awaitable[None]:
@@ -171,40 +168,12 @@ class ProduceQueue:
         pending.number, pending.arrived = self._number, stopwatch()
         self._number += 1
         if self._counters.tracer is not None:
-            self._trace(pending, self._counters.tracer)
+            begin_wait(pending, self._counters.tracer, self._destination.name)
         self._queue.append(pending)
         if pending.deadline < self._sweep.earliest:
             self._sweep.add(pending.deadline)
         if not self._is_drain_scheduled:
             self._schedule()
-
-    def _trace(self, pending: Pending, tracer: Tracer) -> None:
-        """Begin the span of the call's wait here, if its request is sampled."""
-        root = tracer.current()
-        if root is not None:
-            pending.span = root.begin_child("queue", pending.arrived, partition=self._destination.name)
-
-    def _end_wait(self, pendings: Sequence[Pending], batches: Sequence[bytearray]) -> Span | None:
-        """End the waits of traced calls; return the span of the append, in the trace of the first of them.
-
-        The other traced calls get a span that names this trace."""
-        append: Span | None = None
-        for pending in pendings:
-            wait, pending.span = pending.span, None
-            if wait is None:
-                continue
-            wait.end()
-            span = Span(wait.trace, "produce", wait.parent_id, stopwatch(), {"calls": len(pendings)})
-            span.attributes |= {"partition": self._destination.name, "bytes": sum(map(len, batches))}
-            if append is None:
-                append = span
-            else:
-                span.attributes["shared_with"] = append.trace.trace_id
-            if pending.future is not None:
-                pending.future.add_done_callback(partial(_end_span, span))
-            else:
-                span.end()
-        return append
 
     def _release(self, size: int) -> None:
         for budget in self._budgets:
@@ -298,7 +267,7 @@ class ProduceQueue:
         if not kept:
             return
         deadline = max(map(_deadline_of, kept))
-        span = None if self._counters.tracer is None else self._end_wait(kept, batches)
+        span = None if self._counters.tracer is None else end_waits(kept, batches)
         if span is None:
             future = self._destination.append(batches, kept[0].acks, deadline)
         else:
@@ -474,10 +443,6 @@ class ProduceQueue:
                 "read the end of the partition to learn what became of it"
             ),
         )
-
-
-def _end_span(span: Span, done: "asyncio.Future[int]") -> None:
-    span.end(None if done.cancelled() else done.exception())
 
 
 def _record_count(appended: ReplicaAppended) -> int:

@@ -42,9 +42,7 @@ from raftlog.partitions.results import ALL, Acks, Fetched
 from raftlog.raft import Ready, Role
 from raftlog.records import build_empty_batch, read_header
 from raftlog.runtime.config import GroupLimits
-from raftlog.runtime.replica.append_watch import AppendWatch
 from raftlog.runtime.replica.partition_replica import PartitionReplica
-from raftlog.runtime.tracing.spans import Span
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.topic_config import TopicConfig
 from raftlog.types import Isolation, Offset, OffsetRange
@@ -135,13 +133,6 @@ class Replica:
         except RaftlogError as error:
             future.set_exception(error)
         return future
-
-    def append_traced(self, batches: Sequence[bytearray], acks: Acks, span: Span) -> "asyncio.Future[ReplicaAppended]":
-        """Append like `append`, and measure the steps of the append as parts of `span`."""
-        proposed = self.append(batches, acks)
-        if not proposed.done():
-            AppendWatch(self.group, span.begin_child("replicate and commit"), proposed)
-        return proposed
 
     def append_calls(
         self, calls: Sequence[Sequence[bytearray]], acks: Acks, *, any_first_sequence: bool = False

@@ -13,6 +13,7 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node import Node
 from raftlog.partitions.node.requests import Request
 from raftlog.partitions.replica import Replica
+from raftlog.partitions.replica.traced_append import append_traced
 from raftlog.partitions.results import Fetched
 from raftlog.partitions.routing.isolation import hide_transactions, isolation_of
 from raftlog.partitions.routing.router import (
@@ -94,7 +95,7 @@ class DataRequests:
                 if span is None:
                     appended = await replica.append(batches, acks)
                 else:
-                    appended = await replica.append_traced(batches, acks, span)
+                    appended = await append_traced(replica, batches, acks, span)
                 numbers = list(appended[:APPENDED])
                 return Answer([*numbers, 1] if appended.is_duplicate else numbers)
         except TimeoutError:

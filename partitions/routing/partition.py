@@ -17,6 +17,7 @@ from raftlog.partitions.produce.produce_queue import ProduceQueue
 from raftlog.partitions.produce.timestamps import check_batch_timestamps, check_record_timestamps
 from raftlog.partitions.replica import Replica, ReplicaAppended
 from raftlog.partitions.replica.errors import damaged_error
+from raftlog.partitions.replica.traced_append import append_traced
 from raftlog.partitions.results import Acks, Produced, ProducerSequence
 from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.settings import BrokerSettings
@@ -289,7 +290,7 @@ class Partition:
         replica = self.replica
         if replica is not None and leader in (None, router.me):
             if span is not None:
-                return replica.append_traced(batches, acks, span)
+                return append_traced(replica, batches, acks, span)
             return replica.append(batches, acks)  # without a leader it fails with the reason
         loop = asyncio.get_running_loop()
         if leader is None or leader == router.me:

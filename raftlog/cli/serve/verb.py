@@ -157,7 +157,7 @@ _tuning_options = settings_options(
 @broker_option(
     "--console-writes",
     is_flag=True,
-    help="Allow changes by the console, such as to produce a record or to delete a topic; it is read-only otherwise.",
+    help="Allow changes by the console, such as to produce a record or to remove a topic; it is read-only otherwise.",
 )
 @broker_option(
     "--node-id",

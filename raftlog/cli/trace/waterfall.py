@@ -10,7 +10,7 @@ _DEPTH_MAX: Final = 20
 _SHOWN: Final = ("partition", "node", "from", "status", "calls", "shared_with")
 
 
-class Step(NamedTuple):
+class PlacedSpan(NamedTuple):
     """Span in its place in the tree."""
 
     depth: int
@@ -18,7 +18,7 @@ class Step(NamedTuple):
     span: TraceSpan
 
 
-def list_steps(parts: Sequence[BrokerTrace]) -> list[Step]:
+def list_steps(parts: Sequence[BrokerTrace]) -> list[PlacedSpan]:
     """Return the spans of all parts of one trace, each before its children, which are in the order of their begin."""
     spans = [(part.node_id, span) for part in parts for span in part.spans]
     known = {span.span_id for _, span in spans}
@@ -27,9 +27,9 @@ def list_steps(parts: Sequence[BrokerTrace]) -> list[Step]:
         parent = span.parent_id if span.parent_id in known and span.parent_id != span.span_id else ""
         children.setdefault(parent, []).append((node_id, span))
 
-    def walk(parent: str, depth: int) -> Iterator[Step]:
+    def walk(parent: str, depth: int) -> Iterator[PlacedSpan]:
         for node_id, span in sorted(children.pop(parent, ()), key=lambda each: (each[1].begin_us, each[1].name)):
-            yield Step(depth, node_id, span)
+            yield PlacedSpan(depth, node_id, span)
             if depth < _DEPTH_MAX:
                 yield from walk(span.span_id, depth + 1)
 
@@ -46,7 +46,7 @@ def format_waterfall(parts: Sequence[BrokerTrace]) -> list[str]:
     return [_format_step(step, begin, max(total, 1)) for step in steps]
 
 
-def _format_step(step: Step, begin: int, total: int) -> str:
+def _format_step(step: PlacedSpan, begin: int, total: int) -> str:
     depth, node_id, span = step
     offset = span.begin_us - begin
     left = min(_BAR_WIDTH - 1, offset * _BAR_WIDTH // total)

@@ -342,6 +342,8 @@ class Driver:
             return None
         self._deferred_appends.check(group)
         ready = group.take_ready()
+        for observe in group.watches:
+            observe()
         group.admission.end_turn()
         if group.core.is_quiesced:
             self._awake.pop(group.key, None)

@@ -115,8 +115,6 @@ class PartitionReplica(ReadableReplica):
         self.on_turn: Callable[[], None] | None = None
         """Callback in every turn of the group, also one without a Ready: members may have acknowledged more."""
         self.on_end: Callable[[], None] | None = None
-        self.watches: tuple[Callable[[], None], ...] = ()
-        """Observers of traced appends."""
         self.unreadable: dict[str, str] = {}
         """Reasons, by part of the replica, why it stopped applying the log: this release cannot read an entry."""
         self.is_disk_full = False
@@ -353,14 +351,7 @@ class PartitionReplica(ReadableReplica):
             ready = self.core.ready()
         if self.on_turn is not None:
             self.on_turn()
-        if self.watches:
-            self._observe()
         return ready
-
-    def _observe(self) -> None:
-        """Let the watches of traced appends look at the state."""
-        for observe in self.watches:
-            observe()
 
     def has_other_members(self) -> bool:
         """Return whether the Raft configuration changed since the last call."""
@@ -387,8 +378,6 @@ class PartitionReplica(ReadableReplica):
         if part:
             self.core.advance(durable=part.number)
             self.log.note_durable(self.core.durable_index)
-            if self.watches:
-                self._observe()
         return messages
 
     def deliver(self, entries: IndexRange) -> None:

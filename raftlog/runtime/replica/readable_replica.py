@@ -3,6 +3,7 @@
 `PartitionReplica` adds appends, trims and the movement of the high watermark."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 
 from raftlog.errors import CorruptBatch, LogClosed, RaftlogError
 from raftlog.runtime.log.committed_entries import CommittedEntry, read_committed
@@ -21,6 +22,8 @@ class ReadableReplica:
     applied_index: Index
     is_closed: bool
     closed_by: RaftlogError | None
+    watches: tuple[Callable[[], None], ...] = ()
+    """Observers of traced appends, called in every turn of the group."""
 
     @property
     @abstractmethod
