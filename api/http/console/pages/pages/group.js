@@ -1,0 +1,89 @@
+// One consumer group: lag and its reasons, members, positions, reset of offsets with a preview.
+
+import { html, useState, useWrites } from "../core/view.js";
+import { api, ask, path } from "../core/request.js";
+import { navigate } from "../core/route.js";
+import { useAnswer } from "../core/answers.js";
+import { Answer, Facts, Page, PartitionLink, Problem, Section, Status } from "../core/parts.js";
+import { PagedList, Table } from "../core/table.js";
+import { Chart, WHOLE_STEPS } from "../core/chart.js";
+import { ChangeDialog, DialogButton } from "../core/dialogs.js";
+import { number, plural } from "../core/format.js";
+import { GroupState } from "./groups.js";
+import { lagReasons, lagTrend } from "./lag.js";
+import { ResetDialog } from "./reset_dialog.js";
+
+function Reasons({ described, lags, trend }) {
+  return html`<${Section} title="Why it lags, or not"><ul class="reasons">${lagReasons(described, lags, trend).map(([kind, finding, action]) =>
+    html`<li><p class="message"><${Status} kind=${kind}>${finding}<//></p>${action && html`<p class="todo"><b>What to do:</b> ${action}</p>`}</li>`)}</ul><//>`;
+}
+
+function Trend({ answer, group }) {
+  if (answer.error) return html`<${Problem} error=${answer.error} />`;
+  const own = answer.data?.groups.find((row) => row.group === group);
+  if (!own) {
+    return html`<p class="muted">${answer.data ? `Broker ${answer.data.node_id} has no history of this lag: another broker coordinates the group, or it is new. The console of its coordinator shows it.` : "Loading…"}</p>`;
+  }
+  return html`<${Chart} title="Lag over the last hour, records" times=${answer.data.times_ms.map((ms) => ms / 1000)} lines=${[{ label: group, values: own.lag }]} format=${number} steps=${WHOLE_STEPS} />`;
+}
+
+function Members({ described }) {
+  const { members, member_count: count, leader } = described;
+  return html`<${Section} title=${`Members (${number(count)})`}>
+    <${Table} caption="Members" rows=${members} rowKey=${(row) => row.member_id} empty="The group has no members." columns=${[
+      { title: "Client", isHeader: true, cell: (row) => html`<span class="name">${row.client_id || "–"}</span>${row.member_id === leader && html` <span class="tag">group leader</span>`}` },
+      { title: "Host", cell: (row) => row.client_host || "–" },
+      { title: "Partitions", isNumber: true, cell: (row) => number(row.partition_count) },
+      { title: "Assignment", cell: (row) => (row.partitions.length === 0 ? html`<${Status} kind="idle">none: there are more members than partitions<//>`
+        : html`<ul class="inline">${row.partitions.map(({ topic, partition }) => html`<li><${PartitionLink} topic=${topic} partition=${partition} /></li>`)}${
+          row.partition_count > row.partitions.length && html`<li class="muted">and ${number(row.partition_count - row.partitions.length)} more</li>`}</ul>`) },
+      { title: "Member id", cell: (row) => html`<code class="small">${row.member_id}</code>${row.instance_id && html` <span class="tag">static: ${row.instance_id}</span>`}` },
+    ]} />
+    ${count > members.length && html`<p class="muted">${number(count - members.length)} more members are not shown.</p>`}<//>`;
+}
+
+const LAG_COLUMNS = [
+  { title: "Partition", isHeader: true, cell: (row) => html`<${PartitionLink} topic=${row.topic} partition=${row.partition} />` },
+  { title: "Committed", isNumber: true, cell: (row) => (row.current_offset < 0 ? "none" : number(row.current_offset)) },
+  { title: "Log start", isNumber: true, cell: (row) => (row.log_start_offset < 0 ? "–" : number(row.log_start_offset)) },
+  { title: "End", isNumber: true, cell: (row) => (row.log_end_offset < 0 ? "–" : number(row.log_end_offset)) },
+  { title: "Lag", isNumber: true, cell: (row) => (row.lag < 0 ? html`<${Status} kind="bad">unknown<//>` : html`<b>${number(row.lag)}</b>`) },
+  { title: "Read by", cell: (row) => (row.member_id ? html`<span class="name">${row.client_id || row.member_id}</span>` : html`<span class="muted">no member</span>`) },
+];
+
+const DeleteGroup = ({ group, close }) => html`<${ChangeDialog} title=${`Delete group ${group}`} label="Delete the group" name=${group} onClose=${close}
+  run=${() => ask(path(["v3", "clusters", "-", "consumer-groups", group]), { method: "DELETE" })} onDone=${() => navigate("#/groups")}>
+  <p>The group and all its committed offsets are deleted. Consumers that start again begin by their auto.offset.reset.</p><//>`;
+
+export function GroupPage({ group }) {
+  const answer = useAnswer(api(["groups", group]));
+  const all = useAnswer(api(["groups", group, "lags"], { limit: 200 }));
+  const history = useAnswer(api(["history"], { group }), { every: 10000 });
+  const mayWrite = useWrites();
+  const [reloads, setReloads] = useState(0);
+  const reset = () => {
+    setReloads((value) => value + 1);
+    all.reload();
+  };
+  const own = history.data?.groups.find((row) => row.group === group);
+  const trend = own ? lagTrend(history.data.times_ms, own.lag) : null;
+  return html`<${Page} title=${`Group ${group}`} trail=${[["Consumer groups", "#/groups"]]} actions=${html`
+      <${DialogButton} label=${mayWrite ? "Reset offsets" : "Preview a reset"}>${(close) => html`<${ResetDialog} group=${group} lags=${all.data?.lags ?? []} mayWrite=${mayWrite} close=${close} onDone=${reset} />`}<//>
+      ${mayWrite && html`<${DialogButton} label="Delete" name=${group} isDangerous=${true}>${(close) => html`<${DeleteGroup} group=${group} close=${close} />`}<//>`}`}>
+    <${Answer} answer=${answer}>${(described) => html`
+      <${Facts} rows=${[
+        ["State", html`<${GroupState} state=${described.group.state} />`],
+        ["Lag", html`<b>${number(all.data?.lag ?? described.group.lag)}</b>${all.data ? ` in ${plural(all.data.total, "partition")}` : ""}`],
+        ["Members", number(described.member_count)],
+        ["Assignor", described.group.protocol || "–"],
+        ["Generation", number(described.group.generation)],
+        ["Coordinator", described.group.coordinator_id >= 0 ? `broker ${described.group.coordinator_id}` : "–"],
+      ]} />
+      ${all.data && html`<${Reasons} described=${described} lags=${all.data.lags} trend=${trend} />`}
+      <${Section} title="Lag by partition">
+        <${PagedList} request=${(list) => api(["groups", group, "lags"], { filter: list.filter, after: list.after })} field="lags" caption="Lag by partition" filterLabel="Filter by topic"
+          rowKey=${(row) => `${row.topic}/${row.partition}`} empty="The group has neither committed offsets nor assigned partitions." columns=${LAG_COLUMNS} reloadKey=${reloads} />
+        <${Trend} answer=${history} group=${group} /><//>
+      <${Members} described=${described} />`}<//>
+  <//>`;
+}
