@@ -18,6 +18,7 @@ from raftlog.client.group_answers import CommittedOffset, Membership
 from raftlog.client.groups import GroupClient
 from raftlog.client.producers.delivery import Delivered, Delivery
 from raftlog.client.producers.producer import Producer
+from raftlog.client.producers.transactional_producer import TransactionAborted, TransactionalProducer
 from raftlog.client.serializers import (
     DeserializationFailed,
     Deserializer,
@@ -82,6 +83,8 @@ __all__ = [
     "TopicDescription",
     "TopicPartition",
     "TopicView",
+    "TransactionAborted",
+    "TransactionalProducer",
     "deserialize_bytes",
     "deserialize_json",
     "deserialize_str",

@@ -1,4 +1,4 @@
-"""Synchronous clients: `Producer`, `Consumer` and `BrokerClient` for programs without an event loop.
+"""Synchronous clients, for programs without an event loop: producers, `Consumer` and `BrokerClient`.
 
     from raftlog.client.sync import Consumer, Producer
 
@@ -9,20 +9,25 @@ They take the arguments and raise the errors of those in `raftlog.client`, which
 their own. Any thread may use a producer or a broker client; one thread at a time uses a consumer.
 """
 
+from asyncio import wrap_future
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import wraps
+from types import TracebackType
 from typing import Any, Concatenate, Generic, Literal, Self, Unpack
 
 from raftlog import client as asynchronous
+from raftlog.client.consumers.consumed_offsets import ConsumedOffsets, OffsetsOfGroup
 from raftlog.client.consumers.consumer_settings import ConsumerRecord, GroupConsumerOptions
 from raftlog.client.loop_thread import C, LoopThread, P, ThreadedClient, closing_call, loop_call, waiting_call
 from raftlog.client.producers.delivery import Delivered
 from raftlog.client.producers.producer_settings import ProducerOptions
+from raftlog.client.producers.transactional_producer import TRANSACTION_TIMEOUT_MS
 from raftlog.client.serializers import Deserializer, K, Serializer, V
 from raftlog.records import NewRecord
 from raftlog.types import TopicPartition
 
-__all__ = ["BrokerClient", "Consumer", "Delivery", "Producer"]
+__all__ = ["BrokerClient", "Consumer", "Delivery", "Producer", "TransactionalProducer"]
 
 
 class Delivery:
@@ -92,6 +97,81 @@ class Producer(ThreadedClient["asynchronous.Producer[K, V]"], Generic[K, V]):
         return [Delivery(delivery, self._thread) for delivery in deliveries]
 
 
+class TransactionalProducer(Producer[K, V]):
+    """`raftlog.client.TransactionalProducer` for synchronous programs."""
+
+    _client: "asynchronous.TransactionalProducer[K, V]"
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        transactional_id: str,
+        *,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        key_serializer: Serializer[K] | None = None,
+        value_serializer: Serializer[V] | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        """Start the producer's thread; raise `InvalidArgument`. docs/CLIENT.md describes each setting."""
+        ThreadedClient.__init__(
+            self,
+            "raftlog-producer",
+            lambda: asynchronous.TransactionalProducer(
+                bootstrap,
+                transactional_id,
+                transaction_timeout_ms=transaction_timeout_ms,
+                key_serializer=key_serializer,
+                value_serializer=value_serializer,
+                **options,
+            ),
+        )
+
+    def transaction(self, consumer: "Consumer[Any, Any] | None" = None) -> AbstractContextManager[None]:
+        """Return a context manager for one transaction: see `raftlog.client.TransactionalProducer.transaction`."""
+        source = None if consumer is None else _ThreadedOffsets(consumer.consumed_offsets(), consumer.thread)
+        return _Transaction(self._client.transaction_of(source), self._thread)
+
+
+class _Transaction(AbstractContextManager[None]):
+    """Transaction in the thread of its producer."""
+
+    def __init__(self, transaction: AbstractAsyncContextManager[None], thread: LoopThread) -> None:
+        self._transaction, self._thread = transaction, thread
+
+    def __enter__(self) -> None:
+        async def enter() -> None:
+            await self._transaction.__aenter__()
+
+        self._thread.call(enter())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        async def leave() -> None:
+            await self._transaction.__aexit__(kind, error, trace)
+
+        self._thread.call(leave())
+
+
+class _ThreadedOffsets:
+    """Offsets of a consumer that runs in another thread than the producer of the transaction."""
+
+    def __init__(self, offsets: ConsumedOffsets, thread: LoopThread) -> None:
+        self._offsets, self._thread = offsets, thread
+
+    async def begin(self) -> None:
+        await wrap_future(self._thread.submit(self._offsets.begin()))
+
+    async def collect(self) -> OffsetsOfGroup:
+        return await wrap_future(self._thread.submit(self._offsets.collect()))
+
+    async def set_committed(self, offsets: OffsetsOfGroup) -> None:
+        await wrap_future(self._thread.submit(self._offsets.set_committed(offsets)))
+
+    async def rewind(self) -> None:
+        await wrap_future(self._thread.submit(self._offsets.rewind()))
+
+
 class Consumer(ThreadedClient["asynchronous.Consumer[K, V]"], Generic[K, V]):
     """`raftlog.client.Consumer` for synchronous programs.
 
@@ -136,7 +216,13 @@ class Consumer(ThreadedClient["asynchronous.Consumer[K, V]"], Generic[K, V]):
     resume = loop_call(asynchronous.Consumer.resume)
     commit = waiting_call(asynchronous.Consumer.commit)
     committed = waiting_call(asynchronous.Consumer.committed)
+    consumed_offsets = loop_call(asynchronous.Consumer.consumed_offsets)
     close = closing_call(asynchronous.Consumer.close)
+
+    @property
+    def thread(self) -> LoopThread:
+        """Thread of the consumer, for a transaction."""
+        return self._thread
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:

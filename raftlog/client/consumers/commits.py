@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from raftlog.client.broker import BrokerClient
 from raftlog.client.consumers.group_session import Assigned, GroupSession
+from raftlog.client.group_answers import Membership
 from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.types import Offset, TopicPartition
 
@@ -47,11 +48,24 @@ class Commits:
     async def commit(self, positions: Positions) -> None:
         """Commit the offsets that are not committed yet; raises the broker's error."""
         async with self._order:
-            new = self._find_uncommitted(positions)
+            new = self.find_uncommitted(positions)
             if new:
-                member = None if self.member is None else self.member.require_membership()
+                member = self.require_membership()
                 await self._client.groups.commit(self._group, new, member)
                 self._committed.update(new)
+
+    @property
+    def membership(self) -> Membership | None:
+        """Present membership; None for partitions that were assigned by hand."""
+        return None if self.member is None else self.member.membership
+
+    def require_membership(self) -> Membership | None:
+        """Return the membership for a commit; raise `UnknownMember` while the member belongs to no generation."""
+        return None if self.member is None else self.member.require_membership()
+
+    def set_committed(self, positions: Positions) -> None:
+        """Record offsets that a transaction has committed."""
+        self._committed.update(positions)
 
     async def try_commit(self, positions: Positions) -> None:
         """Commit, and log errors instead of raising them."""
@@ -84,11 +98,11 @@ class Commits:
         if self._task is not None and not self._task.done():
             return
         self._count = 0
-        new = self._find_uncommitted(self._processed())
+        new = self.find_uncommitted(self._processed())
         if new:
             self._task = asyncio.create_task(self.try_commit(new))
 
-    def _find_uncommitted(self, positions: Positions) -> dict[TopicPartition, Offset]:
+    def find_uncommitted(self, positions: Positions) -> dict[TopicPartition, Offset]:
         """Return the positions that differ from the last committed ones."""
         return {
             topic_partition: offset

@@ -21,6 +21,7 @@ from typing import Any, Generic, Self, TypeAlias, Unpack
 from raftlog.client.broker import BrokerClient
 from raftlog.client.consumers.assignment import AssignedPartitions
 from raftlog.client.consumers.commits import Commits
+from raftlog.client.consumers.consumed_offsets import ConsumedOffsets
 from raftlog.client.consumers.consumer_settings import (
     ConsumerRecord,
     ConsumerSettings,
@@ -76,6 +77,7 @@ class Consumer(Generic[K, V]):
         self._assigned_partitions = AssignedPartitions(
             self._client, self._metadata, settings, self._fetcher, self._handed, self._commits
         )
+        self._consumed: ConsumedOffsets | None = None
         self._conversion = Conversion(key_deserializer, value_deserializer, where)
         self._is_closed = False
         if subscribed:
@@ -186,9 +188,13 @@ class Consumer(Generic[K, V]):
                 raise LogClosed("the consumer is closed")
             arrived.clear()
             if await self._assigned_partitions.wait_for_assignment(ends_at):
+                if self._consumed is not None:
+                    self._consumed.check_generation()
                 records = self._fetcher.take(count)
                 await self._assigned_partitions.notify_resets()
                 if records:
+                    if self._consumed is not None:
+                        self._consumed.record(records)
                     return records
             left_s = ends_at - time.monotonic()
             if left_s <= 0:
@@ -271,6 +277,16 @@ class Consumer(Generic[K, V]):
         self._require_commits()
         assert self.settings.group is not None, "there is a group"
         return await self._client.groups.committed(self.settings.group)
+
+    def consumed_offsets(self) -> ConsumedOffsets:
+        """Return the offsets for a transaction. Raises `InvalidArgument` without a group, and with `auto_commit`."""
+        commits = self._require_commits()
+        if self.settings.auto_commit:
+            raise InvalidArgument("a transaction commits the offsets: make the consumer with auto_commit=False")
+        assert self.settings.group is not None, "there is a group"
+        if self._consumed is None:
+            self._consumed = ConsumedOffsets(self.settings.group, commits, self._handed, self.seek)
+        return self._consumed
 
     async def close(self) -> None:
         """Commit processed records (with `auto_commit`), leave the group, and close."""

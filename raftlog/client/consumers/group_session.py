@@ -96,6 +96,11 @@ class GroupSession:
         """Return the membership for a commit; raise `UnknownMember` while the member belongs to no generation."""
         if self._state.generation < 0:
             raise UnknownMember(f"this consumer is not a member of the group {self._group} now; poll to join it")
+        return self.membership
+
+    @property
+    def membership(self) -> Membership:
+        """Present membership; its generation is -1 while the member belongs to none."""
         return Membership(self._state.member_id, self._state.generation, self._settings.instance_id)
 
     def rejoin_if_topics_changed(self) -> None:

@@ -41,6 +41,10 @@ class PartitionChooser:
             lane = self._lanes[partition] = self._lane_of(self._name, partition)
         return lane
 
+    def forget_lanes(self) -> None:
+        """Begin with new lanes, for another transaction."""
+        self._lanes.clear()
+
     def _hash_key(self, key: bytes) -> int:
         assert self._by_key is not None
         return self._by_key(key) % self.topic.partitions

@@ -1,0 +1,250 @@
+"""`TransactionalProducer`: records and offsets of a consumer group, all or none, in one transaction after another.
+
+    async with TransactionalProducer(["127.0.0.1:8082"], "billing-1") as producer:
+        async with producer.transaction(consumer):
+            for record in await consumer.poll():
+                await producer.send("bills", bill(record))
+
+The transaction is committed at the end of the block, with the offsets of the consumer's records, and aborted by an
+exception; the consumer then hands out its records again. Readers see committed records only, by default. The begin of a
+transaction needs no request, and batches are sent as by `Producer`. A later producer with the same transactional id
+fences this one, so a process that was replaced cannot commit.
+
+    begin → Open → sent and stored → offsets added → committed
+            Open → aborted           an exception, or a record or offset that was not stored (`TransactionAborted`)
+            any  → fenced            `ProducerFenced`, from then on
+
+Not thread-safe: one event loop, one transaction at a time."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Final, Protocol, Unpack
+
+from raftlog.client.consumers.consumed_offsets import OffsetsOfGroup
+from raftlog.client.consumers.consumer import Consumer
+from raftlog.client.producers.partition_chooser import PartitionChooser
+from raftlog.client.producers.producer import Producer
+from raftlog.client.producers.producer_settings import ProducerOptions
+from raftlog.client.producers.transaction_identities import TransactionIdentities, is_fatal
+from raftlog.client.serializers import K, Serializer, V
+from raftlog.errors import (
+    InvalidArgument,
+    InvalidTransactionState,
+    LogClosed,
+    OutcomeUnknown,
+    OutOfOrderSequence,
+    RaftlogError,
+    StaleGeneration,
+    Unavailable,
+    UnknownMember,
+)
+
+TRANSACTION_TIMEOUT_MS: Final = 60_000
+_ABORTING: Final = (
+    Unavailable,
+    OutcomeUnknown,
+    StaleGeneration,
+    UnknownMember,
+    OutOfOrderSequence,
+    InvalidTransactionState,
+)
+"""Errors after which the transaction can be repeated."""
+
+
+class TransactionAborted(Unavailable):
+    """Transaction that was not committed; its consumer hands out the same records again, so it can be repeated.
+
+    The reason is the `__cause__`."""
+
+
+class OffsetSource(Protocol):
+    """Source of the offsets that a transaction commits: see `ConsumedOffsets`."""
+
+    async def begin(self) -> None: ...
+
+    async def collect(self) -> OffsetsOfGroup: ...
+
+    async def set_committed(self, offsets: OffsetsOfGroup) -> None: ...
+
+    async def rewind(self) -> None: ...
+
+
+class TransactionalProducer(Producer[K, V]):
+    """Producer whose records all belong to transactions."""
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        transactional_id: str,
+        *,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        key_serializer: Serializer[K] | None = None,
+        value_serializer: Serializer[V] | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        """Check the settings; raise `InvalidArgument`. Options are those of `Producer`; it is always idempotent.
+
+        The cluster aborts a transaction that lasts longer than `transaction_timeout_ms`, and fences its producer."""
+        if not options.get("idempotent", True) or not options.get("stops_at_failure", True):
+            raise InvalidArgument("a transactional producer is idempotent, and stops at failures")
+        options["stops_at_failure"] = True
+        super().__init__(bootstrap, key_serializer=key_serializer, value_serializer=value_serializer, **options)
+        self._transactional_id = transactional_id
+        self._session = TransactionIdentities(self._client, transactional_id, transaction_timeout_ms, self.settings)
+        self._identities = self._session
+        self._parked: dict[str, PartitionChooser] = {}
+        """Choosers of partitions between transactions, so that nothing can be sent then."""
+        self._is_open = False
+        self._failure: RaftlogError | None = None
+        """Error after which no transaction can begin."""
+
+    def transaction(self, consumer: Consumer[Any, Any] | None = None) -> AbstractAsyncContextManager[None]:
+        """Return a context manager for one transaction, which commits the offsets of the consumer's records as well.
+
+        The consumer has a group, and `auto_commit=False`. The block's end raises `TransactionAborted` when the
+        transaction can be repeated, `ProducerFenced` when another producer has the transactional id, and
+        `OutcomeUnknown` when the commit may have happened: then begin again with another producer."""
+        return self.transaction_of(None if consumer is None else consumer.consumed_offsets())
+
+    def transaction_of(self, source: OffsetSource | None) -> AbstractAsyncContextManager[None]:
+        """Return a context manager for a transaction with the offsets of any source."""
+        return _Transaction(self, source)
+
+    async def _get_chooser(self, topic: str) -> PartitionChooser:
+        if not self._is_open:
+            raise InvalidArgument("no transaction is open: send records inside `async with producer.transaction():`")
+        return await super()._get_chooser(topic)
+
+    # parts of a transaction
+
+    async def begin(self, source: OffsetSource | None) -> None:
+        """Begin a transaction; only the first one, and one after a failed abort, send a request."""
+        if self._failure is not None:
+            raise self._failure
+        if self._is_closed:
+            raise LogClosed("the producer is closed")
+        if self._is_open:
+            raise InvalidArgument("a transaction of this producer is open; it has one at a time")
+        self._is_open = True
+        try:
+            await self._session.prepare()
+            if source is not None:
+                await source.begin()
+        except BaseException as error:
+            self._is_open = False
+            self._note_failure(error)
+            raise
+        self._choosers, self._parked = self._parked, {}
+        self._handle_metadata_change()
+
+    async def commit(self, source: OffsetSource | None) -> None:
+        """Store all records and offsets, then commit. Raises the error that prevents it."""
+        collected = None if source is None else await source.collect()
+        has_records = bool(self._lanes)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._store_records())
+            if collected is not None and collected.offsets:
+                tasks.create_task(self._session.add_offsets(collected))
+        if has_records or (collected is not None and collected.offsets):
+            try:
+                await self._session.commit()
+            except OutcomeUnknown as error:
+                self._failure = error
+                raise
+        self._close_lanes()
+        if source is not None and collected is not None:
+            await source.set_committed(collected)
+
+    async def _store_records(self) -> None:
+        """Wait until all records are stored. Raises the error of the first that is not."""
+        await self._wait_until_ended(None)
+        for lane in self._lanes.values():
+            if lane.failure is not None:
+                raise lane.failure
+
+    async def abort(self, source: OffsetSource | None, *, is_urgent: bool) -> RaftlogError | None:
+        """Drop records that are not sent, and abort; return the error of the abort. `is_urgent`: in one attempt."""
+        for lane in self._lanes.values():
+            await lane.abandon()
+        self._close_lanes()
+        self._unseen = []
+        try:
+            if self._failure is None:
+                await self._session.abort(0.0 if is_urgent else None)
+        except RaftlogError as error:
+            self._note_failure(error)
+            return error
+        finally:
+            if source is not None:
+                await source.rewind()
+        return None
+
+    def _close_lanes(self) -> None:
+        """End the transaction here: its lanes are replaced in the next one."""
+        self._is_open = False
+        self._lanes.clear()
+        self._parked, self._choosers = self._choosers, {}
+        for chooser in self._parked.values():
+            chooser.forget_lanes()
+
+    def _note_failure(self, error: BaseException) -> None:
+        if isinstance(error, RaftlogError) and is_fatal(error):
+            self._failure = error
+
+    @property
+    def failure(self) -> RaftlogError | None:
+        """Error after which no transaction can begin; None while the producer works."""
+        return self._failure
+
+
+class _Transaction(AbstractAsyncContextManager[None]):
+    """One transaction of a producer."""
+
+    def __init__(self, producer: TransactionalProducer[Any, Any], source: OffsetSource | None) -> None:
+        self._producer, self._source = producer, source
+
+    async def __aenter__(self) -> None:
+        await self._producer.begin(self._source)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            try:
+                await self._producer.commit(self._source)
+            except* RaftlogError as group:
+                await self._abort(_first_of(group))
+            return
+        await self._abort(error)
+
+    async def _abort(self, cause: BaseException) -> None:
+        """Abort because of an error, and raise what the caller has to know; return to raise the error of the block."""
+        producer = self._producer
+        unknown = producer.failure
+        left = await producer.abort(self._source, is_urgent=isinstance(cause, asyncio.CancelledError))
+        if unknown is not None:
+            raise unknown
+        if is_fatal(cause):
+            raise cause
+        if producer.failure is not None:
+            raise producer.failure from cause
+        if isinstance(cause, _ABORTING):
+            rest = "" if left is None else f"; it is aborted before the next one begins ({left})"
+            raise TransactionAborted(f"the transaction was not committed: {cause}{rest}") from cause
+        if left is not None:
+            cause.add_note(f"besides, the transaction is aborted only before the next one begins: {left}")
+
+
+def _first_of(group: BaseExceptionGroup[RaftlogError]) -> RaftlogError:
+    """Return the error of a group that decides: one that fences the producer, else the first."""
+    errors: list[RaftlogError] = []
+    pending: list[BaseException] = [group]
+    while pending:
+        each = pending.pop(0)
+        if isinstance(each, BaseExceptionGroup):
+            pending += each.exceptions
+        elif isinstance(each, RaftlogError):
+            errors.append(each)
+    return next((each for each in errors if is_fatal(each)), errors[0])
