@@ -220,7 +220,7 @@ class _Transaction(AbstractAsyncContextManager[None]):
         await self._abort(error)
 
     async def _abort(self, cause: BaseException) -> None:
-        """Abort because of an error, and raise what the caller has to know; return to raise the error of the block."""
+        """Abort because of an error, and raise its consequence; return to let the error of the block continue."""
         producer = self._producer
         unknown = producer.failure
         left = await producer.abort(self._source, is_urgent=isinstance(cause, asyncio.CancelledError))
