@@ -129,10 +129,10 @@ class TransactionalProducer(Producer[K, V]):
     def transaction(self, consumer: "Consumer[Any, Any] | None" = None) -> AbstractContextManager[None]:
         """Return a context manager for one transaction: see `raftlog.client.TransactionalProducer.transaction`."""
         source = None if consumer is None else _ThreadedOffsets(consumer.consumed_offsets(), consumer.thread)
-        return _Transaction(self._client.transaction_of(source), self._thread)
+        return _ThreadedTransaction(self._client.transaction_of(source), self._thread)
 
 
-class _Transaction(AbstractContextManager[None]):
+class _ThreadedTransaction(AbstractContextManager[None]):
     """Transaction in the thread of its producer."""
 
     def __init__(self, transaction: AbstractAsyncContextManager[None], thread: LoopThread) -> None:

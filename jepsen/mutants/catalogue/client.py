@@ -205,7 +205,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _client(
         "commit-as-nobody",
         "consumers/commits:Commits.commit",
-        "member = None if self.member is None else self.member.require_membership()",
+        "member = self.require_membership()",
         "member = None",
         _GROUP,
     ),
