@@ -53,8 +53,13 @@ class Layout:
 
 
 def table_after(mark: str, document: str = DOCUMENT) -> list[list[str]]:
-    """Return the cells of the table after a mark, without its head."""
+    """Return the cells of the table after a mark, without its head.
+
+    A list counts as a table: the words of an item before its first colon, and the text after it, are the cells.
+    """
     lines = document.split(f"<!-- {mark} -->\n")[1].split("\n\n")[0].splitlines()
+    if lines[0].startswith("- "):
+        return [[*head.split(), text] for head, text in items_after(mark, document)]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 

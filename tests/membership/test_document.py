@@ -55,8 +55,8 @@ def test_the_example_matches_the_encoder() -> None:
 
 
 def test_the_seal_matches_the_table() -> None:
-    rows = table_after("seal", DOCUMENT)
-    layout = Layout([Field(int(at), kind, name.split(":")[0]) for at, kind, name in rows])
+    heads = [head.split(" ", 2) for head, _ in items_after("seal", DOCUMENT)]
+    layout = Layout([Field(int(at), kind, name) for at, kind, name in heads])
     assert layout.size == HEADER_BYTES
     keys = GossipKeys((b"k" * 32,))
     sealed = Seal(SenderIdentity(UUID(CLUSTER_ID), NodeId(7), UUID(bytes=DISK), 5), keys).seal(b"messages")

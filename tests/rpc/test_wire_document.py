@@ -141,9 +141,8 @@ def test_errors_with_arguments_match_the_code() -> None:
 
 
 def test_raft_messages_match_the_code() -> None:
-    head = SECTION.split("| field | type | meaning |\n|---|---|---|\n")[1].split("\n\n")[0]
-    shapes = {cells[2].strip(): cells[1].strip() for cells in (line.split("|") for line in head.splitlines())}
-    shapes = {"".join(CODES[part.strip()] for part in types.split(",")): name for types, name in shapes.items()}
+    types = {name: text.partition(";")[0].split(", ") for name, text in table_after("raft types")}
+    shapes = {"".join(CODES[part] for part in parts): name for name, parts in types.items()}
     documented = {int(cells[0]): (cells[1], cells[2]) for cells in table_after("raft messages")}
     expected = {}
     for each in _LAYOUTS:
