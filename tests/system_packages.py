@@ -11,6 +11,8 @@ from raftlog.pipeline.requirements import check_java
 PROGRAMS = {
     "/usr/include/stdio.h": "libc6-dev",
     "cc": "gcc",
+    "chromedriver": "chromium-driver",
+    "chromium": "chromium",
     "faketime": "faketime",  # beside the library that is meant
     "kcat": "kcat",
     "java": "openjdk-17-jre-headless",

@@ -7,12 +7,16 @@ import { Problem } from "./parts.js";
 export function Dialog({ title, onClose, children }) {
   const element = useRef(null);
   const id = useId();
+  const isReplaced = useRef(false); // by another dialog or page: its own closing is no decision of the user
   useEffect(() => {
     const dialog = element.current;
     dialog.showModal();
-    return () => dialog.open && dialog.close();
+    return () => {
+      isReplaced.current = true;
+      if (dialog.open) dialog.close();
+    };
   }, []);
-  return html`<dialog ref=${element} aria-labelledby=${id} onClose=${onClose}><h2 id=${id}>${title}</h2>${children}</dialog>`;
+  return html`<dialog ref=${element} aria-labelledby=${id} onClose=${() => isReplaced.current || onClose()}><h2 id=${id}>${title}</h2>${children}</dialog>`;
 }
 
 // Form in a dialog. `run` sends the change and raises errors of the broker, which are shown; `name` must be typed first.

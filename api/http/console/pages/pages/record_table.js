@@ -1,6 +1,6 @@
 // Table of records; a row opens to its whole key, value and headers.
 
-import { html, useState } from "../core/view.js";
+import { html, useEffect, useState } from "../core/view.js";
 import { ask, path } from "../core/request.js";
 import { useRoute } from "../core/route.js";
 import { Facts, Problem, Time } from "../core/parts.js";
@@ -52,7 +52,11 @@ function RecordDetail({ topic, partition, record }) {
 
 export function RecordTable({ topic, partition, records, empty }) {
   const { params } = useRoute();
-  const [opened, setOpened] = useState(() => new Set(params.has("open") ? [Number(params.get("open"))] : []));
+  const linked = params.get("open"); // offset of the record that a link shows open
+  const [opened, setOpened] = useState(() => new Set());
+  useEffect(() => {
+    if (linked !== null) setOpened((old) => new Set(old).add(Number(linked)));
+  }, [linked]);
   const toggle = (offset) => setOpened((old) => {
     const next = new Set(old);
     if (!next.delete(offset)) next.add(offset);
