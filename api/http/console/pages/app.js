@@ -38,6 +38,8 @@ function currentPage({ segments }) {
 
 function HealthLink({ health }) {
   const { data, error } = health;
+  const { lostSince } = useConnection();
+  if (lostSince !== null) return html`<a href="#/"><${Status} kind="bad">no answer<//></a>`;
   if (data === null) return error && error.status === 403 ? null : html`<a href="#/"><${Status} kind="idle">health unknown<//></a>`;
   return html`<a href="#/"><${Status} kind=${data.health.is_healthy ? "ok" : "bad"}>${
     data.health.is_healthy ? "healthy" : plural(data.health.unhealthy_reasons.length, "problem")}<//></a>`;
@@ -53,7 +55,7 @@ function ConnectionNotice() {
     const timer = setInterval(() => setNow(Date.now()), 1000);
     return () => clearInterval(timer);
   }, [lostSince]);
-  return html`<div role="status" aria-live="assertive">${lostSince !== null && html`<p class="notice bad"><${Status} kind="bad">No answer since <${Time} ms=${lostSince} withDate=${false} /><//>
+  return html`<div role="status" aria-live="assertive">${lostSince !== null && html`<p class="notice bad"><${Status} kind="bad">No answer since <${Time} ms=${lostSince} withDate=${false} /><//>${" "}
     <span aria-hidden="true">(${duration(Math.max(0, Math.round((now - lostSince) / 1000)))})</span> The page shows the last known state and tries again by itself.</p>`}</div>`;
 }
 

@@ -9,7 +9,7 @@ import { ChangeDialog, DialogButton } from "../core/dialogs.js";
 import { bytes, duration, number, plural } from "../core/format.js";
 import { fillingUp } from "./disks.js";
 
-const GOSSIP = { suspect: "suspected to be down", dead: "dead", left: "left", unknown: "not seen yet" };
+const GOSSIP = { suspect: "suspected to be down", dead: "dead", left: "left" };
 
 function BrokerState({ row }) {
   const gossip = row.gossip && GOSSIP[row.gossip.state];

@@ -34,7 +34,7 @@ function Health({ answer }) {
       ${reasons.length > 0 && html`<ol class="reasons">${reasons.map(({ reason, action }) => html`<li><p class="message">${reason}</p><p class="todo"><b>What to do:</b> ${action}</p></li>`)}</ol>`}
       <${PartitionList} title="Partitions without a leader" partitions=${health.leaderless_partitions} count=${health.leaderless_count} />
       <${PartitionList} title="Under-replicated partitions" partitions=${health.under_replicated_partitions} count=${health.under_replicated_count} />
-      <${PartitionList} title="Partitions that elect a leader" partitions=${health.electing_partitions} count=${health.electing_count} />
+      ${health.electing_partitions.some((name) => !health.leaderless_partitions.includes(name)) && html`<${PartitionList} title="Partitions that elect a leader" partitions=${health.electing_partitions} count=${health.electing_count} />`}
       ${health.notes.length > 0 && html`<h3>Remarks</h3><ul>${health.notes.map((note) => html`<li>${note}</li>`)}</ul>`}
       <${Facts} rows=${[
         ["Brokers", `${health.all_nodes.length - health.nodes_down.length} of ${health.all_nodes.length} up`],
@@ -48,7 +48,7 @@ function Health({ answer }) {
 function Disks({ answer }) {
   return html`<${Section} title="Brokers" actions=${html`<a href="#/brokers">All about brokers</a>`}><${Answer} answer=${answer}>${({ brokers }) => html`<${Table} caption="Disks of brokers" rows=${brokers} rowKey=${(row) => row.node_id}
     columns=${[
-      { title: "Broker", isHeader: true, cell: (row) => html`${row.node_id} ${row.is_alive ? html`<${Status} kind="ok">up<//>` : html`<${Status} kind="bad">down<//>`}` },
+      { title: "Broker", isHeader: true, cell: (row) => html`<span class="whole">${row.node_id} ${row.is_alive ? html`<${Status} kind="ok">up<//>` : html`<${Status} kind="bad">down<//>`}</span>` },
       { title: "Disk", cell: (row) => html`<${DiskUse} free=${row.disk_space?.[0]?.free} total=${row.disk_space?.[0]?.total} />` },
       { title: "Full in, at this rate", cell: (row) => fillingUp(row) },
     ]} />`}<//><//>`;
