@@ -50,6 +50,7 @@ def cluster() -> Iterator[Cluster]:
             {"key": "turned \u202e around", "value": "bell \u0007"},
         ]
         send(cluster, "/topics/hostile", {"records": [{"encoding": text, **each} for each in hostile]})
+        send(cluster, "/transactions/pay-rent/producer", {})
         for number in range(GROUPS):
             committed = {"offsets": [{"topic": "orders", "partition": 0, "offset": 20}]}
             send(cluster, f"/groups/team-{number:02}/offsets", committed)

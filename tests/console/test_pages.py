@@ -19,7 +19,8 @@ PAGES = {
     "brokers": ("#/brokers", "Moves of replicas"),
     "users": ("#/security", "There are no users"),
     "acls": ("#/security/acls", "ACLs are not checked"),
-    "transactions": ("#/transactions", "No program has used transactions"),
+    "transactions": ("#/transactions", "pay-rent"),
+    "transaction": ("#/transactions/pay-rent", "none open"),
 }
 
 
@@ -107,6 +108,22 @@ def test_topic_is_created_and_deleted_by_its_name(console, cluster) -> None:
     console.click("Delete the topic")
     console.until(lambda: console.hash() == "#/topics", "the list of topics")
     console.until(lambda: console.rows() and not any("brief" in row for row in console.rows()), "the topic is gone")
+
+
+def test_acl_is_created_and_deleted(console, cluster) -> None:
+    console.open(cluster.addresses[0], "#/security/acls")
+    console.click("Create an ACL")
+    console.fill("Principal", "User:alice")
+    console.fill("Name of the resource", "ord")
+    console.choose("The name is", "the beginning of names")
+    console.click("Create")
+    console.until(
+        lambda: any(row.startswith("User:alice ✓ allow read topic ord and names") for row in console.rows()), "the ACL"
+    )
+    console.click("Delete ACL of User:alice on ord")
+    console.fill("Type User:alice to confirm", "User:alice")
+    console.click("Delete the ACL")
+    console.until_text("There are no ACLs")
 
 
 def test_errors_of_the_broker_are_shown_as_they_are(console, cluster) -> None:

@@ -6,9 +6,10 @@ import { Page, Section, Status, Tabs } from "../core/parts.js";
 import { PagedList } from "../core/table.js";
 import { ChangeDialog, Check, Choice, DialogButton, Field } from "../core/dialogs.js";
 
-const RESOURCES = ["topic", "group", "cluster", "transactional_id"];
-const OPERATIONS = ["all", "read", "write", "create", "delete", "alter", "describe", "cluster_action", "describe_configs", "alter_configs", "idempotent_write"];
-const same = (names) => names.map((name) => [name, name]);
+const RESOURCES = ["TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID"];
+const OPERATIONS = ["ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE"];
+const inWords = (name) => name.toLowerCase().replaceAll("_", " ");
+const same = (names) => names.map((name) => [name, inWords(name)]);
 
 function CreateUser({ close, reload }) {
   const [name, setName] = useState("");
@@ -48,30 +49,30 @@ function Users() {
 }
 
 function CreateAcl({ close, reload }) {
-  const [resourceType, setResourceType] = useState("topic");
+  const [resourceType, setResourceType] = useState("TOPIC");
   const [resourceName, setResourceName] = useState("");
-  const [patternType, setPatternType] = useState("literal");
+  const [patternType, setPatternType] = useState("LITERAL");
   const [principal, setPrincipal] = useState("User:");
   const [host, setHost] = useState("*");
-  const [operation, setOperation] = useState("read");
-  const [permission, setPermission] = useState("allow");
+  const [operation, setOperation] = useState("READ");
+  const [permission, setPermission] = useState("ALLOW");
   const run = () => ask(path(["v1", "security", "acls"]), {
     method: "POST",
     body: { acls: [{ resource_type: resourceType, resource_name: resourceName, pattern_type: patternType, principal, host, operation, permission }] },
   });
   return html`<${ChangeDialog} title="Create an ACL" label="Create" run=${run} isReady=${resourceName !== "" && principal !== ""} onClose=${close} onDone=${reload}>
-    <${Choice} label="Permission" value=${permission} set=${setPermission} options=${same(["allow", "deny"])} />
+    <${Choice} label="Permission" value=${permission} set=${setPermission} options=${same(["ALLOW", "DENY"])} />
     <${Field} label="Principal" value=${principal} set=${setPrincipal} hint="User:name, or User:* for everybody" required />
     <${Field} label="Host" value=${host} set=${setHost} hint="* for any" required />
     <${Choice} label="Operation" value=${operation} set=${setOperation} options=${same(OPERATIONS)} />
     <${Choice} label="Kind of resource" value=${resourceType} set=${setResourceType} options=${same(RESOURCES)} />
     <${Field} label="Name of the resource" value=${resourceName} set=${setResourceName} hint="for the cluster: kafka-cluster" required />
-    <${Choice} label="The name is" value=${patternType} set=${setPatternType} options=${[["literal", "the whole name (* for all)"], ["prefixed", "the beginning of names"]]} /><//>`;
+    <${Choice} label="The name is" value=${patternType} set=${setPatternType} options=${[["LITERAL", "the whole name (* for all)"], ["PREFIXED", "the beginning of names"]]} /><//>`;
 }
 
 const DeleteAcl = ({ acl, close, reload }) => html`<${ChangeDialog} title="Delete an ACL" label="Delete the ACL" name=${acl.principal} onClose=${close} onDone=${reload}
   run=${() => ask(path(["v1", "security", "acls"], acl), { method: "DELETE" })}>
-  <p><b>${acl.permission}</b> ${acl.operation} on ${acl.resource_type} <span class="name">${acl.resource_name}</span> to <span class="name">${acl.principal}</span> from ${acl.host}</p><//>`;
+  <p><b>${inWords(acl.permission)}</b> ${inWords(acl.operation)} on ${inWords(acl.resource_type)} <span class="name">${acl.resource_name}</span> to <span class="name">${acl.principal}</span> from ${acl.host}</p><//>`;
 
 function Acls() {
   const mayWrite = useWrites("alter_cluster");
@@ -83,9 +84,9 @@ function Acls() {
     <${PagedList} request=${(list) => api(["acls"], { filter: list.filter, after: list.after })} field="acls" caption="ACLs" filterLabel="Filter by principal or resource" reloadKey=${reloads}
       rowKey=${(row) => Object.values(row).join("\n")} empty="There are no ACLs: only superusers may do anything where authorization is on." columns=${[
         { title: "Principal", isHeader: true, cell: (row) => html`<span class="name">${row.principal}</span>` },
-        { title: "Permission", cell: (row) => html`<${Status} kind=${row.permission.toLowerCase() === "deny" ? "bad" : "ok"}>${row.permission}<//>` },
-        { title: "Operation", cell: (row) => row.operation },
-        { title: "Resource", cell: (row) => html`${row.resource_type} <span class="name">${row.resource_name}</span>${row.pattern_type.toLowerCase() === "prefixed" && html` <span class="tag">and names that begin so</span>`}` },
+        { title: "Permission", cell: (row) => html`<${Status} kind=${row.permission === "DENY" ? "bad" : "ok"}>${inWords(row.permission)}<//>` },
+        { title: "Operation", cell: (row) => inWords(row.operation) },
+        { title: "Resource", cell: (row) => html`${inWords(row.resource_type)} <span class="name">${row.resource_name}</span>${row.pattern_type === "PREFIXED" && html` <span class="tag">and names that begin so</span>`}` },
         { title: "Host", cell: (row) => row.host },
         ...(mayWrite ? [{ title: "Actions", cell: (row) => html`<${DialogButton} label="Delete" name=${`ACL of ${row.principal} on ${row.resource_name}`} isDangerous=${true}>${(close) =>
           html`<${DeleteAcl} acl=${row} close=${close} reload=${reload} />`}<//>` }] : []),

@@ -43,11 +43,11 @@ export function TransactionsPage() {
 }
 
 const Abort = ({ id, close, reload }) => html`<${ChangeDialog} title=${`Abort the transaction of ${id}`} label="Abort the transaction" name=${id} onClose=${close} onDone=${reload}
-  run=${() => ask(path(["v1", "transactions", id, "abort"]), { method: "POST" })}>
+  run=${() => ask(path(["transactions", id, "abort"]), { method: "POST" })}>
   <p>Consumers that read committed records will not see its records. Its producer is fenced: it must begin a new session.</p><//>`;
 
 export function TransactionPage({ id }) {
-  const answer = useAnswer(path(["v1", "transactions", id]));
+  const answer = useAnswer(path(["transactions", id]));
   const mayWrite = useWrites();
   const row = answer.data;
   return html`<${Page} title=${`Transaction ${id}`} trail=${[["Transactions", "#/transactions"]]}
