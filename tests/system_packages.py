@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 from raftlog.pipeline.errors import MissingRequirement
 from raftlog.pipeline.requirements import check_java
@@ -17,13 +19,19 @@ PROGRAMS = {
     "kcat": "kcat",
     "java": "openjdk-17-jre-headless",
     "openssl": "openssl",
-    "promtool": "prometheus",
     "strace": "strace",
     "systemd-analyze": "systemd",
 }
 """Program, or a file → Debian package."""
 PROGRAMS_OF_ROOT = {"fusermount3": "fuse3", "mkfs.ext4": "e2fsprogs"}
 """Programs of tests that mount file systems of their own, which needs root."""
+PROMETHEUS = Path(__file__).parent.parent / ".venv/prometheus"
+"""Directory of Debian's package, unpacked: its installation would start a server that listens on all addresses."""
+
+
+def prometheus_program(name: str) -> str:
+    """Return the path of `prometheus` or `promtool`: an installed one, else the unpacked one."""
+    return shutil.which(name) or str(PROMETHEUS / "usr/bin" / name)
 
 
 def main() -> int:
@@ -38,12 +46,30 @@ def main() -> int:
             return 1
         subprocess.run([apt, "update", "-qq"], check=True)
         subprocess.run([apt, "install", "-y", "-qq", *missing], check=True)
+    if not _is_installed(prometheus_program("promtool")) and not _unpack_prometheus():
+        print("The tests need Debian's package prometheus. Install it, or apt-get, and try again.", file=sys.stderr)
+        return 1
     try:
         check_java()
     except MissingRequirement as error:
         print(f"The tests of the pipeline run Spark. {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _unpack_prometheus() -> bool:
+    """Download and unpack the package; return whether that worked."""
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            if os.geteuid() == 0:
+                subprocess.run(["apt-get", "update", "-qq"], check=True)
+            download = ["apt-get", "-o", "APT::Sandbox::User=root", "-qq", "download", "prometheus"]
+            subprocess.run(download, cwd=directory, check=True)
+            [package] = Path(directory).glob("*.deb")
+            subprocess.run(["dpkg-deb", "--extract", package, PROMETHEUS], check=True)
+        except (OSError, subprocess.CalledProcessError):
+            return False
+    return True
 
 
 def _is_installed(program: str) -> bool:

@@ -18,6 +18,7 @@ from tests.cluster_secret import SECRET
 from tests.documents.metrics_page import PAGE, rewritten
 from tests.documents.pages import ROOT
 from tests.layouts import DOCS
+from tests.system_packages import prometheus_program
 
 LOOPBACK = ("127.0.0.1", 0)
 USER_PAGES = [ROOT / "README.md", *(path for path in sorted(DOCS.rglob("*.md")) if path.parent.name != "adr")]
@@ -64,7 +65,9 @@ def check_labels(family: Metric) -> None:
 
 async def test_promtool_finds_no_problem_in_a_scrape(tmp_path: Path) -> None:
     text = await scrape(tmp_path)
-    done = subprocess.run(["promtool", "check", "metrics"], input=text.encode(), capture_output=True, check=False)
+    done = subprocess.run(
+        [prometheus_program("promtool"), "check", "metrics"], input=text.encode(), capture_output=True, check=False
+    )
     findings = (done.stdout + done.stderr).decode().splitlines()
     assert [line for line in findings if line.startswith("raftlog_")] == []
     assert done.returncode in (0, 3), findings  # 3: remarks on names, which may be those of the client library

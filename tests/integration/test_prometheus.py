@@ -21,6 +21,7 @@ from raftlog.cli.monitoring.panels import Panel
 from raftlog.testing import BrokerProcess
 from tests.base_ports import reserve_base_port
 from tests.cli.conftest import COMMAND, build_environment
+from tests.system_packages import prometheus_program
 
 WITHIN_S = 60.0
 WITHOUT_DATA = {
@@ -93,12 +94,12 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
             **yaml.safe_load(scraping),
         }
         (directory / "prometheus.yml").write_text(yaml.safe_dump(config))
-        subprocess.run(["promtool", "check", "config", directory / "prometheus.yml"], check=True)
+        subprocess.run([prometheus_program("promtool"), "check", "config", directory / "prometheus.yml"], check=True)
         log = directory / "log"
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [
-                    "prometheus",
+                    prometheus_program("prometheus"),
                     f"--config.file={directory / 'prometheus.yml'}",
                     f"--storage.tsdb.path={directory / 'storage'}",
                     f"--web.listen-address=127.0.0.1:{port}",
