@@ -15,6 +15,7 @@ from raftlog.errors import (
     UnknownTopic,
     VersionConflict,
 )
+from raftlog.partitions.counters import Counters
 from raftlog.partitions.operations.balancer_operations import BalancerOperations
 from raftlog.partitions.operations.brokers import BrokerOperations
 from raftlog.partitions.operations.cluster import ClusterOperations
@@ -44,6 +45,7 @@ class ScriptedBroker:
     def __init__(self):
         self.operations = ScriptedOperations()
         self.security = SimpleNamespace(authorizer=Authorizer(), rates=ClientRates(None))
+        self.measuring = SimpleNamespace(counters=Counters())
 
     def wake_fetches(self):
         return None

@@ -25,7 +25,7 @@ from raftlog.records import NewRecord, TransactionMarker, build_batch
 from raftlog.topic_config import TopicConfig
 from tests.replica.transacting import TransactionWorld, transactional_batch
 
-SEEDS = 200
+SEEDS = 80
 SEEDS_OF_A_TEST = 10
 OPERATIONS = 25
 KEYS = [b"k%d" % number for number in range(4)]

@@ -97,7 +97,7 @@ class PageHandlers(Handlers):
     async def console(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the console, a web page for operators."""
         if not request.raw_path.partition("?")[0].endswith("/"):
-            return web.Response(status=307, headers={"Location": "console/"})
+            return web.Response(status=307, headers={"Location": "console/", "Content-Length": "0"})
         return await self._answer(request, _INDEX)
 
     @_FILE("GET /console/{file}")

@@ -75,7 +75,7 @@ class ProduceHandlers(Handlers):
             return handler
 
         async def trace_handler(request: web.BaseRequest, target: Target) -> web.StreamResponse:
-            traceparent = request.headers.get(TRACEPARENT)
+            traceparent = header(request, TRACEPARENT)
             with tracer.trace_request("produce request", traceparent, path=request.path) as span:
                 response = await handler(request, target)
                 span.attributes["status"] = response.status
