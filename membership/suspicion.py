@@ -37,7 +37,9 @@ class Suspicion:
 
 
 def timeout_s(min_s: float, max_s: float, confirmations: int, wanted: int) -> float:
-    """Return the duration of a suspicion with this number of confirmations, by the formula of the module."""
+    """Return the seconds after which a suspect with this number of confirmations is declared dead (formula above).
+
+    With `wanted` confirmations or more it is `min_s`."""
     if confirmations >= wanted:
         return min_s
     return max(min_s, max_s - (max_s - min_s) * math.log(confirmations + 1) / math.log(wanted + 1))

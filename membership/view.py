@@ -166,7 +166,7 @@ class MembershipView:
         if after.state.is_up and (was is None or not was.is_up):
             self.rounds.insert(after.node_id)
         self.changes.append(MemberChange(after.node_id, was, after.state, after))
-        if self._wanted != self._confirmations_wanted():
+        if self._wanted != self._required_confirmations():
             self._set_suspicion_due()
 
     # suspicion
@@ -181,11 +181,11 @@ class MembershipView:
 
     def _confirm(self, claim: Claim) -> None:
         """Add the accuser of a claim to a suspicion, and gossip the claim if it is still needed."""
-        if self.suspicions[claim.node_id].add_accuser(claim.by, self._confirmations_wanted()):
+        if self.suspicions[claim.node_id].add_accuser(claim.by, self._required_confirmations()):
             self.broadcasts.add(claim)
             self._advance_suspicion_due(claim.node_id)
 
-    def _confirmations_wanted(self) -> int:
+    def _required_confirmations(self) -> int:
         """Return the number of confirmations that shorten a suspicion: only live members can confirm it."""
         return min(self._config.confirmations, self.roster.alive_count - 1)
 
@@ -195,12 +195,12 @@ class MembershipView:
 
     def _set_suspicion_due(self) -> None:
         """Compute `suspicion_due` from all suspicions."""
-        self._wanted = self._confirmations_wanted()
+        self._wanted = self._required_confirmations()
         self.suspicion_due = min(self._suspicion_ends().values(), default=math.inf)
 
     def _suspicion_ends(self, of: Collection[NodeId] | None = None) -> dict[NodeId, float]:
         """Return the end of each suspicion by member; only of the members `of` if they are given."""
-        n, wanted = self.roster.up_count, self._confirmations_wanted()
+        n, wanted = self.roster.up_count, self._required_confirmations()
         min_s, max_s = self._config.suspicion_min_s(n), self._config.suspicion_max_s(n)
         suspects = self.suspicions if of is None else of
         return {each: self.suspicions[each].deadline(min_s, max_s, wanted) for each in suspects}

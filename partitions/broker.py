@@ -345,7 +345,7 @@ class Broker:
     ) -> TopicState:
         """Create a topic; return once a majority of the controller's voters has stored it.
 
-        `None` stands for the defaults of this broker's settings; `assignments` has the node ids of each partition.
+        `None` means the default of this broker's settings; `assignments` has the node ids of each partition.
         Normally its partitions have leaders then. Raises `TopicExists` and `InvalidArgument`."""
         self.check_ready()
         created = await self.parts.changes.create(

@@ -273,7 +273,7 @@ class ClusterObserver:
         return status
 
     def _status(self) -> dict[str, Any]:
-        """Return version, disk space, problems, notes and moves of this broker."""
+        """Return release, disk space, problems, notes and pending moves of this broker for `view.broker`."""
         problems = [*self._node.fitness_exchange.problems(), *problems_of(self._node.driver.groups.values())]
         problem = self._metadata.freshness().problem
         if problem:

@@ -41,7 +41,7 @@ from raftlog.partitions.placement.assignments.assignments import LEADERS_MS, Ass
 from raftlog.partitions.placement.balancing import Balancer
 from raftlog.partitions.placement.moves import Moves, ReplicaRemoval
 from raftlog.partitions.placement.recovery import RecoveryExecution
-from raftlog.partitions.produce import GivenIds, Producers
+from raftlog.partitions.produce import AllocatedIds, Producers
 from raftlog.partitions.routing.data_requests import DataRequests
 from raftlog.partitions.routing.finder import Finder
 from raftlog.partitions.routing.partition import Shared
@@ -93,8 +93,8 @@ class BrokerParts:
         # topics and their leaders
         self.router = PartitionRouter(node)
         self.reader = Reader(node, self.router)
-        given_ids = GivenIds(metadata)
-        self.shared = Shared(settings, self.router, self.counters, wall_ms, given_ids.check)
+        allocated_ids = AllocatedIds(metadata)
+        self.shared = Shared(settings, self.router, self.counters, wall_ms, allocated_ids.check)
         self.topics = Topics(self.shared)
         self.finder = Finder(self.topics, metadata, self.router)
         # replicas and their placement
@@ -135,7 +135,7 @@ class BrokerParts:
         appends = LeaderAppends(
             self.topics,
             self.shared,
-            given_ids,
+            allocated_ids,
             lambda *asked, deadline: self.transactions.verify_partition(*asked, deadline=deadline),
             lambda *asked, deadline: self.transactions.join_partition(*asked, deadline=deadline),
         )

@@ -86,7 +86,7 @@ class RaftlogError(Exception):
 
 
 class RequestError(RaftlogError):
-    """Request that cannot be done as given."""
+    """Request that cannot be executed as it is; base of the errors about its contents."""
 
 
 class InvalidArgument(RequestError):
@@ -184,7 +184,7 @@ class DiskRefused(IdentityRefused):
 
 
 class VersionConflict(RequestError):
-    """Compare-and-set failure: the object was changed in the meantime. Read it again before retrying."""
+    """The object has a newer version than the request expected. Read it again before retrying."""
 
 
 class UnknownGroup(RequestError):
@@ -212,7 +212,7 @@ class InconsistentProtocol(RequestError):
 
 
 class GroupNotEmpty(RequestError):
-    """Operation on a group with members that needs an empty group."""
+    """The operation needs a group without members, and this group has some."""
 
 
 class ConsumerExists(RequestError):
@@ -266,7 +266,7 @@ class UnknownUser(RequestError):
 
 
 class UserExists(RequestError):
-    """Name of a user that exists already."""
+    """The user to be created exists already."""
 
 
 class AuthenticationFailed(RequestError):
@@ -366,7 +366,7 @@ class RebalanceInProgress(Unavailable):
 
 
 class GroupFull(Unavailable):
-    """Bound on the members of a group, or on the groups of a coordinator, that is reached."""
+    """The group has the maximum number of members, or the coordinator that of groups."""
 
 
 class ConcurrentTransactions(Unavailable):

@@ -9,7 +9,7 @@ from raftlog.security.tls_files import ServerTls
 
 
 class HttpListener:
-    """A `ClientListener` for HTTP. Pass `advertised` as "" if clients can connect to the listening address."""
+    """A `ClientListener` for HTTP. With `advertised=""` clients receive the listening address."""
 
     def __init__(
         self,

@@ -191,7 +191,7 @@ class TransactionOffsetsBody(ProducerBody, frozen=True, kw_only=True):
 
 
 class TransactionEndBody(ProducerBody, frozen=True, kw_only=True):
-    """End of a transaction: committed or aborted."""
+    """Body of a request that commits or aborts a transaction."""
 
     commit: bool
 
@@ -267,7 +267,7 @@ class ConsumedBody(Body, frozen=True, kw_only=True):
 
 
 class SettingOfTopic(Body, frozen=True, kw_only=True):
-    """Setting of a topic; a number stands for its text."""
+    """Setting of a topic; a number is converted to its text."""
 
     name: str
     value: Any = None
@@ -339,7 +339,7 @@ class FeatureLevelBody(Body, frozen=True, kw_only=True):
 
 
 class NewUserBody(Body, frozen=True, kw_only=True):
-    """User to create."""
+    """Body of a request that creates a user."""
 
     name: Annotated[str, with_schema(bounds.USER_NAME, max_length=TEXT_LENGTH_MAX)]
     password: Annotated[str, with_schema(bounds.PASSWORD, max_length=TEXT_LENGTH_MAX)]

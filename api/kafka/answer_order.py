@@ -54,7 +54,7 @@ class Exchange:
 class AnswerOrder:
     """Requests of a connection that have begun and whose answers were not sent yet, in their order.
 
-    For handlers it stands for the connection (`RequestConnection`)."""
+    It is the `RequestConnection` that handlers receive."""
 
     __slots__ = ("_is_pipelined", "lost_callbacks", "opened_at", "pending")
 
@@ -88,7 +88,7 @@ class AnswerOrder:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the request at the front failed, so that no further answer can be sent."""
+        """Whether the oldest pending request failed, so that no further answer can be sent."""
         return bool(self.pending) and self.pending[0].is_failed
 
     def take_ready(self) -> list[Buffer]:

@@ -4,5 +4,5 @@ from raftlog.types import Isolation
 
 
 def isolation_of(level: int) -> Isolation:
-    """Return the isolation of a request; a level that Kafka does not have reads uncommitted records, as there."""
+    """Return the isolation for a level in a request; an unknown level means read_uncommitted, as in Kafka."""
     return Isolation.READ_COMMITTED if level == Isolation.READ_COMMITTED else Isolation.READ_UNCOMMITTED

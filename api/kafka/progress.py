@@ -1,4 +1,4 @@
-"""Progress of one Kafka connection between sweeps: idle, or with answers that its client does not read. Pure.
+"""Detection of idle Kafka connections and of clients that do not read their answers. Pure.
 
 Used by `connection`."""
 
@@ -14,7 +14,7 @@ ANSWER_BYTES_PER_S_MIN: Final = 16 * 1024
 
 
 class SweepFinding(Enum):
-    """Finding of a sweep."""
+    """Result of a periodic check of a connection (`ProgressWatch.sweep`)."""
 
     ACTIVE = "active"
     IDLE = "idle"
@@ -24,7 +24,7 @@ class SweepFinding(Enum):
 
 
 class ProgressWatch:
-    """Memory of the last sweep of one connection."""
+    """Progress of one connection, compared with that at its last periodic check (`sweep`)."""
 
     __slots__ = ("_swept_at", "_swept_sent", "_was_unsent", "is_active")
 
@@ -37,7 +37,10 @@ class ProgressWatch:
         """Whether there were unsent answers at the last sweep."""
 
     def sweep(self, now: float, sent: int, unsent: int, idle_s_max: float, *, is_busy: bool) -> SweepFinding:
-        """Return the finding, for bytes of answers so far and of those in the transport's buffer."""
+        """Return whether the connection is active, idle or stalled since the last sweep.
+
+        `sent`: bytes of all answers so far; `unsent`: those in the transport's buffer; `is_busy`: a request is
+        pending."""
         was_unsent, self._was_unsent = self._was_unsent, unsent > 0
         rate = ANSWER_BYTES_PER_S_MIN if unsent > UNCHARGED_ANSWER_BYTES_MAX else 0
         if unsent and was_unsent and sent - unsent - self._swept_sent <= rate * (now - self._swept_at):

@@ -27,7 +27,7 @@ class _Step(NamedTuple):
 
 
 class _Pass:
-    """Records that one consumer received since its assignment: all from `start` to `last` except those in `steps`.
+    """Offsets that one consumer received since its assignment: from `start` to `last`, except the ranges in `steps`.
 
     `sequence` is the entry of the assignment."""
 

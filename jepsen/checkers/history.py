@@ -222,7 +222,7 @@ class Scan(NamedTuple):
 
 
 class OffsetsRead(NamedTuple):
-    """Committed offsets of a transaction's group, stable when they were read; `None` for a partition without one."""
+    """Committed offsets of a transaction's group, read without pending ones; `None` for a partition without one."""
 
     offsets: tuple[tuple[TopicPartition, Offset | None], ...] = ()
 

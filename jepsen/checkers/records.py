@@ -1,4 +1,4 @@
-"""Record book: values sent, their offsets, and the polls that returned them.
+"""Record book, the index of all values of a history: sends, offsets, and the polls that returned them.
 
 Reports at once: `inconsistent-offset` (one offset, two values), `duplicate` (one value, two offsets), `aborted-read`
 (a value that definitely failed was seen), `phantom` (a value that was never sent was seen). Reports at the end:
@@ -270,7 +270,7 @@ class RecordBook(Checker):
             newest, start_max = book.newest_offsets(), max(book.start, self._unknown_trims.start_max(book.name))
             for value, op in book.sent.items():
                 send = op.payload
-                # A send of several values stands in the book once for each; it is looked at once.
+                # The index has a send of several values once for each; report it once.
                 if op.type == OK and isinstance(send, Send) and value == send.values[0]:
                     for offset, each in zip(send.offsets, send.values, strict=True):
                         self._finish_record(book, op, offset, each, newest, start_max)

@@ -1,14 +1,14 @@
 """Trims of unknown outcome: the offset of each partition below which they may have deleted records.
 
 A trim of unknown outcome may happen at any time, also much later. One that definitely failed never happens, and the log
-start after a successful one is known. Called by the book of records and by `record_status`."""
+start after a successful one is known. Called by `records` and `record_status`."""
 
 from jepsen.checkers.history import INFO, Op, Trim
 from raftlog.types import Offset, TopicPartition
 
 
 class UnknownTrims:
-    """Collector of trims; receives every invocation and completion of a trim, and every crash."""
+    """Trims of a history whose outcome is unknown, collected from its operations."""
 
     def __init__(self) -> None:
         self._open: dict[int, Trim] = {}

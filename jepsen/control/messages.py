@@ -23,7 +23,9 @@ class Part(NamedTuple):
 
 
 class Stream:
-    """Parser of one direction of a connection: is fed all bytes in order, and the number of delivered bytes."""
+    """Parser of the messages in one direction of a connection.
+
+    It receives all bytes in order, and the number of bytes that the peer received."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -54,7 +54,7 @@ def main(
 
     Exit code 1 when one was not found.
     """
-    _check_given({"seeds", "first", "jobs"} if is_real else {"runs", "seed", "is_sound", "store"}, is_real=is_real)
+    _check_arguments({"seeds", "first", "jobs"} if is_real else {"runs", "seed", "is_sound", "store"}, is_real=is_real)
     if is_real:
         # Only real processes need these imports.
         from jepsen.planted import detection
@@ -71,7 +71,7 @@ def main(
     sys.exit(any(each["seed"] is None for each in found))
 
 
-def _check_given(unsuitable: set[str], *, is_real: bool) -> None:
+def _check_arguments(unsuitable: set[str], *, is_real: bool) -> None:
     """Raise `UsageError` for options of the other kind of run."""
     context = click.get_current_context()
     given = [

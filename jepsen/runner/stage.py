@@ -36,7 +36,7 @@ FOREVER_S: Final = 1e9
 
 
 class FoundEnough(Exception):
-    """Raised to end the script: the findings suffice for this test (`RunOptions.is_enough`)."""
+    """Raised to end the script early, because `RunOptions.is_enough` accepts the findings."""
 
 
 class Stage:

@@ -1,7 +1,7 @@
 """Whole clusters in one process, in virtual time, from one seed.
 
 The bricks: `VirtualLoop` runs asyncio code of many nodes on clocks of their own, pauses and crashes them;
-`SimulatedNetwork` stands between them; disks are those of `jepsen.simulation.disk`. Nothing here reads a real clock,
+`SimulatedNetwork` connects them; disks are those of `jepsen.simulation.disk`. Nothing here reads a real clock,
 a socket or a hash order, so a seed repeats a run to the last callback, and `loop.trace.digest()` proves it.
 
 The other modules use these: `options` draws the options of a run, `cluster` and `machine` run the real driver,

@@ -5,7 +5,7 @@
     ends:    linearizable, from each node
     read:    each partition from the highest start to the highest end that was returned, from each node
 
-What does not succeed within the bound is an error of the log, for by then nothing stands in its way.
+A failure after the bound is an error of the log, because all faults have ended by then.
 """
 
 import asyncio

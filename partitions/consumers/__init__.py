@@ -2,7 +2,7 @@
 
 An instance runs at the coordinator of its consumer group; every broker forwards requests to there. Its state stands
 in the group's log, so the next coordinator continues with it. Entry point: the broker, as `broker.consumers`. The
-package stands above `groups`, whose group members the instances are, and reads records through the broker."""
+package imports `groups`, whose group members the instances are, and reads records through the broker."""
 
 from raftlog.partitions.consumers.service import Consumers
 

@@ -347,7 +347,7 @@ class Instance:
         return delivery._replace(may_wait_ms=max(0, longest_ms - wait_ms))
 
     async def _poll(self, number: int, until: Deadline, max_bytes: int) -> PollDelivery:
-        """Repeat attempts until there is an answer; an interruption such as a rebalance leads to another attempt."""
+        """Fetch until there are records, or the deadline; after an interruption, such as a rebalance, fetch again."""
         moved: list[MovedPosition] = []
         while True:
             try:

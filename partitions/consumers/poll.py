@@ -26,7 +26,7 @@ _WAITING_AT_ONCE = 64
 _WAIT_S = 0.5
 """Longest wait at a leader, which is not notified when the poll has ended."""
 _SLOW_FETCH_S = 0.2
-"""Wait for the slowest fetch of a wave; longer than a fetch from a reachable leader takes."""
+"""Wait for the slowest of the concurrent fetches; longer than a fetch from a reachable leader takes."""
 _LEAST_ANSWER_S = 0.5
 """Least time that leaders get to answer, even when the poll asks for no wait."""
 
@@ -77,7 +77,7 @@ class Poll:
         """Cancelled fetches, to be awaited at the end."""
 
     async def run(self, positions: Sequence[FetchPosition]) -> Polled:
-        """Fetch from these positions, in the given order."""
+        """Fetch from these positions, in this order, until enough bytes arrived, an interruption, or the deadline."""
         try:
             await self._fetch_at_once(positions)
             await self._fetch_later(positions)
@@ -111,9 +111,9 @@ class Poll:
         left = list(reversed(positions))
         while left and not self._is_full and not self._interrupted.is_set() and self._loop.time() < answer_deadline:
             some = [left.pop() for _ in range(min(_ASKED_AT_ONCE, len(left)))]
-            wave = {self._begin_fetch(position, 0, answer_deadline, share=len(some)) for position in some}
+            begun = {self._begin_fetch(position, 0, answer_deadline, share=len(some)) for position in some}
             soon = Deadline(min(answer_deadline, self._loop.time() + _SLOW_FETCH_S))
-            while not wave.isdisjoint(self._asked) and not self._interrupted.is_set() and self._loop.time() < soon:
+            while not begun.isdisjoint(self._asked) and not self._interrupted.is_set() and self._loop.time() < soon:
                 await self._process_fetches(soon)
         answer_deadline = Deadline(min(answer_deadline, self._loop.time() + _LEAST_ANSWER_S))
         while (

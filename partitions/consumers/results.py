@@ -145,7 +145,7 @@ class InstancePoll(NamedTuple):
 
 
 class CommitConsumed(NamedTuple):
-    """Commit request. `consumed` None stands for all delivered records."""
+    """Commit request. `consumed` None: all delivered records."""
 
     group: str
     name: str
@@ -154,7 +154,7 @@ class CommitConsumed(NamedTuple):
 
 
 class CommittedQuery(NamedTuple):
-    """Request for committed offsets. `partitions` None stands for those that the instance reads."""
+    """Request for committed offsets. `partitions` None: those that the instance reads."""
 
     group: str
     name: str

@@ -100,7 +100,7 @@ class Consumers:
         self._registry.remove_coordinator(coordinator)
 
     def state_changed(self) -> None:
-        """Match patterns again after the controller's state changed, because it may have other topics."""
+        """Match the patterns of subscriptions with the topics again, after the controller's state changed."""
         if not self._registry.has_patterns:
             return
         self._has_news = True

@@ -180,7 +180,7 @@ class ControllerHost:
         core = group.core
         leader = None if core.leader is None else core.leader.node_id
         now = self._node.loop.time()
-        heard_at = now if core.role is Role.LEADER else self._leader_heard_at()
+        heard_at = now if core.role is Role.LEADER else self._leader_answered_at()
         return Freshness(
             self.state.applied_index,
             None if heard_at is None else max(0.0, (now - heard_at) * 1000),
@@ -204,7 +204,7 @@ class ControllerHost:
             return f"the nodes {waiting} do not vote in the controller's group yet"
         return None
 
-    def _leader_heard_at(self) -> float | None:
+    def _leader_answered_at(self) -> float | None:
         """Return the loop's time of the last message from the leader; None if there was none."""
         group = self._copy.group
         leader = None if group is None else group.core.leader
@@ -368,7 +368,7 @@ class ControllerHost:
 
     def _on_step(self, group: PartitionReplica, ready: Ready) -> None:
         if ready.role_state is not None:
-            self._leader_heard_at()
+            self._leader_answered_at()
             self._duties.run_soon()
         self._copy.follow()
 

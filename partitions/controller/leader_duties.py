@@ -126,7 +126,7 @@ class LeaderDuties(BackgroundLoop):
         await self._send_hash_if_due(group)
 
     async def _bootstrap(self) -> None:
-        """Propose the bootstrap command of the record held here, if there is one."""
+        """Propose the command Bootstrap from the bootstrap record on this disk, if there is one."""
         record = self._file.record
         if record is not None:
             deadline = deadline_in(self._settings.attempt_ms)

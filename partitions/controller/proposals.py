@@ -141,7 +141,7 @@ class CommandProposals:
         return _read_decision(answer)
 
     async def _find_leader(self, until: Deadline) -> NodeId | None:
-        """Return the node to ask: the leader known here, one that another node named, or a connected node."""
+        """Return the destination of a proposal: the leader known here, one that a node named, or a connected node."""
         group = self._copy.group
         known = None if group is None else self._node.leader_of(group.group_id)
         if known is not None and known.leader is not None:

@@ -69,7 +69,7 @@ class LogWriter:
         records = [self._folded.encode(entry) for entry in entries]
         size = sum(map(record_size, records))
         if not self.leads():
-            raise self._lost_error()
+            raise self._not_coordinator_error()
         if self._size and self._size + size > PENDING_BYTES_MAX:
             raise Overloaded(f"{self._replica.name}: {self._size} bytes wait for their commit; retry later")
         if not self._given:
@@ -91,14 +91,14 @@ class LogWriter:
         turn.append(_PendingEntries((), (), 0, done))
         return done
 
-    def _lost_error(self) -> NotLeader:
+    def _not_coordinator_error(self) -> NotLeader:
         return NotLeader(f"{self._replica.name}: another broker is its coordinator", self._replica.group.core.leader)
 
     def _flush(self) -> None:
         """Append the entries written in this turn as one call."""
         given, self._given = self._given, []
         if not self.leads():
-            self._fail(given, self._lost_error())
+            self._fail(given, self._not_coordinator_error())
             return
         self._newest = given
         appended = self._replica.append(_build_batches(given, self._wall_ms()), ALL)

@@ -196,7 +196,7 @@ class CoordinatorRouter(Generic[C]):
         while (leader := self._router.leader_of(partition)) is None:
             if loop.time() >= deadline:
                 raise NoLeader(f"{partition.name} has no leader yet, which would coordinate {key!r}; retry")
-            await self._router.leader_changes(partition, deadline)
+            await self._router.wait_for_leader_change(partition, deadline)
         return leader
 
     def leader_of(self, key: str) -> NodeId | None:

@@ -32,7 +32,7 @@ class StoreContent(Enum):
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """Group member; `join`, `sync` and `beat` are the tokens of its waiting requests, at most one of each."""
+    """Group member; `join`, `sync` and `beat` are the tokens of its waiting join, sync and heartbeat, or None."""
 
     member_id: str
     instance_id: str | None
@@ -104,7 +104,7 @@ class ConsumerGroup:
     """Group members in the order in which they joined."""
     instances: dict[str, str] = field(default_factory=dict)
     """Ids of static members by instance id."""
-    given_ids: set[str] = field(default_factory=set)
+    pending_ids: set[str] = field(default_factory=set)
     """Ids given to members that have not joined with them yet (KIP-394)."""
     storing: dict[Ticket, StoreContent] = field(default_factory=dict)
     holds: bool = False

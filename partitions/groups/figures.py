@@ -33,7 +33,7 @@ class GroupLag(NamedTuple):
 
 
 class GroupFigures(NamedTuple):
-    """Figures of the groups that are coordinated here."""
+    """Numbers for metrics about the groups that this broker coordinates."""
 
     by_state: Mapping[str, int]
     """Number of groups in each state, by Kafka's names."""

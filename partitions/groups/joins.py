@@ -64,7 +64,7 @@ class GroupJoins:
         if member is not None:
             self._replace_static_process(token, join, group, member, member_id, now)
         elif join.requires_known_id and join.instance_id is None:
-            group.given_ids.add(member_id)
+            group.pending_ids.add(member_id)
             given = (GIVEN, group.name, member_id)
             self._rebalance.timers.set(given, now + join.session_timeout_ms / 1000)
             self._rebalance.answer(token, MemberIdGiven(member_id))
@@ -73,9 +73,9 @@ class GroupJoins:
 
     def _join_known(self, token: Token, join: Join, group: ConsumerGroup | None, now: float) -> None:
         """Admit a member with an id: a first join with a given id, or a rejoin."""
-        if group is not None and join.member_id in group.given_ids:
+        if group is not None and join.member_id in group.pending_ids:
             self._check_admission(join, group, None)
-            group.given_ids.remove(join.member_id)
+            group.pending_ids.remove(join.member_id)
             self._rebalance.timers.clear((GIVEN, group.name, join.member_id))
             self._add_member(token, join, group, join.member_id, now, has_id=True)
             return
@@ -153,8 +153,8 @@ class GroupJoins:
             raise InconsistentProtocol(
                 f"the members of {group.name} share {group.protocol_type} protocols; this member supports none of them"
             )
-        is_new = member is None and join.member_id not in group.given_ids
-        if is_new and len(group.members) + len(group.given_ids) >= self._settings.max_members:
+        is_new = member is None and join.member_id not in group.pending_ids
+        if is_new and len(group.members) + len(group.pending_ids) >= self._settings.max_members:
             raise GroupFull(f"the group {group.name} has {self._settings.max_members} members, its limit")
         if group.metadata_bytes(member) + metadata_bytes(join.protocols) > self._settings.max_metadata_bytes:
             raise GroupFull(

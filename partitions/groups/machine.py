@@ -152,8 +152,8 @@ class Machine:
     def _leave(self, group: ConsumerGroup | None, leaving: MemberToLeave) -> RaftlogError | None:
         """Remove a member from its group; return the error if it is unknown or fenced."""
         try:
-            if group is not None and leaving.member_id in group.given_ids:
-                self._forget_given_id(group, leaving.member_id)
+            if group is not None and leaving.member_id in group.pending_ids:
+                self._forget_assigned_id(group, leaving.member_id)
                 return None
             member_id = leaving.member_id
             if not member_id and group is not None and leaving.instance_id is not None:
@@ -172,7 +172,7 @@ class Machine:
         found = self._groups.get(group) or self._groups.setdefault(group, ConsumerGroup(group))
         if found.state is ConsumerGroupState.DEAD:
             self._rebalance.answer(token, NotLeader(f"the group {group} is being deleted"))
-        elif found.state is not ConsumerGroupState.EMPTY or found.given_ids:
+        elif found.state is not ConsumerGroupState.EMPTY or found.pending_ids:
             self._rebalance.answer(token, GroupNotEmpty(f"the group {group} has {len(found.members)} members"))
         else:
             self._rebalance.apply_event(found, Event.DELETED)
@@ -257,7 +257,7 @@ class Machine:
             self._on_timer(key, now)
 
     def _on_timer(self, key: TimerKey, now: float) -> None:
-        """Process an expired timer: end of a phase, a given id, a waiting heartbeat, or a session."""
+        """Process an expired timer: of a phase, an assigned id that did not join, a waiting heartbeat, or a session."""
         kind, name, member_id = key
         group = self._groups.get(name)
         if group is None:
@@ -265,7 +265,7 @@ class Machine:
         if kind == PHASE:
             self._rebalance.on_phase_end(group, now)
         elif kind == GIVEN:
-            self._forget_given_id(group, member_id)
+            self._forget_assigned_id(group, member_id)
             self._rebalance.complete_if_joined(group, now)
             self._rebalance.forget_unused(group)
         elif kind == WAIT:
@@ -278,8 +278,8 @@ class Machine:
             )
             self._rebalance.on_members_left(group, now)
 
-    def _forget_given_id(self, group: ConsumerGroup, member_id: str) -> None:
-        group.given_ids.discard(member_id)
+    def _forget_assigned_id(self, group: ConsumerGroup, member_id: str) -> None:
+        group.pending_ids.discard(member_id)
         self._timers.clear((GIVEN, group.name, member_id))
 
     def topics_changed(self, now: float) -> None:

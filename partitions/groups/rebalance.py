@@ -115,7 +115,7 @@ class GroupRebalance:
             return
         if not group.members:
             self.end_generation(group)
-        elif group.is_overdue or (not group.given_ids and all(each.has_joined for each in group.members.values())):
+        elif group.is_overdue or (not group.pending_ids and all(each.has_joined for each in group.members.values())):
             self._begin_generation(group, now)
 
     def _phase_end(self, group: ConsumerGroup) -> float:
@@ -273,7 +273,7 @@ class GroupRebalance:
         if (
             group.state is ConsumerGroupState.EMPTY
             and group.generation == 0
-            and not group.given_ids
+            and not group.pending_ids
             and not group.storing
         ):
             self.groups.pop(group.name, None)

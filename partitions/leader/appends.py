@@ -34,7 +34,7 @@ from raftlog.errors import (
 )
 from raftlog.partitions.deadline import NEVER, Deadline, DeadlineSweep
 from raftlog.partitions.leader.enlistments import AdmittedAppend, Enlistments, LeaderAppend, VerifyPartition
-from raftlog.partitions.produce import GivenIds, computed_id_error
+from raftlog.partitions.produce import AllocatedIds, computed_id_error
 from raftlog.partitions.produce.compacted import check_stored_keys
 from raftlog.partitions.produce.pending import copied_error
 from raftlog.partitions.produce.timestamps import check_batch_timestamps
@@ -62,12 +62,17 @@ class LeaderAppends:
     """Appends at the leader; one instance per process."""
 
     def __init__(
-        self, topics: Topics, shared: Shared, given_ids: GivenIds, verify: VerifyPartition, join: VerifyPartition
+        self,
+        topics: Topics,
+        shared: Shared,
+        allocated_ids: AllocatedIds,
+        verify: VerifyPartition,
+        join: VerifyPartition,
     ) -> None:
         """Begin without appends. `verify` and `join`: see `Enlistments`."""
         self._enlistments = Enlistments(verify, join, self._admit)
         self._topics, self._counters, self._budget = topics, shared.counters, shared.budget
-        self._given_ids, self._opening, self._wall_ms = given_ids, shared.opening, shared.wall_ms
+        self._allocated_ids, self._opening, self._wall_ms = allocated_ids, shared.opening, shared.wall_ms
         self._loop = asyncio.get_running_loop()
         self._open: dict[LeaderAppend, None] = {}
         """Appends that a caller waits for."""
@@ -154,7 +159,7 @@ class LeaderAppends:
         """Propose an append at the end of the turn, or queue it in the line of its replica."""
         partition, append, _, producers, _ = admitted
         replica = append.replica
-        if partition.config.is_compacted or (producers and not self._given_ids.has_given(producers)):
+        if partition.config.is_compacted or (producers and not self._allocated_ids.are_allocated(producers)):
             if self._wait_in_line([*self._turn.pop(replica, ()), append]):
                 self._begin_check(admitted)
         elif replica in self._lines:
@@ -328,7 +333,7 @@ class LeaderAppends:
                 limit = partition.config.max_message_bytes
                 await check_stored_keys(partition.name, checked, limit, self._opening, append.deadline)
             if producers:
-                await self._given_ids.check(partition.name, producers, append.deadline)
+                await self._allocated_ids.check(partition.name, producers, append.deadline)
         except RaftlogError as error:
             if not append.future.done():
                 append.future.set_exception(error)

@@ -105,7 +105,7 @@ class SessionFetch(PartitionsFetch):
         self._asked_bytes = self._max_bytes = max_bytes = max(0, min(max_bytes, self._bytes_max))
         self._is_full = False
         await self._run(min(min_bytes, max_bytes), deadline)
-        return self._take_news()
+        return self._take_results()
 
     async def _read_all(self) -> None:
         slots, self._changed = self._changed, {}
@@ -127,7 +127,7 @@ class SessionFetch(PartitionsFetch):
     def _unwatch(self) -> None:
         """Stay registered until `close`."""
 
-    def _take_news(self) -> list[tuple[PartitionFetch, FetchedPartition]]:
+    def _take_results(self) -> list[tuple[PartitionFetch, FetchedPartition]]:
         """Return the results that are new to the client, and prepare the next fetch."""
         results, self._results = self._results, {}
         self._sizes.clear()

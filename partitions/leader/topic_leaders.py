@@ -81,7 +81,7 @@ class TopicLeaders:
             open_ = {each: None for each in open_ if leaders[each].leader is None}
             if not open_ or asyncio.get_running_loop().time() >= until:
                 break
-            await self._router.leader_changes(next(iter(open_)), until)
+            await self._router.wait_for_leader_change(next(iter(open_)), until)
         return [
             TopicLeader(name, False, (), problem or UnknownTopic(f"topic {name!r} does not exist"))
             if topic is None

@@ -72,13 +72,13 @@ class Requests:
         A request to this node itself is a direct call of its handler, with the same header."""
         if node == self._me:
             return await self._handle(name, Request(node, header, tuple(payload), deadline))
-        left_ms = _left_ms(deadline, f"node {node}", name)
+        left_ms = _remaining_ms(deadline, f"node {node}", name)
         return await self._transport.call(node, Call(name, header, tuple(payload), left_ms))
 
     async def probe(self, address: Address, name: str, header: Any, deadline: Deadline) -> tuple[PeerIdentity, Answer]:
         """Send one request to the process at an address; return its identity and its answer."""
         where = f"{address[0]}:{address[1]}"
-        return await self._transport.probe(address, Call(name, header, (), _left_ms(deadline, where, name)))
+        return await self._transport.probe(address, Call(name, header, (), _remaining_ms(deadline, where, name)))
 
     async def serve_probe(self, peer: PeerIdentity, request: object) -> Answer:
         """Serve a request over a probe connection, whose peer may be no member; raises `InvalidArgument`.
@@ -123,7 +123,7 @@ class Requests:
                     await self._answered.wait()
 
 
-def _left_ms(deadline: Deadline, destination: str, name: str) -> int:
+def _remaining_ms(deadline: Deadline, destination: str, name: str) -> int:
     """Return the time until the deadline in ms, for a request. Raises `Unavailable` if none is left."""
     left_ms = min((deadline - asyncio.get_running_loop().time()) * 1000, REQUEST_MS_MAX)
     if left_ms < 1:

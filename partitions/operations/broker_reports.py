@@ -1,6 +1,6 @@
 """Report of each broker on its remaining leaderships and replicas, for the progress of operations.
 
-Fetched with one request; None stands for a broker that is away, or runs an older release. Called by the operations."""
+Fetched with one request; None: the broker is unreachable, or runs an older release. Called by the operations."""
 
 import asyncio
 from typing import Final, NamedTuple

@@ -109,7 +109,7 @@ class LeadershipOperations:
             if loop.time() >= deadline:
                 kind = OutcomeUnknown if is_unknown else NoLeader
                 raise kind(f"{partition.name} has no leader that could transfer the leadership: {why}")
-            await self._router.leader_changes(partition, deadline)
+            await self._router.wait_for_leader_change(partition, deadline)
 
     async def _make_preferred(self, partition: Partition, leader: NodeId, deadline: Deadline) -> None:
         """Put the leader first in the assignment, unless a concurrent change replaced the assignment."""

@@ -56,7 +56,7 @@ class LeaderReports(Protocol):
     async def describe_partitions(
         self, topic: Topic, partitions: Sequence[Partition], deadline: Deadline
     ) -> list[PartitionState]:
-        """Describe some partitions of a topic."""
+        """Return the state of these partitions of a topic, from their leaders where these answer in time."""
 
 
 class TopicListing:

@@ -5,8 +5,8 @@
 Also the ids of idempotent producers, which the controller gives in blocks, each id once.
 """
 
-from raftlog.partitions.produce.given_ids import GivenIds, computed_id_error
+from raftlog.partitions.produce.allocated_ids import AllocatedIds, computed_id_error
 from raftlog.partitions.produce.producer_ids import ProducerId, Producers
 
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.produce"
-__all__ = ["GivenIds", "ProducerId", "Producers", "computed_id_error"]
+__all__ = ["AllocatedIds", "ProducerId", "Producers", "computed_id_error"]

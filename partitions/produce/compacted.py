@@ -64,7 +64,7 @@ async def _check_keys(name: str, batches: Iterable[tuple[BatchHeader, Buffer]], 
 
 
 def _open_batch(number: int, batch: Buffer, opened_bytes_max: int) -> Generator[None, None, Buffer]:
-    """Open a batch like `open_in_steps`. Raises `InvalidBatch`, since an offered batch has no offsets yet."""
+    """Decompress a batch of a request in steps, as `open_in_steps` does. Raises `InvalidBatch`."""
     try:
         return (yield from open_in_steps(batch, opened_bytes_max))
     except UndecodableBatch as error:

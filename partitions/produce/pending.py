@@ -50,7 +50,7 @@ class Pending(Struct, eq=False):
     """Span of its wait in the queue; None unless the request is traced."""
 
     def renew_batches(self) -> None:
-        """Copy ready-made batches, because a log has stamped them and may still hold them."""
+        """Copy the client's batches before a retry, because a log has stamped them and may still hold them."""
         self.batches = [bytearray(batch) for batch in self.batches]
 
     def fail(self, error: Exception) -> bool:

@@ -80,7 +80,7 @@ class Destination(Protocol):
         """Send batches to the leader as known here; the future fails with a `RaftlogError`."""
         ...
 
-    def leader_changes(self, deadline: Deadline) -> Awaitable[None]:
+    def wait_for_leader_change(self, deadline: Deadline) -> Awaitable[None]:
         """Wait until the leader may have changed, for a bounded time."""
         ...
 
@@ -325,12 +325,12 @@ class ProduceQueue:
         if flight.is_sequenced:
             [pending] = flight.pendings
             if isinstance(error, OutOfOrderSequence):
-                return self._is_behind(pending)
+                return self._follows_pending_call(pending)
             if error.outcome == "unknown":
                 return not isinstance(error, DuplicateSequence)
         return isinstance(error, Unavailable) and not isinstance(error, StorageFull | DescriptorsExhausted | LogDamaged)
 
-    def _is_behind(self, later: Pending) -> bool:
+    def _follows_pending_call(self, later: Pending) -> bool:
         """Return whether an earlier call of the same producer has no outcome yet."""
         in_flight = (pending for flight in self._flights for pending in flight.pendings)
         return any(
@@ -359,7 +359,7 @@ class ProduceQueue:
 
     async def _wait_for_leader(self) -> None:
         try:
-            await self._destination.leader_changes(NEVER)
+            await self._destination.wait_for_leader_change(NEVER)
         finally:
             self._pause = None
             self._schedule()

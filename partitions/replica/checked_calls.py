@@ -12,7 +12,7 @@ _PRODUCER_ID_AT: Final = 43
 
 
 class AheadProducer:
-    """Batches and markers of a producer that this leadership has appended and that are not delivered yet."""
+    """Batches and markers of a producer that this leader has appended and that are not committed yet."""
 
     __slots__ = ("last_index", "places", "producer")
 

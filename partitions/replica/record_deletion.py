@@ -1,7 +1,7 @@
 """Deletion of records by request: a committed trim to a committed offset.
 
-The state of producers stays: until a snapshot of it stands after the newest roll, nothing below that roll's segment
-can be removed as a whole. Called by the routing, at the leader."""
+The state of producers stays: until the log has a snapshot of it after the newest roll, nothing below that roll's
+segment can be removed as a whole. Called by the routing, at the leader."""
 
 import asyncio
 from typing import Final

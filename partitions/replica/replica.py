@@ -114,7 +114,7 @@ class Replica:
         (`sequence_check`); the answer to a duplicate has the offsets of the original. `any_first_sequence`: see
         `check_sequence`."""
         group = self.group
-        copies = self._copies_wanted() if acks == ALL else 0
+        copies = self._required_copies() if acks == ALL else 0
         refusal = self._append_error(copies)
         if refusal is not None:
             return self._failed_future(refusal)
@@ -140,7 +140,7 @@ class Replica:
         """Append the batches of several calls, each as `append` would; return one future per call.
 
         The sequences of all calls are checked together, see `SequenceCheck`."""
-        copies = self._copies_wanted() if acks == ALL else 0
+        copies = self._required_copies() if acks == ALL else 0
         refusal = self._append_error(copies)
         if refusal is not None:
             return [self._failed_future(refusal)] * len(calls)
@@ -153,7 +153,7 @@ class Replica:
             return self._not_writable_error()
         return self._pending_appends.too_few_error(copies) if copies and self.is_leader else None
 
-    def _copies_wanted(self) -> int:
+    def _required_copies(self) -> int:
         """Return the number of replicas that have to hold an append; 0 if a majority suffices."""
         copies = self.config.min_insync_replicas
         if copies == 1 or copies <= len(self.group.core.configuration.voters) // 2 + 1:

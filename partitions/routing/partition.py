@@ -299,8 +299,8 @@ class Partition:
             return future
         return loop.create_task(router.produce(leader, self, batches, acks, deadline, span))
 
-    async def leader_changes(self, deadline: Deadline) -> None:
-        await self._shared.router.leader_changes(self, deadline)
+    async def wait_for_leader_change(self, deadline: Deadline) -> None:
+        await self._shared.router.wait_for_leader_change(self, deadline)
 
     # changes
 

@@ -97,7 +97,7 @@ class PartitionRouter:
         group = self._node.find_replica(partition.group_id)
         return None if group is None else lost_end(group)
 
-    async def leader_changes(self, partition: RoutedPartition, deadline: Deadline) -> None:
+    async def wait_for_leader_change(self, partition: RoutedPartition, deadline: Deadline) -> None:
         """Wait until the leader may have changed, for a bounded time."""
         until = Deadline(min(deadline, asyncio.get_running_loop().time() + _PAUSE_S))
         if partition.replica is None:
@@ -163,7 +163,7 @@ class PartitionRouter:
         if asked is not None:
             # Its replica may have been moved: neither that node nor the last leader named is used next.
             partition.failed, partition.hint = asked, None
-        await self.leader_changes(partition, deadline)
+        await self.wait_for_leader_change(partition, deadline)
 
     # requests to other nodes
 

@@ -207,7 +207,9 @@ class Authenticator:
             self._waiting -= 1
 
     def _memory_key(self, user: str, password: str, credential: ScramCredential | None) -> bytes:
-        """Return an HMAC by a random key of this process; another credential changes it."""
+        """Return the key under which a verified password is cached: an HMAC with a random key of this process.
+
+        It changes with the user's credential."""
         parts = (user.encode(), password.encode(), b"" if credential is None else credential.stored_key)
         message = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
         return hmac.digest(self._remembering_key, message, "sha256")

@@ -111,7 +111,7 @@ class ClientRates:
         return self._longest(caller, quotas)[0]
 
     def throttle_s(self, caller: Caller, *quotas: str) -> float:
-        """Return the seconds that a client has to wait, as `delay_s` does, and count them: the caller delays it."""
+        """Return the seconds for which the caller has to delay the client, and count them for metrics."""
         delay_s, quota = self._longest(caller, quotas)
         if delay_s > 0:
             self._count(quota, delay_s)

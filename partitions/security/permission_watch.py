@@ -103,7 +103,7 @@ class PermissionWatches:
         return len(self._open)
 
     def add(self, watch: PermissionWatch) -> None:
-        """Check a request at each change from now on."""
+        """Check the request of `watch` at each change of permissions, until `discard`."""
         self._open[watch] = None
 
     def discard(self, watch: PermissionWatch) -> None:

@@ -83,7 +83,7 @@ class Users:
     async def list(self, *, deadline: Deadline) -> "list[KnownUser]":
         """Return all users by name."""
         await self._metadata.barrier(deadline)
-        return sorted(map(_known, self._metadata.state.users))
+        return sorted(map(_known_user, self._metadata.state.users))
 
     async def create(
         self, name: str, password: str, *, caller: Caller, deadline: Deadline, is_superuser: bool = False
@@ -191,7 +191,7 @@ def _credential(stored: StoredCredential) -> ScramCredential:
     )
 
 
-def _known(row: UserRow) -> KnownUser:
+def _known_user(row: UserRow) -> KnownUser:
     iterations = {ScramMechanism(each.mechanism): each.iterations for each in row.credentials}
     return KnownUser(row.name, row.is_superuser, iterations, row.version)
 

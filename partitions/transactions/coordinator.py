@@ -249,7 +249,9 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
                 raise ConcurrentTransactions(f"the last transition of {name!r} has not ended yet; retry")
 
     async def _store(self, name: str, record: TransactionRecord | None, deadline: Deadline) -> None:
-        """Begin a transition, and wait until its record is committed. Raises the errors of an append."""
+        """Append the record of a transition (None: delete it), and wait for its commit.
+
+        Raises the errors of an append."""
         stored = self._begin_transition(name, record)
         await asyncio.wait([stored], timeout=max(0.0, deadline - self._loop.time()))
         if not stored.done():

@@ -1,8 +1,8 @@
 """Archive job from topics to Parquet: adds the records that the archive lacks, each once.
 
 A run compares the source with the archive's coverage of each partition, cuts new offsets into splits, and processes
-them wave by wave: tasks read splits and stage files, the driver commits a wave as a whole (`writer`). A run that is
-interrupted loses its current wave; the next one continues where the archive's coverage ends. So files that a task
+them in batches: tasks read splits and stage files, the driver commits a batch as a whole (`writer`). A run that is
+interrupted loses its current batch; the next one continues where the archive's coverage ends. So files that a task
 stages twice (a retry, speculation) are committed once at most, and only committed files are part of the archive.
 
 Coverage is of offsets, not of rows: a compacted topic has fewer rows than offsets. Independent of Spark."""
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from raftlog.pipeline.archives.files import Files
 from raftlog.pipeline.archives.manifest import Coverage, LostRange, StagedFile
 from raftlog.pipeline.archives.parquet import DayFiles
-from raftlog.pipeline.archives.sources import ArchiveSource, ArchiveSplit, SourceLog, Waves
+from raftlog.pipeline.archives.sources import ArchiveSource, ArchiveSplit, SourceLog, SplitBatches
 from raftlog.pipeline.archives.writer import open_writer
 from raftlog.pipeline.errors import DataLost, LogReplaced
 from raftlog.pipeline.options import TopicChoice
@@ -68,10 +68,16 @@ class ArchiveReport:
         }
 
 
-def archive_in_waves(
-    waves: Waves, source: ArchiveSource, files: Files, choice: TopicChoice, *, compression: str, fail_on_data_loss: bool
+def archive_in_batches(
+    batches: SplitBatches,
+    source: ArchiveSource,
+    files: Files,
+    choice: TopicChoice,
+    *,
+    compression: str,
+    fail_on_data_loss: bool,
 ) -> ArchiveReport:
-    """Run an archive job wave by wave; see `jobs.archive`."""
+    """Run an archive job in batches; see `jobs.archive`."""
     logs = source.logs(choice, fail_on_data_loss=fail_on_data_loss)
     with open_writer(files, may_create=True) as writer:
         plan = plan_archive(logs, writer.state.covered, may_lag=source.may_lag, fail_on_data_loss=fail_on_data_loss)
@@ -80,8 +86,8 @@ def archive_in_waves(
         count, size, rows = 0, 0, Counter[TopicPartition]()
         work = partial(stage_split, files, writer.staging, compression)
         splits = [split for log in plan.wanted for split in log.cut(log.start, log.end)]
-        for wave, staged in waves("archiving", splits, work):
-            writer.commit("archived", staged, covered=_coverage_after(writer.state.covered, wave))
+        for batch, staged in batches("archiving", splits, work):
+            writer.commit("archived", staged, covered=_coverage_after(writer.state.covered, batch))
             for file in (each.file for each in staged):
                 count, size = count + 1, size + file.size
                 rows[file.place] += file.rows
@@ -156,11 +162,11 @@ def stage_split(files: Files, staging: str, compression: str, split: ArchiveSpli
 
 
 def _coverage_after(
-    covered: Mapping[TopicPartition, Coverage], wave: Sequence[ArchiveSplit]
+    covered: Mapping[TopicPartition, Coverage], batch: Sequence[ArchiveSplit]
 ) -> dict[TopicPartition, Coverage]:
-    """Return the coverage of the partitions of a wave, after that wave."""
+    """Return the coverage of the partitions of a batch, after that batch."""
     further: dict[TopicPartition, Coverage] = {}
-    for split in wave:
+    for split in batch:
         before = further.get(split.place) or covered[split.place]
         assert split.start == before.end, f"{split.place}: a split begins at {split.start}, behind {before.end}"
         further[split.place] = before._replace(end=split.end)

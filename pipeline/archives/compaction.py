@@ -16,7 +16,7 @@ from typing import Final
 from raftlog.pipeline.archives.files import Files
 from raftlog.pipeline.archives.manifest import ArchivedFile, StagedFile
 from raftlog.pipeline.archives.parquet import DayFiles, read_in_order
-from raftlog.pipeline.archives.sources import Waves
+from raftlog.pipeline.archives.sources import SplitBatches
 from raftlog.pipeline.archives.writer import open_writer
 
 TARGET_BYTES: Final = 128 * 1024 * 1024
@@ -40,15 +40,15 @@ class CompactionReport:
         return asdict(self)
 
 
-def compact_in_waves(
-    waves: Waves, files: Files, *, target_bytes: int, compression: str, grace_seconds: float
+def compact_in_batches(
+    batches: SplitBatches, files: Files, *, target_bytes: int, compression: str, grace_seconds: float
 ) -> CompactionReport:
-    """Run a compaction wave by wave; see `jobs.compact_archive`."""
+    """Run a compaction in batches; see `jobs.compact_archive`."""
     with open_writer(files, grace_seconds=grace_seconds) as writer:
         merges = plan_merges(writer.state.files_of_topics(None), target_bytes)
         after: list[ArchivedFile] = []
-        for wave, staged in waves("compacting", merges, partial(merge_files, files, writer.staging, compression)):
-            writer.commit("compacted", staged, dropped=[file.path for merged in wave for file in merged])
+        for batch, staged in batches("compacting", merges, partial(merge_files, files, writer.staging, compression)):
+            writer.commit("compacted", staged, dropped=[file.path for merged in batch for file in merged])
             after += [each.file for each in staged]
         writer.delete_dropped(grace_seconds)
     before = [file for merged in merges for file in merged]

@@ -1,4 +1,4 @@
-"""Entry points `archive` and `compact_archive`, which run each wave of splits as a Spark job."""
+"""Entry points `archive` and `compact_archive`, which run each batch of splits as a Spark job."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
@@ -6,18 +6,18 @@ from typing import Final, TypeVar
 from pyspark.sql import SparkSession
 
 from raftlog.errors import InvalidArgument
-from raftlog.pipeline.archives.archive import ArchiveReport, archive_in_waves
-from raftlog.pipeline.archives.compaction import TARGET_BYTES, CompactionReport, compact_in_waves
+from raftlog.pipeline.archives.archive import ArchiveReport, archive_in_batches
+from raftlog.pipeline.archives.compaction import TARGET_BYTES, CompactionReport, compact_in_batches
 from raftlog.pipeline.archives.files import files_at
 from raftlog.pipeline.archives.parquet import COMPRESSIONS
-from raftlog.pipeline.archives.sources import ArchiveSource, Waves
+from raftlog.pipeline.archives.sources import ArchiveSource, SplitBatches
 from raftlog.pipeline.jobs import run_splits
 from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.progress import OnProgress, Progress
 
 SPLITS_PER_CORE: Final = 8
 SPLITS_MIN: Final = 32
-"""Splits of a wave, so that every core is busy several times over."""
+"""Splits of a batch, so that every core is busy several times over."""
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -43,9 +43,9 @@ def archive(
     reading fails for good."""
     _require_known_codec(compression)
     choice = TopicChoice.from_arguments(topics, topics_pattern)
-    waves = _make_waves(spark, on_progress)
-    return archive_in_waves(
-        waves, source, files_at(path), choice, compression=compression, fail_on_data_loss=fail_on_data_loss
+    batches = _make_batch_runner(spark, on_progress)
+    return archive_in_batches(
+        batches, source, files_at(path), choice, compression=compression, fail_on_data_loss=fail_on_data_loss
     )
 
 
@@ -64,8 +64,8 @@ def compact_archive(
     if target_bytes <= 0 or grace_seconds < 0:
         raise InvalidArgument("target_bytes has to be above 0, and grace_seconds not below")
     _require_known_codec(compression)
-    return compact_in_waves(
-        _make_waves(spark, on_progress),
+    return compact_in_batches(
+        _make_batch_runner(spark, on_progress),
         files_at(path),
         target_bytes=target_bytes,
         compression=compression,
@@ -79,19 +79,19 @@ def _require_known_codec(compression: str) -> None:
         raise InvalidArgument(f"compression {compression} is not one of {', '.join(COMPRESSIONS)}")
 
 
-def _make_waves(spark: SparkSession, on_progress: OnProgress | None) -> Waves:
-    """Return an executor of waves as Spark jobs; its calls raise as `run_splits`."""
+def _make_batch_runner(spark: SparkSession, on_progress: OnProgress | None) -> SplitBatches:
+    """Return an executor of batches as Spark jobs; its calls raise as `run_splits`."""
     size = max(SPLITS_MIN, SPLITS_PER_CORE * spark.sparkContext.defaultParallelism)
 
-    def run_in_waves(
+    def run_in_batches(
         what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]
     ) -> Iterator[tuple[Sequence[S], list[R]]]:
         for first in range(0, len(splits), size):
-            wave = splits[first : first + size]
+            batch = splits[first : first + size]
             shifted_progress = shift_progress(on_progress, first, len(splits))
-            yield wave, run_splits(spark, what, wave, work, on_progress=shifted_progress)
+            yield batch, run_splits(spark, what, batch, work, on_progress=shifted_progress)
 
-    return run_in_waves
+    return run_in_batches
 
 
 def shift_progress(on_progress: OnProgress | None, before: int, every: int) -> OnProgress | None:

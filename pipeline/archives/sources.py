@@ -51,14 +51,14 @@ class ArchiveSource(Protocol):
         ...
 
 
-class Waves(Protocol):
-    """Executor of `work` on splits, wave by wave: Spark in `jobs`, a loop in tests.
+class SplitBatches(Protocol):
+    """Executor of `work` on splits, in batches: Spark in `jobs`, a loop in tests.
 
-    A wave is committed as a whole: it bounds the loss of a run that is interrupted, the size of a commit, and the
+    A batch is committed as a whole: it bounds the loss of a run that is interrupted, the size of a commit, and the
     memory of the driver."""
 
     def __call__(
         self, what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]
     ) -> Iterator[tuple[Sequence[S], list[R]]]:
-        """Yield the splits of each wave with their results in the same order, one wave for each iteration."""
+        """Yield the splits of each batch with their results in the same order, one batch for each iteration."""
         ...

@@ -173,7 +173,7 @@ def _count_partitions(state: ArchiveState, topic: str) -> int:
 
 @dataclass(frozen=True)
 class _ReplayContext:
-    """Context that is shared by the replays of all topics."""
+    """Values that the replays of all topics share."""
 
     spark: SparkSession
     brokers: BrokerConnection

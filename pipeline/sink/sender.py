@@ -107,7 +107,7 @@ class LaneSender:
         )
 
     async def check_no_surplus(self) -> None:
-        """Raise `InputChanged` if more records of this write are stored than rows were given."""
+        """Raise `InputChanged` if the log has more records of this write than the task has rows."""
         lane = self.lane
         if not lane.held:
             return

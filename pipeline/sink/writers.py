@@ -166,7 +166,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
     """Return the writer for `DataSource.streamWriter`. Raises `InvalidArgument`.
 
-    `overwrite` stands for the output mode complete."""
+    `overwrite`: the output mode is `complete`."""
     return StreamWriter(_plan_write(options, schema, overwrite, is_stream=True))
 
 

@@ -247,7 +247,7 @@ class _Walk:
         return at
 
     def _check_gap(self, batch: memoryview, index: int) -> int:
-        """Return the index of the last entry that a control batch of a compacted segment stands for.
+        """Return the index of the last entry that a control batch of a compacted segment replaces.
 
         A gap covers several entries. Sets `problem` if the gap is invalid."""
         header = read_header(batch)

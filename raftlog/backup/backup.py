@@ -71,7 +71,7 @@ async def run_backup(
     await client.find_all_brokers()
     cluster_id = await client.cluster_id()
     run = await asyncio.to_thread(BackupRun.claim, store, cluster_id)
-    beating = asyncio.create_task(_beat(run))
+    beating = asyncio.create_task(_send_heartbeats(run))
     try:
         work = asyncio.create_task(_Backup(client, run, options, on_progress).run(prunes))
         await asyncio.wait({work, beating}, return_when=asyncio.FIRST_COMPLETED)
@@ -87,10 +87,11 @@ async def run_backup(
             await asyncio.to_thread(run.end)
 
 
-async def _beat(run: BackupRun) -> None:
+async def _send_heartbeats(run: BackupRun) -> None:
+    """Write a heartbeat every `HEARTBEAT_S`, until the task is cancelled."""
     while True:
         await asyncio.sleep(HEARTBEAT_S)
-        await asyncio.to_thread(run.beat)
+        await asyncio.to_thread(run.write_heartbeat)
 
 
 async def gather_some(limit: int, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

@@ -128,7 +128,9 @@ def number_of(name: str) -> int | None:
 
 
 def data_path(topic_id: str, partition: int, first: int, end: int, run: str) -> str:
-    """Return the path of a file. Runs have different names for the same range: an ended run can still write."""
+    """Return the path of the data file with the records `first` ≤ offset < `end`.
+
+    The name contains the run, because an ended run can still write its own files."""
     return f"{DATA}/{topic_id}/{partition}/{first:020d}-{end:020d}-{run[:8]}.batches"
 
 

@@ -108,7 +108,7 @@ class BackupState:
         return Snapshot(last=self.last, completed=self.completed, files=files, lost=self.lost)
 
     def covered_ends(self) -> dict[Place, int]:
-        """Return the offset below which everything is saved or lost, of each partition with any."""
+        """Return for each partition with saved or lost records the offset below which all are saved or lost."""
         ends: dict[Place, int] = {place: files[-1].end for place, files in self.files.items() if files}
         rows: Iterable[Any] = [*self.lost, *(self.completed.partitions if self.completed else ())]
         for row in rows:
@@ -118,7 +118,7 @@ class BackupState:
 
 
 class BackupRun:
-    """Run that has claimed a backup. Its methods block; `beat` is called every `HEARTBEAT_S`."""
+    """Run that has claimed a backup. Its methods block. The caller calls `write_heartbeat` every `HEARTBEAT_S`."""
 
     def __init__(self, store: BackupStore, state: BackupState, run: str, backup_id: str, cluster_id: str) -> None:
         self.store, self.state, self.run = store, state, run
@@ -127,7 +127,9 @@ class BackupRun:
 
     @classmethod
     def claim(cls, store: BackupStore, cluster_id: str, pause: Callable[[float], None] = time.sleep) -> "BackupRun":
-        """Claim the backup, or begin one in an empty place. Raises `BackupTaken`, `BackupRefused`, `BackupDamaged`."""
+        """Claim the backup, or begin one in an empty directory or bucket.
+
+        Raises `BackupTaken`, `BackupRefused`, `BackupDamaged`."""
         state = BackupState.load(store)
         last = state.last
         if last is None and store.names() - {RUNS, COMMITS, _LOST_AND_FOUND}:
@@ -142,7 +144,7 @@ class BackupRun:
             _wait_for_silence(store, last, pause)
         backup_id = last.backup_id if last is not None else str(uuid.uuid4())
         claimed = cls(store, state, str(uuid.uuid4()), backup_id, cluster_id)
-        claimed.beat()
+        claimed.write_heartbeat()
         try:
             claimed.commit("claimed")
         except BackupTaken:
@@ -152,8 +154,8 @@ class BackupRun:
             claimed._delete_unknown_files()
         return claimed
 
-    def beat(self) -> None:
-        """Show other runs that this one is alive."""
+    def write_heartbeat(self) -> None:
+        """Write a file that shows other runs that this one is alive."""
         self._beats += 1
         text = f"{socket.gethostname()} {os.getpid()} {self._beats}"
         self.store.write(f"{RUNS}/{self.run}", text.encode())

@@ -28,7 +28,7 @@ def run_session(
     warm_s: float = WARM_S,
     on_progress: Callable[[LoadProgress], None] = lambda _: None,
 ) -> Result:
-    """Prepare, warm up and run on an existing or a temporary topic. Blocking. Raises the errors of the preparation.
+    """Run a load on an existing or a temporary topic and return its result. Blocking. Raises errors of the preparation.
 
     The load of `warm_s` seconds before the run is not part of the result: consumer groups are created, connections
     opened and leaders found meanwhile."""

@@ -15,7 +15,7 @@ from raftlog.raft.replica import RaftReplica
 
 
 def is_eligible(replica: RaftReplica, request: PreVoteRequest | VoteRequest) -> bool:
-    """Return whether the candidate can be a voter, in a configuration known here or in a later one."""
+    """Return whether the candidate is a voter in the configuration known here, or may be one in a later one."""
     configuration = replica.configuration
     if configuration.has_voter(request.sender) and configuration.has_voter(replica.me):
         return True

@@ -409,7 +409,7 @@ class Replication:
 
 
 def _is_majority_active(half: Sequence[FollowerProgress | None]) -> bool:
-    """Return whether a majority of `half` answered in this period; None stands for the leader itself."""
+    """Return whether a majority of `half` answered in this period; None is the leader itself."""
     count = 0
     for progress in half:
         if progress is None or progress.is_active:

@@ -101,7 +101,7 @@ def validate_restored_batches(
 
 
 def _check_restored_batch(number: int, header: BatchHeader, batch: memoryview, offset: int) -> None:
-    """Raise `InvalidBatch` unless a batch can be stored at `offset` as it is."""
+    """Raise `InvalidBatch` unless a batch of a backup can be stored unchanged at `offset`; `number` is for errors."""
     if not crc_matches(batch, header):
         raise CrcMismatch(f"batch {number}: the CRC does not match; it was damaged in transit, send it again")
     if header.attributes & ~_CLIENT_ATTRIBUTES or header.compression > _CODEC_MAX:

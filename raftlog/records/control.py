@@ -47,7 +47,7 @@ MARKER_KINDS: Final = frozenset((ControlKind.ABORT, ControlKind.COMMIT))
 def build_control_batch(
     kind: ControlKind, payload: bytes, timestamp_ms: int, *, next_offset: Offset, offsets_spanned: int = 0
 ) -> bytearray:
-    """Build a control batch at `next_offset`; only a gap spans offsets."""
+    """Build a control batch at `next_offset`; `offsets_spanned` is above 0 only for a gap."""
     assert offsets_spanned == 0 or kind is ControlKind.GAP, f"{kind.name} cannot span offsets"
     assert kind not in MARKER_KINDS, "markers have a builder of their own"
     batch = build_batch([NewRecord(payload, CONTROL_KEY.pack(_KEY_VERSION, kind), timestamp_ms)])

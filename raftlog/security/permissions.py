@@ -3,7 +3,7 @@
     superuser → allowed; a matching DENY → denied; a matching ALLOW → allowed; no match → denied
 
 An entry of an access control list (ACL) allows or denies one operation to one principal from one host on the resources
-of one pattern. `ALL` stands for every operation; READ, WRITE, DELETE and ALTER allow DESCRIBE as well, and
+of one pattern. `ALL` means every operation; READ, WRITE, DELETE and ALTER allow DESCRIBE as well, and
 ALTER_CONFIGS allows DESCRIBE_CONFIGS. Denials imply nothing: a denied READ does not deny DESCRIBE."""
 
 from collections.abc import Mapping

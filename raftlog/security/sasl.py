@@ -34,7 +34,7 @@ class Challenge(NamedTuple):
 
 
 class Proved(NamedTuple):
-    """User that proved its identity, and the last answer."""
+    """Successful end of an exchange: the authenticated user, and the last answer to the client."""
 
     user: str
     data: bytes

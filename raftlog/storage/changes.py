@@ -26,7 +26,7 @@ class Changes:
         return self.synced == self.made
 
     def count(self) -> None:
-        """Count one change."""
+        """Increment the number of changes."""
         self.made += 1
 
     def mark_synced(self, made: int) -> None:

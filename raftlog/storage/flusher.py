@@ -60,7 +60,7 @@ class Flusher:
         return self._syncing is not None
 
     def count_appended(self, records: int, size_bytes: int) -> None:
-        """Count a batch that was appended to the log."""
+        """Add a batch that was appended to the log to the appended records and the pending bytes."""
         self._appended_records += records
         self.pending_bytes += size_bytes
         self._unwritten_bytes += size_bytes

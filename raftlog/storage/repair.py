@@ -158,7 +158,7 @@ def _copy_piece(old: File, position: int, length: int, other: bytes | None, new:
 
 
 def _keep_bytes(disk: Disk, path: str, old: File, position: int, length: int, report: RepairReport) -> None:
-    """Copy bytes that are replaced or cut off into `.raftlog/damaged/`, durably, and add them to the report."""
+    """Copy bytes that the repair replaces or cuts off into `.raftlog/damaged/`, synced, and add them to the report."""
     if not length:
         return
     kept = internal_path(path, DAMAGED, f"{old.path.rpartition('/')[2]}.{position}.recovered")

@@ -132,7 +132,7 @@ class Segment:
         self.times.write(self.rows_published)
 
     def adopt(self, *, rows: int, end_position: int, next_offset: int, next_index: int | None = None) -> None:
-        """Take over published rows and bytes found by recovery; `next_index` is given if they include gaps."""
+        """Continue with the rows and bytes that recovery found; `next_index` is needed if they include gaps."""
         self.rows = rows
         self.missing = 0 if next_index is None else next_index - self.base_index - rows
         self._waiting = WaitingRows(rows, [])

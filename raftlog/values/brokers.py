@@ -186,7 +186,7 @@ class Decommission(Value, frozen=True):
 
 
 class BrokerLevels(Value, frozen=True):
-    """Feature levels that a broker supported when it registered; `version` is its release, None without an answer."""
+    """Feature levels that a broker supported when it registered. `version`: its release, None if it did not answer."""
 
     node_id: NodeNumber
     level_min: Count

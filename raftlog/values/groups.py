@@ -224,5 +224,5 @@ class GroupLagSummary(GroupObject, frozen=True, kw_only=True):
 
 
 def _none_if_negative(offset: int) -> Offset | None:
-    """Return an offset; None for a negative number, which stands for an unknown one."""
+    """Return the offset; None for a negative number, which means unknown."""
     return None if offset < 0 else Offset(offset)

@@ -17,7 +17,7 @@ class Related(Value, frozen=True):
 
 
 class ResourceMetadata(Value, frozen=True):
-    """URL and name of an object."""
+    """The field `metadata` of an object in v3 paths: its URL, and its name as a URI (`resource_name`)."""
 
     url: str = field(name="self")
     resource_name: str

@@ -48,7 +48,7 @@ def test_kip_394_a_given_id_is_forgotten_after_the_session_timeout() -> None:
     harness.answer_of(harness.join(given.member_id), UnknownMember)
 
 
-def test_kip_394_the_join_phase_waits_for_members_with_given_ids() -> None:
+def test_kip_394_the_join_phase_waits_for_members_with_pending_ids() -> None:
     harness = GroupHarness()
     one = harness.form_stable(1)[0]
     given = harness.answer_of(harness.join(requires_known_id=True), MemberIdGiven)

@@ -1,4 +1,4 @@
-"""Helpers of archive tests: a log in memory, waves without Spark, failing files, contents of an archive."""
+"""Helpers of archive tests: a log in memory, batches without Spark, failing files, contents of an archive."""
 
 import os
 import threading
@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from raftlog.pipeline.archives.archive import ArchiveReport, archive_in_waves
-from raftlog.pipeline.archives.compaction import CompactionReport, compact_in_waves
+from raftlog.pipeline.archives.archive import ArchiveReport, archive_in_batches
+from raftlog.pipeline.archives.compaction import CompactionReport, compact_in_batches
 from raftlog.pipeline.archives.files import Files, LocalFiles, _NoLock
 from raftlog.pipeline.archives.manifest import ArchivedFile
 from raftlog.pipeline.archives.sources import ArchiveSplit, SourceLog
@@ -74,7 +74,7 @@ class MemorySource:
 def run_one_by_one(
     what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]
 ) -> Iterator[tuple[Sequence[S], list[R]]]:
-    """Run each split as a wave of its own in this process."""
+    """Run each split as a batch of its own in this process."""
     for split in splits:
         yield [split], list(work(split))
 
@@ -82,21 +82,21 @@ def run_one_by_one(
 def run_twice(
     what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]
 ) -> Iterator[tuple[Sequence[S], list[R]]]:
-    """Yield waves of two splits, each of which runs twice, as for a retry; the first results are dropped."""
+    """Yield batches of two splits, each of which runs twice, as for a retry; the first results are dropped."""
     for first in range(0, len(splits), 2):
-        wave = splits[first : first + 2]
-        for split in wave:
+        batch = splits[first : first + 2]
+        for split in batch:
             list(work(split))
-        yield wave, [result for split in wave for result in work(split)]
+        yield batch, [result for split in batch for result in work(split)]
 
 
 def archive_to(files: Files, source: MemorySource, **changes: Any) -> ArchiveReport:
     options = {"compression": "zstd", "fail_on_data_loss": True} | changes
-    return archive_in_waves(options.pop("waves", run_one_by_one), source, files, TopicChoice(), **options)
+    return archive_in_batches(options.pop("batches", run_one_by_one), source, files, TopicChoice(), **options)
 
 
 def compact(files: Files, *, target_bytes: int = 1 << 20, grace_seconds: float = 0) -> CompactionReport:
-    return compact_in_waves(
+    return compact_in_batches(
         run_one_by_one, files, target_bytes=target_bytes, compression="zstd", grace_seconds=grace_seconds
     )
 

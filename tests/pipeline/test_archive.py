@@ -61,7 +61,7 @@ def test_an_archive_has_each_record_once_and_grows(tmp_path: Path) -> None:
     require_complete(path, 20)
     again = archive_to(files, MemorySource(orders=20))
     assert (again.rows, again.files, again.partitions) == (0, 0, ())
-    archive_to(files, MemorySource(orders=33), waves=run_twice)
+    archive_to(files, MemorySource(orders=33), batches=run_twice)
     require_complete(path, 33)
 
 
@@ -179,13 +179,13 @@ def test_without_locks_the_earlier_run_cannot_commit(tmp_path: Path) -> None:
         return Files(fs.LocalFileSystem(), path, f"file://{path}")
 
     def run_overtaken(what: str, splits: Any, work: Any) -> Any:
-        for number, wave in enumerate(run_one_by_one(what, splits, work)):
+        for number, batch in enumerate(run_one_by_one(what, splits, work)):
             if number == 1:
                 archive_to(remote(), MemorySource(orders=30))
-            yield wave
+            yield batch
 
     with pytest.raises(ArchiveTaken, match="has claimed"):
-        archive_to(remote(), MemorySource(orders=48), waves=run_overtaken)
+        archive_to(remote(), MemorySource(orders=48), batches=run_overtaken)
     require_complete(path, 30)
     compact(remote())
     require_complete(path, 30)

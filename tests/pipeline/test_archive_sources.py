@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from raftlog.errors import UndecodableBatch, UnknownTopic
-from raftlog.pipeline.archives.archive import ArchiveReport, archive_in_waves
+from raftlog.pipeline.archives.archive import ArchiveReport, archive_in_batches
 from raftlog.pipeline.archives.files import LocalFiles
 from raftlog.pipeline.archives.log_sources import Brokers, Segments
 from raftlog.pipeline.archives.sources import ArchiveSource
@@ -24,7 +24,7 @@ ONLY_ORDERS = TopicChoice(names=("orders",))
 def archive(
     lake: Path, source: ArchiveSource, choice: TopicChoice = ONLY_ORDERS, *, fail_on_data_loss: bool = True
 ) -> ArchiveReport:
-    return archive_in_waves(
+    return archive_in_batches(
         run_twice, source, LocalFiles(str(lake)), choice, compression="snappy", fail_on_data_loss=fail_on_data_loss
     )
 

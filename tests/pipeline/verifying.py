@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from raftlog.cli.log.compare import _find_replicas
-from raftlog.pipeline.archives.archive import archive_in_waves
+from raftlog.pipeline.archives.archive import archive_in_batches
 from raftlog.pipeline.archives.files import files_at
 from raftlog.pipeline.archives.log_sources import Segments
 from raftlog.pipeline.options import TopicChoice
@@ -93,7 +93,7 @@ def archive_of(logs: Path, path: Path, *, skip_undecodable: bool = False) -> Non
     """Archive all logs of a directory without Spark."""
     source = Segments([str(logs)], skip_undecodable=skip_undecodable)
     files = files_at(str(path))
-    archive_in_waves(run_one_by_one, source, files, TopicChoice(), compression="zstd", fail_on_data_loss=True)
+    archive_in_batches(run_one_by_one, source, files, TopicChoice(), compression="zstd", fail_on_data_loss=True)
 
 
 def flip(file: Path, position: int, bit: int = 4) -> None:

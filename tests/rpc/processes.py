@@ -193,7 +193,7 @@ class RawPeer:
             if not data:
                 raise EOFError
             while data:
-                if self._frames.room_wanted:
+                if self._frames.missing_room:
                     self._frames.grow()
                 room = self._frames.get_buffer()
                 size = min(len(room), len(data))

@@ -47,7 +47,7 @@ def read_frames(data: bytes, chunk: int = 1 << 20) -> list[Frame]:
     found = []
     at = 0
     while at < len(data):
-        if reader.room_wanted:
+        if reader.missing_room:
             reader.grow()
         buffer = reader.get_buffer()
         size = min(len(buffer), chunk, len(data) - at)

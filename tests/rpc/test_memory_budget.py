@@ -71,8 +71,8 @@ def test_memory_of_a_frame_grows_with_its_received_bytes() -> None:
     data = b"".join(encode_frame(FrameKind.TURN, b"body", [bytes(size)]))
     at, allocated = 0, 0
     while (frame := reader.next_frame()) is None:
-        if reader.room_wanted:
-            allocated += reader.room_wanted
+        if reader.missing_room:
+            allocated += reader.missing_room
             reader.grow()
             assert allocated <= max(LARGE_BYTES_FIRST, 2 * at), f"{allocated} bytes for {at} that came"
         room = reader.get_buffer()

@@ -119,7 +119,7 @@ class Replica:
                 self.entries |= operation.entries
                 self.configuration_index = operation.configuration_index
 
-    def drop_behind_gap(self) -> None:
+    def drop_after_gap(self) -> None:
         whole = 0
         while whole + 1 in self.entries:
             whole += 1
@@ -230,7 +230,7 @@ class Twin:
             if number < fold.end and not (isinstance(operation, Known) and number > fold.start):
                 replicas[operation.group].redo(operation)
         for group, replica in replicas.items():
-            replica.drop_behind_gap()
+            replica.drop_after_gap()
             replica.hints = self.replicas[group].hints
         return replicas
 

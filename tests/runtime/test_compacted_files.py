@@ -35,7 +35,7 @@ def keyed_log() -> KeyedLog:
 def recover(disk: SimulatedDisk, end: LogEnd) -> RecoveredGroup:
     folded = FoldedGroup(b"")
     folded.restart_at(end, Offset(0), None)
-    folded.drop_behind_gap()
+    folded.drop_after_gap()
     return recover_group(disk, PATH, folded, None)
 
 

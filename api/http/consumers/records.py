@@ -47,7 +47,7 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 
 class NoPosition(OffsetOutOfRange):
-    """Error for a partition without a valid position, when auto.offset.reset is `none`."""
+    """The partition has no valid position, and `auto.offset.reset` is `none`."""
 
     def __init__(self, moved: MovedPosition) -> None:
         super().__init__(moved.at, moved.beginning, moved.end)

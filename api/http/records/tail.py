@@ -56,7 +56,7 @@ _NUMBER_MAX: Final = (1 << 63) - 1
 
 
 class _Parameters(NamedTuple):
-    """Parameters of a tail."""
+    """Query parameters of a request for records as lines."""
 
     topic: str
     partition: int

@@ -76,7 +76,7 @@ class RequestReader:
         return self.data[begin : begin + size]
 
     def length(self, *, is_compact: bool) -> int:
-        """Read the length of bytes or of an array; -1 stands for null."""
+        """Read the length of bytes or of an array; -1 means null."""
         return self.uvarint() - 1 if is_compact else self.int32()
 
     def string(self, *, is_compact: bool, is_nullable: bool = False) -> str | None:

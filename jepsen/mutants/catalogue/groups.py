@@ -84,8 +84,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _groups(
         "delete-a-group-with-members",
         "machine:Machine.delete",
-        "elif found.state is not ConsumerGroupState.EMPTY or found.given_ids:",
-        "elif found.given_ids:",
+        "elif found.state is not ConsumerGroupState.EMPTY or found.pending_ids:",
+        "elif found.pending_ids:",
         _MACHINE,
     ),
     # stored first

@@ -95,9 +95,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "pass",
         _FOLD,
     ),
-    _journal(
-        "fold-keeps-a-gap", "journal/fold:FoldedGroup.drop_behind_gap", "if not self._has_gap:", "if True:", _FOLD
-    ),
+    _journal("fold-keeps-a-gap", "journal/fold:FoldedGroup.drop_after_gap", "if not self._has_gap:", "if True:", _FOLD),
     _journal(
         "fold-a-second-vote",
         "journal/fold:FoldedGroup.set_hard_state",

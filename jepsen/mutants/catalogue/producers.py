@@ -272,7 +272,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _producers(
         "overtaken-call-fails",
         "produce/produce_queue:ProduceQueue._may_try_again",
-        "return self._is_behind(pending)",
+        "return self._follows_pending_call(pending)",
         "return False",
         _QUEUE,
     ),

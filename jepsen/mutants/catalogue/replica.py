@@ -95,7 +95,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _replica(
         "too-few-copies",
         "replica/replica:Replica.append",
-        "copies = self._copies_wanted() if acks == ALL else 0",
+        "copies = self._required_copies() if acks == ALL else 0",
         "copies = 0",
         _APPENDING,
     ),

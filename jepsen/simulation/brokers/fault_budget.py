@@ -79,8 +79,8 @@ class FaultBudget:
     def may_lose(self, machine: Machine) -> bool:
         """Return whether all data on the machine's disk may be lost.
 
-        All members must be up to report their data, and the only seed may not lose its disk, because it would find no
-        cluster with an empty one."""
+        All members must be running, so that their data is known. The only seed may not lose its disk: with an empty
+        disk it would find no cluster."""
         if self.cluster.options.seeds == machine.node_id == 1:
             return False
         members = [each for each in self.cluster.members() if each.node.starts]

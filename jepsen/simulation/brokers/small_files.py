@@ -31,7 +31,7 @@ def flip_bit(machine: Machine, path: str, content: bytes, random: Random) -> Non
 
 
 def damage_small_file(machine: Machine, path: str, content: bytes, random: Random) -> None:
-    """Inflict a random loss on a file of a stopped machine."""
+    """Damage, truncate or delete a file of a stopped machine, at random."""
     assert machine.node.process is None, f"{machine} runs"
     loss = random.choice(list(Loss))
     if loss is Loss.FLIPPED:

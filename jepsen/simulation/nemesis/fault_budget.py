@@ -51,7 +51,7 @@ class FaultBudget:
         return self.damages
 
     def is_expected(self, machine: Machine, plan: GroupPlan) -> bool:
-        """Return whether files of this replica were damaged by faults, and may be unrepaired."""
+        """Return whether faults damaged files of this replica, which may not be repaired yet."""
         return any(damage.plan is plan and damage.replica == machine.me for damage in self.damages)
 
     def may_damage(self, machine: Machine, only: GroupPlan | None = None) -> bool:

@@ -9,7 +9,7 @@ runs. Code of the harness belongs to no node and has the time of the simulation.
 and of a crash.
 
 An unhandled exception ends the run: it comes out of `run_until`. So does `Deadlock`, when a task waits and nothing can
-ever happen again, and `Livelock`, when time stands still. Real input and output is an error (`forbidden`). Not
+ever happen again, and `Livelock`, when time does not advance. Real input and output is an error (`forbidden`). Not
 deterministic: iteration over sets of objects that hash by address, and calls by the garbage collector.
 
 Invariants: `now_ns` never falls · a callback runs at most once · a dead process runs nothing.

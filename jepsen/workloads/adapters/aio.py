@@ -216,7 +216,8 @@ class AioConsumer:
 class AioAssigned(AioConsumer):
     """`AssignedConsumer` by aiokafka, which seeks only if its position is not the requested one.
 
-    The partitions of a group are assigned once: the library loses its coordinator when that changes amid a request."""
+    The partitions of a consumer with a group are assigned only once, because aiokafka loses the group's coordinator
+    when the assignment changes during a request."""
 
     def __init__(self, settings: Mapping[str, Any], places: Sequence[TopicPartition]) -> None:
         super().__init__((), settings)

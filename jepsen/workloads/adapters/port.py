@@ -151,7 +151,10 @@ class Adapter(Protocol):
         ...
 
     def new_member(self, process: int, joins: int, topics: Mapping[str, int], random: Random) -> GroupMemberRole:
-        """Return a group member; `joins` is the process of its joins if they overlap with its other operations."""
+        """Return a group member.
+
+        `joins` is the process number under which the history records its joins, which may overlap with its other
+        operations."""
         ...
 
     async def close(self) -> None: ...

@@ -56,7 +56,7 @@ class HistoryWriter:
         return self._count(self._recorder.info(invocation, why, payload))
 
     def record_refusal(self, invocation: Op, error: RaftlogError, **more: Any) -> Op:
-        """Record a `fail` or an `info`, by the outcome of the error."""
+        """Record the completion of a failed operation: `fail`, or `info` if its outcome is unknown."""
         complete = self.fail if error.outcome == "failed" else self.info
         return complete(invocation, f"{type(error).__name__}: {error}", **more)
 

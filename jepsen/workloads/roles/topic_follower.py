@@ -67,7 +67,7 @@ class Follower:
         self._positions: dict[TopicPartition, int] = {}
 
     async def step(self) -> None:
-        """Look for a topic, or poll one of its partitions."""
+        """Request the description of a topic, or poll one of its partitions."""
         name = self._random.choice(self._names)
         known = self.known_topics.get(name, NO_TOPIC)
         if not known.partitions or self._random.random() < FIND_SHARE:

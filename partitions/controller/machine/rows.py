@@ -206,7 +206,9 @@ class QuotaRow(SchemaRecord):
 
 @dataclass(frozen=True, slots=True)
 class SaltSecret(SchemaRecord):
-    """Random secret of the cluster, in one row from the first user on. It makes the salts of unknown users.
+    """Random secret of the cluster, created with the first user.
+
+    Brokers derive the salts of unknown user names from it.
 
     The row is never removed, so it shows whether the cluster ever had users. From feature level 3 on."""
 

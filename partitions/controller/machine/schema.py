@@ -296,7 +296,7 @@ class SchemaRecord:
         self.check_rules()
 
     def check_rules(self) -> None:
-        """Raise `InvalidArgument` unless the check_rules between fields hold."""
+        """Raise `InvalidArgument` if fields contradict each other; subclasses override this check."""
 
     def pack(self) -> list[Any]:
         """Return the fields as values for MessagePack, without trailing fields that have their defaults."""

@@ -3,9 +3,9 @@
     forgotten_index < index of every answer that is remembered ≤ applied_index
 
 `apply` is a pure function of the state and the request; every replica that applied the same requests has the same
-`state_hash()`. A request is applied once, however often it stands in the log: its answer, a refusal too, is
+`state_hash()`. A request is applied once, however often the log contains it: its answer, a refusal too, is
 remembered by its id, for the last `ANSWERS_MAX` requests. An older request is distinguished from a new one by the
-applied index of its proposer (`basis_index`): a request stands in no entry at or below that index, so unless an
+applied index of its proposer (`basis_index`): no entry at or below that index contains the request, so unless an
 answer above it was forgotten, an unknown id means that it was never applied.
 
 Pure and single-threaded. Called by the local copy, which applies the controller's log."""

@@ -1,17 +1,17 @@
 """Availability of brokers, as the controller's leader has observed it since it became leader.
 
-    available   heard without a break for `SETTLE_S`: it can be given replicas and leaders
-    away_s      time since it was heard last; 0 when the controller's leadership began
+        available   connected without a break for `SETTLE_S`: it can receive replicas and leaderships
+    silent_s    seconds since it was last connected; 0 when the controller's leadership began
 
 A new leader of the controller restarts all clocks, so a fail-over never shortens a broker's time; nor does a pause
-of this process. Pure; times are the loop's. Called by the balancer at every look."""
+of this process. Pure; times are the loop's. Called by the balancer at every planning interval."""
 
 from collections.abc import Mapping
 from typing import Final
 
 SETTLE_S: Final = 3.0
 _LOOKS_S_MAX: Final = 3.0
-"""Longest interval between two looks; a longer one was a pause of this process, in which no broker could be heard."""
+"""Longest interval between two calls of `record`; after a longer one this process was paused and received nothing."""
 
 
 class Availability:
@@ -20,11 +20,11 @@ class Availability:
     def __init__(self) -> None:
         self._heard_at: dict[int, float] = {}
         self._since: dict[int, float] = {}
-        """Brokers heard at the last look, and the time since when each was heard at every one."""
+        """By connected broker: the time since which every call of `record` found it connected."""
         self._looked_at: float | None = None
 
     def record(self, heard: Mapping[int, bool], now: float) -> None:
-        """Record for every broker whether it is connected now."""
+        """Record which brokers are connected now; `heard` has a flag for each broker, by node id."""
         pause_s = 0.0 if self._looked_at is None else now - self._looked_at
         self._looked_at = now
         if pause_s > _LOOKS_S_MAX:
@@ -32,22 +32,22 @@ class Availability:
         for gone in self._heard_at.keys() - heard.keys():
             del self._heard_at[gone]
             self._since.pop(gone, None)
-        for node, is_heard in heard.items():
-            if is_heard:
+        for node, is_reachable in heard.items():
+            if is_reachable:
                 self._heard_at[node] = now
                 self._since.setdefault(node, now)
             else:
                 self._heard_at.setdefault(node, now)
                 self._since.pop(node, None)
 
-    def is_heard(self, node: int) -> bool:
+    def is_reachable(self, node: int) -> bool:
         return node in self._since
 
     def is_available(self, node: int, now: float) -> bool:
         since = self._since.get(node)
         return since is not None and now - since >= SETTLE_S
 
-    def away_s(self, node: int, now: float) -> float:
+    def silent_s(self, node: int, now: float) -> float:
         """Return the seconds since the broker was last connected; 0 for an unknown broker."""
         heard_at = self._heard_at.get(node)
         return 0.0 if heard_at is None or node in self._since else now - heard_at

@@ -169,7 +169,7 @@ class Balancer(BackgroundLoop):
     async def _run_once(self, tenure: Tenure) -> None:
         """Ask the brokers, plan, and submit changes, unless some broker has not answered or the lead is lost."""
         state, now = self._metadata.state, self._node.loop.time()
-        tenure.availability.record({each.node_id: self._is_heard(each.node_id) for each in state.brokers}, now)
+        tenure.availability.record({each.node_id: self._is_reachable(each.node_id) for each in state.brokers}, now)
         tenure.record_environment(state, now)
         tenure.looked_at = now
         reports = await self._ask_brokers(tenure)
@@ -181,7 +181,7 @@ class Balancer(BackgroundLoop):
         if self._leads(tenure):
             await self._remove_emptied(tenure, reports)
 
-    def _is_heard(self, node: NodeId) -> bool:
+    def _is_reachable(self, node: NodeId) -> bool:
         return node == self._node.identity.node_id or self._node.is_alive(node)
 
     async def _ask_brokers(self, tenure: Tenure) -> dict[NodeId, HeldReplicas | None]:
@@ -191,7 +191,7 @@ class Balancer(BackgroundLoop):
         draining = [broker for broker in state.brokers if broker.is_draining]
         if not tenure.running_moves and not tenure.unanswered and digest == self._asked and not draining:
             return {}
-        heard = [broker.node_id for broker in state.all_brokers() if tenure.availability.is_heard(broker.node_id)]
+        heard = [broker.node_id for broker in state.all_brokers() if tenure.availability.is_reachable(broker.node_id)]
         keys = [name.group_id.bytes for name in tenure.running_moves]
         with_led = any(each.node_id not in heard and not state.load(each.replica).replicas for each in draining)
         reports = await self._progress.ask(heard, keys, deadline_in(_ASK_MS), with_led=with_led)

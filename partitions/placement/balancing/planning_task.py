@@ -79,7 +79,9 @@ class PlanningTask:
         """Return whether all connected brokers have been so for long enough to be used."""
         now, there = self._node.loop.time(), self._tenure.availability
         nodes = [broker.node_id for broker in self._metadata.state.brokers]
-        return all(there.is_available(node, now) for node in nodes if there.is_heard(node) or self._node.is_alive(node))
+        return all(
+            there.is_available(node, now) for node in nodes if there.is_reachable(node) or self._node.is_alive(node)
+        )
 
     async def _plan(self, scope: PlanScope, limit: int) -> Planner:
         """Run the planner in slices; other tasks run in between."""

@@ -26,7 +26,7 @@ def report_on(
     return BalancerReport(
         _status(state, settings, tenure, now, has_planned=has_planned),
         settings.mode.value,
-        [each.node_id for each in brokers if not tenure.availability.is_heard(each.node_id)],
+        [each.node_id for each in brokers if not tenure.availability.is_reachable(each.node_id)],
         [each.node_id for each in brokers if fitness.is_full(each.node_id, now)],
         None if tenure.looked_at is None else now - tenure.looked_at,
         len(tenure.running_moves),

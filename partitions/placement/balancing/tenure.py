@@ -126,7 +126,7 @@ class Tenure:
         """Return whether a moving partition can only wait, so that another move may start."""
         known = self.running_moves[name]
         is_leaderless = now - known.named_at >= SILENT_S
-        return is_leaderless or any(not self.availability.is_heard(node) for node in known.reported.missing)
+        return is_leaderless or any(not self.availability.is_reachable(node) for node in known.reported.missing)
 
     def startable_moves(self, moves_max: int, now: float) -> float:
         """Return the number of further moves that may start, with at most `moves_max` running."""
@@ -139,19 +139,19 @@ class Tenure:
         self._startable -= 1
 
     def under_way(self, now: float) -> int:
-        """Return the number of moves that are not waiting for a broker."""
+        """Return the number of pending moves that do not wait for an unreachable broker."""
         return sum(not self.is_waiting(name, now) for name in self.running_moves)
 
     def waits(self, state: ControllerState, now: float) -> dict[str, list[str]]:
         """Return waiting partitions by the reason of their wait."""
         found: dict[str, list[str]] = {}
         for name, known in self.running_moves.items():
-            missing = [node for node in known.reported.missing if not self.availability.is_heard(node)]
+            missing = [node for node in known.reported.missing if not self.availability.is_reachable(node)]
             if now - known.named_at >= SILENT_S:
                 why = "no leader reports the progress of the move"
             elif missing:
-                away_s = max(self.availability.away_s(node, now) for node in missing)
-                why = f"waits for node {missing[0]}, which was not heard for {away_s:.0f} s"
+                silent_s = max(self.availability.silent_s(node, now) for node in missing)
+                why = f"waits for node {missing[0]}, which was not heard for {silent_s:.0f} s"
             else:
                 continue
             found.setdefault(why, []).append(name_in(state, name))
@@ -162,7 +162,7 @@ class Tenure:
         after_s = min(STUCK_S, settings.repair_after_s or STUCK_S)
         found = {}
         for name, known in self.running_moves.items():
-            gone = tuple(node for node in known.reported.missing if self.availability.away_s(node, now) >= after_s)
+            gone = tuple(node for node in known.reported.missing if self.availability.silent_s(node, now) >= after_s)
             if gone and now - known.named_at < SILENT_S:
                 found[name] = gone
         return found
@@ -183,7 +183,7 @@ class Tenure:
                 there.is_available(broker.node_id, now),
                 repair_after_s is not None
                 and not state.is_in_maintenance(broker.node_id)
-                and there.away_s(broker.node_id, now) >= repair_after_s,
+                and there.silent_s(broker.node_id, now) >= repair_after_s,
                 broker.node_id in full,
             )
             for broker in state.all_brokers()

@@ -16,7 +16,9 @@ def wait_reason(
     reachable: Collection[ReplicaId],
     refused: str | None,
 ) -> str | None:
-    """Return the reason; None while the reassignment proceeds. `refused`: error of the last failed change."""
+    """Return the reason why a reassignment waits; None while it proceeds.
+
+    `refused`: error of the last failed change."""
     if not is_fresh:
         return "it waits for the controller's leader, which has not been heard here lately"
     if not is_committed or configuration.is_joint:

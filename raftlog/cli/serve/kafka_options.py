@@ -125,7 +125,7 @@ def _parse_listeners(texts: Sequence[str], default: str, shift: int) -> dict[str
 
 
 def _set_advertised(found: dict[str, KafkaAddresses], texts: Sequence[str], shift: int) -> None:
-    """Set the addresses for clients."""
+    """Set the advertised address of each named listener; `shift` is added to its port (`--workers`)."""
     for text in texts:
         name, (host, port) = _parse_address(text, "--advertise-kafka", shift)
         if name not in found:

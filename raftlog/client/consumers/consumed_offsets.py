@@ -57,7 +57,7 @@ class ConsumedOffsets:
             raise StaleGeneration(f"the group {self._group} rebalanced during the transaction, which must be aborted")
 
     def record(self, taken: Sequence[ConsumerRecord]) -> None:
-        """Record the records that are handed out next."""
+        """Record the offsets of the records that the next `poll` returns."""
         if self._starts is None:
             return
         for record in taken:

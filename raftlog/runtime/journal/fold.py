@@ -145,7 +145,7 @@ class FoldedGroup:
         self.log_start_offset = Offset(log_start_offset)
         self.keep_to = self.tail = Index(end.id.index if end else 0)
 
-    def drop_behind_gap(self) -> None:
+    def drop_after_gap(self) -> None:
         """Drop the entries after a gap; the last step of a fold."""
         if not self._has_gap:
             return
@@ -313,7 +313,7 @@ class Fold:
         if self._loading:
             raise FormatError(f"the journal ends inside the checkpoint of frame {self.start}")
         for group in self.groups.values():
-            group.drop_behind_gap()
+            group.drop_after_gap()
 
     def _check(self, frame: FrameTable, reason: str | None) -> None:
         """Raise `FormatError` if there is a reason."""

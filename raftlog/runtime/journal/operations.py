@@ -124,7 +124,7 @@ class Install(NamedTuple):
 
 
 class Created(NamedTuple):
-    """Creation of a group: directory, meta file and first roll, if any, are synced. Bytes as `Install`."""
+    """Creation of a group: directory, meta file and first roll, if any, are synced. Encoded as `Install` is."""
 
     group: GroupKey
     log_start_offset: Offset

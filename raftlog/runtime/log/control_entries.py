@@ -1,6 +1,6 @@
 """Batches of Raft's own entries: configurations and no-ops, and entries made from stored batches.
 
-A configuration stands in its own control entries and in the roll of every segment; both name members by node id and
+A configuration is in its own control entries and in the roll of every segment; both name members by node id and
 disk uuid. docs/FORMATS.md, sections 4 and 5, has the bytes. Batches made here have offset 0 and term 0: the log stamps
 both when the entry takes its place. Data batches are never opened. Pure; called by the group log and by recovery."""
 

@@ -176,7 +176,7 @@ def open_installed(disk: Disk, path: str, end: LogEnd, log_start_offset: Offset)
     """Open a log that was just moved into its place and ends with `end`."""
     folded = FoldedGroup(b"")
     folded.restart_at(end, log_start_offset, None)
-    folded.drop_behind_gap()
+    folded.drop_after_gap()
     recovered = recover_group(disk, path, folded, None)
     assert not recovered.damage, f"{path}: {recovered.damage} in a log that was synced just now"
     return recovered.log

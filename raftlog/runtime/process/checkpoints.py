@@ -84,7 +84,7 @@ class Checkpoints:
         self._last_at = 0.0
 
     def load_removed(self, fold: Fold) -> None:
-        """Take over the marks of removed groups from the journal."""
+        """Load the marks of removed groups from the recovered journal."""
         for key, folded in fold.groups.items():
             if folded.mark is Mark.REMOVED:
                 held = JournaledHardState(key, folded.term, folded.vote)

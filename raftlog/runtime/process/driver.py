@@ -158,7 +158,7 @@ class Driver:
         group.has_voting_position = opened.restart.voting_position is not None
 
     def add(self, group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> PartitionReplica:
-        """Start the replica of a group whose directory is durable."""
+        """Create and start the replica of a group; its directory exists and is synced."""
         payloads = BatchPayloads(self.wall_ms)
         random = Random(self._random.getrandbits(64))  # noqa: S311  # election timeouts, no secrets
         core = RaftCore(self.me, self.config.raft, random, log, restart, payloads)

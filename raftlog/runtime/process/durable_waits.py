@@ -13,7 +13,7 @@ Action: TypeAlias = Callable[[Any, JournalSequence], None]
 
 
 class DurableWaits:
-    """Queue of actions; an action that waits several times for the same subject runs once."""
+    """Queue of actions that wait for a sync; an action that is queued several times for the same subject runs once."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[JournalSequence, Action, Hashable]] = deque()

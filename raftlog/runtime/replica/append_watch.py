@@ -16,10 +16,10 @@ from raftlog.types import Index, NodeId
 
 
 class AppendWatch:
-    """Watch of the entries that a group has just accepted, up to its last proposal."""
+    """Tracing of entries that a leader has just accepted, until their append completes."""
 
     def __init__(self, group: PartitionReplica, span: Span, proposed: "asyncio.Future[Any]") -> None:
-        """Begin the watch; `span` is ended with the outcome of `proposed`."""
+        """Trace the entries up to the last one of the log; end `span` with the outcome of `proposed`."""
         status = group.core.status()
         self._group, self._span = group, span
         self._last: Index = status.last.index

@@ -180,13 +180,13 @@ class Connection(asyncio.BufferedProtocol):
             return
         if reader.is_inside_frame:
             self._moved_at = self._loop.time()
-            if reader.room_wanted:
+            if reader.missing_room:
                 self._make_room()
 
     def _make_room(self) -> None:
         """Take memory for the rest of a large frame, or stop reading until there is some."""
         self._has_memory = True
-        if self._budget.take(self, self._reader.room_wanted, self._grow):
+        if self._budget.take(self, self._reader.missing_room, self._grow):
             self._reader.grow()
             return
         assert self._transport is not None, "a frame came over a closed connection"

@@ -21,7 +21,7 @@ class _Source(NamedTuple):
 
 
 class ProtocolErrors:
-    """Counter and log of connections that broke the protocol or ended before the handshake was complete."""
+    """Counter and log of connections that violated the protocol or ended before the handshake was complete."""
 
     def __init__(self, config: RpcConfig) -> None:
         self._interval_s = config.protocol_error_interval_ms / 1000

@@ -127,7 +127,7 @@ class TcpTransport(Transport):
 
     @property
     def memory(self) -> PeerMemory:
-        """Memory of other disks; the owner stores it."""
+        """Boot epochs and journal positions of other disks; the owner stores them in the file `peers`."""
         return self._endpoint.memory
 
     # start and stop

@@ -93,7 +93,7 @@ class DurabilityPort(Protocol):
 
 
 class LogPort(PeerPort, Protocol):
-    """Writer of a group's log files, which may be replaced by others."""
+    """Functions of the process for a transfer that replaces a group's log files."""
 
     disk: Disk
     data_dir: str

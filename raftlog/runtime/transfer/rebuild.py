@@ -195,7 +195,7 @@ class Rebuild:
         return batch
 
     def _take(self, segments: SegmentedLog, index: Index, batch: Buffer) -> None:
-        """Append a batch to the new segments, and keep its term and Raft configuration."""
+        """Append a batch to the new segments; remember its term and the Raft configuration in it, if any."""
         header = read_header(batch)
         self._previous_term = Term(header.leader_epoch)
         stored = bytes(batch)

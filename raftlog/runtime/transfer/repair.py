@@ -99,7 +99,7 @@ class Repair:
     # reading
 
     async def _repair_known(self) -> None:
-        """Repair the entry in which a reader found damage first, because other readers may need it."""
+        """Repair first the entry in which a reader found damage, because other readers may need it."""
         index = self._find_index(self._group.damage)
         if index is None or index < find_first_uncompacted(self._group.log.segments):
             return
@@ -170,7 +170,7 @@ class Repair:
         return number + 1
 
     def _keep_configuration(self, index: Index, batch: Buffer) -> None:
-        """Keep the index of the latest configuration entry that was read."""
+        """Remember `index` if the batch is a configuration entry: the latest one is needed after the repair."""
         if is_control(batch) and read_control(batch)[0] is ControlKind.CONFIGURATION:
             self._latest_configuration = max(index, self._latest_configuration)
 
@@ -244,7 +244,7 @@ class Repair:
     async def _follow_log_start(self) -> None:
         """Move the log start to another replica's, if that replica has trimmed or compacted the damaged entries.
 
-        Entries below it need no repair. Raises `Unavailable` if the own log changed: a new round follows."""
+        Entries below it need no repair. Raises `Unavailable` if the local log changed meanwhile: the caller retries."""
         group = self._group
         for node in self._list_sources():
             try:

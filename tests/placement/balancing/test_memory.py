@@ -50,9 +50,9 @@ def test_a_silent_broker_is_absent_since_the_beginning_of_the_leadership() -> No
     there = Availability()
     for at in range(100, 110):
         there.record({1: False, 2: True}, float(at))
-    assert there.away_s(1, 110.0) == 10.0
-    assert there.away_s(2, 110.0) == 0.0
-    assert there.away_s(3, 110.0) == 0.0
+    assert there.silent_s(1, 110.0) == 10.0
+    assert there.silent_s(2, 110.0) == 0.0
+    assert there.silent_s(3, 110.0) == 0.0
 
 
 def test_a_pause_of_the_observer_does_not_count_as_absence() -> None:
@@ -60,10 +60,10 @@ def test_a_pause_of_the_observer_does_not_count_as_absence() -> None:
     there.record({1: True}, 0.0)
     there.record({1: False}, 1.0)
     there.record({1: False}, 1_000.0)
-    assert there.away_s(1, 1_000.0) <= 1.0
+    assert there.silent_s(1, 1_000.0) <= 1.0
     there.record({}, 1_001.0)
     there.record({1: False}, 1_002.0)
-    assert there.away_s(1, 1_002.0) == 0.0, "another broker of the same node id begins anew"
+    assert there.silent_s(1, 1_002.0) == 0.0, "another broker of the same node id begins anew"
 
 
 # partitions on their way

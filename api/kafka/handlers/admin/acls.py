@@ -155,7 +155,7 @@ def _deleted_row(row: Any, acl: Acl) -> Any:
 
 
 def _number(kind: type[Number], number: int) -> Number:
-    """Return the value with Kafka's number. Raises `InvalidArgument`."""
+    """Return the member of the enum that has Kafka's number. Raises `InvalidArgument` for an unknown number."""
     try:
         return kind(number)
     except ValueError:

@@ -28,7 +28,7 @@ def levels() -> list[tuple[str, str]]:
 
 
 def check(name: str, level: str | None) -> None:
-    """Raise `AdminRefusal` unless the logger exists and the level is valid; None stands for the parent's level."""
+    """Raise `AdminRefusal` unless the logger exists and the level is valid; None: the parent's level."""
     if name not in _logger_names():
         raise unknown_name(name, "logger", _logger_names())
     if level is None and name == ROOT:

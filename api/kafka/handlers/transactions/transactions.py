@@ -79,7 +79,7 @@ class TransactionHandlers:
     async def _find_partitions(
         self, request: KafkaRequest, keys: list[TopicPartition], deadline: Deadline
     ) -> tuple[list[TransactionPlace], dict[TopicPartition, ErrorCode]]:
-        """Return the uuids and numbers of partitions that exist and that the caller may write, and other's errors."""
+        """Return uuid and number of the partitions that exist and that the caller may write, and the others' errors."""
         names = {key.topic for key in keys}
         denied = denied_topics(self._authorizer, request.caller, AclOperation.WRITE, names)
         denied |= {name for name in names if name.startswith("__")}

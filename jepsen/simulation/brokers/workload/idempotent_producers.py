@@ -71,7 +71,7 @@ class Request:
 
 
 class BatchStream:
-    """Batches of one producer epoch in one partition. `has_ended` once it is abandoned."""
+    """Batches of one producer epoch in one partition. `has_ended`: no further batch is sent."""
 
     def __init__(self, producer: int, epoch: int, topic: KnownTopic, number: int) -> None:
         self.producer, self.epoch, self.topic, self.number = producer, epoch, topic, number
@@ -140,7 +140,9 @@ class IdempotentProducer:
         return self.stream
 
     def end_stream(self, *, is_expired: bool = False) -> None:
-        """End the stream, with unknown outcome of its open requests; then comes another epoch, or a new id."""
+        """End the stream; its open requests get an unknown outcome. The producer continues with the next epoch.
+
+        `is_expired`: with a new id instead."""
         if self.stream is None or self._identity is None:
             return
         for request in self.stream.open:
@@ -262,7 +264,7 @@ class Lane(Client):
                     stream.topic.name, stream.number, bytearray(request.batch), acks=ALL, deadline=attempt.deadline()
                 )
             except RaftlogError as error:
-                _check_given(error, stream)
+                _check_id_error(error, stream)
             else:
                 if known_topic(broker, stream.topic.name) == stream.topic:
                     self._check_answer(stream, request, done.base_offset)
@@ -296,7 +298,7 @@ class Lane(Client):
         self, stream: BatchStream, request: Request, error: RaftlogError, attempt: Attempt, *, is_next: bool
     ) -> None:
         """Handle a refusal; a request out of order after one still under way is sent again."""
-        _check_given(error, stream)
+        _check_id_error(error, stream)
         if self.cluster.options.uses.producers_max < PRODUCERS_MAX and isinstance(error, UnknownProducer) and is_next:
             if not stream.has_ended:
                 self._producer.end_stream(is_expired=True)
@@ -318,7 +320,7 @@ class Lane(Client):
         self.finish(attempt, RETRY_NS)
 
 
-def _check_given(error: RaftlogError, stream: BatchStream) -> None:
+def _check_id_error(error: RaftlogError, stream: BatchStream) -> None:
     """Raise `PropertyBroken` if an allocated id is refused as never given out.
 
     A broker without an id asks the controller before it refuses the id for good."""

@@ -138,7 +138,7 @@ def encode_turn(envelopes: Sequence[Envelope]) -> list[Buffer]:
 
 
 def _to_row_values(layout: _Layout, message: Message) -> Sequence[Any]:
-    """Return the fields after `sender` and `to` in the form that the row has."""
+    """Return the message's fields after `sender` and `to` as values for the row's `struct`."""
     values: list[Any] = []
     fields: tuple[Any, ...] = message[2:]
     for shape, value in zip(layout.shapes, fields, strict=True):

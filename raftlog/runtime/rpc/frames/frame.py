@@ -112,7 +112,7 @@ class FrameReader:
 
     0 ≤ start ≤ end ≤ buffer size;   a frame that does not fit the buffer gets memory of its own, within its bound
 
-    Whenever `room_wanted` is above 0, the owner calls `grow` before the next `get_buffer`."""
+    Whenever `missing_room` is above 0, the owner calls `grow` before the next `get_buffer`."""
 
     def __init__(self, bounds: Mapping[int, FrameBound], buffer_bytes: int) -> None:
         self.bounds = bounds
@@ -132,7 +132,7 @@ class FrameReader:
         return self._large_size > 0 or self._end > self._start
 
     @property
-    def room_wanted(self) -> int:
+    def missing_room(self) -> int:
         """Bytes to allocate before more can be read."""
         have = 0 if self._large is None else len(self._large)
         if not self._large_size or self._large_end < have:
@@ -140,8 +140,8 @@ class FrameReader:
         return min(self._large_size, max(LARGE_BYTES_FIRST, 2 * have)) - have
 
     def grow(self) -> None:
-        """Allocate `room_wanted` bytes more for the frame that is being read."""
-        large, size = self._large, self.room_wanted + (0 if self._large is None else len(self._large))
+        """Allocate `missing_room` bytes more for the frame that is being read."""
+        large, size = self._large, self.missing_room + (0 if self._large is None else len(self._large))
         grown = memoryview(bytearray(size))
         if large is None:
             have = self._end - self._start

@@ -19,7 +19,7 @@ _READ_MS: Final = 3_000
 """Time limit of one read of the controller."""
 
 
-class GivenIds:
+class AllocatedIds:
     """Checker of producer ids; one instance per process."""
 
     def __init__(self, metadata: ControllerHost) -> None:
@@ -42,7 +42,7 @@ class GivenIds:
                 "id from POST /producers"
             )
 
-    def has_given(self, producer_ids: Collection[int]) -> bool:
+    def are_allocated(self, producer_ids: Collection[int]) -> bool:
         """Return whether all of these ids were allocated, as known here."""
         following = self._metadata.state.next_producer_id
         return max(producer_ids, default=0) < following or self._find_unknown(producer_ids) is None
