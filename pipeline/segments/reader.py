@@ -297,7 +297,9 @@ class _PieceReader:
         return None
 
     def _next_by_header(self, log: _Log) -> tuple[int, BatchBoundary] | None:
-        """Return the boundary after a damaged batch by its own length, if another header follows there."""
+        """Return the index row and the boundary after a damaged batch, located by the length in its header.
+
+        Return None unless the header of the next batch follows there."""
         place, last = self._place, self._piece.last
         head = log.read(place.position, HEADER_SIZE)
         if len(head) < HEADER_SIZE:

@@ -92,7 +92,9 @@ class Producer(ThreadedClient["asynchronous.Producer[K, V]"], Generic[K, V]):
     close = closing_call(asynchronous.Producer.close)
 
     def send_batch(self, topic: str, partition: int, records: Sequence[NewRecord | bytes]) -> list[Delivery]:
-        """Accept many records of one partition, bytes or `NewRecord`s; return one delivery per batch, of its last."""
+        """Accept many records of one partition, bytes or `NewRecord`s, as one batch or several.
+
+        Return one delivery for each batch, that of its last record."""
         deliveries = self._thread.call(self._client.send_batch(topic, partition, records))
         return [Delivery(delivery, self._thread) for delivery in deliveries]
 

@@ -84,7 +84,9 @@ class BrokerProgress:
         return Answer([report.held, moving, report.arrived, report.led])
 
     async def _report(self, header: Any, deadline: Deadline) -> HeldReplicas:
-        """Return the reports of replicas here, once this broker has the assignments of the requested index."""
+        """Answer a request for the progress of moves of replicas at this broker.
+
+        Wait until this broker has applied the controller's log up to the index in the request."""
         match header:
             case [int(index), [*keys], bool(with_led)] if all(type(key) is bytes for key in keys[:NAMED_MAX]):
                 pass

@@ -123,7 +123,7 @@ class Tenure:
         self._ordered[name] = version
 
     def is_waiting(self, name: GroupName, now: float) -> bool:
-        """Return whether a moving partition can only wait, so that another move may start."""
+        """Return whether a moving partition cannot progress now, so that another move may start."""
         known = self.running_moves[name]
         is_leaderless = now - known.named_at >= SILENT_S
         return is_leaderless or any(not self.availability.is_reachable(node) for node in known.reported.missing)

@@ -283,7 +283,9 @@ async def _run(
     first_user: str | None,
     manager: ServiceManager,
 ) -> None:
-    """Run a broker until it stops. Raises `DiskRefused` when the next start counts as another disk for the cluster."""
+    """Run a broker until it stops.
+
+    Raises `DiskRefused` if the cluster refused the data directory; a next start registers the directory as a new disk."""
     loop = asyncio.get_running_loop()
     is_ready = asyncio.Event()
     lines = asyncio.ensure_future(logs.write_when_ready(is_ready, LINES_HELD_SECONDS))

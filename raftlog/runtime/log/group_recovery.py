@@ -94,7 +94,9 @@ class GroupRecovery:
         return self._finish(replay)
 
     def _find_start_after_checkpoint(self) -> JournalEntry | None:
-        """Return the roll with which the log begins, if all that the checkpoint synced lies below the log start."""
+        """Return the journal entry of the roll that began the first segment after the checkpoint.
+
+        Return None unless everything that the checkpoint synced lies below the log start offset, and so was trimmed."""
         start = self._folded.log_start_offset
         is_held = bool(self.segments) and self._synced.broken is None
         if start == 0 or (is_held and start < self.segments[-1].next_offset):

@@ -148,7 +148,7 @@ class Replay:
     def _hold(self, entry: JournalEntry) -> None:
         """Hold an entry in memory while the disk is full, as before the restart.
 
-        Raises the disk's error for an entry without bytes."""
+        Raises the error of the full disk for an entry whose batch is not in the journal."""
         assert self._full is not None, "held without a full disk"
         if entry.batch is None:
             raise self._full
