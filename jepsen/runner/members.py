@@ -41,7 +41,7 @@ class Members:
             case "leave":
                 return self._leave(node)
             case "move":
-                return self._move(place)
+                return self._move_replica(place)
             case _:
                 return self._transfer_leadership(place, node)
 
@@ -59,15 +59,18 @@ class Members:
         self.leaving.add(node)
         return self._send_request("PUT", f"/v1/brokers/{node}/decommission")
 
-    def _move(self, place: TopicPartition) -> str:
-        found = self._get_json(f"/v1/partitions/kafka/{place.topic}/{place.partition}")
+    def _move_replica(self, partition: TopicPartition) -> str:
+        """Replace the first replica of a partition by one on another node; return the answer, empty for no request."""
+        found = self._get_json(f"/v1/partitions/kafka/{partition.topic}/{partition.partition}")
         if found is None or "replicas" not in found:
             return ""
         now = [int(replica["node_id"]) for replica in found["replicas"]]
         others = [node for node in self.remaining_nodes() if node not in now]
         wanted = [*now[1:], others[0] if others else now[0]]
         body = [{"node_id": node, "core": 0} for node in wanted]
-        return self._send_request("POST", f"/v1/partitions/kafka/{place.topic}/{place.partition}/replicas", body)
+        return self._send_request(
+            "POST", f"/v1/partitions/kafka/{partition.topic}/{partition.partition}/replicas", body
+        )
 
     def _transfer_leadership(self, place: TopicPartition, node: int) -> str:
         path = f"/v1/partitions/kafka/{place.topic}/{place.partition}/transfer_leadership?target={node}"

@@ -178,7 +178,9 @@ class Options:
         return 2 * self.election_ticks_min * self.tick_ms / 1000
 
     def with_cut_ambushes(self) -> "Options":
-        """Return a copy of the options with cut ambushes, and with appends large enough for syncs in their segments."""
+        """Return a copy of the options that cuts logs while segments are synced, with many large appends.
+
+        Appends above `large_append_bytes` are synced in their segments, not in the journal."""
         return replace(
             self,
             cut_ambushes=True,

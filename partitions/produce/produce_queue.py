@@ -102,7 +102,7 @@ class _Flight:
             self.size += pending.size
         self.arrived = pendings[0].arrived if pendings else 0.0
         self.is_sequenced = bool(pendings and pendings[0].producers)
-        """Whether it is one call of idempotent producers."""
+        """Whether the batches have sequence numbers of producers; then the flight is a single call."""
 
 
 class ProduceQueue:

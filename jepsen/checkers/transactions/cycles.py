@@ -35,7 +35,7 @@ class EventGraph:
         self._edges[source].append(Edge(source, target, kind))
 
     def write_cycles(self) -> Iterator[list[Edge]]:
-        """Yield cycles of writes and order; none for a component whose cycles need a read."""
+        """Yield one cycle without read edges for each strongly connected component that has one."""
         yield from self._cycles(_WITHOUT_READS, "write")
 
     def read_cycles(self) -> Iterator[list[Edge]]:

@@ -18,12 +18,13 @@ class Summary:
     def __init__(self, topic: str) -> None:
         self._topic = topic
         self._lanes: Mapping[int, SendLane] = {}
-        self._already: Sequence[int] = ()
+        self._stored_before: Sequence[int] = ()
         self._started = self._ended = time.monotonic()
         self.begun = False
 
-    def begin(self, lanes: Mapping[int, SendLane], already: Sequence[int] | None) -> None:
-        self._lanes, self._already, self.begun = lanes, already or (), True
+    def begin(self, lanes: Mapping[int, SendLane], stored_before: Sequence[int] | None) -> None:
+        """Start the clock; `stored_before` has the records of each lane that an earlier run stored, or is None."""
+        self._lanes, self._stored_before, self.begun = lanes, stored_before or (), True
         self._started = self._ended = time.monotonic()
 
     def end(self) -> None:
@@ -32,7 +33,7 @@ class Summary:
     @property
     def confirmed(self) -> int:
         """Records that this run sent and the broker acknowledged."""
-        return sum(lane.confirmed for lane in self._lanes.values()) - sum(self._already)
+        return sum(lane.confirmed for lane in self._lanes.values()) - sum(self._stored_before)
 
     @property
     def unconfirmed(self) -> int:
@@ -71,7 +72,7 @@ class Summary:
             "records": self.confirmed,
             "unconfirmed": self.unconfirmed,
             "refused": self.refused,
-            "already_stored": sum(self._already),
+            "already_stored": sum(self._stored_before),
             "bytes": self._count_bytes(),
             "seconds": round(seconds, 6),
             "records_per_second": round(self.confirmed / seconds) if seconds > 0 else None,
@@ -81,7 +82,7 @@ class Summary:
     def _format_line(self) -> str:
         """Return the summary as one line."""
         seconds = max(self._ended - self._started, 1e-9)
-        already = f", {sum(self._already):,} were there already" if sum(self._already) else ""
+        already = f", {sum(self._stored_before):,} were there already" if sum(self._stored_before) else ""
         places = self._format_places()
         return (
             f"{self.confirmed:,} records, {self._count_bytes():,} bytes to {self._topic} in {seconds:.2f} s, "
@@ -98,7 +99,7 @@ class Summary:
         """Return partition, first offset and end offset of this run's records, where the broker returned them."""
         ranges = []
         for lane in sorted(self._lanes.values(), key=lambda lane: lane.partition):
-            already = self._already[lane.partition] if self._already else 0
+            already = self._stored_before[lane.partition] if self._stored_before else 0
             if lane.base is not None and lane.base >= 0 and lane.confirmed > already:
                 ranges.append((lane, lane.base + already, lane.base + lane.confirmed))
         return ranges

@@ -285,7 +285,7 @@ async def _run(
 ) -> None:
     """Run a broker until it stops.
 
-    Raises `DiskRefused` if the cluster refused the data directory; a next start registers the directory as a new disk."""
+    Raises `DiskRefused` if the cluster refused the data directory; a next start registers it as a new disk."""
     loop = asyncio.get_running_loop()
     is_ready = asyncio.Event()
     lines = asyncio.ensure_future(logs.write_when_ready(is_ready, LINES_HELD_SECONDS))
