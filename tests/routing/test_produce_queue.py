@@ -44,7 +44,7 @@ class FakeLeader:
         self.appends.append((batches, future))
         return future
 
-    async def leader_changes(self, deadline):
+    async def wait_for_leader_change(self, deadline):
         await self.changed.wait()
         self.changed.clear()
 

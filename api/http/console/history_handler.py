@@ -1,18 +1,22 @@
 """Handler of GET /console/api/history: rates, latencies and lags of the last hour of the answering broker."""
 
+import re
 import time
 from typing import Final
 
 from aiohttp import web
 
-from raftlog.api.http.bounds import NAME
+from raftlog.api.codes import BAD_REQUEST
+from raftlog.api.http.bounds import NAME, NAME_PATTERN
 from raftlog.api.http.console.history import INTERVAL_S, SAMPLES_MAX, SERIES
 from raftlog.api.http.openapi.parts import integer
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.endpoint import HttpEndpoint, in_query
 from raftlog.api.http.server.handlers import Handlers
 from raftlog.api.http.server.permissions import DESCRIBE_CLUSTER, LISTED_GROUPS
+from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.routing import Target, query_int
+from raftlog.partitions.groups.joins import TEXT_MAX
 from raftlog.values.console import ConsoleHistory, GroupLagHistory
 
 SECONDS_MIN: Final = 60
@@ -41,7 +45,7 @@ class HistoryHandlers(Handlers):
         seconds = query_int(target, "seconds", SECONDS_MAX, SECONDS_MIN, SECONDS_MAX)
         now_ms, history, visible = time.time_ns() // 1_000_000, self._context.console.history, self._visibility(request)
         places = history.places(now_ms - seconds * 1_000)
-        only = target.query.get("group")
+        only = _parse_group(target)
         names = [only] if only is not None else history.groups()
         shown = [name for name in names if visible.has_group(name)][:SHOWN_GROUPS_MAX]
         lags = {name: found for name in shown if (found := history.lags(name, places)) is not None}
@@ -55,3 +59,11 @@ class HistoryHandlers(Handlers):
                 groups=[GroupLagHistory(name, found) for name, found in lags.items()],
             )
         )
+
+
+def _parse_group(target: Target) -> str | None:
+    """Return the name of the group in the query, None without one. Raises `HttpProblem` 400."""
+    name = target.query.get("group")
+    if name is not None and (len(name) > TEXT_MAX or not re.search(NAME_PATTERN, name)):
+        raise HttpProblem(BAD_REQUEST, f"the query parameter 'group' is {name!a:.60}; send 1 to {TEXT_MAX} characters")
+    return name

@@ -172,3 +172,9 @@ async def test_a_failed_sample_is_logged_and_left_out(api, monkeypatch: pytest.M
     await until(lambda: history.places(0))
     task.cancel()
     assert caplog.text.count("a sample of the console's history failed") == 2
+
+
+@pytest.mark.parametrize("name", ["g" * 256, "", "a%00b"])
+async def test_a_name_that_no_group_can_have_is_refused(api, name: str) -> None:
+    status, error = await api.get(f"/console/api/history?group={name}")
+    assert (status, error["error_code"]) == (400, 40002)
