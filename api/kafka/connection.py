@@ -399,9 +399,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         A socket that is closed with unread bytes can lose answers that the client has not read yet."""
         if self._transport is not None and not self.is_ending:
             self.is_ending = True
-            try:
+            if self._transport.can_write_eof():
                 self._transport.write_eof()
-            except NotImplementedError:  # TLS, where `close` sends an end and waits for the other side's
+            else:  # TLS, where `close` sends an end and waits for the other side's
                 self._transport.close()
 
     def abort(self) -> None:

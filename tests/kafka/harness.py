@@ -61,6 +61,9 @@ class RecordingTransport(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return self.unsent
 
+    def can_write_eof(self) -> bool:
+        return True
+
     def write_eof(self) -> None:
         self.is_half_closed = True
 

@@ -84,6 +84,9 @@ class StreamTransport(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._high_bytes = HIGH_BYTES if high is None else high
 
+    def can_write_eof(self) -> bool:
+        return False
+
     def is_closing(self) -> bool:
         return self._is_closing
 
