@@ -20,6 +20,7 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.runtime.memory_budget import MemoryBudget
 from tests.kafka.data.requests import CALLER, MIB, fetch_fields, make_batch, make_sequenced_batch
 from tests.kafka.harness import make_request
+from tests.waiting import until_async
 
 LOOP = (os.path.dirname(asyncio.__file__), selectors.__file__)
 """Files of the event loop in tests; brokers run on another one, in C."""
@@ -124,8 +125,11 @@ async def test_a_request_of_an_idempotent_producer_costs_few_calls(lone, port: i
 async def test_a_partition_of_a_fetch_costs_few_calls(lone, version: int) -> None:
     await lone.broker.create_topic("many", PARTITIONS, deadline=deadline_in(30_000))
     offsets = {("many", number): 0 for number in range(PARTITIONS)}
-    rows = await lone.fetch(offsets, version=version)
-    assert {row.error_code for row in rows.values()} == {0}
+
+    async def is_served() -> bool:
+        return {row.error_code for row in (await lone.fetch(offsets, version=version)).values()} == {0}
+
+    await until_async(is_served)  # each partition has elected its leader
     api, calls = lone.apis[ApiKey.FETCH], Calls()
     body = memoryview(bytearray(FetchRequest(version=version, **fetch_fields(offsets)).encode(version=version)))
     with calls:
