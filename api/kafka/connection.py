@@ -28,6 +28,9 @@ from raftlog.partitions.caller import ANONYMOUS, Caller
 from raftlog.types import Buffer
 
 UNCHARGED_TOTAL_MAX: Final = 16 * 1024
+FAILED_LOGIN_S: Final = 0.1
+"""Time between the answer to a failed login and the end of its connection, the default of Kafka's
+`connection.failed.authentication.delay.ms` (KIP-306): a client that finds both at once may not read the answer."""
 _LENGTH: Final = Struct(">i")
 
 
@@ -40,6 +43,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         "_head",
         "_is_muted",
         "_is_read_paused",
+        "_is_refused_login",
         "_is_splitting",
         "_is_unread",
         "_is_waiting_for_memory",
@@ -81,6 +85,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Whether the client reads its answers more slowly than they come."""
         self.is_ending = False
         """Whether nothing more is read, and the connection is closed after the answers to the begun requests."""
+        self._is_refused_login = False
+        """Whether a timer closes the connection, after the answer to a failed login."""
         self._is_splitting = False
         self._out: list[Buffer] = []
         """Answers that are written once all read bytes are split."""
@@ -322,6 +328,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _follow_login(self, login: KafkaLogin) -> None:
         """Take the principal of a successful login; end the connection after the answer to a failed one."""
         if login.failure:
+            self._is_refused_login = True
+            self._loop.call_later(FAILED_LOGIN_S, self._close)
             self._refuse(login.failure)
         elif login.principal not in (None, self.caller.principal):
             self.caller = self.caller._replace(principal=login.principal)
@@ -351,7 +359,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._close()
         elif not self._order.pending:
             if self.is_ending:
-                self._close()
+                if not self._is_refused_login:
+                    self._close()
             elif self._owner.is_stopping and self.is_idle and not self._is_splitting:
                 self.finish()
         if self._is_read_paused or self._next is not None:

@@ -24,6 +24,7 @@ from raftlog.security.sasl import MECHANISMS, OAUTHBEARER, PLAIN
 from tests.kafka.harness import Edge, RecordingTransport, feed, make_frame, make_request, parse_answers
 from tests.security.tokens import AUDIENCE, ISSUER, TokenIssuer
 from tests.security.users import FakeUsers
+from tests.waiting import until
 
 ISSUING = TokenIssuer()
 _SIZE = Struct(">i")
@@ -70,6 +71,10 @@ class Client:
             while not self.connection.is_idle and not self.transport.is_closed:
                 await asyncio.sleep(0.001)
         return self.transport.written[begin:]
+
+    async def wait_until_closed(self) -> None:
+        """Wait for the end of the connection, which follows the answer to a failed login."""
+        await until(lambda: self.transport.is_closed)
 
     async def handshake(self, mechanism: str, version: int = 1) -> tuple[int, list[str]]:
         body = SaslHandshakeRequest(mechanism=mechanism).encode(version=version)
@@ -127,7 +132,7 @@ async def test_other_requests_before_the_login_end_the_connection(listener: List
         if before:
             await client.handshake(PLAIN)
         assert await client.fetch() == b""
-        assert client.transport.is_closed
+        await client.wait_until_closed()
     assert not listener.edge.seen
 
 
@@ -138,13 +143,13 @@ async def test_a_failed_login_is_answered_and_then_closed(listener: Listener, to
     answer = await client.authenticate(token)
     assert answer.error_code == 58
     assert answer.error_message.startswith("authentication failed")
-    assert client.transport.is_closed
+    await client.wait_until_closed()
 
 
 async def test_a_mechanism_that_is_not_offered(listener: Listener) -> None:
     client = listener.connect()
     assert await client.handshake("GSSAPI") == (33, list(MECHANISMS))
-    assert client.transport.is_closed
+    await client.wait_until_closed()
 
 
 async def test_plain_needs_tls() -> None:
@@ -157,11 +162,11 @@ async def test_plain_needs_tls() -> None:
 async def test_requests_out_of_order(listener: Listener) -> None:
     client = listener.connect()
     assert (await client.authenticate(RIGHT)).error_code == 34
-    assert client.transport.is_closed
+    await client.wait_until_closed()
     client = listener.connect()
     await client.handshake(PLAIN)
     assert (await client.handshake(PLAIN))[0] == 34
-    assert client.transport.is_closed
+    await client.wait_until_closed()
 
 
 async def test_bare_tokens_after_version_0(listener: Listener) -> None:
@@ -184,7 +189,7 @@ async def test_a_wrong_bare_token_has_no_answer(listener: Listener) -> None:
         client = listener.connect()
         await client.handshake(PLAIN, version=0)
         assert await client.send(make_frame(token)) == b""
-        assert client.transport.is_closed
+        await client.wait_until_closed()
 
 
 async def test_a_short_token_without_a_mechanism_header_logs_in(listener: Listener) -> None:
@@ -198,7 +203,7 @@ async def test_a_short_token_without_a_mechanism_header_logs_in(listener: Listen
 async def test_large_frames_are_refused_only_before_the_login(listener: Listener) -> None:
     client = listener.connect()
     await client.send(_SIZE.pack(FRAME_BYTES_MAX + 1) + bytes(100))
-    assert client.transport.is_closed
+    await client.wait_until_closed()
     client = listener.connect()
     await client.log_in(PLAIN, RIGHT)
     assert await client.send(make_request(ApiKey.FETCH, 4, bytes(FRAME_BYTES_MAX * 2)))
@@ -217,7 +222,7 @@ async def test_tokens_that_expire(listener: Listener) -> None:
     assert await client.fetch(), "the second token counts"
     listener.now_ms += 40_000
     assert await client.fetch() == b""
-    assert client.transport.is_closed
+    await client.wait_until_closed()
 
 
 async def test_an_expired_token(listener: Listener) -> None:
@@ -229,7 +234,7 @@ async def test_a_second_login_keeps_the_principal(listener: Listener) -> None:
     await client.log_in(PLAIN, RIGHT)
     assert await client.log_in(PLAIN, RIGHT) == 0
     assert await client.log_in(PLAIN, b"\0bob\0rubber") == 58
-    assert client.transport.is_closed
+    await client.wait_until_closed()
     assert client.principal == "alice"
 
 
