@@ -45,11 +45,14 @@ class Prometheus(NamedTuple):
     port: int
 
     def ask(self, path: str) -> Any:
-        """Return the data of an answer of Prometheus' API."""
+        """Return the data of an answer of Prometheus' API. Raises `ConnectionError` while it starts."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
             connection.request("GET", f"/api/v1/{path}")
-            answer = json.loads(connection.getresponse().read())
+            response = connection.getresponse()
+            if response.status == http.HTTPStatus.SERVICE_UNAVAILABLE:
+                raise ConnectionError(response.read())
+            answer = json.loads(response.read())
         finally:
             connection.close()
         assert answer["status"] == "success", answer

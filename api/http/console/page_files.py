@@ -58,9 +58,8 @@ _FILE: Final = partial(
     text="The file.",
     headers={"ETag": string("Tag of the content."), "Content-Security-Policy": string()},
     content_types=tuple(sorted({each.partition(";")[0] for each in CONTENT_TYPES.values()})),
-    fails=(404,),
+    fails=(400, 404),
     more={304: _UNCHANGED},
-    is_open=True,
 )
 
 

@@ -23,7 +23,7 @@ class SessionHandlers(Handlers):
 
     kind = tag = "console"
 
-    @HttpEndpoint("GET /console/api/session", ConsoleSession, (), fails=(), is_open=True)
+    @HttpEndpoint("GET /console/api/session", ConsoleSession, (), fails=(400,))
     async def console_session(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the user, the broker and the operations that the console may offer."""
         caller, broker = caller_of(request), self._broker
