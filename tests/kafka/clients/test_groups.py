@@ -112,8 +112,9 @@ async def test_a_static_member_returns_to_its_partitions_without_a_rebalance(
     kind, cluster, name, make_topic, join, fill
 ):
     make_topic(4)
-    fill(4, 1)
     first, second = await join(kind, "one"), await join(kind, "two")
+    await poll_until_shared([first, second], 4, 0)
+    fill(4, 1)
     await poll_until_shared([first, second], 4, 4)
     before, kept = await read_generation(cluster, name), second.partitions()
     await second.commit()
