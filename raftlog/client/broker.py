@@ -187,10 +187,15 @@ class BrokerClient(AsyncClosedAtExit):
         fields = await self._calls.get(path, query, target=target, timeout_ms=timeout_ms)
         return OffsetRange(Offset(fields["beginning_offset"]), Offset(fields["end_offset"]))
 
-    async def offset_for_timestamp(self, topic: str, partition: int, timestamp_ms: int) -> tuple[Offset, int] | None:
+    async def offset_for_timestamp(
+        self, topic: str, partition: int, timestamp_ms: int, *, isolation: IsolationName = READ_COMMITTED
+    ) -> tuple[Offset, int] | None:
         """Return offset and timestamp of the first record at or after a timestamp, or None."""
+        query: dict[str, object] = {"timestamp": timestamp_ms}
+        if isolation != READ_COMMITTED:
+            query["isolation"] = isolation
         path = f"{_partition_path(topic, partition)}/offsets"
-        fields = await self._calls.get(path, {"timestamp": timestamp_ms}, target=TopicPartition(topic, partition))
+        fields = await self._calls.get(path, query, target=TopicPartition(topic, partition))
         offset = fields.get("offset")
         return None if offset is None else (Offset(offset), int(fields["timestamp"]))
 

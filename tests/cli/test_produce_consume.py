@@ -1,11 +1,14 @@
 """`produce` and `consume` as real processes with a real broker."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -13,7 +16,10 @@ from urllib.request import Request, urlopen
 import pytest
 
 from raftlog.cli.consume.verb import QuietNotice
+from raftlog.client import BrokerClient, Producer, TransactionalProducer
+from raftlog.records import Compression, build_columns
 from raftlog.testing import BrokerProcess
+from raftlog.types import Offset
 from tests.undecodable import SMALL
 
 Spawn = Callable[..., "subprocess.Popen[bytes]"]
@@ -149,6 +155,49 @@ def test_a_group_continues_after_the_printed_records(run: Any, at: tuple[str, st
     assert run("consume", "shared", "-g", "readers", "--no-follow", *at).stdout == b""
     assert run("consume", "shared", "-g", "late", "--from", "end", "--no-follow", *at).stdout == b""
     assert b"nowhere" in run("consume", "nowhere", "-g", "readers", *at, expect=1).stderr
+
+
+def test_isolation_selects_the_records_of_transactions(run: Any, topic: str, at: tuple[str, str]) -> None:
+    asyncio.run(write_transactions(at[1], topic))
+    read = partial(run, "consume", topic, "--no-follow", *at)
+    assert read().stdout == b"plain\ncommitted\n"
+    assert read("--isolation", "read_committed").stdout == b"plain\ncommitted\n"
+    everything = b"plain\naborted\ncommitted\nopen\n"
+    assert read("--isolation", "read_uncommitted").stdout == everything
+    assert read("--isolation", "read_uncommitted", "--group", f"all-{topic}").stdout == everything
+    assert read("--from", "@0", "--isolation", "read_uncommitted").stdout == everything
+    assert read("--from", "end", "--isolation", "read_uncommitted").stdout == b""
+    refused = run("consume", topic, "--isolation", "serializable", *at, expect=2)
+    assert b"read_committed" in refused.stderr
+
+
+async def write_transactions(address: str, topic: str) -> None:
+    """Write a plain record, an aborted transaction, a committed one and one that stays open."""
+    async with Producer([address]) as plain:
+        await plain.send_and_wait(topic, b"plain")
+    async with TransactionalProducer([address], f"ended-{topic}") as producer:
+        with suppress(ZeroDivisionError):
+            async with producer.transaction():
+                await producer.send_and_wait(topic, b"aborted")
+                raise ZeroDivisionError
+        async with producer.transaction():
+            await producer.send(topic, b"committed")
+    async with BrokerClient([address]) as client:
+        committed = await client.fetch_batches(topic, 0, Offset(3), timeout_ms=10_000)
+        assert committed.body, "the marker of the commit was not written"
+        identity = await client.transactions.initialize(f"open-{topic}", 60_000)
+        batch = build_columns(
+            [b"open"],
+            [None],
+            [0],
+            [[]],
+            Compression.NONE,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        await client.produce_batches(topic, 0, batch, transactional_id=f"open-{topic}")
 
 
 def test_typed_lines_are_consumed_at_once(spawn: Spawn, topic: str, at: tuple[str, str]) -> None:

@@ -7,7 +7,7 @@ import click
 from raftlog.cli.json_lines import parse_time_ms
 from raftlog.client import BrokerClient
 from raftlog.errors import OffsetOutOfRange
-from raftlog.types import Offset
+from raftlog.types import READ_COMMITTED, IsolationName, Offset
 
 ANSWER_MS = 10_000
 
@@ -43,12 +43,17 @@ class OffsetSpan(NamedTuple):
 
 
 async def locate(
-    client: BrokerClient, topic: str, partition: int, position: StartPosition, timeout_ms: int = ANSWER_MS
+    client: BrokerClient,
+    topic: str,
+    partition: int,
+    position: StartPosition,
+    isolation: IsolationName = READ_COMMITTED,
+    timeout_ms: int = ANSWER_MS,
 ) -> OffsetSpan:
     """Resolve a start position to offsets; a time after the last record resolves to the end.
 
     Raises `OffsetOutOfRange`."""
-    beginning, end = await client.offsets(topic, partition, timeout_ms=timeout_ms)
+    beginning, end = await client.offsets(topic, partition, timeout_ms=timeout_ms, isolation=isolation)
     if position.kind == "start":
         begin = beginning
     elif position.kind == "end":
@@ -62,6 +67,6 @@ async def locate(
             error.args = (f"{topic}/{partition}: {error}",)
             raise error
     else:
-        found = await client.offset_for_timestamp(topic, partition, position.number)
+        found = await client.offset_for_timestamp(topic, partition, position.number, isolation=isolation)
         begin = end if found is None else found[0]
     return OffsetSpan(begin, end)

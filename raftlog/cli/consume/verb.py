@@ -4,11 +4,11 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, get_args
 
 import click
 
@@ -27,7 +27,7 @@ from raftlog.cli.serve import collector
 from raftlog.client import BrokerClient, Consumer, ConsumerRecord, RebalanceListener
 from raftlog.client.addresses import BrokerAddresses
 from raftlog.errors import RaftlogError, Unavailable, UndecodableBatch, UnknownPartition
-from raftlog.types import Offset, TopicPartition
+from raftlog.types import READ_COMMITTED, IsolationName, Offset, TopicPartition
 
 FETCH_BYTES = 2 * 1024 * 1024
 POLL_RECORDS = 5_000
@@ -57,6 +57,7 @@ class ConsumeCommandLine:
     timeout: float | None
     give_up_after: float
     skip_undecodable: bool
+    isolation: IsolationName
 
 
 @click.command()
@@ -101,6 +102,13 @@ class ConsumeCommandLine:
     is_flag=True,
     help="Skip batches whose records cannot be decoded, with a line on standard error that names the offsets. "
     "Without it the command stops there.",
+)
+@option(
+    "--isolation",
+    type=click.Choice(get_args(IsolationName)),
+    default=READ_COMMITTED,
+    help="Print records of committed transactions only, up to the first open transaction; or all records, also of "
+    "open and aborted transactions.",
 )
 @bootstrap_option
 def consume(**options: Any) -> None:
@@ -160,13 +168,14 @@ class _ConsumeRun:
             auto_offset_reset="latest" if wanted.group and wanted.position.kind == "end" else "earliest",
             fetch_bytes=FETCH_BYTES,
             give_up_after_s=wanted.give_up_after,
+            isolation=wanted.isolation,
         ) as consumer:
             async with BrokerClient(wanted.bootstrap) as client:
                 count = (await client.describe_topic(wanted.topic)).partitions
                 if wanted.group is None:
                     await consumer.assign(await self._find_start_offsets(client, count))
             if wanted.group is not None:
-                consumer.subscribe([wanted.topic], listener=_EndOffsets(self._ends, wanted.bootstrap))
+                consumer.subscribe([wanted.topic], listener=_EndOffsets(self._ends, wanted))
             try:
                 await self._print_all(consumer)
             finally:
@@ -201,9 +210,9 @@ class _ConsumeRun:
         Without a leader the end is unknown, and committed records can be read from the start or an offset."""
         position = self._wanted.position
         if position.kind not in ("start", "offset"):
-            return await locate(client, *place, position)
+            return await locate(client, *place, position, self._wanted.isolation)
         try:
-            return await locate(client, *place, position, LEADER_MS)
+            return await locate(client, *place, position, self._wanted.isolation, LEADER_MS)
         except Unavailable as error:
             if type(error) is not Unavailable:  # no broker is reachable, or the broker refuses for another reason
                 raise
@@ -284,11 +293,12 @@ class QuietNotice:
 class _EndOffsets(RebalanceListener):
     """Listener that stores the end offset of each partition at its assignment."""
 
-    def __init__(self, ends: dict[TopicPartition, int], bootstrap: Sequence[str]) -> None:
-        self._ends, self._bootstrap = ends, bootstrap
+    def __init__(self, ends: dict[TopicPartition, int], wanted: ConsumeCommandLine) -> None:
+        self._ends, self._wanted = ends, wanted
 
     async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Read the end offsets of partitions at their first assignment."""
-        async with BrokerClient(self._bootstrap) as client:
+        isolation = self._wanted.isolation
+        async with BrokerClient(self._wanted.bootstrap) as client:
             for place in partitions:
-                self._ends.setdefault(place, (await client.offsets(*place)).end)
+                self._ends.setdefault(place, (await client.offsets(*place, isolation=isolation)).end)

@@ -175,7 +175,9 @@ class PartitionFetcher:
     async def _find_offset(self, topic_partition: TopicPartition, start: Start) -> Offset:
         """Return the offset of a start position. Raises `OffsetOutOfRange` for the reset `error`."""
         if isinstance(start, AtTimestamp):
-            found = await self._client.offset_for_timestamp(*topic_partition, start.timestamp_ms)
+            found = await self._client.offset_for_timestamp(
+                *topic_partition, start.timestamp_ms, isolation=self._settings.isolation
+            )
             if found is not None:
                 return found[0]
         first, end = await self._client.offsets(*topic_partition, isolation=self._settings.isolation)
