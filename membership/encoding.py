@@ -186,7 +186,7 @@ def _build_entries(buckets: list[int], entries: list[Any]) -> DigestEntries:
 
 
 class _Form(NamedTuple):
-    """Form of a kind of message: checks of its fields, and the function that makes a message of them."""
+    """Encoding of one kind of message: checks of its fields, and the function that builds the message."""
 
     kind: int
     name: str

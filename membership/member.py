@@ -88,7 +88,7 @@ class GossipMember(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """Statement of a member about a member; only the newest one is valid."""
+    """Statement of one gossip member about the state of another or itself; the highest incarnation is valid."""
 
     node_id: NodeId
     disk_uuid: bytes

@@ -52,7 +52,7 @@ class Syncs:
         self._set_due()
 
     def move_forward(self, now: float) -> None:
-        """Move the next exchange forward, because the last one brought new claims and there may be more."""
+        """Schedule the next exchange earlier, because the last one brought new claims and there may be more."""
         self._sync_at = min(self._sync_at, now + self._config.join_interval_s)
         self._set_due()
 

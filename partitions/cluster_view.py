@@ -52,7 +52,7 @@ LEADERLESS_S: Final = 1.5
 
 
 class ClusterObserver:
-    """Observer of the whole cluster,."""
+    """Collector of the views and the health of all brokers, for `view.partitions`, `view.broker` and operators."""
 
     def __init__(
         self,

@@ -175,7 +175,7 @@ class BrokerSettings:
         )
 
     def group_settings(self) -> GroupSettings:
-        """Return the settings of coordinators."""
+        """Return the settings of group coordinators."""
         return GroupSettings(
             min_session_timeout_ms=self.group_min_session_timeout_ms,
             max_session_timeout_ms=self.group_max_session_timeout_ms,

@@ -151,7 +151,7 @@ class Options:
         return given[0] if given else None
 
     def text(self, name: str) -> str:
-        """Return the text of an option; raises if it is missing or empty."""
+        """Return the value of an option. Raises `InvalidArgument` if it is missing or empty."""
         value = self._values.get(name.lower(), "").strip()
         if not value:
             raise InvalidArgument(f"the data source {self._source} needs the option {name}")

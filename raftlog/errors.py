@@ -262,7 +262,7 @@ class UnknownProducer(RequestError):
 
 
 class UnknownUser(RequestError):
-    """User that does not exist, or has no credential of a mechanism."""
+    """The user does not exist, or has no credential for the mechanism."""
 
 
 class UserExists(RequestError):
@@ -354,7 +354,7 @@ class NoLeader(Unavailable):
 
 
 class OffsetNotAvailable(Unavailable):
-    """New leader that has not committed an entry of its term, so its end offset is not current yet (KIP-207)."""
+    """The new leader has not committed an entry of its term, so its end offset may not be current (KIP-207)."""
 
 
 class CoordinatorLoading(Unavailable):

@@ -210,7 +210,7 @@ _gates: list[Gate] = []
 
 
 def set_gate(gate: Gate | None) -> None:
-    """Pass all later events through this gate; None removes it. Called by the composition root."""
+    """Set the function that decides whether an event is written (rate limit); None removes it."""
     _gates[:] = [] if gate is None else [gate]
 
 

@@ -335,7 +335,7 @@ class GroupCommit:
         self._answer(answered, waiting)
 
     def _split_waiting(self) -> tuple[list[tuple[Waiter, RaftlogError | None]], list[Waiter]]:
-        """Return the waiters to answer, each with its error, and those that continue to wait."""
+        """Return the waiters whose entries are durable or failed, with the error, and those that still wait."""
         acknowledged, durable, failure = self.log.acknowledged_index, self.log.durable_index, self.log.failure
         answered: list[tuple[Waiter, RaftlogError | None]] = []
         waiting: list[Waiter] = []

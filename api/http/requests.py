@@ -131,7 +131,7 @@ class JoinBody(Body, frozen=True, kw_only=True):
 
 
 class AssignmentOfMember(Body, frozen=True, kw_only=True):
-    """Assignment of one member."""
+    """Assignment of one member in a sync of the group leader; the bytes are a ConsumerProtocolAssignment."""
 
     member_id: Text
     assignment: MemberBytes
@@ -292,7 +292,7 @@ class GrownTopicBody(Body, frozen=True, kw_only=True):
 
 
 class SettingChange(SettingOfTopic, frozen=True, kw_only=True):
-    """New value of a setting, or with DELETE its default."""
+    """Change of a setting: `SET` its value, or `DELETE` it, which restores the default."""
 
     operation: Any = None
 
@@ -347,7 +347,7 @@ class NewUserBody(Body, frozen=True, kw_only=True):
 
 
 class PasswordBody(Body, frozen=True, kw_only=True):
-    """Password of a user."""
+    """Body of a request that changes the password of a user."""
 
     password: Annotated[str, with_schema(bounds.PASSWORD, max_length=TEXT_LENGTH_MAX)]
 

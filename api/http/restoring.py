@@ -27,7 +27,7 @@ _BODY: Final[Json] = {
 
 
 class RestoringHandlers(Handlers):
-    """Handler of restored batches."""
+    """Handler of `POST …/restore`, which appends batches of a backup at their own offsets."""
 
     @HttpEndpoint(
         "POST /v1/partitions/{namespace}/{topic}/{partition}/restore",

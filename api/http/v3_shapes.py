@@ -29,7 +29,7 @@ def object_list(kind: str, url: str, data: Sequence[T]) -> ObjectList[T]:
 
 
 def cluster(base: str, cluster_id: str, controller_id: int | None) -> ClusterLinks:
-    """Return a KafkaCluster."""
+    """Return the cluster in the form of the REST Proxy's v3: `KafkaCluster`."""
     url = cluster_url(base, cluster_id)
     return ClusterLinks(
         **_head("KafkaCluster", url, cluster_id),
@@ -71,7 +71,7 @@ def config(topic_url: str, cluster_id: str, described: TopicState, name: str) ->
 
 
 def partition(topic_url: str, cluster_id: str, topic_name: str, described: PartitionState) -> ClusterPartition:
-    """Return a KafkaPartition."""
+    """Return a partition as a `KafkaPartition`."""
     number = described.partition
     url = f"{topic_url}/partitions/{number}"
     return ClusterPartition(

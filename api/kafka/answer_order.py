@@ -73,7 +73,7 @@ class AnswerOrder:
         return not self.pending or (route.is_pipelined and self._is_pipelined)
 
     def begin(self, exchange: Exchange) -> None:
-        """Add a request at the end."""
+        """Add a request; its answer is sent after those of all earlier requests."""
         self.pending.append(exchange)
         self._is_pipelined = exchange.route.is_pipelined
 

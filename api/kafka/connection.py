@@ -347,7 +347,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._owner.requests.release(exchange.owner)
 
     def _end_exchange(self, exchange: Exchange) -> None:
-        """Send the answers that an ended request allows to send; then close, finish or resume the connection."""
+        """Send the answers that can be sent in order after this request ended; then close or resume the connection."""
         exchange.is_done = True
         exchange.task = None
         exchange.body = memoryview(b"")

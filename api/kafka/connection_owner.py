@@ -31,7 +31,7 @@ class ConnectionOwner(Protocol[Connection]):
         """Return the caller of a new connection, and the state of its login; None where none is required."""
 
     def remove(self, connection: Connection) -> None:
-        """Remove a connection."""
+        """Remove a closed connection from the listener."""
 
     def report(self, connection: Connection, why: str) -> None:
         """Count a connection that is closed because of the client's fault, and write its event."""

@@ -74,7 +74,7 @@ class KafkaConnections:
         return True
 
     def remove(self, connection: KafkaConnection) -> None:
-        """Remove a connection."""
+        """Remove a closed connection from the open ones."""
         self._open.discard(connection)
         self.dispatcher.counters.connections -= 1
         self._lost_one.set()

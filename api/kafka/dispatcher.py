@@ -40,7 +40,7 @@ Answer: TypeAlias = Sequence[Buffer] | None
 
 
 class ConnectionRefused(Exception):
-    """Error that ends the connection because of its request; the message is the reason for operators."""
+    """Error in a request that ends its connection without an answer; the message is logged."""
 
 
 class KafkaRoute:

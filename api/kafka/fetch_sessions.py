@@ -107,7 +107,7 @@ class FetchSessions:
         return session if session is not None and session.principal == principal else None
 
     def use(self, session: FetchSession, connection: RequestConnection | None) -> None:
-        """Note that a request of this connection uses the session."""
+        """Mark the session as most recently used, and attach it to the connection of the request."""
         session.used_s = _now_s()
         self._sessions.move_to_end(session.id)
         if connection is not session.connection:

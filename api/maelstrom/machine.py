@@ -57,7 +57,7 @@ class KeyMachine:
         self.committed: dict[str, int] = {}
 
     def apply(self, key: str, what: bytes) -> CommandOutcome:
-        """Apply the next command of the log; return its outcome."""
+        """Apply the next committed command, about this key; return its outcome."""
         try:
             return self._apply(key, json.loads(what))
         except (ValueError, RecursionError, Malformed):

@@ -102,7 +102,7 @@ def _find_data(path: Path) -> Iterator[Part]:
 
 
 def _find_needed_blocks(files: Sequence[Path]) -> dict[Path, tuple[Part, ...]]:
-    """Return the journal blocks that recovery needs: those from the start position in the newest block on."""
+    """Return the journal blocks that recovery needs: those from the checkpoint named in the newest block on."""
     headers = [(path, at, header) for path in files for at, header in _read_block_headers(path)]
     begin = max((header.start for _, _, header in headers), default=0)
     parts: dict[Path, tuple[Part, ...]] = dict.fromkeys(files, ())

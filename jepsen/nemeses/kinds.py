@@ -80,7 +80,7 @@ class Power(Kill):
 
 
 class Pause(Kind):
-    """SIGSTOP."""
+    """Pause of processes: SIGSTOP at the begin, SIGCONT at the end."""
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
         return "; ".join(filter(None, (victims.pause(node) for node in hit)))

@@ -56,7 +56,7 @@ class SilentGroup:
         return self._ask("offsets", {**self._identity, "offsets": [row]})[0]
 
     def committed(self) -> list[int] | None:
-        """Return the committed offsets; None without an answer."""
+        """Return the committed offset of each partition; None if no broker answered."""
         status, answer = self._stage.ask(self._stage.nodes[0], f"/groups/{self._group}/offsets")
         return [int(row["offset"]) for row in answer["offsets"]] if status == 200 else None
 

@@ -29,7 +29,7 @@ OWNER: Final[ContextVar["Process"]] = ContextVar("owner")
 
 
 class State(Enum):
-    """State of a process."""
+    """State of a simulated process."""
 
     RUNNING = auto()
     PAUSED = auto()

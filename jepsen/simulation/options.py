@@ -195,7 +195,7 @@ class Options:
 
 
 def format_option(value: object) -> str:
-    """Return the value of an option for people."""
+    """Return the value of an option as text for the report."""
     if isinstance(value, Enum):
         return str(value.value)
     if isinstance(value, LinkConditions):

@@ -30,13 +30,13 @@ class DecidedPositions(NamedTuple):
 
 
 class InitialPositions:
-    """Initial positions of one instance."""
+    """Choice of the first position of one instance in each of its partitions."""
 
     def __init__(self, host: InstanceHost, group: str, reset: str, positions: FetchPositions) -> None:
         self._host, self._group, self._reset, self._positions = host, group, reset, positions
 
     async def decide(self, anchors: Mapping[TopicPartition, Anchor], deadline: Deadline) -> DecidedPositions:
-        """Give every owned partition a position. Raises the errors of `Coordinator.committed`."""
+        """Set the position of every owned partition that has none. Raises the errors of `Coordinator.committed`."""
         missing = self._positions.missing
         begun = DecidedPositions({}, [])
         if not missing:

@@ -371,7 +371,7 @@ class Instance:
             await asyncio.sleep(0)
 
     async def _ensure_positions(self, deadline: Deadline) -> list[MovedPosition]:
-        """Give all partitions positions; return those for which the policy has none. The caller holds the turn."""
+        """Set the positions of partitions without one; return those that cannot get one (reset policy `none`)."""
         self._positions.forget_other_topics()
         begun = await self._initial_positions.decide(self.stored.anchors, deadline)
         if begun.anchors:

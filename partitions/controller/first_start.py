@@ -82,7 +82,7 @@ _PHASES = frozenset(phase.value for phase in Phase)
 
 
 class StartView(NamedTuple):
-    """Report of a process on its start."""
+    """Progress of a process in founding or joining a cluster, as it reports it to other seeds."""
 
     phase: Phase
     replica: ReplicaId

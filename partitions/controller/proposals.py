@@ -83,7 +83,7 @@ class CommandProposals:
         return value
 
     async def _find_basis(self, deadline: Deadline) -> Index:
-        """Return the applied index, that of another node if the copy here may be far behind."""
+        """Return the index for `basis_index`: the one applied here, or another node's if this copy may be outdated."""
         if self.was_up_to_date:
             return self._copy.state.applied_index
         while True:

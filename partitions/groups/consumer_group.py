@@ -18,7 +18,7 @@ from raftlog.partitions.groups.states import ConsumerGroupState
 
 
 class StoreContent(Enum):
-    """Content of a pending Store."""
+    """Content of a record that the coordinator is storing for a group."""
 
     MEMBERS = "members"
     """New generation, not assigned yet."""

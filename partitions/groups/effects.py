@@ -31,7 +31,7 @@ class GroupAnswer(NamedTuple):
 
 
 class Store(NamedTuple):
-    """Record to append now, in the order of the effects; `Machine.on_stored` receives the outcome.
+    """Effect: append this record, in the order of the effects; the caller passes the outcome to `Machine.on_stored`.
 
     `record` None: delete the group and all its records (append tombstones for its offsets too)."""
 

@@ -22,7 +22,7 @@ _SLICE: Final = 64
 
 
 class GroupLag(NamedTuple):
-    """Number of records that a group has not committed in a partition; None without a local replica."""
+    """Number of records after a group's committed offset in a partition; None without a local replica."""
 
     group: str
     topic: str

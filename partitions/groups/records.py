@@ -61,7 +61,7 @@ class PendingOffsetKey(NamedTuple):
 
 
 class GroupProducerKey(NamedTuple):
-    """Key of the last end of a transaction of a producer in a group."""
+    """Key of the record about the last transaction marker of a producer in a group."""
 
     group: str
     producer_id: int

@@ -106,7 +106,7 @@ class MemberToLeave(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """LeaveGroup request."""
+    """Request that removes members from a group (LeaveGroup)."""
 
     group: str
     members: tuple[MemberToLeave, ...]

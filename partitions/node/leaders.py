@@ -163,7 +163,7 @@ class LedGroups:
                 self._begin_transfer(group, target, now)
 
     def count_room(self, now: float) -> None:
-        """Mark led groups of whose voters a majority has no room, so that they cannot commit entries."""
+        """Mark the groups led here that cannot commit, because a majority of their voters has full disks."""
         if not self._fitness.is_any_full(now) and not self._are_full:
             return
         self._are_full = False

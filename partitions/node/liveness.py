@@ -20,7 +20,7 @@ class HeartbeatTimes:
         self._heard_at: dict[NodeId, float] = {}
 
     def record_heartbeat(self, node: NodeId) -> None:
-        """Record a heartbeat."""
+        """Record that a heartbeat of the node has just arrived."""
         self._heard_at[node] = self._clock()
 
     def restart_timeout(self, node: NodeId) -> None:

@@ -89,7 +89,7 @@ class Requests:
         return await self.serve(peer.node_id, request, peer)
 
     async def serve(self, node: NodeId, call: Call, stranger: PeerIdentity | None = None) -> Answer:
-        """Serve a request."""
+        """Serve a request of a node; `stranger` is the sender's identity over a probe connection."""
         return await self._handle(
             call.name, Request(node, call.value, call.payload, deadline_in(call.timeout_ms), stranger)
         )

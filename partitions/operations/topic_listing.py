@@ -51,7 +51,7 @@ class LeaderReports(Protocol):
     """Reports of partitions' leaders, which `ClusterObserver` collects."""
 
     async def describe(self, topics: Sequence[Topic], deadline: Deadline) -> list[TopicState]:
-        """Describe topics."""
+        """Return the states of these topics, from the leaders of their partitions."""
 
     async def describe_partitions(
         self, topic: Topic, partitions: Sequence[Partition], deadline: Deadline

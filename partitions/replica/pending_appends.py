@@ -36,7 +36,7 @@ Answer: TypeAlias = Callable[[Committed], ReplicaAppended]
 
 
 class PendingAppends:
-    """Pending appends of one replica."""
+    """Appends of one leading replica that wait for their commit or for further copies."""
 
     def __init__(self, name: str, group: PartitionReplica) -> None:
         self._name, self._group = name, group

@@ -105,7 +105,7 @@ class ProducerState:
         return self.is_loaded and self._at_roll is None and self._group.log.segments.active.base_index < self._next
 
     def may_roll(self) -> bool:
-        """Return whether a new segment may begin: the newest has a whole snapshot run of at most half its size.
+        """Return whether a new segment may begin: the newest one has a complete snapshot of at most half its size.
 
         Also true once the state has stopped (`problem`)."""
         active = self._group.log.segments.active

@@ -308,7 +308,7 @@ class Replica:
             raise self._not_available_error(f"offset {offset} is not committed yet")
 
     async def _prove_end(self, offset: int, deadline: Deadline) -> None:
-        """Confirm by a quorum that the log ends before `offset`. Raises `OffsetOutOfRange` if it does."""
+        """Confirm leadership by a quorum, then raise `OffsetOutOfRange` if the log ends before `offset`."""
         group = self.group
         await self._wait_for_own_term(deadline)
         if offset > group.high_watermark:

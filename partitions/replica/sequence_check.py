@@ -331,7 +331,7 @@ class SequenceCheck:
         self._expiring = {each: other for each, other in self._expiring.items() if other is not mark}
 
     def _place_of_original(self, header: BatchHeader, original: WrittenBatch) -> BatchPlace:
-        """Return the place of a duplicate's original."""
+        """Return where the batch is that a duplicate repeats: its entry, or its offsets once it is committed."""
         key = original.base_sequence, original.last_sequence
         ahead = self._ahead.get(header.producer_id)
         if ahead is not None and key in ahead.places:

@@ -7,14 +7,14 @@ from raftlog.partitions.deadline import Deadline
 
 
 class ReplicaWatch(Protocol):
-    """Reader that waits at several replicas; `place` is its own number of the replica."""
+    """Reader that waits at several replicas; `place` is the number that it gave the replica."""
 
     def advanced(self, place: int, size: int) -> None:
         """Handle that `size` more bytes are visible at the replica, or an unknown greater number."""
         ...
 
     def changed(self, place: int) -> None:
-        """Handle that the state of the replica has changed, so that the reader has to examine it again."""
+        """Mark the replica as changed: the reader has to read it again."""
         ...
 
 

@@ -47,7 +47,7 @@ def write_acls_changed(caller: Caller, change: str, acls: Sequence[Acl]) -> None
 def write_quotas_changed(
     caller: Caller, entity: Iterable[tuple[str, str]], set_: Mapping[str, str], unset: Sequence[str]
 ) -> None:
-    """Write the event of quotas."""
+    """Write the event `quotas_changed` about the quotas of one entity."""
     event(_logger, "quotas_changed", **_origin(caller), entity=dict(entity), set=dict(set_), unset=list(unset))
 
 

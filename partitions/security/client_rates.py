@@ -41,7 +41,9 @@ class QuotaExceeded(Overloaded):
 
 
 class RateBucket:
-    """Token bucket of one client. `rate` is in units per second, `debt_s_max` the longest time until it is filled."""
+    """Token bucket of one client, filled with `rate` tokens per second.
+
+    `debt_s_max`: longest delay, in seconds, that a single large request can cause."""
 
     __slots__ = ("_debt_s_max", "_filled_at", "_tokens", "rate")
 

@@ -45,7 +45,7 @@ class QuotaFilter(NamedTuple):
     name: str = DEFAULT
 
     def matches(self, entity: Entity) -> bool:
-        """Return whether an entity has a name of the type that fits."""
+        """Return whether an entity has a name of this filter's type that the filter accepts."""
         name = entity.get(self.type)
         if name is None or self.match is QuotaMatch.ANY:
             return name is not None

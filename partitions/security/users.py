@@ -31,7 +31,7 @@ class KnownUser(NamedTuple):
 
 
 class Users:
-    """Users of the cluster."""
+    """Users of the cluster: changes through the controller, look-ups in the local copy of its state."""
 
     def __init__(self, metadata: ControllerHost) -> None:
         self._metadata = metadata

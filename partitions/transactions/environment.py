@@ -28,7 +28,7 @@ class TransactionCounters:
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnvironment:
-    """Environment of a coordinator."""
+    """Functions and values that a transaction coordinator receives from its process."""
 
     settings: TransactionSettings
     wall_ms: Callable[[], int]

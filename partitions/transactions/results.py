@@ -49,7 +49,7 @@ class VerifyTransaction(NamedTuple):
 
 
 class TransactionListing(msgspec.Struct, frozen=True, array_like=True):
-    """Transactional id in a list."""
+    """Row of a list of transactions: one transactional id."""
 
     transactional_id: str
     producer_id: int

@@ -125,7 +125,7 @@ class _JournalWalk:
                 return
 
     def _open_by_row(self, base: int, base_index: int, index: int) -> None:
-        """Open the file after entry `index` by that entry's row, if it exists, after a cut below the checkpoint."""
+        """Open the segment at the end of entry `index` according to its index row, if that exists."""
         name = f"{self._path}/{segment_stem(base)}{INDEX_SUFFIX}"
         if not self._disk.exists(name):
             return

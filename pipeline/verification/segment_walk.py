@@ -161,7 +161,7 @@ def walk_range(
 
 
 class _Walk:
-    """State of a walk."""
+    """Progress of reading a segment batch by batch: position, entry, offset and the first problem."""
 
     def __init__(self, span: SegmentSpan, rows: bytes) -> None:
         self.position, self._number, self._index, self._offset = span.start

@@ -37,7 +37,9 @@ class CheckedSegment(NamedTuple):
 
 
 class ComparedGroup(NamedTuple):
-    """Result of comparing copies entry by entry; with `is_newest` only below the compaction mark."""
+    """Result of comparing the copies of a partition.
+
+    `is_newest`: compared by the newest record of each key, below the compaction mark; otherwise entry by entry."""
 
     group_id: UUID
     is_newest: bool

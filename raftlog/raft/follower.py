@@ -34,7 +34,7 @@ _SKIPPED_TIMEOUTS_MAX = 3
 
 
 class Follower:
-    """One follower in one term."""
+    """Role of a replica that follows a leader, or waits for one, in one term."""
 
     __slots__ = (
         "_acknowledged",

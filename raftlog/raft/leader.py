@@ -33,7 +33,7 @@ from raftlog.types import Index, NodeId
 
 
 class Leader:
-    """One leader in one term."""
+    """Role of the replica that leads its Raft group in one term."""
 
     __slots__ = (
         "_active_tick",

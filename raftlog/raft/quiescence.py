@@ -42,11 +42,11 @@ class QuiescenceHandshake:
         return all(progress.quiesced_sequence >= self._committed for progress in members)
 
     def note_prepared(self, sequence: int) -> None:
-        """Record a heartbeat of the first phase."""
+        """Record the sequence of a heartbeat of the first phase, which asks followers whether they may quiesce."""
         self._prepared = min(self._prepared, sequence)
 
     def note_committed(self, sequence: int, tick: int) -> None:
-        """Record a heartbeat of the second phase, sent at `tick`."""
+        """Record the sequence of a heartbeat of the second phase, which lets followers quiesce; sent at `tick`."""
         self._committed = min(self._committed, sequence)
         self._committed_tick = min(self._committed_tick, tick)
         self._last_committed = sequence

@@ -36,7 +36,7 @@ _REPR = reprlib.Repr()
 
 
 def json_text(value: Any) -> bytes:
-    """Return compact JSON text, in a buffer of its own size; orjson's result keeps at least a page of memory.
+    """Return compact JSON text in exactly sized memory; orjson's own result occupies at least a page.
 
     Raises `ValueError` for a value that is nested too deeply."""
     try:

@@ -27,7 +27,7 @@ class Histogram:
         self.sum_s = 0.0
 
     def observe(self, seconds: float) -> None:
-        """Count one observation."""
+        """Add a duration to the counts and the sum."""
         self.counts[bisect_left(self.bounds, seconds)] += 1
         self.sum_s += seconds
 

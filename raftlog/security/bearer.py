@@ -35,7 +35,7 @@ _KEYS_TRIED_MAX: Final = 4
 
 
 class BearerSettings(NamedTuple):
-    """Settings of bearer tokens."""
+    """Settings for the verification of bearer tokens: `serve --oauth-…`."""
 
     keys: str
     """Path of a JWK set, or its https URL."""

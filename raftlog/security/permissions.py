@@ -101,7 +101,7 @@ IMPLIED_BY: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
 
 
 class Resource(NamedTuple):
-    """Resource of an operation."""
+    """Object that an operation needs a permission for: its type, and its name."""
 
     type: AclResourceType
     name: str

@@ -64,7 +64,7 @@ Step: TypeAlias = Challenge | Proved | PasswordCheck | TokenCheck
 
 
 class SaslExchange(Protocol):
-    """One exchange of one mechanism."""
+    """Server's side of one login by one SASL mechanism."""
 
     mechanism: str
 
@@ -132,7 +132,7 @@ class BearerExchange:
         self._is_over = False
 
     def step(self, message: bytes) -> Step:
-        """Return the token to verify."""
+        """Parse the client's only message; return the bearer token that it contains, to be verified by the caller."""
         _check_open(self._is_over, message)
         self._is_over = True
         parsed = _BEARER.fullmatch(_text(message))

@@ -37,7 +37,7 @@ class Damage(NamedTuple):
     reason: str
 
     def error(self) -> CorruptBatch:
-        """Return the error for readers."""
+        """Return the error that readers of this entry get."""
         return CorruptBatch(self.file, self.position, self.offset, self.reason)
 
 

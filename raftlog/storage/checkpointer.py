@@ -41,7 +41,7 @@ class Checkpointer:
         return self._slots.newest
 
     def note_durable(self, count: int) -> None:
-        """Count `count` more durable bytes."""
+        """Add `count` durable bytes to those since the last checkpoint, which may start the next one."""
         self._bytes += count
 
     def request(self) -> None:

@@ -43,7 +43,7 @@ class Maintenance(MaintenanceStatus, frozen=True, kw_only=True):
 
     @property
     def status(self) -> MaintenanceStatus:
-        """Progress without the other fields, as in a broker's row."""
+        """The progress alone, without `node_id` and `version`, as in the list of brokers."""
         return msgspec.convert(self, MaintenanceStatus, from_attributes=True)
 
 
@@ -272,6 +272,6 @@ class Readiness(Value, frozen=True):
 
 
 class ClusterUuid(Value, frozen=True):
-    """Id of the cluster."""
+    """Answer with the id of the cluster."""
 
     cluster_uuid: Annotated[str, Meta(extra_json_schema={"format": "uuid"})]

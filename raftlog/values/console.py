@@ -164,7 +164,7 @@ class ConsoleGroup(Value, frozen=True, kw_only=True):
 
 
 class LagRow(Value, frozen=True, kw_only=True):
-    """Lag of a group in one partition; -1 for unknown offsets, and an empty member id without an owner."""
+    """Lag of a group in one partition. Unknown offsets are -1; `member_id` is empty if no member owns the partition."""
 
     topic: str
     partition: NodeNumber
@@ -266,7 +266,7 @@ class ShownBytes(Value, frozen=True):
 
 
 class ShownHeader(Value, frozen=True):
-    """Header of a record."""
+    """Header of a record, as the console shows it."""
 
     name: str
     value: ShownBytes | None

@@ -148,7 +148,7 @@ class GroupDescription(GroupObject, frozen=True, kw_only=True):
 
 
 class GroupPartition(Value, frozen=True):
-    """Partition of a group member."""
+    """Partition that is assigned to a group member."""
 
     topic_name: str
     partition_id: NodeNumber

@@ -130,7 +130,7 @@ class LocalSummary(Value, frozen=True):
 
 
 class ListedPartition(Value, frozen=True, kw_only=True):
-    """Partition in a list of partitions."""
+    """Row of a list of partitions."""
 
     ns: Namespace = "kafka"
     topic: str

@@ -106,7 +106,7 @@ class ProduceError(Value, frozen=True, kw_only=True):
 
 
 class JsonHeader(Value, frozen=True):
-    """Header of a record."""
+    """Header of a record in a body in the JSON format."""
 
     name: str
     value: Base64 | None

@@ -9,13 +9,13 @@ from raftlog.values.value import NO_LEADER, Count, LeaderNumber, NodeNumber, Val
 
 
 class BrokerIds(Value, frozen=True):
-    """Node ids of the brokers."""
+    """Answer of `GET /brokers`: node ids of the registered brokers."""
 
     brokers: Sequence[NodeNumber]
 
 
 class TopicReplica(Value, frozen=True, kw_only=True):
-    """Replica of a partition."""
+    """Replica of a partition: node id of its broker, whether it leads, whether it is in sync."""
 
     broker: NodeNumber
     leader: bool = False

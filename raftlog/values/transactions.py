@@ -33,7 +33,7 @@ class TransactionList(Value, frozen=True):
 
 
 class TransactionPartition(Value, frozen=True):
-    """Partition of a transaction."""
+    """Partition to which a transaction has written."""
 
     topic: str
     partition: NodeNumber

@@ -39,7 +39,7 @@ class ListMetadata(Value, frozen=True):
 
 
 class ObjectList(Value, Generic[T], frozen=True, kw_only=True):
-    """List of objects."""
+    """List of objects in the form of the REST Proxy's v3."""
 
     kind: str = ""
     metadata: ListMetadata | None = None

@@ -107,7 +107,7 @@ def _select(
     is_visible: Callable[[T], bool],
     is_matching: Callable[[T], bool],
 ) -> Generator[None, None, Page[T]]:
-    """Select a page; yield where other tasks may run."""
+    """Return the page of the rows that are visible and match; yield after each slice, so that other tasks run."""
     choose = nlargest if page.is_descending else nsmallest
     kept: list[tuple[RowKey, T]] = []
     total = matching = 0

@@ -39,7 +39,7 @@ _AGAIN_S: Final = 0.25
 
 
 class RecordTail:
-    """Tail of one client."""
+    """Stream of a partition's records to one client, as lines."""
 
     def __init__(self, scan: RecordScan, ends: ConnectionEnds, rates: ClientRates, caller: Caller) -> None:
         self._scan, self._ends, self._rates, self._caller = scan, ends, rates, caller

@@ -198,7 +198,7 @@ class ConsoleRecordHandlers(Handlers):
         return page.copy_with(records=list(newest))
 
     async def _follow(self, request: web.BaseRequest, scan: RecordScan) -> web.StreamResponse:
-        """Stream lines, one of a limited number of tails."""
+        """Stream new records as lines. Raises `Overloaded` if `TAILS_MAX` streams are open."""
         if self._tails >= TAILS_MAX:
             raise Overloaded(
                 f"{TAILS_MAX} tails of the console are open on this broker; close one, or use another broker"

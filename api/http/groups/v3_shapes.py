@@ -40,7 +40,7 @@ class GroupShapes:
         return f"{self.groups_url}/{_segment(group)}"
 
     def group(self, found: GroupListing | GroupDetails) -> GroupDescription:
-        """Return a KafkaConsumerGroup."""
+        """Return a group in the form of the REST Proxy's v3: `KafkaConsumerGroup`."""
         url, coordinator = self.url(found.group), found.coordinator
         return GroupDescription(
             **self._head("KafkaConsumerGroup", url, found.group),
@@ -54,7 +54,7 @@ class GroupShapes:
         )
 
     def consumer(self, group: str, member: MemberDescription) -> ConsumerDescription:
-        """Return a KafkaConsumer."""
+        """Return a group member as a `KafkaConsumer`."""
         url = self._consumer_url(group, member.member_id)
         return ConsumerDescription(
             **self._head("KafkaConsumer", url, group, f"/consumer={member.member_id}"),
@@ -70,7 +70,7 @@ class GroupShapes:
         return self._consumer_url(group, member_id) + "/assignments"
 
     def assignment(self, group: str, member_id: str, topic: str, partition: int) -> ConsumerAssignment:
-        """Return a KafkaConsumerAssignment."""
+        """Return the assignment of one partition to a member as a `KafkaConsumerAssignment`."""
         url = f"{self.assignments_url(group, member_id)}/{_segment(topic)}/partitions/{partition}"
         name = f"/consumer={member_id}/assignment={topic}/partition={partition}"
         return ConsumerAssignment(
@@ -83,7 +83,7 @@ class GroupShapes:
         )
 
     def lag(self, group: str, found: LagReport) -> PartitionLag:
-        """Return a KafkaConsumerLag."""
+        """Return the lag in one partition as a `KafkaConsumerLag`."""
         topic, partition, member = found.topic, found.partition, found.member
         url = self._lag_url(group, topic, partition)
         return PartitionLag(

@@ -96,7 +96,7 @@ def _parse_parameters(target: Target, partition: int) -> _Parameters:
 
 
 class Tails:
-    """Tails of one broker, whose number is limited."""
+    """Streams of records as lines (tails) of one broker; their number is limited."""
 
     def __init__(self, broker: Broker, ends: ConnectionEnds, answers: MemoryBudget) -> None:
         self._broker, self._ends, self._answers = broker, ends, answers

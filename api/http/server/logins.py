@@ -28,7 +28,7 @@ _REALM: Final = 'realm="raftlog"'
 
 
 class HttpLogins:
-    """Logins of one listener."""
+    """Authentication of the requests on one HTTP listener, by the header `Authorization`."""
 
     def __init__(self, authentication: ListenerAuthentication) -> None:
         self._authenticator = authentication.authenticator

@@ -149,7 +149,7 @@ class FinalRequests:
         return [f"{replica} has {count}" for replica, count in sorted(counts.items())]
 
     def _group_states(self) -> dict[str, object]:
-        """Return the version of the assignment, newest term and configuration of every Raft group."""
+        """Return for every Raft group its assignment's version, newest term and newest configuration."""
         state = self.cluster.newest_state()
         found: dict[str, object] = {}
         for group, name in self._groups():

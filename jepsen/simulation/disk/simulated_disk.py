@@ -238,7 +238,7 @@ class SimulatedDisk(Disk):
         return UNLIMITED_BYTES if self.capacity_bytes is None else self.capacity_bytes
 
     def room_for(self, inode: Inode, size: int) -> int:
-        """Return the size that the file may have, at most `size`."""
+        """Return the size to which the file can grow with the free space, at most `size`."""
         grown = size - len(inode.content)
         if self.capacity_bytes is None or grown <= 0:
             return size

@@ -19,7 +19,7 @@ PERIOD_S: Final = (1.5, 5.0)
 
 
 class Nemesis:
-    """Nemesis of one run."""
+    """Injector of the faults of one run: draws, begins and ends them."""
 
     def __init__(self, cluster: Cluster, random: Random) -> None:
         self.cluster, self.random = cluster, random

@@ -49,7 +49,7 @@ class Deliverer:
         """Records that were due while no process was free."""
 
     async def send(self) -> None:
-        """Send one record."""
+        """Send one record in a free process, or count it as not offered."""
         with self._senders.take(1) as processes:
             if processes:
                 await self._send(processes[0])

@@ -228,7 +228,7 @@ class AllocateProducerIds(Command):
 
 @dataclass(frozen=True, slots=True)
 class SetFeatureLevel(Command):
-    """Raise of the feature level: all brokers support it, so its additions may be written."""
+    """New feature level of the cluster, which all brokers support: its formats may be written from now on."""
 
     level: FeatureLevel
 

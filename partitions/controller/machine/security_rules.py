@@ -53,7 +53,7 @@ def set_credentials(cluster: ClusterState, command: SetUserCredentials, index: I
 
 
 def delete_user(cluster: ClusterState, command: DeleteUser, index: Index) -> int:
-    """Delete a user."""
+    """Delete a user; return the index of the deletion. Raises `UnknownUser`."""
     before = cluster.users.get(command.name)
     if before is None:
         raise UnknownUser(f"user {command.name!r} does not exist")

@@ -110,7 +110,7 @@ class Balancer(BackgroundLoop):
         return Answer(report_on(self._node, state, settings, tenure, has_planned=self._planning.has_planned).pack())
 
     async def _serve_rebalance(self, request: Request) -> Answer:
-        """Order a rebalance; answer with the number of moves to come, or of leader changes if there are none."""
+        """Start a rebalance; answer with the number of planned moves, or of leader changes if there are no moves."""
         tenure = self._current_tenure()
         tenure.is_ordered = True
         tenure.recently_placed.clear()

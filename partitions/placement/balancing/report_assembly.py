@@ -17,7 +17,7 @@ from raftlog.partitions.placement.balancing.tenure import Tenure, name_in
 def report_on(
     node: Node, state: ControllerState, settings: BalancerSettings, tenure: Tenure, *, has_planned: bool
 ) -> BalancerReport:
-    """Return the present report."""
+    """Return the balancer's report for operators: status, failed moves, unavailable brokers."""
     brokers, fitness, now = state.all_brokers(), node.fitness_exchange.fitness, node.loop.time()
     misplaced = [
         MisplacedReplica(name_in(state, each.group).rpartition("/")[0], each.group.partition, each.node_id, each.reason)

@@ -83,7 +83,7 @@ class Tenure:
             del self.recently_placed[name]
 
     def _record_disturbance(self, now: float) -> None:
-        """Record that partitions or brokers changed at `now`; after a stable time this is the first disturbance."""
+        """Record a change of partitions or brokers at `now`; the first one after a stable time begins unstable time."""
         if now - self._disturbed_at >= _STABLE_S:
             self._unstable_since = now
         self._disturbed_at = now

@@ -47,7 +47,9 @@ class SurvivalReport(NamedTuple):
 
 @dataclass(slots=True)
 class _WriteOutcomes:
-    """Outcomes of all writes."""
+    """Values written so far, by outcome.
+
+    `pauses_s`: the longest time without an acknowledged write around each kill."""
 
     numbers: Iterator[int] = field(default_factory=itertools.count)
     sent: int = 0

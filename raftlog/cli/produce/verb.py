@@ -160,7 +160,7 @@ class _ProduceRun:
         self.summary = Summary(wanted.topic)
 
     async def run(self) -> None:
-        """Send all records. Also after an error wait for the answers in flight, so that the counts are right."""
+        """Send all records. After an error, too, wait for the outstanding answers, so that the counts are right."""
         wanted = self._wanted
         async with BrokerClient(wanted.bootstrap) as client:
             description = await client.describe_topic(wanted.topic)

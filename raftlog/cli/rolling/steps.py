@@ -58,7 +58,9 @@ class RestartableCluster(Protocol):
 
 
 class RollingStep(NamedTuple):
-    """Completed step. `event` is its stable name, `text` is for people."""
+    """Completed step of a rolling restart.
+
+    `event`: its name in JSON; `text`: its description; `more`: further fields."""
 
     event: str
     node_id: int

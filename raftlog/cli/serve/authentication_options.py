@@ -95,7 +95,7 @@ class AuthenticationPlan(NamedTuple):
             )
 
     def requirement(self, listener: str, authenticator: Authenticator) -> ListenerAuthentication | None:
-        """Return the login that a listener requires; None for none."""
+        """Return the login that a listener requires; None if it requires none."""
         mechanisms = self.mechanisms.get(listener)
         return None if mechanisms is None else ListenerAuthentication(authenticator, mechanisms, self.is_insecure)
 

@@ -46,7 +46,7 @@ class FetchedRecords:
         self._records: Iterator[Record] = iter(())
 
     def begin_at(self, position: Offset) -> None:
-        """Continue at this offset; discard the held records and an error."""
+        """Continue the fetches at this offset; discard fetched records and an error."""
         self.position = self.next_fetch = position
         self.error = None
         self.held_bytes = 0

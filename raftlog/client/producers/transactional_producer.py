@@ -200,7 +200,7 @@ class TransactionalProducer(Producer[K, V]):
 
 
 class _Transaction(AbstractAsyncContextManager[None]):
-    """One transaction of a producer."""
+    """Context manager of one transaction: commits at its end, or aborts after an error."""
 
     def __init__(self, producer: TransactionalProducer[Any, Any], source: OffsetSource | None) -> None:
         self._producer, self._source = producer, source
@@ -238,7 +238,7 @@ class _Transaction(AbstractAsyncContextManager[None]):
 
 
 def _first_of(group: BaseExceptionGroup[RaftlogError]) -> RaftlogError:
-    """Return the error of a group that decides: one that fences the producer, else the first."""
+    """Return the error to raise for a group of errors: one that fences the producer, otherwise the first."""
     errors: list[RaftlogError] = []
     pending: list[BaseException] = [group]
     while pending:

@@ -50,7 +50,7 @@ def _parse_number(name: str) -> int | None:
 
 
 class JournalFile:
-    """One file in one use."""
+    """Journal file during one use: from its first block after creation or recycling until it is recycled."""
 
     __slots__ = ("blocks", "file", "first_sequence", "is_synced", "use")
 

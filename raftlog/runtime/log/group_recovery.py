@@ -64,7 +64,7 @@ def recover_group(disk: Disk, path: str, folded: FoldedGroup, fold: Fold | None)
 
 
 class GroupRecovery:
-    """Recovery of one directory; `run` it once."""
+    """Recovery of one replica's directory; `run` is called once."""
 
     def __init__(self, disk: Disk, path: str, folded: FoldedGroup, fold: Fold | None) -> None:
         self._disk = disk

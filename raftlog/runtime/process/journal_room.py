@@ -17,7 +17,7 @@ class JournalRoom:
     def __init__(self, journal: Journal, data_dir: str, large_append_bytes: int) -> None:
         self._journal, self._data_dir, self._large_append_bytes = journal, data_dir, large_append_bytes
         self.admitted_bytes = 0
-        """Size of entries that are on their way to the journal; 0 at the end of a turn."""
+        """Size of accepted entries that the journal does not have yet; 0 at the end of a turn."""
 
     def append_error(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
         """Return the error that refuses entries of that size now; small essential ones may use the reserve."""
@@ -34,7 +34,7 @@ class JournalRoom:
         return StorageFull(f"{self._data_dir}: the disk is full; add space")
 
     def note_admitted(self, size_bytes: int) -> None:
-        """Count entries of that size that are on their way to the journal."""
+        """Add the size of accepted entries to those that the journal does not have yet."""
         self.admitted_bytes += min(size_bytes, self._large_append_bytes)
 
     def admits(self, group: PartitionReplica, message: AppendRequest, disk: DiskRoom) -> bool:

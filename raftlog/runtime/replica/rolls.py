@@ -20,7 +20,7 @@ _UNSTAMPED: Final = Offset(0)
 
 
 class Rolls:
-    """Rolls of one group."""
+    """Decision of one Raft group's leader when to roll, and the content of its rolls."""
 
     def __init__(self, group_id: uuid.UUID, log: GroupLog, limits: GroupLimits) -> None:
         self.limits = limits

@@ -51,7 +51,7 @@ G = TypeVar("G", bound=TrimTarget)
 
 
 class Trims(Generic[G]):
-    """Trims of one replica."""
+    """Execution of committed trim entries at one replica: journal, then delete segments."""
 
     def __init__(self, group: G, host: Host[G]) -> None:
         self._group, self._host = group, host

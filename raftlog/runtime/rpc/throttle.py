@@ -13,7 +13,7 @@ class TokenBucket:
         self._filled_at: float | None = None
 
     def delay_s(self, now: float) -> float:
-        """Return the seconds until a write is allowed; 0 when it is allowed now."""
+        """Return the seconds until the rate allows the next write; 0: now."""
         if self._filled_at is not None:
             gained = (now - self._filled_at) * self._bytes_per_s
             self._tokens = min(float(self._burst_bytes), self._tokens + gained)

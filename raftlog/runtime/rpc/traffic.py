@@ -42,7 +42,7 @@ class Flow:
         """Number of writes to the socket, each with all queued frames; 0 for the incoming direction."""
 
     def count_messages(self, envelopes: Iterable[Envelope]) -> None:
-        """Count Raft messages."""
+        """Count Raft messages by type; a heartbeat without a sequence is a commit notice."""
         counts = self._by_type
         for _, message in envelopes:
             if isinstance(message, Heartbeat) and message.sequence == 0:

@@ -51,7 +51,7 @@ _OPERATIONS: Final = frozenset(map(int, _Operation))
 
 
 class _Change(NamedTuple):
-    """Change of one configuration."""
+    """Requested change of one configuration: Kafka's name, operation (set, delete, …), new value."""
 
     name: str
     operation: int

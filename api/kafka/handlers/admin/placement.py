@@ -45,7 +45,7 @@ _ASSIGNING: Final[Meanings] = MappingProxyType(
 
 
 class _RequestedPartition(NamedTuple):
-    """Partition of a request."""
+    """Partition that a request names."""
 
     topic: str
     partition: int

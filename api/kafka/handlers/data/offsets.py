@@ -178,7 +178,7 @@ def _place(row: tuple[Any, Any]) -> tuple[str, int]:
 
 
 def _check_once(is_twice: bool) -> None:
-    """Raise `InvalidArgument` if the request names the partition twice, as Kafka does."""
+    """Raise `InvalidArgument`, as Kafka does, if the request names the partition more than once."""
     if is_twice:
         raise InvalidArgument("the request names this partition twice")
 

@@ -25,7 +25,9 @@ class ConnectionOrder:
     """Newest connection of each producer to one kind of coordinator."""
 
     def __init__(self, taken_over_at: Callable[[str], float] | None = None) -> None:
-        """Begin without connections; `taken_over_at` returns when a coordinator took over a transaction, or 0."""
+        """Begin without connections.
+
+        `taken_over_at` returns when this coordinator took over the open transaction of an id; 0 if it began here."""
         self._taken_over_at = taken_over_at or (lambda transactional_id: 0.0)
         self._newest: OrderedDict[str, tuple[TransactionalProducer, float]] = OrderedDict()
         """Producer, and the time at which its newest connection was opened, by transactional id."""
@@ -33,7 +35,7 @@ class ConnectionOrder:
     async def run(
         self, request: KafkaRequest, producer: TransactionalProducer, work: Callable[[], Awaitable[_T]]
     ) -> _T:
-        """Carry out a request unless its connection is too old."""
+        """Return the result of `work` for a request. Raises as `check` if its connection is too old."""
         connection = request.connection
         if connection is not None:
             self.check(producer, connection.opened_at)
@@ -43,7 +45,9 @@ class ConnectionOrder:
         return result
 
     def check(self, producer: TransactionalProducer, opened_at: float) -> None:
-        """Raise `ConnectionRefused` for a request on a connection that is too old."""
+        """Raise `ConnectionRefused` for a connection that is older than the producer's newest one or the coordinator.
+
+        `opened_at`: time of the loop at which the request's connection was opened."""
         known, newest = self._newest.get(producer.transactional_id, (producer, opened_at))
         taken_over = self._taken_over_at(producer.transactional_id)
         if (known == producer and opened_at < newest) or opened_at < taken_over:

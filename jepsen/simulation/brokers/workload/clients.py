@@ -51,10 +51,10 @@ class KnownTopic(NamedTuple):
 
 
 class Attempt:
-    """Request under way.
+    """Request of a simulated client to one broker.
 
-    `op` is set once it is in the history; `has_ended` once the client no longer waits for it; `is_answered` once the
-    broker has answered."""
+    `op` is set once the request is in the history; `has_ended` once the client no longer waits for it; `is_answered`
+    once the broker has answered."""
 
     __slots__ = ("deadline_ms", "has_ended", "is_answered", "machine", "op", "pauses", "process")
 

@@ -32,7 +32,7 @@ DECOMMISSION_BELOW_MIN: Final = 0.15
 
 
 class Target(NamedTuple):
-    """Partition with the nodes of its present assignment."""
+    """Partition that an operator changes, with the nodes of its present assignment."""
 
     name: GroupName
     topic: str
