@@ -105,8 +105,10 @@ class RecordScan:
                     opened = await self._broker.opener.open(batch)
                     held = len(opened) if opened is not batch else 0
                     self._memory.add(held)
-                    part = await run_in_slices(self._show_batch(opened, limit - len(shown), SHOWN_BYTES_MAX - size))
-                    self._memory.release_part(held)
+                    try:
+                        part = await run_in_slices(self._show_batch(opened, limit - len(shown), SHOWN_BYTES_MAX - size))
+                    finally:
+                        self._memory.release_part(held)
                 except UndecodableBatch as error:
                     self._batches.clear()
                     if not shown:

@@ -16,7 +16,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from raftlog.api.http.console.record_scan import RecordScan
-from raftlog.api.http.server.connections import ConnectionEnds
+from raftlog.api.http.server.connections import ConnectionEnds, run_until
 from raftlog.api.http.server.media import Format
 from raftlog.api.http.server.paced_answer import STALL_S
 from raftlog.api.http.server.problems import INTERNAL_ERROR_BODY, error_body
@@ -44,6 +44,8 @@ class RecordTail:
     def __init__(self, scan: RecordScan, ends: ConnectionEnds, rates: ClientRates, caller: Caller) -> None:
         self._scan, self._ends, self._rates, self._caller = scan, ends, rates, caller
         self._loop = asyncio.get_running_loop()
+        self._next_offset = scan.next_offset
+        """Offset after the last record whose line was written, or that did not pass the filter."""
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
         """Stream lines; an error before the first one is raised and sets the status of the answer."""
@@ -78,6 +80,7 @@ class RecordTail:
                     rows = await scan.show(_LINES_AT_ONCE)
                     if rows:
                         await self._write(response, b"".join(to_json(row) + b"\n" for row in rows))
+                    self._next_offset = scan.next_offset
                     scan.release_shown()
                 if self._ends.stopping.done():
                     raise Unavailable("the broker is stopping; continue at another one")
@@ -101,12 +104,8 @@ class RecordTail:
 
     async def _fetch_next(self, disconnected: "asyncio.Future[None]") -> bool:
         """Fetch the next batches; return whether there are any before a heartbeat is due or the tail ends."""
-        fetching = self._loop.create_task(self._scan.fetch(HEARTBEAT_MS, min_bytes=1))
-        try:
-            await asyncio.wait((fetching, disconnected, self._ends.stopping), return_when=asyncio.FIRST_COMPLETED)
-            size = fetching.result() if fetching.done() else 0
-        finally:
-            fetching.cancel()
+        fetching = await run_until(self._scan.fetch(HEARTBEAT_MS, min_bytes=1), disconnected, self._ends.stopping)
+        size = fetching.result() if fetching.done() else 0
         await pace(self._rates, self._caller, FETCHED, size)
         return size > 0
 
@@ -117,10 +116,10 @@ class RecordTail:
 
     def _heartbeat(self) -> bytes:
         scan = self._scan
-        found = {"next_offset": scan.next_offset, "high_watermark": scan.high_watermark, "scanned": scan.scanned}
+        found = {"next_offset": self._next_offset, "high_watermark": scan.high_watermark, "scanned": scan.scanned}
         return orjson.dumps({"heartbeat": found}) + b"\n"
 
     def _error_line(self, body: bytes) -> bytes:
         """Return an error's body with the offset at which a new tail can continue."""
         shown: dict[str, Any] = orjson.loads(body)
-        return orjson.dumps(shown | {"next_offset": self._scan.next_offset}) + b"\n"
+        return orjson.dumps(shown | {"next_offset": self._next_offset}) + b"\n"

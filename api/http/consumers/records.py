@@ -20,6 +20,7 @@ from raftlog.api.http.records.json_records import JsonRecords, join_objects
 from raftlog.api.http.server.answer_memory import AnswerMemory
 from raftlog.api.http.server.answers import answer_with
 from raftlog.api.http.server.connection import caller_of
+from raftlog.api.http.server.connections import run_until
 from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint, in_query, parameter
 from raftlog.api.http.server.handlers import GroupAnswers
 from raftlog.api.http.server.media import JSON_TYPE, Format, accepted_embedded
@@ -135,12 +136,8 @@ class ConsumerRecordHandlers(GroupAnswers):
         polling = self._broker.consumers.poll(
             *instance_of(target), wait_ms=wait_ms, max_bytes=max_bytes, formats=formats
         )
-        poll = asyncio.get_running_loop().create_task(polling)
-        try:
-            await asyncio.wait((poll, self._ends.disconnected(request)), return_when=asyncio.FIRST_COMPLETED)
-            return poll.result() if poll.done() else PollDelivery(formats[0])
-        finally:
-            poll.cancel()
+        poll = await run_until(polling, self._ends.disconnected(request))
+        return poll.result() if poll.done() else PollDelivery(formats[0])
 
     async def _parts(self, delivery: PollDelivery, memory: AnswerMemory) -> AsyncGenerator[bytes]:
         """Yield the JSON array of the records in parts of about `PART_BYTES`."""

@@ -4,7 +4,6 @@ Subscriptions and assignments are Kafka's own bytes, as base64, and are not deco
 a join for the others, a sync for the group leader, a heartbeat for a rebalance. When the server stops they are
 answered at once, so that members use another broker; when the client closes its connection the wait ends."""
 
-import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -23,6 +22,7 @@ from raftlog.api.http.requests import (
     SyncBody,
 )
 from raftlog.api.http.server.connection import caller_of
+from raftlog.api.http.server.connections import run_until
 from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint
 from raftlog.api.http.server.handlers import GroupAnswers
 from raftlog.api.http.server.permissions import READ_GROUP
@@ -136,15 +136,10 @@ class GroupMembershipHandlers(GroupAnswers):
         """Return the result of `waiting`; raises `error` when the server stops or the client disconnects.
 
         A join without a client to answer would leave a member that the others wait for."""
-        task = asyncio.ensure_future(waiting)
-        try:
-            over = self._ends.stopping, self._ends.disconnected(request)
-            await asyncio.wait((task, *over), return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                return task.result()
-            raise error
-        finally:
-            task.cancel()
+        task = await run_until(waiting, self._ends.stopping, self._ends.disconnected(request))
+        if task.done():
+            return task.result()
+        raise error
 
 
 def _parse_join(group: str, body: JoinBody, caller: Caller) -> Join:

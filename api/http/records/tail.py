@@ -22,7 +22,7 @@ from raftlog.api.http.records.isolation import isolation_of
 from raftlog.api.http.records.json_records import JsonRecords
 from raftlog.api.http.server.answer_memory import AnswerMemory
 from raftlog.api.http.server.connection import caller_of
-from raftlog.api.http.server.connections import ConnectionEnds
+from raftlog.api.http.server.connections import ConnectionEnds, run_until
 from raftlog.api.http.server.media import Format
 from raftlog.api.http.server.paced_answer import copy_in_parts
 from raftlog.api.http.server.problems import INTERNAL_ERROR_BODY, HttpProblem, error_body
@@ -246,12 +246,9 @@ class _Tail:
 
     async def _fetch_next(self, disconnected: "asyncio.Future[None]") -> Fetched | None:
         """Return the next batches; None if the client disconnects or the server stops first."""
-        fetching = self._loop.create_task(self._fetch(self._wanted.heartbeat_ms or _POLL_MS, min_bytes=1))
-        try:
-            await asyncio.wait((fetching, disconnected, self._ends.stopping), return_when=asyncio.FIRST_COMPLETED)
-            return fetching.result() if fetching.done() else None
-        finally:
-            fetching.cancel()
+        fetch = self._fetch(self._wanted.heartbeat_ms or _POLL_MS, min_bytes=1)
+        fetching = await run_until(fetch, disconnected, self._ends.stopping)
+        return fetching.result() if fetching.done() else None
 
     async def _fetch(self, wait_ms: int, min_bytes: int) -> Fetched:
         """Fetch batches; raises `MemoryBudgetExceeded` as well, if the first one finds no memory.

@@ -3,11 +3,12 @@
 aiohttp does not report them to a handler that writes nothing. Owned by the server, used by streams and tails."""
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
 from fcntl import ioctl
 from functools import partial
 from termios import FIONREAD
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 from aiohttp import web
@@ -17,6 +18,19 @@ from raftlog.partitions.caller import ANONYMOUS, Caller
 from raftlog.partitions.security.authenticator import Authenticator
 from raftlog.partitions.security.client_rates import UNLIMITED, ClientRates
 from raftlog.security.principals import certificate_principal
+
+T = TypeVar("T")
+
+
+async def run_until(work: Coroutine[Any, Any, T], *ends: "asyncio.Future[None]") -> "asyncio.Task[T]":
+    """Run a coroutine until it ends or one of `ends` is done; return its task, which is done or being cancelled."""
+    task = asyncio.get_running_loop().create_task(work)
+    waits: set[asyncio.Future[Any]] = {task, *ends}
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        task.cancel()
+    return task
 
 
 class ConnectionEnds:

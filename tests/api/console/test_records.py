@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from raftlog.api.http.console import record_scan
 from raftlog.api.http.console import records as record_pages
 from raftlog.api.http.console.shown_records import HEADERS_MAX, show_bytes
 from raftlog.partitions.deadline import deadline_in
@@ -67,19 +68,12 @@ async def test_a_filter_is_for_keys_values_and_headers(numbered) -> None:
 
 async def test_a_search_stops_after_bounded_work_and_continues(numbered, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_pages, "SCANNED_BYTES_MAX", 1)
+    monkeypatch.setattr(record_scan, "FETCH_BYTES", 1)  # a batch at a time
     await produce(numbered, NewRecord(b"needle"))
-    monkeypatch.setattr(record_pages, "SCAN_S", 0.0)
-    found, offset, answers = [], 0, 0
-    while True:
-        page = await read(numbered, f"offset={offset}&limit=1&filter=e")
-        found += offsets(page)
-        answers += 1
-        assert page["is_end"] or page["next_offset"] > offset
-        if page["is_end"]:
-            break
-        offset = page["next_offset"]
-    assert found == [10]
-    assert answers >= 1
+    page = await read(numbered, "offset=0&limit=1&filter=e")
+    assert (page["records"], page["next_offset"], page["is_end"], page["scanned"]) == ([], 10, False, 10)
+    page = await read(numbered, "offset=10&limit=2&filter=e")
+    assert (offsets(page), page["next_offset"], page["is_end"]) == ([10], 11, True)
 
 
 async def test_large_values_are_cut_and_whole_on_request(api) -> None:
@@ -213,6 +207,20 @@ async def test_a_tail_ends_with_an_error_line_when_its_topic_is_deleted(numbered
         line = await next_line(response)
         assert (line["error_code"], line["next_offset"]) == (40401, 10)
         assert await response.content.read() == b""
+
+
+async def test_a_tail_without_memory_names_the_first_record_that_it_did_not_send(numbered) -> None:
+    """The record was decoded, and found no memory; a tail that continues at `next_offset` has it."""
+    answers = numbered.server.answers
+    path = f"{numbered.url}{BASE}/records?offset=9&follow=true&value_bytes=65536"
+    async with numbered.session.get(path, headers=LINES) as response:
+        assert (await next_line(response))["offset"] == 9
+        assert answers.try_take(response, answers.free)
+        await produce(numbered, NewRecord(b"x" * 60_000))
+        line = await next_line(response)
+        answers.release(response)
+    assert (line["error_code"], line["next_offset"]) == (50305, 10)
+    assert offsets(await read(numbered, f"offset={line['next_offset']}")) == [10]
 
 
 async def test_a_tail_needs_a_client_that_reads_lines(numbered) -> None:
