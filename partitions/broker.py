@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from raftlog.errors import InvalidArgument, RaftlogError, Unavailable, UnknownTopic
+from raftlog.errors import RaftlogError, Unavailable, UnknownTopic
 from raftlog.partitions.addresses import join_host_port
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.composition import BrokerParts
@@ -277,10 +277,8 @@ class Broker:
         return ProduceStream(found, partition, self._wall_ms, self._finder.refresh_errors, self._finder.look_up)
 
     async def _writable_topic(self, name: str, deadline: Deadline) -> Topic:
-        topic = await self._topic(name, deadline)
-        if topic.is_internal:
-            raise InvalidArgument(f"topic {name} is internal; only brokers write to it")
-        return topic
+        self.check_ready()
+        return await self._finder.writable_topic(name, deadline)
 
     async def fetch(
         self,

@@ -8,7 +8,7 @@ servers as `Broker.leader.transaction_appends`, and by other nodes; the appends 
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from raftlog.errors import InvalidArgument, InvalidTopic, NotLeader, RaftlogError, UnknownTopic
+from raftlog.errors import InvalidArgument, NotLeader, RaftlogError, UnknownTopic
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.leader.appends import LeaderAppends
 from raftlog.partitions.node import Node
@@ -19,11 +19,11 @@ from raftlog.partitions.replica import Replica, ReplicaAppended
 from raftlog.partitions.results import ALL, Produced, ProducerSequence, RecordResult
 from raftlog.partitions.routing.finder import Finder
 from raftlog.partitions.routing.partition import Partition
-from raftlog.partitions.routing.router import APPENDED, PartitionRouter, decode_numbers
+from raftlog.partitions.routing.router import PartitionRouter, decode_appended, encode_appended
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.records import NewRecord
 from raftlog.runtime.rpc.calls import Answer
-from raftlog.types import Buffer, NodeId, Offset, intern_uuid
+from raftlog.types import Buffer, NodeId, intern_uuid
 
 PRODUCE: Final = "data.produce_transaction"
 _WAIT_MS_MAX: Final = 600_000
@@ -81,10 +81,7 @@ class TransactionAppends:
 
     async def _writable_topic(self, name: str, deadline: Deadline) -> Topic:
         self._check_ready()
-        topic = await self._finder.topic(name, deadline)
-        if topic.is_internal:
-            raise InvalidTopic(f"topic {name} is internal; only brokers write to it")
-        return topic
+        return await self._finder.writable_topic(name, deadline)
 
     async def _append(
         self, topic: Topic, target: Partition, body: Buffer, transactional_id: str, deadline: Deadline
@@ -116,8 +113,7 @@ class TransactionAppends:
     ) -> ReplicaAppended:
         header = {"transactional_id": transactional_id}
         answer = await self._router.read(node, PRODUCE, target, header, deadline, (body,))
-        base, after, epoch, high_watermark, is_duplicate = decode_numbers(answer, APPENDED, 0)
-        return ReplicaAppended(Offset(base), Offset(after), epoch, Offset(high_watermark), is_duplicate == 1)
+        return decode_appended(answer)
 
     async def _serve(self, request: Request) -> Answer:
         """Append batches that another broker received."""
@@ -133,6 +129,4 @@ class TransactionAppends:
         topic = self._topics.by_id(intern_uuid(topic_id))
         if topic is None or not 0 <= number < len(topic.partitions):
             raise NotLeader(f"this broker has no replica of partition {number} of the topic {topic_id.hex()}")
-        done = await self._append_here(topic, number, request.payload[0], transactional_id, deadline)
-        numbers = list(done[:APPENDED])
-        return Answer([*numbers, 1] if done.is_duplicate else numbers)
+        return encode_appended(await self._append_here(topic, number, request.payload[0], transactional_id, deadline))

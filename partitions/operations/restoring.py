@@ -17,10 +17,10 @@ from raftlog.partitions.replica import Replica, ReplicaAppended
 from raftlog.partitions.results import ALL
 from raftlog.partitions.routing.finder import Finder
 from raftlog.partitions.routing.partition import CALL_BATCHES_MAX, CALL_BYTES_MAX
-from raftlog.partitions.routing.router import APPENDED, PartitionRouter, decode_numbers
+from raftlog.partitions.routing.router import PartitionRouter, decode_appended, encode_appended
 from raftlog.records import BatchHeader, validate_restored_batches
 from raftlog.runtime.rpc.calls import Answer
-from raftlog.types import Buffer, NodeId, Offset, intern_uuid
+from raftlog.types import Buffer, NodeId, intern_uuid
 
 _RESTORE: Final = "operations.restore"
 _LOOK_S: Final = 0.002
@@ -38,11 +38,9 @@ class RestoringOperations:
     async def restore_batches(self, topic: str, number: int, body: Buffer, *, deadline: Deadline) -> ReplicaAppended:
         """Append batches at their offsets, from the end of the log on.
 
-        Raises `VersionConflict` if the log ends elsewhere, `InvalidBatch`, `RecordTooLarge`, `InvalidArgument` for an
+        Raises `VersionConflict` if the log ends elsewhere, `InvalidBatch`, `RecordTooLarge`, `InvalidTopic` for an
         internal topic, and the errors of an append."""
-        found = await self._finder.topic(topic, deadline)
-        if found.is_internal:
-            raise InvalidArgument(f"topic {topic} is internal; only brokers write to it")
+        found = await self._finder.writable_topic(topic, deadline)
         partition = await self._finder.partition_of(found, number, deadline)
         if len(body) > CALL_BYTES_MAX:
             raise RecordTooLarge(f"{partition.name}: {len(body)} bytes in one request; the limit is {CALL_BYTES_MAX}")
@@ -54,8 +52,7 @@ class RestoringOperations:
         async def there(node: NodeId) -> ReplicaAppended:
             header = [partition.topic_id.bytes, partition.number]
             answer = await self._node.ask(node, _RESTORE, header, [batch for _, batch in checked], deadline)
-            base, after, epoch, high_watermark = decode_numbers(answer, APPENDED)
-            return ReplicaAppended(Offset(base), Offset(after), epoch, Offset(high_watermark))
+            return decode_appended(answer)
 
         return await self._router.call(partition, deadline, here, there, only_reads=False)
 
@@ -70,7 +67,7 @@ class RestoringOperations:
             raise NotLeader(f"this broker has no replica of partition {number} of the topic {topic_id.hex()}")
         body = b"".join(request.payload)
         checked = validate_restored_batches(body, replica.config.max_message_bytes, CALL_BATCHES_MAX)
-        return Answer(list((await _append(replica, checked, request.deadline))[:APPENDED]))
+        return encode_appended(await _append(replica, checked, request.deadline))
 
 
 async def _append(

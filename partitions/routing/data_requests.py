@@ -17,7 +17,6 @@ from raftlog.partitions.replica.traced_append import append_traced
 from raftlog.partitions.results import Fetched
 from raftlog.partitions.routing.isolation import hide_transactions, isolation_of
 from raftlog.partitions.routing.router import (
-    APPENDED,
     END_TRANSACTION,
     FETCH,
     OFFSETS,
@@ -25,6 +24,7 @@ from raftlog.partitions.routing.router import (
     TIMESTAMP,
     TRACED_PRODUCE,
     TRIM,
+    encode_appended,
 )
 from raftlog.records import TransactionMarker, validate_client_batches
 from raftlog.runtime.rpc.calls import Answer
@@ -96,8 +96,7 @@ class DataRequests:
                     appended = await replica.append(batches, acks)
                 else:
                     appended = await append_traced(replica, batches, acks, span)
-                numbers = list(appended[:APPENDED])
-                return Answer([*numbers, 1] if appended.is_duplicate else numbers)
+                return encode_appended(appended)
         except TimeoutError:
             raise DeadlineExceeded(f"{replica.name}: appended, but not committed before the deadline") from None
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 from uuid import UUID
 
-from raftlog.errors import RaftlogError, Unavailable, UnknownTopic
+from raftlog.errors import InvalidTopic, RaftlogError, Unavailable, UnknownTopic
 from raftlog.partitions.controller.host import ControllerHost
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.produce.shares import PartitionChoice, Share
@@ -53,6 +53,15 @@ class Finder:
             if name not in self._topics:
                 self._record_unknown(name, loop.time())
             return self._topics.find(name)
+
+    async def writable_topic(self, name: str, deadline: Deadline) -> Topic:
+        """Return the topic of this name, for a client's write.
+
+        Raises as `topic` does, and `InvalidTopic` for an internal one."""
+        topic = await self.topic(name, deadline)
+        if topic.is_internal:
+            raise InvalidTopic(f"topic {name} is internal; only brokers write to it")
+        return topic
 
     async def update_if_unknown(self, names: Iterable[str], deadline: Deadline) -> None:
         """Ask the controller once if one of these topics is unknown here. Raises `NoLeader` as `topic` does."""

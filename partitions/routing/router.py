@@ -192,8 +192,7 @@ class PartitionRouter:
             partition.failed, partition.hint = leader, None
             raise
         partition.failed = None
-        base, after, epoch, high_watermark, is_duplicate = decode_numbers(answer, APPENDED, 0)
-        return ReplicaAppended(Offset(base), Offset(after), epoch, Offset(high_watermark), is_duplicate == 1)
+        return decode_appended(answer)
 
     async def read(
         self,
@@ -236,6 +235,18 @@ class PartitionRouter:
             return await self._node.ask(node, name, header, payload, deadline)
         finally:
             self.forwarding -= 1
+
+
+def encode_appended(appended: ReplicaAppended) -> Answer:
+    """Return the answer to an append; a fifth number, 1, is that of a duplicate."""
+    numbers = list(appended[:APPENDED])
+    return Answer([*numbers, 1] if appended.is_duplicate else numbers)
+
+
+def decode_appended(answer: Answer) -> ReplicaAppended:
+    """Return the result of an append on another node. Raises `OutcomeUnknown` for an answer of another form."""
+    base, after, epoch, high_watermark, is_duplicate = decode_numbers(answer, APPENDED, 0)
+    return ReplicaAppended(Offset(base), Offset(after), epoch, Offset(high_watermark), is_duplicate == 1)
 
 
 def decode_numbers(answer: Answer, count: int, *defaults: int) -> list[int]:
