@@ -36,7 +36,6 @@ WRITERS = 8
 _ANSWER_S_MAX = 15.0
 _JSON = {"Content-Type": "application/vnd.kafka.json.v2+json"}
 _POLL_S = 0.01
-_PORTS_TRIED = 50
 
 
 class Clients:

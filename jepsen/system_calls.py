@@ -25,8 +25,6 @@ Fault = tuple[str, str]
 """System calls, separated by commas, and strace's instruction for them."""
 FULL: Final[Fault] = ("pwrite64,pwritev,pwritev2,fallocate", "error=ENOSPC")
 """Full disk: only writes into allocated space succeed, as in the journal's files."""
-FAILING_SYNCS: Final[Fault] = (_SYNCS, "error=EIO")
-"""Disk failure: no sync succeeds."""
 
 
 def slow_syncs(seconds: float) -> Fault:

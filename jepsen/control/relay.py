@@ -269,7 +269,7 @@ class Relay:
             await asyncio.sleep(_LOOK_S)
 
     def bytes_under_way(self, link: Link) -> int:
-        """Return the bytes that this link held_bytes_on."""
+        """Return the bytes that were received and not passed on over a link."""
 
         async def count() -> int:
             return sum(connection.held_bytes_on(link) for connection in self._connections)

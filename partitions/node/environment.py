@@ -44,7 +44,6 @@ class NodeTransport(Transport, Protocol):
     serve_probe: Callable[[PeerIdentity, object], Awaitable[object]]
     on_refused: Callable[[HandshakeRefusal], None]
     address: Address | None
-    messages_unaddressed: int
 
     @property
     def messages_from_outsiders(self) -> int: ...

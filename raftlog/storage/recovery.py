@@ -52,7 +52,6 @@ class RecoveryReport:
     bytes_scanned: int = 0
     torn: list[TornTail] = field(default_factory=list)
     indexes_rebuilt: list[str] = field(default_factory=list)
-    leftovers_removed: int = 0
     damage: list[CorruptBatch] = field(default_factory=list)
 
 
@@ -128,7 +127,6 @@ class Recovery:
             for suffix in reversed(SUFFIXES):
                 if self.disk.exists(stem + suffix):
                     self.disk.unlink(stem + suffix)
-            self.report.leftovers_removed += 1
         return bases
 
     # one segment

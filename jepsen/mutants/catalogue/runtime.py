@@ -12,7 +12,6 @@ _WAITS: Final = ("tests/runtime/test_waits_for_disks.py",)
 _OUTCOMES: Final = ("tests/runtime/test_outcomes.py",)
 _CHECKPOINTS: Final = ("tests/runtime/test_checkpoints.py", *_DRIVER)
 _TRIMS: Final = ("tests/replica/test_committed_trims.py", "tests/runtime/test_driver.py")
-_INSTALLS: Final = ("tests/runtime/test_log_fetch.py", "tests/runtime/test_installed_place.py", *_DRIVER)
 
 
 def _runtime(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:

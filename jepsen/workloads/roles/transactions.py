@@ -29,7 +29,6 @@ TRANSFERS, SCANS = 0.3, 0.25
 STEPS_MAX: Final = 4
 MOMENT_S: Final = 0.2
 _PAYLOAD_BYTES: Final = (10, 100, 1000)
-_SCAN_MS: Final = 2_000
 Step = Append | Scan
 
 
