@@ -73,7 +73,9 @@ class _Traffic:
 
 
 class Agent:
-    """Gossip of this process. Other members reach its wire at `address`."""
+    """Runs the gossip of this process: connects the SWIM machine with the network.
+
+    Other members reach it at `address`."""
 
     def __init__(
         self,
@@ -170,7 +172,7 @@ class Agent:
     # the machine
 
     def _pump(self) -> None:
-        """Carry out the output of the machine, and plan its next tick."""
+        """Send the messages that the machine has produced, report its changes, and schedule its next tick."""
         for send in self._swim.take_sends():
             datagram = self._seal.seal(encode(self._cluster, send.messages))
             assert len(datagram) <= DATAGRAM_BYTES_MAX, f"a datagram of {len(datagram)} bytes"

@@ -36,7 +36,7 @@ _NUMBER_MAX: Final = (1 << 64) - 1
 
 
 class RefusedDatagram(Enum):
-    """Reason for discarding a datagram or frame; the values name the counters."""
+    """Reason for the refusal of a datagram or frame; the values name the counters."""
 
     TRUNCATED = "truncated"
     OVERSIZE = "oversize"
@@ -65,7 +65,7 @@ class AuthenticationError(RaftlogError):
 
 
 class SenderIdentity(NamedTuple):
-    """Identity of the process that seals."""
+    """Identity of the process that signs outgoing datagrams and frames."""
 
     cluster_id: uuid.UUID
     node_id: NodeId
@@ -74,14 +74,14 @@ class SenderIdentity(NamedTuple):
 
 
 class OpenedMessage(NamedTuple):
-    """Body of a sealed datagram or frame, and its sender."""
+    """Body of a verified datagram or frame, and its sender."""
 
     node_id: NodeId
     body: bytes
 
 
 class Seal:
-    """Authenticator of one process: seals outgoing datagrams and frames, and opens received ones."""
+    """Authentication of gossip in one process: signs outgoing datagrams and frames, and verifies received ones."""
 
     def __init__(self, me: SenderIdentity, keys: GossipKeys, guard: ReplayGuard | None = None) -> None:
         self._me, self._keys = me, keys
@@ -90,7 +90,7 @@ class Seal:
         self._number = 0
 
     def seal(self, body: bytes) -> bytes:
-        """Return the datagram or frame that carries a body; its number differs in each call."""
+        """Return the signed datagram or frame that carries a body; its number differs in each call."""
         self._number += 1
         assert self._number <= _NUMBER_MAX, "more datagrams since the start than there are numbers"
         me = self._me
@@ -101,10 +101,9 @@ class Seal:
         return sealed + _compute_tag(self._keys.signing, sealed)
 
     def open(self, data: bytes, bytes_max: int) -> OpenedMessage:
-        """Return the body and the sender of a datagram or frame.
+        """Verify a datagram or frame; return its body and its sender.
 
-        Raises `AuthenticationError`, and then has recorded nothing.
-        """
+        Raises `AuthenticationError`, and then has recorded nothing."""
         if len(data) > bytes_max:
             raise AuthenticationError(RefusedDatagram.OVERSIZE)
         if data[:3] != MAGIC[: len(data)]:

@@ -5,7 +5,7 @@ its timeouts longer, and each answer makes them shorter. `0 ≤ score ≤ score_
 
 
 class Awareness:
-    """Local health multiplier; score 0 is healthy."""
+    """Local health of this member (Lifeguard's multiplier): score 0 is healthy, higher scores slow its probes."""
 
     def __init__(self, score_max: int) -> None:
         self.score = 0

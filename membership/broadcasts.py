@@ -24,7 +24,7 @@ class _QueuedClaim(NamedTuple):
 
 
 class Broadcasts:
-    """Queue of claims in levels: level i holds those sent i times."""
+    """Queue of claims to gossip, by how often each was sent: level i holds those sent i times."""
 
     def __init__(self, items_max: int) -> None:
         self._items_max = items_max

@@ -21,7 +21,7 @@ class MemberChange(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """Claim of another process to a node id whose holder is up; the holder keeps it until it is dead or left."""
+    """Claim of another process to a node id that a live member has; the member keeps it until it is dead or left."""
 
     known: GossipMember
     other: Claim

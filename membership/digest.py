@@ -39,7 +39,9 @@ def bucket_of(node_id: NodeId) -> int:
 
 
 class Digest:
-    """Hashes of the states of all members; each hash is the exclusive or of those of its members."""
+    """Hashes of the states of all members, by bucket, for comparing two views.
+
+    Each hash is the exclusive or of those of its members."""
 
     def __init__(self) -> None:
         self.root = 0

@@ -25,8 +25,7 @@ def first_messages(view: MembershipView, now: float) -> list[Message]:
 def answer(message: Message, view: MembershipView, now: float) -> list[Message]:
     """Return the answer to one message of an exchange; an empty one ends the exchange.
 
-    Claims in the same frame have to be processed before.
-    """
+    Claims in the same frame have to be processed before."""
     digest = view.roster.digest
     match message:
         case DigestRoot(root) if root != digest.root:
@@ -61,7 +60,7 @@ def _drop_unknown(members: Iterable[GossipMember | None]) -> Iterable[GossipMemb
 
 
 def _cut_to_frame(claims: Iterable[Claim]) -> Iterable[Claim]:
-    """Yield claims up to `CLAIMS_BYTES_MAX`."""
+    """Yield claims while they fit into one frame (`CLAIMS_BYTES_MAX`)."""
     room = CLAIMS_BYTES_MAX
     for claim in claims:
         room -= claim_bytes(claim)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class GossipKeys(NamedTuple):
-    """Keys of gossip; `signing` is the first of `accepted`. The representation hides all of them."""
+    """Keys for gossip; `signing` is the first of `accepted`. `repr` shows none of them."""
 
     accepted: tuple[bytes, ...]
 

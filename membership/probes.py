@@ -23,7 +23,9 @@ RELAYS_MAX: Final = 256
 
 @dataclass(slots=True)
 class _Ping:
-    """Ping that was sent. `silent_at` becomes infinite once that time was handled."""
+    """Ping that was sent and is not answered yet.
+
+    `silent_at` becomes infinite once that time was handled."""
 
     silent_at: float
     expires_at: float
@@ -48,7 +50,7 @@ class Probe(_Ping):
 
 @dataclass(slots=True)
 class Relay(_Ping):
-    """Ping on behalf of another member, which gets a nack at `silent_at`."""
+    """Ping that this member sends for another one, which gets a nack at `silent_at`."""
 
     origin: Address
     origin_sequence: int

@@ -18,7 +18,7 @@ def ring_position(node_id: NodeId) -> int:
 
 
 class Roster:
-    """Members by node id, this one first."""
+    """All known members by node id, this one first, with the ring that gives each a neighbour to probe."""
 
     def __init__(self, me: GossipMember) -> None:
         self.me = me.node_id

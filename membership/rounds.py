@@ -10,7 +10,9 @@ from raftlog.types import NodeId
 
 
 class Rounds:
-    """Order of the probes. `_left` is the rest of the round, the next member last; it skips members that are not up."""
+    """Random order in which members are probed, each once a round.
+
+    `_left` is the rest of the round, the next member last; it skips members that are not up."""
 
     def __init__(self, roster: Roster, random: Random) -> None:
         self._roster = roster

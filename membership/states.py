@@ -68,7 +68,7 @@ TRANSITIONS: Final[Mapping[MemberState | None, Mapping[Order, Mapping[MemberStat
 
 
 def find_verdict(known: GossipMember | None, claim: Claim) -> Verdict:
-    """Return the next state of another member by a claim, or an effect without a new state."""
+    """Decide by a claim the next state of another member, or an effect without a new state."""
     if known is None:
         return TRANSITIONS[None][NEWER][claim.state]
     if known.disk_uuid != claim.disk_uuid and known.state.is_up:

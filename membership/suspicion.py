@@ -13,7 +13,7 @@ from raftlog.types import NodeId
 
 
 class Suspicion:
-    """Suspicion of one member. `accusers` are distinct; the first one began it."""
+    """Suspicion of one member: its accusers, which are distinct, and its deadline. The first accuser began it."""
 
     def __init__(self, first: NodeId, now: float) -> None:
         self.first = first

@@ -56,7 +56,7 @@ class SwimCounters(NamedTuple):
 
 
 class Swim:
-    """SWIM machine of this member: its view of all members, and the messages to send."""
+    """SWIM state machine of this member, without I/O: its view of all members, and the messages to send."""
 
     def __init__(self, me: GossipIdentity, description: bytes, config: SwimConfig, random: Random) -> None:
         assert len(description) <= DESCRIPTION_BYTES_MAX, len(description)
@@ -266,10 +266,10 @@ class Swim:
     # probes
 
     def _take_turn(self, now: float) -> None:
-        """Probe the next member of the round or the neighbour on the ring, in turn; less often at bad local health.
+        """Probe one member: the next one of the round or the neighbour on the ring, in turn.
 
-        Rounds alone leave a dead member without a probe for t periods with a probability of e^-t; its neighbour is
-        certain to probe it after two turns."""
+        At bad local health probes are rarer. Rounds alone leave a dead member without a probe for t periods with a
+        probability of e^-t; its neighbour is certain to probe it after two turns."""
         self._turns += 1
         target = self._roster.neighbour() if self._turns % 2 else self._view.rounds.next_target()
         if target is not None:
@@ -355,7 +355,7 @@ class Swim:
     # gossip
 
     def _follow_up(self, now: float) -> None:
-        """Probe suspects and contested node ids after claims were processed, and schedule gossip."""
+        """Probe suspects and contested node ids, and schedule gossip, after claims were processed."""
         if self._view.newly_suspected:
             self._probe_suspects(now)
         if self._view.contested:

@@ -22,7 +22,9 @@ JOINS_AT_ONCE: Final = 3
 
 
 class Syncs:
-    """Schedule of the digest exchanges. `due` is the earlier of both times; nothing is due before `start`."""
+    """Schedule of the exchanges of digests with other members.
+
+    `due` is the earlier of both times; nothing is due before `start`."""
 
     def __init__(self, view: MembershipView, outbox: GossipOutbox, config: SwimConfig, random: Random) -> None:
         self._view = view

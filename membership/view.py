@@ -25,7 +25,9 @@ EXPIRY_CHECK_INTERVAL_S: Final = 0.05
 
 
 class MembershipView:
-    """States of all members. `suspicions` has exactly the other members in state suspect."""
+    """View of all members: their states, suspicions, and claims to gossip.
+
+    `suspicions` has exactly the other members in state suspect."""
 
     def __init__(self, me: GossipIdentity, description: bytes, config: SwimConfig, random: Random) -> None:
         self._me = me
@@ -68,7 +70,7 @@ class MembershipView:
             self.broadcasts.drop(claim.node_id)
 
     def supersedes(self, claim: Claim) -> bool:
-        """Return whether the present state of this member is newer than a claim about it or about its former disk."""
+        """Return whether a claim about this member is older than its present state, or about its former disk."""
         me = self.roster.myself
         is_of_holder = claim.disk_uuid != me.disk_uuid and claim.state.is_up
         return me.state is MemberState.ALIVE and claim.incarnation < me.incarnation and not is_of_holder
@@ -147,7 +149,7 @@ class MembershipView:
         self.broadcasts.add(claim)
 
     def _is_admitted(self, claim: Claim) -> bool:
-        """Return whether a new member is accepted; a dead one is not, once other members are about to forget it."""
+        """Return whether a claim may add a member: there is room, and other members are not about to forget it."""
         return len(self.roster) < self._config.members_max and claim.age_s < 0.9 * self._config.reap_s
 
     def _update_announcement(self, known: GossipMember, claim: Claim) -> None:
@@ -208,7 +210,7 @@ class MembershipView:
     # about this member
 
     def _handle_claim_about_me(self, claim: Claim, now: float) -> None:
-        """Refute a claim that this member is not alive; supersede one that it did not make."""
+        """Refute a claim that this member is not alive; answer one in its name that it did not make."""
         me = self.roster.myself
         if me.state is MemberState.LEFT:
             return
@@ -229,11 +231,10 @@ class MembershipView:
             self._raise_incarnation(claim.incarnation)
 
     def _supersede(self, me: GossipMember, claim: Claim, now: float) -> None:
-        """Supersede a claim in the name of this member that it did not make, with a higher incarnation.
+        """Answer a claim that another process made in the name of this member, with a higher incarnation.
 
         An earlier start of this disk may have made it, or a copy of the disk does: answered rarely, so that two
-        processes do not outbid each other without end.
-        """
+        processes do not outbid each other without end."""
         if claim.about is not None and claim.about.address != me.address:
             self.conflicts.record(Conflict(me, claim), now)
         if now >= self._may_supersede_at:

@@ -33,11 +33,11 @@ _RECEIVE_BUFFER_BYTES: Final = 1 << 20
 
 
 class StreamEnd(Exception):
-    """End of a stream: the other side closed it, or broke the protocol."""
+    """The stream has ended: the other side closed it, or broke the protocol."""
 
 
 class GossipStream(Protocol):
-    """Stream, seen from either end. Its methods raise `OSError`, `TimeoutError` and `StreamEnd`."""
+    """Stream of frames between two members. Its methods raise `OSError`, `TimeoutError` and `StreamEnd`."""
 
     peer: Address
     """Address of the other end's socket."""
@@ -50,7 +50,7 @@ class GossipStream(Protocol):
 
 
 class Wire(Protocol):
-    """Network interface of the agent."""
+    """Network interface of the agent: datagrams and streams."""
 
     on_datagram: Callable[[bytes, Address], None]
     """Callback on the loop for every datagram, also for one that is too long."""
@@ -75,7 +75,7 @@ class Wire(Protocol):
 
 
 class UdpWire(asyncio.DatagramProtocol):
-    """Wire over UDP and TCP; call `start` on a running loop."""
+    """Network interface of gossip over UDP and TCP; call `start` on a running loop."""
 
     def __init__(self) -> None:
         self.on_datagram: Callable[[bytes, Address], None] = lambda datagram, address: None

@@ -57,9 +57,9 @@ from raftlog.values.brokers import BrokerDescription, ClusterHealth, ClusterMemb
 
 
 class Broker:
-    """Façade of a broker: use `open`, then `start`.
+    """Broker of a cluster in this process: `open` recovers its data, `start` joins the cluster.
 
-    API servers use its public names; the parts for them are declared here."""
+    API servers use its public names; the components for them are declared here."""
 
     groups: Groups
     """Consumer groups."""
@@ -136,7 +136,7 @@ class Broker:
         return self.node.ended
 
     def wake_fetches(self) -> None:
-        """Answer every waiting fetch with the available records, and let none wait any more, before a stop."""
+        """Answer every waiting fetch with the available records; from now on, none waits. Called before a stop."""
         self.parts.wake_fetches()
 
     # ---- identity
@@ -310,7 +310,10 @@ class Broker:
         deadline: Deadline,
         isolation: Isolation = COMMITTED,
     ) -> OffsetRange:
-        """Return the log start offset, and the end with this isolation; linearizable, if wanted, by ReadIndex."""
+        """Return the log start offset and the end of the records with this isolation.
+
+        `linearizable`: the leader is confirmed by ReadIndex, so that the end covers every record acknowledged
+        before."""
         target = await self._partition(topic, partition, deadline)
         return await self._reader.offsets(target, linearizable, deadline, isolation)
 
@@ -322,7 +325,7 @@ class Broker:
         return await self._reader.offset_for_timestamp(target, timestamp_ms, deadline, isolation)
 
     async def delete_records(self, topic: str, partition: int, before_offset: int, *, deadline: Deadline) -> Offset:
-        """Delete the records below an offset, on every replica; return the new log start offset. Can be repeated.
+        """Delete the records below an offset, on every replica; return the new log start offset. Idempotent.
 
         Raises `OffsetOutOfRange` above the last stable offset, and `InvalidArgument` for an internal topic."""
         target = await self._finder.partition_of(await self._writable_topic(topic, deadline), partition, deadline)
@@ -364,9 +367,10 @@ class Broker:
         deadline: Deadline,
         validate_only: bool = False,
     ) -> TopicState:
-        """Add partitions to a topic, so that it has `total`; return as `create_topic` does. Keys can move.
+        """Add partitions to a topic, so that it has `total`; return as `create_topic` does.
 
-        `assignments` has the node ids of each. Raises `UnknownTopic`, and `InvalidArgument` unless there are more."""
+        Records of a key may go to another partition afterwards. `assignments` has the node ids of each. Raises
+        `UnknownTopic`, and `InvalidArgument` unless `total` is above the present number."""
         self.check_ready()
         new = await self.parts.changes.add_partitions(topic, total, assignments, deadline, validate_only=validate_only)
         found = self._topics.by_id(new.topic_id)
@@ -441,7 +445,9 @@ class Broker:
         survivor: int | None,
         deadline: Deadline,
     ) -> RecoveryResult:
-        """Report the remains of a broken partition and the loss of its recovery; `accept_loss` executes it."""
+        """Report the readable remains of a partition without a majority, and the loss of a recovery.
+
+        With `accept_loss` the recovery is executed."""
         found = await self._partition(topic, partition, deadline)
         node = None if survivor is None else NodeId(survivor)
         recovering = self.parts.recovering

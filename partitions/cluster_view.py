@@ -164,12 +164,14 @@ class ClusterObserver:
         return {key: [*row, damaged.get(key, ())] for key, row in best.items()}, leaderless
 
     async def leaders(self, partitions: Sequence[Partition], deadline: Deadline) -> dict[bytes, list[Any]]:
-        """Return leader, term and replicas in sync by group id, as nodes report them; None in sync: by a follower."""
+        """Return leader, term and in-sync replicas by group id, as nodes report them.
+
+        The in-sync replicas are None if only a follower has answered."""
         rows, _ = await self._ask_leaders(partitions, deadline)
         return {key: row[:3] for key, row in rows.items()}
 
     def _cut_deadline(self, node: NodeId, deadline: Deadline) -> Deadline:
-        """Return the deadline for an answer of a node: shorter if gossip has it as suspect, dead or left."""
+        """Return the deadline for a node's answer: an earlier one if gossip has the node as suspect, dead or left."""
         timeout_ms = DOUBTED_ASK_MS if self._gossip.is_doubtful(node) else ASK_MS
         return Deadline(min(deadline, deadline_in(timeout_ms)))
 
@@ -383,7 +385,7 @@ class ClusterObserver:
 
 
 def _rank(row: list[Any]) -> tuple[bool, int]:
-    """Return a sort key of a row: leaders above followers, later terms above earlier ones."""
+    """Return a sort key for reports of a partition: leaders above followers, later terms above earlier ones."""
     _, term, in_sync, *_ = row
     return (in_sync is not None, term)
 

@@ -59,14 +59,14 @@ from raftlog.runtime.tracing.setup import make_tracer
 
 
 class BrokerGate(RecordReader, Protocol):
-    """Methods of the façade that the parts call."""
+    """Methods of the `Broker` that its components call."""
 
     def check_ready(self) -> None:
         """Raise `Unavailable` while the broker starts or stops."""
 
 
 class BrokerParts:
-    """Parts of one broker; later ones are made from earlier ones."""
+    """Components of one broker; later ones are made from earlier ones."""
 
     transactions: Transactions
     """Declared here, because earlier parts call it."""
@@ -249,7 +249,7 @@ class BrokerParts:
         )
 
     async def stop(self) -> None:
-        """See `Broker.close`."""
+        """Stop all components, in reverse order and in bounded time."""
         self.gossip.leave()
         self.security.close()
         for part in (self.housekeeping, self.balancer, self.leaving, self.moves, self.assignments):
@@ -266,7 +266,7 @@ class BrokerParts:
             await self.gossip.close()
 
     def wake_fetches(self) -> None:
-        """See `Broker.wake_fetches`."""
+        """Answer every waiting fetch with the available records; from now on, none waits. Called before a stop."""
         self.reader.allows_waits = False
         self.consumers.stop_waiting()
         for replica in self.assignments.replicas.values():

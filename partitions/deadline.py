@@ -16,7 +16,7 @@ def deadline_in(milliseconds: float) -> Deadline:
 
 
 class DeadlineSweep:
-    """Timer for many waiters: it fires at the earliest deadline added, and again while any is left.
+    """One timer for many waiters: it fires at the earliest deadline, and again while deadlines are left.
 
     `expire(now)` answers all waiters whose deadline has passed and returns the earliest deadline left, or `NEVER`."""
 

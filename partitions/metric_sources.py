@@ -29,7 +29,7 @@ _SLICE: Final = 64
 
 
 class ReplicaFigures(NamedTuple):
-    """Figures of one replica of a partition here; `log_bytes` is the size of its segments."""
+    """Values for the metrics of one replica on this broker; `log_bytes` is the size of its segments."""
 
     topic: str
     partition: int
@@ -43,7 +43,9 @@ class ReplicaFigures(NamedTuple):
 
 @dataclass(slots=True)
 class Figures:
-    """Figures of all Raft groups here, the controller's included; `replicas` has those of topics only, in order."""
+    """Values for the metrics of all Raft groups on this broker.
+
+    `replicas` are those of topics, without the controller's, in order."""
 
     replicas: list[ReplicaFigures] = field(default_factory=list)
     led: int = 0
@@ -64,9 +66,10 @@ class Figures:
 
 
 class MetricSources:
-    """Sources of metrics. `replicas` are those of the assignments, `budget` is that of all producers.
+    """Components of a broker from which the metrics are read.
 
-    Its attributes count events: `driver`, `transport`, `leader_statistics` and `leaders` of the node, `gossip`."""
+    `replicas` are those of the assignments, `budget` is that of all producers. Its attributes count events: `driver`,
+    `transport`, `leader_statistics` and `leaders` of the node, `gossip`."""
 
     def __init__(
         self,

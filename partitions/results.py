@@ -46,7 +46,7 @@ class ProducerSequence(NamedTuple):
 
 
 class ActiveProducer(NamedTuple):
-    """Idempotent producer of a partition; `last_timestamp` is that of its newest record or marker.
+    """Idempotent producer that a partition has state of; `last_timestamp` is that of its newest record or marker.
 
     Numbers are −1 without a batch, a marker, an open transaction."""
 
@@ -95,7 +95,7 @@ class ReplicaLag(NamedTuple):
 
 
 class PartitionState(NamedTuple):
-    """State of one partition by its leader; `problem` is the reason why it cannot be written or read.
+    """State of one partition as its leader reports it; `problem`: reason why it cannot be written or read.
 
     Without a leader that answers, `leader` and the offsets are None and `in_sync` is empty."""
 

@@ -150,7 +150,7 @@ class BrokerSettings:
         check_bounds(self)
 
     def node_settings(self) -> NodeSettings:
-        """Return the settings of the node below the façade."""
+        """Return the settings of the node, which runs the replicas and connections of this broker."""
         host, port = self.rpc or (_LOOPBACK, None)
         scrub_ms = max(1, round(self.scrub_interval_days * DAY_MS)) if self.scrub_interval_days else _NO_SCRUB_MS
         return NodeSettings(

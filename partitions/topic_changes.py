@@ -50,7 +50,10 @@ class TopicChanges:
         wall_ms: Callable[[], int],
         free_bytes: Callable[[], Mapping[NodeId, int]] = dict,
     ) -> None:
-        """Store the parts; `free_bytes`, the gossiped room on disks, decides only between equal hosts."""
+        """Store the components that changes of topics use.
+
+        `free_bytes`: free disk space by node id, as gossip reports it; it decides only between hosts with equal
+        loads."""
         self._settings, self._node, self._metadata, self._topics = settings, node, metadata, topics
         self._random, self._wall_ms, self._free_bytes = random, wall_ms, free_bytes
 
@@ -108,7 +111,7 @@ class TopicChanges:
         self._settings.topic_config.override(overrides)
 
     async def _wait_for_hosts(self, factor: int | None, deadline: Deadline) -> int:
-        """Return the replication factor, once so many brokers are registered.
+        """Return the replication factor, once as many brokers are registered as it needs.
 
         In a cluster that is being founded, wait for seeds that are still starting."""
         while True:

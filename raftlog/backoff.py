@@ -5,7 +5,9 @@ from random import Random
 
 
 class Backoff:
-    """Pauses from `min_s` to `max_s`; `random` shortens each by up to half, so that retries do not coincide."""
+    """Source of growing pauses between retries, from `min_s` to `max_s` seconds.
+
+    `random` shortens each pause by up to half, so that the retries of several processes do not coincide."""
 
     __slots__ = ("_max_s", "_min_s", "_next_s", "_random")
 
@@ -19,6 +21,6 @@ class Backoff:
         return pause_s if self._random is None else pause_s * self._random.uniform(0.5, 1.0)
 
     def reset(self, lasted_s: float = inf) -> None:
-        """Start again with the shortest pause, unless the success lasted less than the longest pause."""
+        """Start again with the shortest pause, unless the connection or attempt that ended lasted less than `max_s`."""
         if lasted_s >= self._max_s:
             self._next_s = self._min_s

@@ -26,7 +26,7 @@ _CREATE: Final = "`raftlog cluster secret create FILE` makes one"
 
 
 class ClusterSecret(NamedTuple):
-    """Keys of a file, the signing one first. `repr` shows none of them."""
+    """Keys of a cluster's secret file: the first signs, all are accepted. `repr` shows no key."""
 
     keys: tuple[bytes, ...]
 
@@ -39,7 +39,7 @@ class ClusterSecret(NamedTuple):
 
 
 class SecretFile(NamedTuple):
-    """Contents of a file; `warning` is the problem with its permissions, or empty."""
+    """Secret that was read from a file; `warning` describes unsafe permissions of the file, or is empty."""
 
     secret: ClusterSecret
     warning: str

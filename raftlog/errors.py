@@ -86,7 +86,7 @@ class RaftlogError(Exception):
 
 
 class RequestError(RaftlogError):
-    """Request that cannot be executed as it is; base of the errors about its contents."""
+    """Base of the errors of requests that cannot be executed as they are: change the request before retrying."""
 
 
 class InvalidArgument(RequestError):
@@ -110,7 +110,7 @@ class InvalidGroup(InvalidArgument):
 
 
 class PlacementImpossible(InvalidArgument):
-    """Replication factor above the number of hosts."""
+    """The replication factor is above the number of hosts."""
 
 
 class InvalidBatch(RequestError):
@@ -141,7 +141,7 @@ class UndecodableBatch(InvalidBatch):
 
     @property
     def place(self) -> TopicPartition | None:
-        """Partition of the batch; None if the reader has none."""
+        """Partition of the batch; None if it was read from a log that belongs to no topic."""
         return TopicPartition(self.topic, self.partition) if self.topic else None
 
     def located_at(self, place: TopicPartition) -> "UndecodableBatch":
@@ -174,7 +174,7 @@ class UnknownBroker(RequestError):
 
 
 class IdentityRefused(RequestError):
-    """Refusal of a process that must not act as the broker whose identity it claims.
+    """The cluster refuses a process that must not act as the broker whose identity it claims.
 
     Its disk is stale or a copy, or another disk holds the node id; the message names the next step."""
 
@@ -314,7 +314,7 @@ class NotAtBatchBorder(RequestError):
 
 
 class Unavailable(RaftlogError):
-    """Operation that is refused for now and may succeed later."""
+    """Base of the errors of operations that are refused for now, and may succeed later."""
 
 
 class Overloaded(Unavailable):
@@ -358,7 +358,7 @@ class OffsetNotAvailable(Unavailable):
 
 
 class CoordinatorLoading(Unavailable):
-    """New coordinator that still loads its groups."""
+    """The new coordinator of the group has not yet loaded its groups from the log."""
 
 
 class RebalanceInProgress(Unavailable):
@@ -378,7 +378,7 @@ class UnstableOffsets(Unavailable):
 
 
 class ChangeRefused(Unavailable):
-    """Change of a Raft configuration that cannot be made now; the message names the obstacle."""
+    """The Raft configuration cannot be changed now; the message names the obstacle."""
 
 
 class LogDamaged(Unavailable):
@@ -386,11 +386,11 @@ class LogDamaged(Unavailable):
 
 
 class LogClosed(Unavailable):
-    """Closed log."""
+    """The log is closed."""
 
 
 class StorageError(RaftlogError):
-    """Bad contents of the disk, or a disk that misbehaves."""
+    """Base of the errors of bad contents of the disk, or of a disk that misbehaves."""
 
 
 class CorruptBatch(StorageError):
@@ -419,7 +419,7 @@ class JournalDamaged(StorageError):
 
 
 class FormatError(StorageError):
-    """Directory of another format version, or one that raftlog did not write."""
+    """The directory has another format version, or was not written by raftlog."""
 
 
 class SmallFileDamaged(FormatError):
@@ -443,7 +443,7 @@ class OutcomeUnknown(RaftlogError):
 
 
 class DeadlineExceeded(OutcomeUnknown):
-    """Append whose durability was not confirmed before the deadline."""
+    """The deadline has passed before the durability of the append was confirmed; it may still be stored."""
 
 
 class DuplicateSequence(OutcomeUnknown):

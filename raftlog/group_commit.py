@@ -91,7 +91,7 @@ class ChangeGuard:
         self._commit = commit
 
     def __enter__(self) -> None:
-        """Do nothing: no file has changed yet."""
+        """Do nothing: the change has not begun."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -101,7 +101,7 @@ class ChangeGuard:
 
 
 class GroupCommit:
-    """Queue of appends to one log, and its leader.
+    """Queue of the appends of many threads to one log; one waiting thread, the leader, writes for all of them.
 
     `jobs` are the syncs that the log has requested and that no thread has run yet. The log reports through
     `handle_progress` and `handle_refusal`, which are called with the mutex held."""
@@ -192,7 +192,7 @@ class GroupCommit:
             return
 
     def _withdraw(self, waiter: Waiter) -> None:
-        """Withdraw a waiter: return the waiters that it took to the queue, and make another one the leader."""
+        """Remove an interrupted waiter; requeue the waiters that it was writing for, and promote another one."""
         with self._mutex, self.change_guard:
             waiter.is_done = True  # the thread that appends or promotes it at this moment then skips it
             with self._gate:
@@ -249,7 +249,7 @@ class GroupCommit:
             raise
 
     def _append_all(self, queue: list[Waiter]) -> None:
-        """Append all waiters of the queue, and write or flush as they and the policy require."""
+        """Append the records of all waiters of the queue, and write or flush as they and the flush policy require."""
         try:
             wants_durable = self._append_in_order(queue)
         except BaseException:
@@ -264,7 +264,7 @@ class GroupCommit:
         self.handle_progress()
 
     def _append_in_order(self, queue: list[Waiter]) -> bool:
-        """Append everything; return whether a waiter needs a sync beyond the flush policy."""
+        """Append the records of all waiters in order; return whether a waiter needs a sync beyond the flush policy."""
         wants_durable = False
         small: list[Waiter] = []
         room = bound = min(COALESCED_BYTES_MAX, self.log.config.max_message_bytes - HEADER_SIZE)
@@ -319,7 +319,7 @@ class GroupCommit:
             self._promote(next(iter(waiting or self._queue), None))
 
     def _promote(self, waiter: Waiter | None) -> None:
-        """Wake the waiter, then make it the leader, so that no leader keeps waiting (the gate is held)."""
+        """Wake the waiter before it is recorded as leader, so that an interrupt leaves no leader that still sleeps."""
         if waiter is not None:
             waiter.promote()
         self._leader = waiter

@@ -63,7 +63,7 @@ class LogConfig:
         return cls().override(settings)
 
     def override(self, settings: Mapping[str, str]) -> Self:
-        """Return a copy with these settings replaced; values are text and are checked."""
+        """Return a copy with some settings replaced; their values are text and are checked."""
         known = {kafka_name(field.name): field.name for field in fields(self)}
         changes: dict[str, Any] = {}
         for name, text in settings.items():

@@ -23,7 +23,7 @@ MAX_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class Deliveries:
-    """Answers to the polls of one instance."""
+    """Execution of the polls of one instance: fetches records and prepares the answer."""
 
     def __init__(
         self, host: InstanceHost, settings: InstanceSettings, positions: FetchPositions, beginnings: InitialPositions
@@ -38,7 +38,7 @@ class Deliveries:
     async def attempt(
         self, until: Deadline, max_bytes: int, interrupted: asyncio.Event, is_wanted: Callable[[], bool]
     ) -> PollDelivery:
-        """Return the records that are available before the deadline or an interruption.
+        """Fetch records until some are available, the deadline, or an interruption; return them.
 
         Returns nothing when `is_wanted` is false by then, because a newer poll has replaced this one."""
         bounds = self._host.bounds
@@ -71,7 +71,9 @@ class Deliveries:
 
 
 def _raise_blocking_error(polled: Polled, asked: int) -> None:
-    """Raise the error that ends the poll: an undecodable batch, or any error if no partition could be read."""
+    """Raise the error that ends the poll: an undecodable batch, or any error if no partition could be read.
+
+    `asked`: number of partitions to read."""
     others = [error for error in polled.failed.values() if not isinstance(error, OffsetOutOfRange)]
     stopping: list[RaftlogError] = [error for error in others if isinstance(error, UndecodableBatch)]
     if not stopping and asked == len(others):

@@ -21,7 +21,7 @@ _ASKED_AT_ONCE = 16
 
 
 class DecidedPositions(NamedTuple):
-    """Result of a decision on positions; partitions whose leader did not answer are left out, for the next decision."""
+    """First positions that were determined; without partitions whose leader did not answer, which are retried."""
 
     anchors: dict[TopicPartition, Anchor]
     """Anchors to store, because the next coordinator would decide otherwise."""
@@ -99,7 +99,7 @@ class InitialPositions:
 
 
 def committed_offset(committed: Mapping[TopicPartition, OffsetRecord], partition: TopicPartition) -> Offset:
-    """Return the committed offset of a partition; `NOTHING_COMMITTED` if there is none."""
+    """Return the committed offset of a partition, or the constant `NOTHING_COMMITTED`."""
     found = committed.get(partition)
     return NOTHING_COMMITTED if found is None else found.offset
 

@@ -47,7 +47,7 @@ _COMMITTING_S: Final = 0.5
 
 
 class Instance:
-    """Consumer instance; see the module. `stored` is its record in the log."""
+    """Consumer instance: a consumer that a broker runs for a REST client. `stored` is its record in the log."""
 
     def __init__(self, host: InstanceHost, group: str, name: str, stored: StoredInstance) -> None:
         self.group, self.name, self.stored = group, name, stored
@@ -127,7 +127,7 @@ class Instance:
 
     @asynccontextmanager
     async def _hold_turn(self, *, is_urgent: bool = True) -> AsyncIterator[None]:
-        """Hold the turn during the block; if `is_urgent`, interrupt a poll that holds it."""
+        """Lock the instance for one request during the block; if `is_urgent`, interrupt a poll that holds the lock."""
         self._wanting += is_urgent
         if is_urgent:
             self._interrupted.set()
@@ -201,7 +201,7 @@ class Instance:
 
     @asynccontextmanager
     async def _while_authorized(self) -> AsyncIterator[None]:
-        """Raise `TopicNotAuthorized` unless, and once not, the owner may read all topics of the assignment."""
+        """Raise `TopicNotAuthorized` in the block if the owner may not, or no longer, read all assigned topics."""
         topics = dict.fromkeys(partition.topic for partition in self._positions.owned)
         try:
             async with self._host.while_readable(self.stored.settings.owner, topics):
@@ -268,23 +268,23 @@ class Instance:
         return self.stored.topics if self.stored.pattern is None else self._matched
 
     async def on_member_id(self, member_id: str) -> None:
-        """See `member.MemberListener`."""
+        """Store the member id that the group assigned."""
         await self._store(lambda now: now._replace(member_id=member_id), deadline_in(_CLOSING_MS))
 
     async def on_partitions_revoked(self) -> None:
-        """See `member.MemberListener`."""
+        """Commit acknowledged offsets under the present generation, because the group rebalances."""
         async with self._hold_turn():
             if self.stored.settings.auto_commit:
                 await self._commits.commit_before_revocation(self._positions.acknowledged(), deadline_in(_CLOSING_MS))
 
     async def on_partitions_assigned(self, partitions: Collection[TopicPartition], *, keep: bool) -> None:
-        """See `member.MemberListener`."""
+        """Read these partitions. `keep`: no other member has owned them since the last call."""
         async with self._hold_turn():
             self._positions.own(partitions, keep=keep)
         self._run_in_background(self._decide_positions())
 
     async def on_partitions_lost(self) -> None:
-        """See `member.MemberListener`."""
+        """Stop reading all partitions: the group continued without this member, and others may own them."""
         async with self._hold_turn():
             self._positions.own((), keep=False)
 

@@ -35,7 +35,7 @@ class Catalogue:
         return (topic.name for topic in self._topics if not topic.row.creation.is_internal)
 
     async def check(self, partition: TopicPartition, deadline: Deadline) -> None:
-        """Raise `UnknownTopic` or `UnknownPartition` unless it exists; ask the controller if it is unknown here."""
+        """Raise `UnknownTopic` or `UnknownPartition` unless it exists; look an unknown one up at the controller."""
         await self._finder.partition(*partition, deadline)
 
 
@@ -65,7 +65,7 @@ class ReadBounds(NamedTuple):
 
 
 class InstanceHost(NamedTuple):
-    """Dependencies of the instances of one coordinator."""
+    """Components that the instances of one coordinator use."""
 
     coordinator: GroupCoordinator
     """Coordinator whose group members the instances are, and which stores their records."""
@@ -82,7 +82,7 @@ class InstanceHost(NamedTuple):
         return self.authorizer.allows(_caller(owner), AclOperation.READ, Resource(AclResourceType.TOPIC, topic))
 
     def while_readable(self, owner: Owner | None, topics: Collection[str]) -> AbstractAsyncContextManager[None]:
-        """Return a block that raises `TopicNotAuthorized` unless, and once not, the owner may read all topics."""
+        """Return a context that raises `TopicNotAuthorized` if the owner may not, or no longer, read all topics."""
         if owner is None:
             return nullcontext()
         return self.authorizer.while_allowed(_caller(owner), AclOperation.READ, AclResourceType.TOPIC, topics)

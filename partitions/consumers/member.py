@@ -67,7 +67,9 @@ class MemberListener(Protocol):
 
 
 class InstanceMember:
-    """Group member of an instance. `identity` fences its commits; None without an assignment."""
+    """Group member that represents an instance.
+
+    `identity` fences its commits; None without an assignment."""
 
     def __init__(
         self, host: InstanceHost, group: str, name: str, strategy: str, owner: MemberListener, member_id: str
@@ -136,7 +138,7 @@ class InstanceMember:
             backoff.reset()
 
     async def _report_problem(self, problem: RaftlogError, backoff: Backoff) -> None:
-        """Report the problem to all waiting requests, and pause."""
+        """Fail all waiting requests with the problem, and pause for the next time of `backoff`."""
         self.problem = problem
         self.settled.set()
         await self._pause(backoff.next_pause_s())

@@ -43,7 +43,9 @@ Handler: TypeAlias = Callable[[Registry, GroupCoordinator, Any, Deadline], Await
 
 
 def _on_instance(method: Callable[..., Awaitable[A]]) -> Handler[A]:
-    """Return a handler that calls a method of the named instance with the request's fields and the deadline."""
+    """Return a handler that finds the instance that a request names, and calls one of its methods.
+
+    The method gets the request's other fields and the deadline."""
 
     async def serve(registry: Registry, coordinator: GroupCoordinator, asked: Any, deadline: Deadline) -> A:
         async with _confirm_on_error(coordinator, deadline), registry.use(coordinator, *asked[:2]) as instance:
@@ -53,7 +55,7 @@ def _on_instance(method: Callable[..., Awaitable[A]]) -> Handler[A]:
 
 
 def _read_state(read: Callable[[Instance], A]) -> Handler[A]:
-    """Return a handler that reads the state of the named instance, and then confirms the coordinator."""
+    """Return a handler that reads the named instance's state, and then confirms that this coordinator still leads."""
 
     async def serve(registry: Registry, coordinator: GroupCoordinator, asked: InstanceName, deadline: Deadline) -> A:
         async with _confirm_on_error(coordinator, deadline), registry.use(coordinator, *asked) as instance:
@@ -66,10 +68,10 @@ def _read_state(read: Callable[[Instance], A]) -> Handler[A]:
 
 @asynccontextmanager
 async def _confirm_on_error(coordinator: GroupCoordinator, deadline: Deadline) -> AsyncIterator[None]:
-    """Confirm the coordinator before a request error is returned.
+    """Confirm that this coordinator still leads, before an error of the block is returned.
 
-    A deposed coordinator must not report the state of its instances: another one may have created, changed or
-    deleted them."""
+    A deposed coordinator must not report the state of its instances: another one may have created, changed or deleted
+    them."""
     await coordinator.wait_until_ready(deadline)
     try:
         yield

@@ -48,7 +48,7 @@ class RecordReader(Protocol):
 
 
 class PollLimits(NamedTuple):
-    """Limits in bytes; see the module. `opener` decompresses batches."""
+    """Limits of one poll, in bytes. `opener` decompresses batches."""
 
     min_bytes: int
     max_bytes: int
@@ -64,7 +64,7 @@ class Polled(NamedTuple):
 
 
 class Poll:
-    """One poll; use it once."""
+    """One poll of an instance: fetches from several partitions; used once."""
 
     def __init__(self, reader: RecordReader, limits: PollLimits, until: Deadline, interrupted: asyncio.Event) -> None:
         self._reader, self._limits, self._until, self._interrupted = reader, limits, until, interrupted
@@ -157,7 +157,7 @@ class Poll:
     def _begin_fetch(
         self, position: FetchPosition, min_bytes: int, deadline: Deadline, *, share: int
     ) -> asyncio.Task[Fetched]:
-        """Start a fetch from a position, for its `share` of the room that is left."""
+        """Start a fetch from a position, with its `share` of the remaining bytes of the answer."""
         (topic, number), offset = position
         room = max(1, min(self._limits.stored_bytes_max - self._stored, 2 * self._room + _FRAMING_BYTES) // share)
         fetching = self._reader.fetch(topic, number, offset, max_bytes=room, min_bytes=min_bytes, deadline=deadline)

@@ -35,7 +35,9 @@ class FetchPosition(NamedTuple):
 
 
 class FetchPositions:
-    """Positions in the partitions that the instance owns, in the order of the next poll."""
+    """Positions of an instance in its partitions: next offset, delivered and acknowledged offsets.
+
+    The order is that of the next poll."""
 
     def __init__(self, topic_id_of: Callable[[str], UUID | None]) -> None:
         self._topic_id_of = topic_id_of
@@ -45,7 +47,7 @@ class FetchPositions:
         """Earlier positions of partitions that delivered since the last acknowledgement."""
 
     def own(self, partitions: Collection[TopicPartition], *, keep: bool) -> None:
-        """Own these partitions and no others.
+        """Set the partitions of the instance: these and no others.
 
         `keep`: positions stay, because no other group member owned the partitions meanwhile."""
         self.owned = tuple(sorted(partitions))

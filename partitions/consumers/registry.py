@@ -36,7 +36,9 @@ Key = tuple[str, str]
 
 
 class Registry:
-    """Consumer instances by coordinator. `host_of` makes the dependencies of a coordinator's instances."""
+    """All consumer instances on this broker, by coordinator.
+
+    `host_of` makes the components that a coordinator's instances use."""
 
     def __init__(self, host_of: Callable[[GroupCoordinator], InstanceHost], instances_max: int, idle_ms: int) -> None:
         self._host_of, self._instances_max, self._idle_s = host_of, instances_max, idle_ms / 1000
@@ -147,7 +149,7 @@ class Registry:
     async def delete(
         self, coordinator: GroupCoordinator, instance: Instance, *, is_wanted: bool, deadline: Deadline
     ) -> None:
-        """Remove the instance from its group, and delete it."""
+        """Remove the instance from its group, and delete it. `is_wanted`: its client requested it."""
         gone = UnknownConsumer(f"the consumer instance {instance.name!r} of group {instance.group!r} was deleted")
         await instance.delete(gone, is_wanted=is_wanted, deadline=deadline)
         instances = self._instances.get(coordinator, {})

@@ -49,7 +49,7 @@ class PollDelivery(NamedTuple):
 
 
 class ChosenPosition(NamedTuple):
-    """Position that a client chooses: exactly one of the fields after `partition` is set."""
+    """Position to which a client seeks: exactly one of the fields after `partition` is set."""
 
     partition: TopicPartition
     offset: int | None = None

@@ -61,7 +61,9 @@ _STORED_BYTES_MAX = 16 * MIB
 
 
 class Consumers:
-    """Consumer instances of the cluster, accessed from one process."""
+    """Operations on the consumer instances of the cluster, sent to each group's coordinator.
+
+    It also runs the instances of the groups that this broker coordinates."""
 
     def __init__(
         self,
@@ -92,11 +94,11 @@ class Consumers:
     # callbacks of the broker
 
     def coordinator_began(self, coordinator: GroupCoordinator) -> None:
-        """See `coordinators.CoordinatorObserver`."""
+        """Create the instances that the log of a new coordinator on this broker has."""
         self._registry.add_coordinator(coordinator)
 
     def coordinator_ended(self, coordinator: GroupCoordinator) -> None:
-        """See `coordinators.CoordinatorObserver`."""
+        """End the instances of a coordinator that this broker no longer is."""
         self._registry.remove_coordinator(coordinator)
 
     def state_changed(self) -> None:

@@ -19,7 +19,7 @@ NOTHING_COMMITTED = Offset(-1)
 
 
 class Anchor(NamedTuple):
-    """Chosen position, and the committed offset at that time, or `NOTHING_COMMITTED`."""
+    """Position that a client chose, and the offset that was committed at that time, or `NOTHING_COMMITTED`."""
 
     offset: Offset
     committed: Offset

@@ -38,7 +38,7 @@ class TakenRecords(NamedTuple):
 async def take_records(
     batches: Iterable[Buffer], offset: Offset, room: int, opener: BatchOpener, *, at_least_one: bool = True
 ) -> TakenRecords:
-    """Return the records from `offset` on that fit into the room.
+    """Return the records from `offset` on that fit into `room` bytes of the answer.
 
     Raises `UndecodableBatch` when the very first record cannot be decoded."""
     taken: list[Buffer] = []
@@ -68,7 +68,7 @@ async def take_records(
 
 
 class _RecordCounter:
-    """Counter of the records of one batch from `begin` on, until the room is full."""
+    """Counter of the records of one batch that fit into the answer, from offset `begin` on."""
 
     def __init__(self, begin: Offset, room: int, *, is_first: bool) -> None:
         self.records = self.size = 0

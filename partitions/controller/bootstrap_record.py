@@ -62,7 +62,7 @@ class BootstrapRecord(msgspec.Struct, frozen=True):
         )
 
     def pack(self) -> dict[str, Any]:
-        """Return the fields as values for JSON and MessagePack."""
+        """Return the fields as values that JSON and MessagePack can encode."""
         fields: dict[str, Any] = to_plain_lists(self)
         return fields
 

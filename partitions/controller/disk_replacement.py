@@ -63,7 +63,7 @@ class _RequestTimes(NamedTuple):
 
 
 class DiskReplacement:
-    """Requester and server of disk replacements in one process."""
+    """Replacement of a lost disk by a new one under the same node id: requests, and the answers to them."""
 
     def __init__(self, node: Node, copy: LocalCopy, proposals: CommandProposals, settings: MetadataSettings) -> None:
         self._node, self._copy, self._proposals, self._settings = node, copy, proposals, settings
@@ -75,9 +75,9 @@ class DiskReplacement:
     # the process with the new disk
 
     async def ask(self, command: RegisterBroker, silence_ms: int, addresses: Sequence[str]) -> None:
-        """Request the replacement at all addresses, repeatedly, until the cluster has replaced the other disk.
+        """Ask the members at all addresses, repeatedly, until the cluster has replaced the old disk by this one.
 
-        The other disk has to be silent for so long. Raises `IdentityRefused` when it is in use or the node id went
+        The old disk has to be silent for `silence_ms`. Raises `IdentityRefused` when it is in use or the node id went
         to a third one, and `InvalidArgument`."""
         loop = self._node.loop
         alive_since: float | None = None
@@ -99,7 +99,7 @@ class DiskReplacement:
             await self._node.pause(deadline_in(self._settings.look_ms_max))
 
     async def _request_at_all(self, header: list[Any], addresses: Sequence[str]) -> _DiskReport:
-        """Return the first decision of a member other than LATER; else LATER with the last reason."""
+        """Ask the members at all addresses; return the first decision that is not LATER, else LATER with a reason."""
         report = _DiskReport(_Verdict.LATER, "no member of the cluster answers")
         for address in addresses:
             deadline = deadline_in(2 * self._settings.attempt_ms)
@@ -186,7 +186,7 @@ class DiskReplacement:
         )
 
     def _find_first_request(self, stranger: ReplicaId, now: float) -> float:
-        """Return the time of the first request in an unbroken sequence of requests of this disk."""
+        """Return when this disk began to ask, without a gap longer than allowed until now."""
         asked = self._request_times.pop(stranger, None)
         since = now if asked is None or now - asked.at > _ASKED_PAUSE_S else asked.since
         self._request_times[stranger] = _RequestTimes(since, now)

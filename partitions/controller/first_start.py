@@ -104,7 +104,9 @@ class StartView(NamedTuple):
 
 
 class FirstStart:
-    """First start of one process. It serves requests from its creation on; `run` it once, before it is in a cluster."""
+    """First start of one process: founds a cluster with the other seeds, or finds one to join.
+
+    It serves requests from its creation on; `run` is called once."""
 
     def __init__(
         self,
@@ -130,9 +132,11 @@ class FirstStart:
         node.on_request(BOOTSTRAP, self._serve_bootstrap, is_open=True)
 
     async def run(self, address: str) -> StartView | None:
-        """Return None once the controller's group can begin from the record here; or return the report of a member.
+        """Wait until the cluster is founded or found.
 
-        Raises `InvalidArgument` when waiting could never succeed, and `IdentityRefused`."""
+        Returns None once the controller's Raft group can begin from the bootstrap record here; otherwise the report of
+        a member, through which this process joins. Raises `InvalidArgument` when waiting could never succeed, and
+        `IdentityRefused`."""
         self._address = address
         me = self._node.identity.replica
         if not self._addresses():
@@ -412,7 +416,7 @@ class FirstStart:
         )
 
     def _log_info(self, text: str) -> None:
-        """Log a text, and repeat it every `REPEAT_MS` while it holds."""
+        """Log a text at its first occurrence, and again every `REPEAT_MS` while it is passed."""
         self._log_once(logging.INFO, text)
 
     def _log_error(self, text: str) -> None:

@@ -29,7 +29,9 @@ _logger = logging.getLogger(__name__)
 
 
 class ForeignSeeds:
-    """Check of one broker. `state` returns its copy of the controller's state, which has to be up to date."""
+    """Check that no seed in this broker's configuration belongs to another cluster.
+
+    `state` returns the copy of the controller's state, which has to be up to date."""
 
     def __init__(self, node: Node, settings: MetadataSettings, state: Callable[[], ControllerState]) -> None:
         self._node, self._settings, self._state = node, settings, state

@@ -51,9 +51,9 @@ _logger = logging.getLogger(__name__)
 
 
 class Freshness(NamedTuple):
-    """Freshness of the local copy.
+    """Age of the local copy of the controller's state.
 
-    `age_ms`: since the controller's leader was last heard; 0 when it is this node, None when it never was.
+    `age_ms`: since the last message of the controller's leader; 0 when it is this node, None when there was none.
     `problem`: reason why the copy cannot be trusted or is not updated."""
 
     applied_index: Index
@@ -64,7 +64,9 @@ class Freshness(NamedTuple):
 
 
 class ControllerHost:
-    """Controller on one process; see the module. `open` creates it."""
+    """Controller on one process: its replica, if this process has one, the local copy, and all requests.
+
+    `open` creates it."""
 
     def __init__(self, node: Node, settings: MetadataSettings) -> None:
         self.observers: list[Callable[[], None]] = []
@@ -95,7 +97,7 @@ class ControllerHost:
 
     @classmethod
     def open(cls, node: Node, settings: MetadataSettings | None = None) -> Self:
-        """Fold the log of the local replica, before `node.start()`; blocking.
+        """Apply the log of the local replica to the copy, before `node.start()`; blocking.
 
         Raises `FormatError`, `InvalidArgument`, `IdentityRefused` for a broker that was removed, and `CorruptBatch`
         when no other replica could repair the log."""
@@ -173,7 +175,7 @@ class ControllerHost:
         return () if self._copy.group is None else self._copy.group.core.configuration.all_voters()
 
     def freshness(self) -> Freshness:
-        """Return the position of the copy, and the time since the last sign of its leader."""
+        """Return the age of the local copy, and the index that it has applied."""
         group, replica = self._copy.group, self._node.identity.replica
         if group is None:
             return Freshness(Index(0), None, None, False, self._copy.problem)
@@ -350,10 +352,10 @@ class ControllerHost:
     # commands and reads
 
     async def submit(self, command: Command, deadline: Deadline) -> int:
-        """Submit a command, which is executed once; return its number when the copy here has applied it too.
+        """Submit a command; return its number once it is executed and applied to the local copy.
 
-        Raises the command's own error; `Unavailable` (mostly `NoLeader`) when it was definitely not proposed;
-        `DeadlineExceeded` or `OutcomeUnknown` when that is not known."""
+        It is executed at most once. Raises the command's own error; `Unavailable` (mostly `NoLeader`) when it was
+        definitely not proposed; `DeadlineExceeded` or `OutcomeUnknown` when that is not known."""
         return await self._proposals.submit(command, deadline)
 
     async def barrier(self, deadline: Deadline) -> None:

@@ -37,7 +37,7 @@ _PAUSE_MS_MAX = 10_000
 
 
 class NodeIntroduction(NamedTuple):
-    """Node as another node described it, and its earlier description; None if it was unknown."""
+    """Node as another node described it, and its earlier description; None if it had none."""
 
     member: BootstrapMember
     instead_of: BootstrapMember | None
@@ -57,10 +57,10 @@ _NONE_NAMED = _NamedMembers((), False)
 
 
 class Introductions(BackgroundLoop):
-    """Search for unreachable nodes; runs from `start` to `stop`.
+    """Search for the addresses of members to which this process has no connection; from `start` to `stop`.
 
-    `away` returns the members that are not connected, with what is known of their nodes apart from `known`;
-    `learned` is called when `known` has changed."""
+    `away` returns the members that are not connected, with their descriptions apart from those in `known`; `learned` is
+    called when `known` has changed."""
 
     purpose = "looking for nodes that are away"
 

@@ -32,7 +32,7 @@ _READ_PAUSE_S = 0.02
 
 
 class LeaderDuties(BackgroundLoop):
-    """Task with the duties of the leader; runs from `start` to `stop`."""
+    """Background task of the process that leads the controller; from `start` to `stop`."""
 
     purpose = "the controller's leader"
 
@@ -54,10 +54,9 @@ class LeaderDuties(BackgroundLoop):
     # reads
 
     async def barrier(self, deadline: Deadline) -> None:
-        """Wait until the copy has everything that was committed before the call (ReadIndex, thesis 6.4).
+        """Wait until the local copy has everything that was committed before the call (ReadIndex, thesis 6.4).
 
-        Raises `NoLeader` when no leader confirmed it before the deadline.
-        """
+        Raises `NoLeader` when no leader confirmed it before the deadline."""
         loop = self._node.loop
         why: object = "it has no replica here"
         while True:

@@ -48,14 +48,14 @@ _DAMAGE_PAUSE_S: Final = 1.0
 
 
 class Decision(NamedTuple):
-    """Result of a request, and the index of its entry."""
+    """Result of a command, and the index of its log entry."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     answer: CommandAnswer
 
 
 class LocalCopy:
-    """Local copy of one process; see the module. `attach` sets its replica."""
+    """Copy of the controller's state in one process, updated from its replica of the log; see `attach`."""
 
     def __init__(self, fold_ms: float, fail: Callable[[RaftlogError], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -81,7 +81,7 @@ class LocalCopy:
         self._hash_received: tuple[Index, bytes] | None = None
 
     def attach(self, group: PartitionReplica) -> None:
-        """Follow this replica from now on."""
+        """Set the replica whose log this copy follows from now on."""
         assert self.group in (None, group), f"follows {self.group} already"
         self.group = group
 
@@ -261,7 +261,7 @@ class LocalCopy:
         return self.state.applied_index >= index
 
     def _complete_waits(self) -> None:
-        """Complete the waits for indexes that the state has reached."""
+        """Complete the waits for indexes that the copy has applied."""
         left = []
         for index, future in self._waiting:
             if future.done():

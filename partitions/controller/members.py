@@ -47,7 +47,7 @@ def next_change(
 
 
 def _desired_members(state: ControllerState) -> list[ReplicaId]:
-    """Return all brokers, and seeds that have not registered yet."""
+    """Return the replicas that should belong to the controller: all brokers, and seeds not registered yet."""
     return sorted({*(broker.replica for broker in state.all_brokers()), *state.absent_seeds()})
 
 

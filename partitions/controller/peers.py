@@ -32,7 +32,7 @@ def peers_of(
     """Return addresses and disks of other nodes; None if none is known yet.
 
     Nodes that were `introduced` count until the state has newer rows. A copy without a row of this process may be an
-    old beginning of the log, so the file's members count beside it, until it has that row. Of two disks of a node, one
+    old beginning of the log, so the file's members count as well until it has that row. Of two disks of a node, one
     only follows the other after that is retired, for good: so a disk named by others is newer than the state, unless
     the state has it among the retired."""
     record = file.record

@@ -45,7 +45,7 @@ _PROPOSED_MAX = 10_000
 
 
 class CommandProposals:
-    """Proposer of requests in one process, and server of those of other nodes."""
+    """Proposals of commands to the controller: own ones, and those that other nodes forward to this leader."""
 
     def __init__(self, node: Node, copy: LocalCopy, attempt_ms: int) -> None:
         self._node, self._copy = node, copy
@@ -63,7 +63,7 @@ class CommandProposals:
         node.on_request(BASIS, self._serve_basis)
 
     async def submit(self, command: Command, deadline: Deadline, basis: Index | None = None) -> int:
-        """Return the command's number once the copy here has applied it as well, or raise its error.
+        """Submit a command; return its number once the local copy has applied it as well, or raise its error.
 
         `basis`, if given, was applied here and is not far behind. Raises `Unavailable` when it was definitely not
         proposed, `DeadlineExceeded` when it may have been, and `InvalidArgument` for a command above the cluster's
@@ -233,7 +233,9 @@ class CommandProposals:
         return Answer([decided.index, decided.answer.value, None if error is None else encode_error(error)])
 
     def _check_level(self, command: Command) -> None:
-        """Raise `Unavailable` while the level is unknown here: a new leader may not have applied its whole log."""
+        """Raise an error for a command above the cluster's feature level.
+
+        `Unavailable` while the level is unknown here: a new leader may not have applied its whole log."""
         try:
             check_level(command, self._copy.state.feature_level)
         except InvalidArgument as error:

@@ -21,7 +21,7 @@ _logger = logging.getLogger(__name__)
 
 
 class BrokerRegistration:
-    """Registration of one process. The host sets `addresses` at its start; they do not change later."""
+    """Registration of this process as a broker. The host sets `addresses` at its start; they do not change later."""
 
     def __init__(self, node: Node, copy: LocalCopy, proposals: CommandProposals, settings: MetadataSettings) -> None:
         self._node, self._copy, self._proposals, self._settings = node, copy, proposals, settings
@@ -87,7 +87,7 @@ class BrokerRegistration:
             self._node.fail(error)
 
     def log_withheld(self) -> None:
-        """Log the addresses that wait for a higher feature level."""
+        """Log the addresses that are registered only after the feature level is raised."""
         if self._allowed_addresses() != self.addresses:
             _logger.warning(
                 "clients of the Kafka protocol get no addresses below feature level %s, and the cluster runs at %s: "

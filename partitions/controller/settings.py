@@ -10,7 +10,7 @@ from raftlog.topic_config import MIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataSettings:
-    """Settings of the controller's host; sizes in bytes, times in milliseconds."""
+    """Settings of the controller on one process; sizes in bytes, times in milliseconds."""
 
     seeds: tuple[Address, ...] = ()
     """RPC addresses: the list of the cluster's first brokers, or members of a cluster to join.

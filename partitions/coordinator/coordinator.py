@@ -39,7 +39,7 @@ _PART: Final = "coordinator"
 
 
 class PartitionCoordinator(ABC, Generic[F]):
-    """Coordinator of a partition; see the module. `failed` is called when it has to be reloaded."""
+    """Coordinator of one partition of an internal topic, at the partition's leader; `failed`: it has to be reloaded."""
 
     def __init__(self, replica: Replica, folded: F, wall_ms: Callable[[], int], failed: Callable[[Any], None]) -> None:
         self.replica = replica
@@ -62,7 +62,7 @@ class PartitionCoordinator(ABC, Generic[F]):
 
     @abstractmethod
     def begin(self) -> None:
-        """Take over the applied state and begin to serve."""
+        """Begin to serve with the state that was applied from the log."""
 
     @abstractmethod
     def stop(self, error: NotLeader) -> None:
@@ -78,7 +78,7 @@ class PartitionCoordinator(ABC, Generic[F]):
 
     @abstractmethod
     def is_kept(self, key: Any) -> bool:
-        """Return whether a key has to be rewritten when the log is shortened."""
+        """Return whether the value of a key must be written again when the log is shortened."""
 
     # begin and end
 
@@ -150,7 +150,7 @@ class PartitionCoordinator(ABC, Generic[F]):
             raise self._moved_error(self.replica.group.core.leader)
 
     def _apply_up_to(self, appended: ReplicaAppended) -> bool:
-        """Apply the entries before an append; return whether the append is the next to apply."""
+        """Apply the log's entries before an append; return whether the append is the next entry to apply."""
         folded, group = self.folded, self.replica.group
         try:
             while folded.next_offset < appended.base_offset:

@@ -26,7 +26,7 @@ class CoordinatorObserver(Protocol[S]):
     """Observer of coordinators, for example consumer instances."""
 
     def coordinator_began(self, coordinator: S) -> None:
-        """Handle the start of a coordinator, which serves now; `coordinator.folded` has the stored state."""
+        """Handle the start of a coordinator, which serves now; `coordinator.folded` has the state of its log."""
 
     def coordinator_ended(self, coordinator: S) -> None:
         """Drop everything that belongs to a coordinator, because another broker serves now."""
@@ -55,7 +55,7 @@ class Coordinators(Generic[C]):
         self._followers.append(follower)
 
     def watch(self, partitions: list[Partition]) -> None:
-        """Follow these partitions of the internal topic; a repeated call has no effect."""
+        """Run coordinators for these partitions of the internal topic while they are led here; idempotent."""
         for partition in partitions:
             if partition not in self._watched:
                 self._watched[partition] = None

@@ -29,7 +29,7 @@ class LogEntry(NamedTuple, Generic[K, V]):
 
 
 class FoldedLog(ABC, Generic[K, V]):
-    """Latest values of a log; a subclass holds them by their keys."""
+    """Latest value of each key in a coordinator's log; a subclass stores the values."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -51,7 +51,7 @@ class FoldedLog(ABC, Generic[K, V]):
 
     @abstractmethod
     def folded_value(self, key: K) -> V | None:
-        """Return the applied value of a key; None without one."""
+        """Return the value of a key according to the applied entries; None without one."""
 
     @abstractmethod
     def clear(self) -> None:
@@ -72,7 +72,7 @@ class FoldedLog(ABC, Generic[K, V]):
             await asyncio.sleep(0)
 
     def read_on(self, group: PartitionReplica) -> None:
-        """Apply one slice; raises like `catch_up`."""
+        """Read and apply the next slice of the log; raises like `catch_up`."""
         if self.next_offset < group.log_start_offset:  # the log before it was trimmed, after it was written anew
             self.clear()
             self.next_offset = group.log_start_offset
@@ -99,7 +99,7 @@ class FoldedLog(ABC, Generic[K, V]):
     # writing
 
     def expect(self, entries: Iterable[LogEntry[K, V]]) -> None:
-        """Add entries that are being appended now, after all that were expected before."""
+        """Add entries that are being appended, after all entries that were expected before."""
         for entry in entries:
             self._ahead.setdefault(entry.key, []).append(entry)
 

@@ -23,7 +23,7 @@ _BATCH_BYTES: Final = 512 * 1024
 
 
 class _PendingEntries(NamedTuple):
-    """Entries given for the next append."""
+    """Entries for the next append, and the future of their caller."""
 
     entries: Sequence[LogEntry[Any, Any]]
     records: Sequence[NewRecord]
@@ -32,11 +32,10 @@ class _PendingEntries(NamedTuple):
 
 
 class LogWriter:
-    """Writer to the log of a coordinator.
+    """Writer of a coordinator to its log.
 
-    `reach(appended)` applies entries that others appended before a committed append of this writer, and returns
-    whether that
-    append is the next to be applied: it may have been read as well, or its predecessors cannot be read."""
+    `reach(appended)` applies entries that others appended before a committed append of this writer, and returns whether
+    that append is the next to be applied: it may have been read as well, or its predecessors cannot be read."""
 
     def __init__(
         self,
@@ -63,9 +62,8 @@ class LogWriter:
     def write(self, entries: Sequence[LogEntry[Any, Any]]) -> "asyncio.Future[None]":
         """Append the entries at the end of the turn; the future completes when they are committed.
 
-        Raises `InvalidArgument` for entries that cannot be encoded, `Overloaded` and `NotLeader`: nothing is
-        written. The
-        future fails as an append does."""
+        Raises `InvalidArgument` for entries that cannot be encoded, `Overloaded` and `NotLeader`: nothing is written.
+        The future fails as an append does."""
         records = [self._folded.encode(entry) for entry in entries]
         size = sum(map(record_size, records))
         if not self.leads():

@@ -23,10 +23,10 @@ _WRITE_MS: Final = 30_000
 
 
 class CoordinatorMaintenance:
-    """Periodic maintenance of the coordinators here.
+    """Periodic maintenance of the coordinators on this broker: expire keys, shorten logs.
 
     `coordinators` returns those that serve now; `growth_bytes_max` is the growth of a log after which everything in it
-    is written anew."""
+    is written again."""
 
     def __init__(self, coordinators: Callable[[], Iterable[PartitionCoordinator[Any]]], growth_bytes_max: int) -> None:
         self._coordinators, self._growth_bytes_max = coordinators, growth_bytes_max
@@ -54,7 +54,7 @@ class CoordinatorMaintenance:
                 _logger.warning("%s: maintenance failed and will be retried: %s", coordinator.replica.name, error)
 
     async def _shorten(self, coordinator: PartitionCoordinator[Any]) -> None:
-        """Rewrite everything, then trim the log before it."""
+        """Append all current values of a coordinator again, then trim its log before them."""
         await coordinator.catch_up(deadline_in(_WRITE_MS))
         begin = coordinator.folded.next_offset
         keys = iter(list(coordinator.folded.keys()))

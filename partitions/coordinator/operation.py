@@ -68,7 +68,7 @@ _MALFORMED: Final = (msgspec.MsgspecError, RecursionError, ValueError)
 
 
 class CoordinatorOperation(Generic[Q, A]):
-    """Operation of a coordinator.
+    """Operation that coordinators serve, with its request, answer and retry rule.
 
     `serve` takes the coordinator, the request and the deadline, after the arguments bound at its registration.
     `is_repeatable`: sent again when the answer was lost, which otherwise raises `OutcomeUnknown`. `only_reads`: a lost
@@ -114,8 +114,7 @@ class CoordinatorOperation(Generic[Q, A]):
         """Return the packed answer.
 
         For one that is too large it raises `InvalidArgument` after a read, and otherwise `OutcomeUnknown`, since the
-        operation
-        was carried out."""
+        operation was carried out."""
         try:
             return Answer(None, (_pack(answer),))
         except InvalidArgument as error:

@@ -32,7 +32,7 @@ WAIT_MS_MAX: Final = 600_000
 
 
 class InternalTopic(NamedTuple):
-    """Topic that contains the log of a machine. It is created with the first key."""
+    """Internal topic that contains the logs of coordinators. It is created with the first key."""
 
     name: str
     partitions: int
@@ -44,7 +44,7 @@ class InternalTopic(NamedTuple):
 
 
 class ClusterParts(NamedTuple):
-    """Parts of a broker that a router uses."""
+    """Components of a broker that a router uses."""
 
     node: Node
     metadata: ControllerHost
@@ -90,8 +90,8 @@ class CoordinatorRouter(Generic[C]):
         """Call `operation` at the key's coordinator; look it up again until the deadline.
 
         Raises the errors of the operation, `NoLeader` without a coordinator until the deadline, and `OutcomeUnknown`
-        for a lost
-        answer. `creates`: create the internal topic when it is missing; otherwise the key is unknown then."""
+        for a lost answer. `creates`: create the internal topic when it is missing; otherwise the key is unknown
+        then."""
         if creates:
             partition = await self.partition_for(key, deadline)
         else:

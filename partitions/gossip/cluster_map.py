@@ -27,7 +27,7 @@ _TAG_BYTES: Final = 12
 
 
 class RenderedMap(NamedTuple):
-    """Map of the cluster: `body` is JSON, `tag` its hash."""
+    """Map of brokers and partitions in encoded form: `body` is JSON, `tag` its hash."""
 
     body: bytes
     tag: str

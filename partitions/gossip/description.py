@@ -33,7 +33,7 @@ def differs(load: BrokerLoad, announced: BrokerLoad) -> bool:
 
 
 class Description(NamedTuple):
-    """`http`, `rpc` and `gossip` are HOST:PORT, or empty."""
+    """Properties that a broker gossips about itself; `http`, `rpc` and `gossip` are HOST:PORT, or empty."""
 
     http: str
     rpc: str
@@ -45,7 +45,7 @@ class Description(NamedTuple):
 
 
 def encode(described: Description) -> bytes:
-    """Encode a description in at most `DESCRIPTION_BYTES_MAX`, without the least needed texts that do not fit."""
+    """Encode a description in at most `DESCRIPTION_BYTES_MAX`; if it is too long, omit the least important texts."""
     texts = list(map(_limit_text, described[:_TEXTS]))
     later_values = (astuple(described.load), *described[_TEXTS + 1 :])
     for left_out in _LEFT_OUT:

@@ -34,7 +34,7 @@ def combine_members(
 
 
 def _combine_rows(node: NodeId, row: RegisteredBroker | None, member: GossipMember | None, now: float) -> ClusterMember:
-    """Return a broker's row; the controller's addresses take precedence over gossiped ones."""
+    """Return a broker's row; addresses from the controller take precedence over gossiped ones."""
     sent = None if member is None else description_of(member)
     known = ("", "", "", "") if row is None else (row.addresses.http, row.addresses.rpc, row.addresses.gossip, row.host)
     gossiped = ("", "", "", "") if sent is None else (sent.http, sent.rpc, sent.gossip, sent.host_label)

@@ -200,7 +200,7 @@ class Gossip:
         return state is not None and state is not MemberState.ALIVE
 
     def racks(self) -> dict[NodeId, str]:
-        """Return the racks that live nodes have gossiped."""
+        """Return the rack of each live node, as it gossips it."""
         return {node: description.rack for node, description in self._descriptions().items() if description.rack}
 
     def free_bytes(self) -> dict[NodeId, int]:
@@ -226,7 +226,7 @@ class Gossip:
     # announcements
 
     def _announce_load(self) -> None:
-        """Gossip the load if it changed enough, and schedule the next look."""
+        """Gossip the load if it has changed enough, and schedule the next measurement."""
         self._timer = self._node.loop.call_later(LOAD_INTERVAL_S, self._announce_load)
         load, description = self._load(), self._described
         if description is not None and self._agent is not None and differs(load, description.load):

@@ -48,7 +48,7 @@ def assign_members(group: ConsumerGroup, partitions_of: PartitionsOf) -> dict[st
 
 
 def _add_owned(group: ConsumerGroup, subscription: Subscription, member_id: str) -> Subscription:
-    """Return the subscription with owned partitions; those of the last assignment if it names none."""
+    """Return the subscription with owned partitions; if it names none, with those of the last assignment."""
     if subscription.owned:
         return subscription
     last = decode_partitions(group.members[member_id].assignment)

@@ -32,7 +32,7 @@ class StoreContent(Enum):
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """Group member; `join`, `sync` and `beat` are the tokens of its waiting join, sync and heartbeat, or None."""
+    """Group member; `join`, `sync` and `beat` identify its waiting join, sync and heartbeat requests, or are None."""
 
     member_id: str
     instance_id: str | None
@@ -121,7 +121,7 @@ class ConsumerGroup:
 
     @classmethod
     def from_record(cls, name: str, record: GroupRecord) -> "ConsumerGroup":
-        """Return the group of a stored record; its members keep their assignments."""
+        """Restore a group from its stored record; its members keep their assignments."""
         group = cls(name, ConsumerGroupState.EMPTY, *record[:4], record.changed_ms)
         for each in record.members:
             has_joined = not record.is_assigned
@@ -133,7 +133,7 @@ class ConsumerGroup:
     def record(self) -> GroupRecord:
         """Return the record to store.
 
-        It is assigned in `Stable`, and while a Store of the assignments is pending."""
+        It includes assignments in state `Stable`, and while the storing of assignments is pending."""
         return GroupRecord(
             self.protocol_type,
             self.generation,

@@ -54,7 +54,7 @@ WAITING_MAX: Final = 20_000
 
 
 class GroupCoordinator(OffsetsPort):
-    """Coordinator of the groups in one partition; see the module."""
+    """Coordinator of the consumer groups in one partition of `__consumer_offsets`."""
 
     def __init__(
         self, replica: Replica, environment: GroupEnvironment, failed: Callable[["GroupCoordinator"], None]
@@ -101,7 +101,7 @@ class GroupCoordinator(OffsetsPort):
     # membership
 
     async def join(self, join: Join, deadline: Deadline) -> JoinedGeneration | MemberIdGiven:
-        """See `Groups.join`."""
+        """Join a group, or rejoin it; return when the join phase has ended. Raises as `Groups.join`."""
         await self.wait_until_ready(deadline)
         try:
             answer: JoinedGeneration | MemberIdGiven = await self._send_request(self.machine.join, join, deadline)
@@ -113,7 +113,9 @@ class GroupCoordinator(OffsetsPort):
         return answer
 
     async def sync(self, sync: Sync, deadline: Deadline) -> SyncedGeneration:
-        """See `Groups.sync`."""
+        """Return the assignment of a member, once the group leader has sent it and it is stored.
+
+        Raises as `Groups.sync`."""
         await self.wait_until_ready(deadline)
         try:
             answer: SyncedGeneration = await self._send_request(self.machine.sync, sync, deadline)
@@ -124,7 +126,7 @@ class GroupCoordinator(OffsetsPort):
         return answer
 
     async def heartbeat(self, heartbeat: GroupHeartbeat, deadline: Deadline) -> None:
-        """See `Groups.heartbeat`."""
+        """Extend the session of a member. Raises as `Groups.heartbeat`."""
         await self.wait_until_ready(deadline)
         try:
             await self._send_request(self.machine.heartbeat, heartbeat, deadline)
@@ -132,7 +134,7 @@ class GroupCoordinator(OffsetsPort):
             return  # it extended the session when it arrived
 
     async def leave(self, leave: Leave, deadline: Deadline) -> tuple[LeftMember, ...]:
-        """See `Groups.leave`."""
+        """Remove members from the group; return the result of each, in order."""
         await self.wait_until_ready(deadline)
         left: tuple[LeftMember, ...] = await self._send_request(self.machine.leave, leave, deadline)
         if any(each.error is not None for each in left):
@@ -140,7 +142,7 @@ class GroupCoordinator(OffsetsPort):
         return left
 
     async def delete(self, group: str, deadline: Deadline) -> None:
-        """Delete a group that has or had members; see `Groups.delete`."""
+        """Delete a group that has or had members. Raises as `Groups.delete`."""
         await self.wait_until_ready(deadline)
         try:
             await self._send_request(self.machine.delete, group, deadline)
@@ -173,7 +175,7 @@ class GroupCoordinator(OffsetsPort):
     def commit_error(
         self, group: str, member: MemberIdentity, *, is_transactional: bool = False
     ) -> RaftlogError | None:
-        """Return the error of `Machine.check_commit`; None if the member may commit.
+        """Return the error with which `Machine.check_commit` refuses a commit; None if the member may commit.
 
         Records written in the same turn of the loop come before those of the machine's later decisions."""
         try:

@@ -14,7 +14,9 @@ from raftlog.partitions.groups.settings import GroupSettings
 
 @dataclass(frozen=True, slots=True)
 class GroupEnvironment:
-    """Environment of a coordinator. `partitions_of` returns a topic's partition count; None if it does not exist."""
+    """Functions and values that a group coordinator receives from its broker.
+
+    `partitions_of` returns a topic's partition count; None if it does not exist."""
 
     settings: GroupSettings
     random: Random

@@ -33,7 +33,7 @@ class GroupLag(NamedTuple):
 
 
 class GroupFigures(NamedTuple):
-    """Numbers for metrics about the groups that this broker coordinates."""
+    """Values for the metrics of the groups that this broker coordinates."""
 
     by_state: Mapping[str, int]
     """Number of groups in each state, by Kafka's names."""
@@ -48,7 +48,7 @@ EndOf = Callable[[Place], tuple[str, Offset | None] | None]
 
 
 async def group_figures(coordinators: Iterable[GroupCoordinator], end_of: EndOf, lags_max: int) -> GroupFigures:
-    """Return the figures of all groups; other tasks run in between."""
+    """Return the metric values of all groups; other tasks run in between."""
     by_state = Counter({state.value: 0 for state in ConsumerGroupState if state is not ConsumerGroupState.DEAD})
     members = 0
     lags: list[GroupLag] = []

@@ -34,7 +34,7 @@ GroupEntry: TypeAlias = LogEntry[Key, Value]
 
 
 class FoldedGroups(FoldedLog[Key, Value]):
-    """State applied from the log of one partition; see the module."""
+    """State of consumer groups, offsets and instances that results from the log of one partition."""
 
     def __init__(self, name: str, feature_level: Callable[[], int]) -> None:
         super().__init__(name)
@@ -176,7 +176,7 @@ class FoldedGroups(FoldedLog[Key, Value]):
         return {key: record for key, record in found.items() if isinstance(record, PendingOffsetRecord)}
 
     def latest_producer(self, group: str, producer_id: int) -> GroupProducerRecord | None:
-        """Return the last end of a transaction of a producer after all expected entries."""
+        """Return the record of a producer's last transaction marker, after all expected entries."""
         record = self.latest(GroupProducerKey(group, producer_id))
         assert record is None or isinstance(record, GroupProducerRecord), f"producer {producer_id} with {record}"
         return record

@@ -41,7 +41,7 @@ class GroupJoins:
         self._settings = rebalancing.settings
 
     def join(self, token: Token, join: Join, now: float) -> None:
-        """Answer the request, or make it wait."""
+        """Process a join request: answer it at once, or keep it until the join phase ends."""
         try:
             _check(join, self._settings)
             group = self._rebalance.groups.get(join.group)
@@ -97,7 +97,7 @@ class GroupJoins:
     def _add_member(
         self, token: Token, join: Join, group: ConsumerGroup, member_id: str, now: float, *, has_id: bool = False
     ) -> None:
-        """Add a new member to the group, hold its request, and begin a rebalance."""
+        """Add a new member to the group, keep its request, and begin a rebalance."""
         member = Member(
             member_id,
             join.instance_id,

@@ -1,6 +1,6 @@
-"""Lag read groups, and targets read an operator's reset: committed offsets compared with the bounds read the logs.
+"""Lag of groups, and targets of an operator's reset: committed offsets compared with the bounds of the logs.
 
-A bounded number read partitions is read at a time; one without a leader is reported as −1 and does not delay the
+A bounded number of partitions is read at a time; one without a leader is reported as −1 and does not delay the
 others. Called by the service."""
 
 import asyncio
@@ -27,7 +27,7 @@ _UNKNOWN: Final = OffsetRange(Offset(-1), Offset(-1))
 
 
 class GroupLagReader:
-    """Reader read lags and reset targets."""
+    """Reader of the lags of groups, and of the target offsets of resets."""
 
     def __init__(self, finder: Finder, reader: Reader) -> None:
         self._finder, self._reader = finder, reader
@@ -38,7 +38,7 @@ class GroupLagReader:
         members: Iterable[MemberDescription],
         deadline: Deadline,
     ) -> list[LagReport]:
-        """Return the lag read every existing partition that is committed or owned, sorted."""
+        """Return the lag of every existing partition that is committed or owned, sorted."""
         owners = {
             TopicPartition(topic, number): member
             for member in members
@@ -54,7 +54,7 @@ class GroupLagReader:
         ]
 
     async def _bounds(self, place: TopicPartition, deadline: Deadline) -> OffsetRange | None:
-        """Return the bounds read the log; None if the partition does not exist.
+        """Return the first and end offset of a partition's log; None if the partition does not exist.
 
         A member may own a partition that was deleted after it was assigned."""
         try:
@@ -70,7 +70,7 @@ class GroupLagReader:
     async def targets(
         self, before: Mapping[TopicPartition, int], to: ResetTo, deadline: Deadline
     ) -> dict[TopicPartition, tuple[Offset, bool]]:
-        """Return the target read each partition, and whether it was clamped to the bounds read the log.
+        """Return the target offset of each partition, and whether it was clamped to the bounds of the log.
 
         `before`: −1 without a commit. Raises `UnknownTopic`, `UnknownPartition`, `Unavailable` and
         `InvalidArgument`."""

@@ -35,7 +35,7 @@ from raftlog.partitions.groups.states import ConsumerGroupState, Event
 
 
 class Machine:
-    """State machine of the groups of one partition.
+    """State machine of the consumer groups of one partition, without I/O.
 
     `partitions_of` returns a topic's partition count, None when it does not exist. `wall_ms`: the wall clock, for
     records only."""
@@ -287,7 +287,7 @@ class Machine:
         self._rebalance.topics_changed(now)
 
     def take_effects(self) -> Sequence[Effect]:
-        """Return the effects to execute now, in this order."""
+        """Return the effects (answers, records to store) for the caller to execute now, in this order."""
         effects, self._rebalance.effects = self._rebalance.effects, []
         return effects
 

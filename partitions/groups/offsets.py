@@ -105,7 +105,7 @@ class Offsets:
     def _changed_offsets(
         self, group: str, offsets: Mapping[Place, OffsetCommit], *, only_rises: bool
     ) -> Iterator[tuple[OffsetKey, OffsetRecord]]:
-        """Yield the records to append; with `only_rises`, skip offsets that are not above the committed ones."""
+        """Yield the records to append; with `only_rises`, without offsets that are not above the committed ones."""
         now_ms = self._environment.wall_ms()
         for place, (offset, metadata, leader_epoch) in offsets.items():
             key = OffsetKey(group, *place)

@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 class TopicPlaces:
-    """Converter between names and uuids, for the topics known to this broker."""
+    """Converter between topic names and topic uuids, for the topics known to this broker."""
 
     def __init__(self, finder: Finder, topics: Topics) -> None:
         self._finder, self._topics = finder, topics

@@ -30,7 +30,7 @@ TimerKey = tuple[str, str, str]
 
 
 class GroupRebalance:
-    """Groups by name, with their waiting requests, timers and effects."""
+    """Rebalances of the groups of one machine, with their waiting requests, timers and effects."""
 
     def __init__(
         self, settings: GroupSettings, partitions_of: Callable[[str], int | None], wall_ms: Callable[[], int]
@@ -83,7 +83,7 @@ class GroupRebalance:
         group.changed_ms = self._wall_ms()
 
     def store(self, group: ConsumerGroup, kept: StoreContent) -> None:
-        """Add a Store of the group's record to the effects."""
+        """Add an effect that stores the group's record."""
         ticket: Ticket = next(self._tickets)
         group.storing[ticket] = kept
         record: GroupRecord | None = None if kept is StoreContent.NOTHING else group.record()
@@ -169,7 +169,9 @@ class GroupRebalance:
         self.store(group, StoreContent.ASSIGNMENTS)
 
     def assign(self, group: ConsumerGroup, assignments: Iterable[tuple[str, bytes]]) -> None:
-        """Apply the group leader's assignments; ignore unknown member ids, and use empty ones for missing members."""
+        """Set the members' assignments to those from the group leader.
+
+        Unknown member ids are ignored; missing members get empty assignments."""
         given = dict(assignments)
         for member in group.members.values():
             member.assignment = given.get(member.member_id, b"")
@@ -269,7 +271,7 @@ class GroupRebalance:
         self.forget_unused(group)
 
     def forget_unused(self, group: ConsumerGroup) -> None:
-        """Delete a group without generation, members and given ids."""
+        """Delete a group that has no generation, no members and no ids given to joining members."""
         if (
             group.state is ConsumerGroupState.EMPTY
             and group.generation == 0

@@ -76,7 +76,7 @@ _BEAT_AGAIN_MS: Final = 300
 
 
 class Groups:
-    """Consumer groups of the cluster, accessed from one process."""
+    """Operations on the consumer groups of the cluster, sent to each group's coordinator."""
 
     def __init__(
         self, parts: ClusterParts, reader: Reader, environment: GroupEnvironment, offsets_partitions: int
@@ -107,7 +107,7 @@ class Groups:
             self.coordinators.topics_changed()
 
     def without_forwarding(self) -> Self:
-        """Return the groups for clients that find coordinators themselves: calls are never forwarded.
+        """Return an instance for clients that find coordinators themselves: calls are never forwarded.
 
         Where another node coordinates, calls raise `NotLeader` at once."""
         groups = copy(self)
@@ -167,10 +167,10 @@ class Groups:
     ) -> dict[TopicPartition, OffsetRecord]:
         """Commit offsets durably; return all committed offsets of the group afterwards.
 
-        With a member: in its order, backwards too, fenced by its generation. Without one: watermarks that only rise,
-        and only while the group has no members. With a generation below 0: as given, and only while the group has no
-        members. Raises `UnknownTopic`, `UnknownPartition`, `UnknownMember`,
-        `StaleGeneration`, `FencedInstance`, `RebalanceInProgress`, `InvalidArgument`: nothing was committed."""
+        With a member: in the order of its commits, backwards too, fenced by its generation. Without one: offsets only
+        rise, and only while the group has no members. With a generation below 0: as given, and only while the group has
+        no members. Raises `UnknownTopic`, `UnknownPartition`, `UnknownMember`, `StaleGeneration`, `FencedInstance`,
+        `RebalanceInProgress`, `InvalidArgument`: nothing was committed."""
         await self.router.partition_for(group, deadline)
         by_place = await self._environment.places.find_all(offsets, deadline)
         check_offsets(by_place)
@@ -304,7 +304,7 @@ class Groups:
         return await self._lag_reader.lag(committed, described.members, deadline)
 
     async def local_figures(self, lags_max: int) -> GroupFigures:
-        """Return the figures of the groups coordinated here."""
+        """Return the metric values of the groups coordinated here."""
         return await group_figures(self.coordinators, self._end_of, lags_max)
 
     def _end_of(self, place: Place) -> tuple[str, Offset | None] | None:

@@ -55,7 +55,7 @@ class Timers(Generic[K]):
         heappush(self._heap, (when, next(self._sequence), key))
 
     def _move_delayed(self) -> None:
-        """Move entries of postponed timers until the first entry of the heap is at its time."""
+        """Move postponed timers to their later times, until the earliest entry of the heap is up to date."""
         while self._heap:
             when, _, key = self._heap[0]
             due = self._due.get(key)

@@ -41,14 +41,14 @@ _Enlisted = tuple[str, int]
 
 
 class _Guard:
-    """Guard of a request for permission; an end of the producer's transaction breaks it."""
+    """Marker of a pending request for permission; the end of the producer's transaction invalidates it."""
 
     def __init__(self) -> None:
         self.is_broken = False
 
 
 class GroupTransactions:
-    """Transactions in the groups of one coordinator; see the module."""
+    """Transactional offset commits in the groups of one coordinator."""
 
     def __init__(self, coordinator: OffsetsPort, offsets: Offsets, environment: GroupEnvironment) -> None:
         self._coordinator, self._offsets, self._environment = coordinator, offsets, environment
@@ -65,7 +65,7 @@ class GroupTransactions:
         member: MemberIdentity,
         deadline: Deadline,
     ) -> None:
-        """Store offsets as pending; see `Groups.commit_pending`."""
+        """Store offsets as pending until the end of the transaction; raises as `Groups.commit_pending`."""
         check_offsets(offsets)
         await self._coordinator.wait_until_ready(deadline)
         self._offsets.check_topics(offsets)
@@ -89,7 +89,7 @@ class GroupTransactions:
         await self._coordinator.commit_entries(entries, deadline)
 
     async def end(self, group: str, marker: GroupMarker, deadline: Deadline) -> None:
-        """End the transaction of a producer in a group; see `Groups.end_transaction`."""
+        """End the transaction of a producer in a group; raises as `Groups.end_transaction`."""
         await self._coordinator.wait_until_ready(deadline)
         known = await self._check_marker(group, marker, deadline)
         key = GroupProducerKey(group, marker.producer_id)
@@ -170,7 +170,7 @@ class GroupTransactions:
 
 
 def _is_repeated(marker: GroupMarker, known: GroupProducerRecord | None) -> bool:
-    """Return whether the transaction of a marker had one before, so that pending offsets are of a later one."""
+    """Return whether the transaction of a marker has ended before, so that pending offsets are of a later one."""
     return known is not None and 0 < marker.number <= known.number
 
 

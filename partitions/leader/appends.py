@@ -59,7 +59,7 @@ _TOGETHER_BYTES: Final = 4 * 1024 * 1024
 
 
 class LeaderAppends:
-    """Appends at the leader; one instance per process."""
+    """Appends of clients at this process, where it leads; one instance per process."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class LeaderAppends:
         return append
 
     def _admit(self, admitted: AdmittedAppend) -> None:
-        """Propose an append at the end of the turn, or queue it in the line of its replica."""
+        """Propose an append at the end of the turn, or add it to the queue of its replica."""
         partition, append, _, producers, _ = admitted
         replica = append.replica
         if partition.config.is_compacted or (producers and not self._allocated_ids.are_allocated(producers)):
@@ -200,7 +200,7 @@ class LeaderAppends:
     # proposals
 
     def _propose_turn(self) -> None:
-        """Propose the appends of this turn; those after waiting ones, or without room, wait in line."""
+        """Propose the appends of this turn; queue those that follow queued ones, or for which there is no room."""
         turn, self._turn = self._turn, {}
         for replica, appends in turn.items():
             if replica in self._lines:
@@ -229,7 +229,7 @@ class LeaderAppends:
     def _propose_some(self, appends: Sequence[LeaderAppend], size: int) -> int:
         """Propose appends to one replica together; return the number of appends for which there is room.
 
-        All of them are idempotent producers', or none."""
+        Either all of them have a producer id, or none has."""
         if not self._budget.try_take(size):
             return 0
         first = appends[0]
@@ -304,7 +304,7 @@ class LeaderAppends:
     # waiting line
 
     def _wait_in_line(self, appends: Sequence[LeaderAppend]) -> bool:
-        """Queue appends to one replica; refuse the rest and return False if the line is full."""
+        """Queue appends to one replica; refuse the rest and return False if the queue is full."""
         replica = appends[0].replica
         line = self._lines.setdefault(replica, deque())
         for append in appends:
@@ -317,7 +317,7 @@ class LeaderAppends:
         return line[-1] is appends[-1]
 
     def _begin_check(self, admitted: AdmittedAppend) -> None:
-        """Check keys or producer ids of an append in a task; the append waits in line meanwhile."""
+        """Check keys or producer ids of an append in a task; the append stays in the queue meanwhile."""
         admitted.append.is_checked = False
         task = self._loop.create_task(self._check(admitted), name="check of an append")
         self._checks.add(task)
@@ -341,7 +341,7 @@ class LeaderAppends:
         self._drain(append.replica)
 
     def _drain_all(self) -> None:
-        """Propose the appends at the head of every line while there is room."""
+        """Propose the first appends of every queue while there is room."""
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
@@ -349,7 +349,7 @@ class LeaderAppends:
             self._drain(replica)
 
     def _drain(self, replica: Replica) -> None:
-        """Propose the appends at the head of a line while there is room."""
+        """Propose the first appends of a replica's queue while there is room."""
         line = self._lines.get(replica)
         if line is None:
             return
@@ -382,7 +382,7 @@ class LeaderAppends:
         return earliest
 
     def close(self) -> None:
-        """Fail the appends that wait in lines; none of them happened."""
+        """Fail the queued appends; none of them happened."""
         self._is_closed = True
         if self._retry is not None:
             self._retry.cancel()

@@ -38,7 +38,7 @@ class VerifyPartition(Protocol):
 
 
 class LeaderAppend:
-    """Append to one partition; `future` receives its outcome."""
+    """Client's append to one partition; `future` receives its outcome."""
 
     __slots__ = (
         "acks",
@@ -90,7 +90,9 @@ class AdmittedAppend(NamedTuple):
 
 
 class Enlistments:
-    """Held appends of one process. `admit` is called with each, once its producer may append."""
+    """Transactional appends that wait until their producer may append to the partition.
+
+    `admit` is called with each, once its producer may append."""
 
     def __init__(self, verify: VerifyPartition, join: VerifyPartition, admit: Callable[[AdmittedAppend], None]) -> None:
         """Begin without appends. `join` adds the partition to the transaction, and returns the coordinator's epoch."""
@@ -100,7 +102,7 @@ class Enlistments:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def hold(self, admitted: AdmittedAppend, transactional_id: str) -> bool:
-        """Hold an append of a transaction until its producer may append; return False if it may already."""
+        """Keep a transactional append until its producer may append; return False if it may append already."""
         append = admitted.append
         [producer_id] = admitted.producers
         key = append.replica, producer_id
@@ -121,7 +123,7 @@ class Enlistments:
         return True
 
     async def _enlist(self, key: _Key, transactional_id: str) -> None:
-        """Enlist a producer, and admit or fail its held appends; once for each epoch among them."""
+        """Ask for a producer's permission, then admit or fail its waiting appends; once for each epoch among them."""
         replica, producer_id = key
         held = self._held[key]
         while held:

@@ -72,10 +72,10 @@ _EMPTY: Final = FetchedPartition((), _NOTHING, _NOTHING)
 
 
 class PartitionsFetch:
-    """One fetch from several partitions; use `run` once.
+    """One fetch from several partitions; `run` is called once.
 
-    A read of committed records ends at the last stable offset, and waits for it. `free_bytes` returns the
-    memory that the answer may take now; at 0 it has no records."""
+    A read of committed records ends at the last stable offset, and waits for it. `free_bytes` returns the memory that
+    the answer may take now; at 0 it has no records."""
 
     __slots__ = (
         "_asked_bytes",
@@ -246,7 +246,7 @@ class PartitionsFetch:
         return batches
 
     async def _prove_ends(self) -> None:
-        """Determine which requested offsets lie beyond the end of their log."""
+        """Confirm with the partitions' leaders which requested offsets lie beyond the end of their log."""
         places, self._unproven = self._unproven, []
         proofs = (self._prove_end(place) for place in places)
         await asyncio.gather(*proofs)
@@ -266,14 +266,14 @@ class PartitionsFetch:
     # waiting
 
     def advanced(self, place: int, size: int) -> None:
-        """See `ReplicaWatch`."""
+        """Note that records were committed in a partition; see `ReplicaWatch`."""
         self._changed[place] = None
         self._missing -= size
         if self._missing <= 0:
             self._wake()
 
     def changed(self, place: int) -> None:
-        """See `ReplicaWatch`."""
+        """Note that a partition has to be read again; see `ReplicaWatch`."""
         replica = self._replicas[place]
         if replica is not None and replica.waits_for(self.isolation).is_closed:
             self._may_wait = False

@@ -85,7 +85,7 @@ class LeaderOffsets:
         return FoundOffset(found[0], _epoch_at(replica, found[0]), found[1])
 
     def end_of_epoch(self, topic: str, number: int, leader_epoch: int, asked_epoch: int) -> FoundOffset:
-        """Return the end offset of the highest epoch up to `asked_epoch`, and that epoch; empty for a future epoch.
+        """Return the highest leader epoch up to `asked_epoch`, and its end offset; empty for a future epoch.
 
         Uncommitted records count, since the log of a new leader has everything that was committed."""
         replica = self._replica(topic, number, leader_epoch)

@@ -47,7 +47,7 @@ class LeaderFetches:
 
 
 class LeaderParts(NamedTuple):
-    """Parts that serve requests at the leader."""
+    """Components that serve requests for partitions that this broker leads."""
 
     appends: LeaderAppends
     fetches: LeaderFetches

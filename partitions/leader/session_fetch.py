@@ -24,9 +24,9 @@ _FREE_SLOT: Final = PartitionFetch("", -1, -1, -1, 0)
 
 
 class SessionFetch(PartitionsFetch):
-    """Fetches from the partitions of a session; one at a time. Its length is the number of partitions.
+    """Fetch session (KIP-227): repeated fetches from a set of partitions, one at a time.
 
-    Set `isolation` before the first partition is added."""
+    Its length is the number of partitions. Set `isolation` before the first partition is added."""
 
     __slots__ = ("_bytes_max", "_free_slots", "_is_closed", "_reported", "_session_requests", "_slots")
 
@@ -96,7 +96,7 @@ class SessionFetch(PartitionsFetch):
     async def fetch(
         self, *, max_bytes: int, min_bytes: int, deadline: Deadline
     ) -> list[tuple[PartitionFetch, FetchedPartition]]:
-        """Return the partitions with news: records, another high watermark or log start offset, or an error.
+        """Return the partitions with new records, another high watermark or log start offset, or an error.
 
         Return once `min_bytes` of records are available, at the deadline, and at once without partitions; the session
         must not be used after a cancellation."""
@@ -125,7 +125,7 @@ class SessionFetch(PartitionsFetch):
         return replica
 
     def _unwatch(self) -> None:
-        """Stay registered until `close`."""
+        """Do nothing: a session stays registered at the replicas until `close`."""
 
     def _take_results(self) -> list[tuple[PartitionFetch, FetchedPartition]]:
         """Return the results that are new to the client, and prepare the next fetch."""

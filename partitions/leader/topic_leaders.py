@@ -48,7 +48,7 @@ class TopicLeader(NamedTuple):
 
 
 class TopicLeaders:
-    """Finder of leaders; one instance per process."""
+    """Look-up of partitions' leaders for metadata requests; one instance per process."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class TopicLeaders:
         return TopicLeader(topic.name, topic.is_internal, [leaders[each] for each in topic.partitions])
 
     async def _find_leaders(self, partitions: Sequence[Partition]) -> dict[Partition, PartitionLeader]:
-        """Return the leader of each partition: by the replica here, else by reports of other brokers."""
+        """Return the leader of each partition: as the replica here has it, otherwise as other brokers report it."""
         alive = self._alive_brokers(partitions)
         found = {each: self._local_leader(each, alive) for each in partitions if each.replica is not None}
         others = [each for each in partitions if each.replica is None]

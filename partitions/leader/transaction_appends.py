@@ -86,7 +86,7 @@ class TransactionAppends:
     async def _append(
         self, topic: Topic, target: Partition, body: Buffer, transactional_id: str, deadline: Deadline
     ) -> Produced:
-        """Append at the leader, here or on another node; find it again until the deadline."""
+        """Append at the leader, here or on another node; look up the leader again until the deadline."""
 
         async def here(_: Replica) -> ReplicaAppended:
             return await self._append_here(topic, target.number, body, transactional_id, deadline)

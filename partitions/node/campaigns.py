@@ -20,7 +20,9 @@ PAUSE_S: Final = 0.04
 
 
 class Campaigns:
-    """Campaigns of one process; `mark_dirty` makes the driver process a group."""
+    """First elections of new Raft groups on one process.
+
+    `mark_dirty` makes the driver process a group in its next turn."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, me: ReplicaId, mark_dirty: Callable[[PartitionReplica], None]
@@ -35,7 +37,7 @@ class Campaigns:
                 self._mark_dirty(group)
 
     def begin(self, groups: Iterable[PartitionReplica]) -> None:
-        """Campaign in new groups."""
+        """Start elections in new groups, without waiting for election timeouts."""
         self._campaign([group for group in groups if not group.is_closed], 1)
 
     def stop(self) -> None:

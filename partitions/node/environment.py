@@ -35,7 +35,7 @@ _logger = logging.getLogger(__name__)
 
 
 class NodeTransport(Transport, Protocol):
-    """Part of `TcpTransport` that a node uses; that class documents the attributes."""
+    """Interface of the transport that a node uses; `TcpTransport` documents the attributes."""
 
     on_envelopes: Callable[[NodeId, Sequence[Envelope]], None]
     on_heartbeat: Callable[[NodeId, ProcessHeartbeat], None]
@@ -84,7 +84,7 @@ async def _close_nothing(_: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NodeEnvironment:
-    """Environment of a node.
+    """Clock, disk, network and random generator that a node uses.
 
     `random` must differ from start to start: new disks and the starts of a process get their ids from it."""
 

@@ -29,7 +29,7 @@ _FIT: Final = _Report(0.0, 0.0)
 
 
 class Fitness:
-    """Fitness of this process (`me`) and of the others."""
+    """Which processes are fit to lead: not slow, and with room on the disk; this process (`me`) and the others."""
 
     def __init__(self, me: NodeId, unfit_ms: int) -> None:
         self._me, self._unfit_s = me, unfit_ms / 1000
@@ -75,7 +75,7 @@ class Fitness:
         return self._is_full if node == self._me else now < self._report(node).full_until
 
     def is_fit(self, node: NodeId, now: float) -> bool:
-        """Return whether the process may receive leaderships, or keep its own_report."""
+        """Return whether the process may receive leaderships, or keep those that it has."""
         return not self.is_slow(node, now) and not self.is_full(node, now) and not self.is_excluded(node)
 
     def is_any_full(self, now: float) -> bool:

@@ -33,7 +33,7 @@ _ANNOUNCE_MS = 200
 
 
 class FitnessPort(Protocol):
-    """Part of the node that `FitnessExchange` uses."""
+    """Interface of the node that `FitnessExchange` uses."""
 
     settings: NodeSettings
     loop: asyncio.AbstractEventLoop
@@ -135,7 +135,7 @@ class FitnessExchange:
         await asyncio.gather(*(self._send(peer.node, LEAVING, None, deadline) for peer in self._node.transport.peers()))
 
     def problems(self) -> list[str]:
-        """Return the present problems of this process as text; a rest after a stall is not one."""
+        """Return the present problems of this process as text; the time after a stall is none."""
         room = self._node.driver.room
         problems = [f"the disk has no room for records: {room.describe}"] if room.is_low else []
         if (shortage := self._node.driver.descriptors.shortage) is not None:

@@ -52,7 +52,7 @@ class _Move(NamedTuple):
 
 
 class _Pause(NamedTuple):
-    """Pause of a group after failed transfers."""
+    """Time until the next transfer of a group, after failed ones."""
 
     failures: int
     until: float
@@ -72,7 +72,7 @@ class RemainingLeaderships(NamedTuple):
 
 
 class LedGroups:
-    """Groups that are led here. Times are of the loop."""
+    """Raft groups that this process leads, and the transfers of their leaderships. Times are of the loop's clock."""
 
     def __init__(self, me: ReplicaId, settings: NodeSettings, fitness: Fitness) -> None:
         raft = settings.driver.raft
@@ -163,7 +163,7 @@ class LedGroups:
                 self._begin_transfer(group, target, now)
 
     def count_room(self, now: float) -> None:
-        """Mark the groups led here that cannot commit, because a majority of their voters has full disks."""
+        """Find the groups led here that cannot commit, because a majority of their voters has full disks."""
         if not self._fitness.is_any_full(now) and not self._are_full:
             return
         self._are_full = False

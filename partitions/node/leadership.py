@@ -13,7 +13,7 @@ from raftlog.types import Term
 
 
 class Leadership(NamedTuple):
-    """Known leader of a group.
+    """Leader of a Raft group, as known here.
 
     `is_here`: this process leads. `is_ready`: it has also committed in its term, so it has the end of the log."""
 

@@ -57,7 +57,7 @@ def _ignore(*_: object) -> None:
 
 
 class Node:
-    """One process of a cluster; use `open`."""
+    """Process of a cluster with its replicas and connections, below the `Broker`; `open` creates it."""
 
     driver: Driver
     leaders: LedGroups
@@ -332,7 +332,7 @@ class Node:
         self.campaign([group for group in groups if self.leaders.preferred(group.group_id) == me])
 
     def campaign(self, groups: Sequence[PartitionReplica]) -> None:
-        """Campaign in new groups, without waiting for an election timeout."""
+        """Start elections in new groups, without waiting for an election timeout."""
         self._campaigns.begin(groups)
 
     async def join_groups(self, joining: Sequence[tuple[uuid.UUID, str | None]]) -> None:
@@ -391,7 +391,7 @@ class Node:
         return self.leaders.is_connected(node) and not self._heartbeat_times.is_silent(node)
 
     def watch(self, group_id: uuid.UUID, hook: Callable[[PartitionReplica, Ready], None]) -> None:
-        """Call `hook` with every Ready of this group, before `on_step`."""
+        """Call `hook` with every Ready of this Raft group, before the callback `on_step`."""
         self._watchers[group_id.bytes] = hook
 
     def _on_step(self, group: PartitionReplica, ready: Ready) -> None:

@@ -73,7 +73,7 @@ class RememberedPeers:
         return self._submit()
 
     def _save_start(self) -> None:
-        """Save a restarted process soon, because an old copy of its disk must be recognized later."""
+        """Save soon after a peer has restarted, because an old copy of its disk must be recognized later."""
         self._is_start_unsaved = True
         if not self._is_saving and not self._is_over:
             self._submit()

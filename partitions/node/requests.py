@@ -46,7 +46,7 @@ Handler: TypeAlias = Callable[[Request], Awaitable[Answer]]
 
 
 class Requests:
-    """Client and server of requests in one process."""
+    """Client and server of requests between nodes, in one process."""
 
     def __init__(self, me: NodeId, transport: NodeTransport) -> None:
         self._me, self._transport = me, transport

@@ -23,7 +23,7 @@ WAIT_MS: Final = 1_000
 
 
 class AppliedChanges:
-    """Requester and server of applied indexes in one process."""
+    """Requests between brokers for the index of the controller's log that each has applied."""
 
     def __init__(self, node: Node, metadata: ControllerHost) -> None:
         self._node, self._metadata = node, metadata

@@ -21,10 +21,11 @@ _CONTROLLER: Final = "the controller"
 
 
 class BrokerReport(NamedTuple):
-    """State of a broker, in wire order. `config_version` and `is_excluded` are from its copy of the controller's state.
+    """Report of a broker on itself; the fields are in wire order.
 
-    `stuck` names some of the groups with other voters of which none can lead. `assigned_bytes` counts the replicas that
-    are assigned to it, `unassigned` the replicas on its disk that are not."""
+    `config_version` and `is_excluded` are from its copy of the controller's state. `stuck` names some of the groups
+    with other voters of which none can lead. `assigned_bytes` counts the replicas that are assigned to it, `unassigned`
+    the replicas on its disk that are not."""
 
     config_version: int
     is_excluded: bool
@@ -42,7 +43,7 @@ _TYPES: Final = (int, bool, int, int, int, int, int, list, int, int)
 
 
 class BrokerReporter:
-    """Requester and server of broker reports in one process."""
+    """Requests between brokers for reports on their settings, leaderships and replicas."""
 
     def __init__(self, node: Node, metadata: ControllerHost) -> None:
         self._node, self._metadata = node, metadata

@@ -27,10 +27,9 @@ from raftlog.values.placement import MOVES_MAX, LeavingPartition, Reconfiguratio
 
 
 class BrokerOperations:
-    """Operations on brokers, from this process.
+    """Operations on brokers for operators: maintenance mode, decommission.
 
-    The copy of the controller's state is brought up to date before every change.
-    """
+    The copy of the controller's state is brought up to date before every change."""
 
     def __init__(
         self, metadata: ControllerHost, broker_reporter: BrokerReporter, move_reporter: MoveReporter, balancer: Balancer
@@ -85,7 +84,8 @@ class BrokerOperations:
     async def decommission(self, node_id: int, *, deadline: Deadline) -> None:
         """Move the broker's replicas to other brokers, and remove it permanently once it is empty.
 
-        A broker that was removed by it already is done. `InvalidArgument` for the last broker that is not draining."""
+        For a broker that was already removed this way, do nothing. `InvalidArgument` for the last broker that is not
+        draining."""
         await self._metadata.barrier(deadline)
         state = self._metadata.state
         row = state.brokers.get(node_id)
@@ -174,7 +174,7 @@ def _was_removed(state: ControllerState, node_id: NodeId) -> bool:
 
 
 def _maintenance_reasons(report: BrokerReport) -> list[str]:
-    """Return the reasons why the broker still leads partitions, or makes some unavailable."""
+    """Return the reasons why a broker in maintenance still leads partitions, or makes some unavailable."""
     reasons = []
     if not report.is_excluded:
         reasons.append("the broker has not received the order yet")

@@ -25,7 +25,7 @@ Brokers: TypeAlias = Callable[[Deadline], Awaitable[Sequence[BrokerDescription]]
 
 
 class ClusterOperations:
-    """Operations on the whole cluster, from this process."""
+    """Operations on the whole cluster for operators: settings, upgrades."""
 
     def __init__(self, metadata: ControllerHost, broker_reporter: BrokerReporter, brokers: Brokers) -> None:
         self._metadata, self._broker_reporter, self._brokers = metadata, broker_reporter, brokers

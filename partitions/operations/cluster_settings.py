@@ -23,11 +23,11 @@ _MANY: Final = 1 << 40
 
 
 class InvalidSetting(ValueError):
-    """Error of a text that is not a valid value of a setting."""
+    """Text that is not a valid value of a setting."""
 
 
 class Setting(NamedTuple):
-    """Setting of the cluster.
+    """Definition of a setting of the cluster.
 
     `read` converts text to a value and raises `ValueError` for invalid text. `allowed` describes the valid values."""
 
@@ -39,7 +39,7 @@ class Setting(NamedTuple):
 
 
 def _number_reader(low: int, high: int, *others: int) -> Callable[[str], int]:
-    """Return a reader of a whole number within bounds."""
+    """Return a function that parses a whole number within bounds, or one of `others`."""
 
     def read(text: str) -> int:
         value = int(text) if text.isascii() and "_" not in text else None
@@ -51,7 +51,7 @@ def _number_reader(low: int, high: int, *others: int) -> Callable[[str], int]:
 
 
 def _choice_reader(*words: str) -> Callable[[str], str]:
-    """Return a reader of a setting that has one of these values."""
+    """Return a function that accepts one of these values."""
 
     def read(text: str) -> str:
         if text not in words:

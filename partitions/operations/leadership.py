@@ -47,7 +47,7 @@ _ATTEMPTS_MAX: Final = 5
 
 
 class LeadershipOperations:
-    """Requester and server of leadership transfers in one process."""
+    """Leadership transfers for operators: requests to the leaders, and their execution at this leader."""
 
     def __init__(self, node: Node, metadata: ControllerHost, topics: Topics, router: PartitionRouter) -> None:
         self._node, self._metadata, self._topics, self._router = node, metadata, topics, router

@@ -18,7 +18,7 @@ _SLICE: Final = 64
 
 
 class LocalReplicas:
-    """Replicas of this process. No other broker is asked, so the deadlines have no effect."""
+    """Information about the replicas on this broker. No other broker is asked, so the deadlines have no effect."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics

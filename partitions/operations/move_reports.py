@@ -55,9 +55,9 @@ class _ReplicaReport(NamedTuple):
 
 
 class MoveReports(NamedTuple):
-    """All reported moves, by topic and number, and the brokers that did not answer.
+    """All pending reassignments that brokers reported, and the brokers that did not answer.
 
-    `is_complete`: there are no others."""
+    `is_complete`: every broker has answered, so there are no others."""
 
     moves: list[Reconfiguration]
     silent: list[NodeId]
@@ -65,14 +65,14 @@ class MoveReports(NamedTuple):
 
 
 class _BrokerAnswer(NamedTuple):
-    """Reports of a broker on all its replicas; `led` is a digest of the groups that it leads (`progress`)."""
+    """Reports of a broker on all its replicas; `led` is a checksum of the set of groups that it leads."""
 
     rows: list[_ReplicaReport]
     led: bytes
 
 
 class MoveReporter:
-    """Requester and server of reports on moves in one process."""
+    """Requests between brokers for reports on pending reassignments."""
 
     def __init__(self, node: Node, metadata: ControllerHost, moves: Moves) -> None:
         self._node, self._metadata, self._moves = node, metadata, moves
@@ -174,8 +174,7 @@ class MoveReporter:
         """Return whether the replica has no known leader and a pending reassignment.
 
         An unassigned replica may have been removed already and so lacks a leader: it counts only where no assigned
-        replica is in
-        the Raft configuration and can report."""
+        replica is in the Raft configuration and can report."""
         core = group.core
         if core.leader is not None or group.is_closed or not core.configuration.index:
             return False

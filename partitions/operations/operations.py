@@ -37,7 +37,7 @@ from raftlog.partitions.routing.topics import Topics
 
 
 class Operations:
-    """Operations of operators by kind, from this process."""
+    """All operations for operators, grouped by their subject."""
 
     def __init__(
         self,

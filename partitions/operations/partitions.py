@@ -27,7 +27,7 @@ _CANCELLED_AT_ONCE: Final = 16
 
 
 class PartitionOperations:
-    """Operations on replicas, from this process."""
+    """Reassignments of partitions for operators."""
 
     def __init__(self, metadata: ControllerHost, move_reporter: MoveReporter) -> None:
         self._metadata, self._move_reporter = metadata, move_reporter
@@ -43,9 +43,8 @@ class PartitionOperations:
     ) -> int:
         """Assign a partition to brokers, the preferred leader first; return the assignment's version.
 
-        Allowed are 1 to 15 brokers on distinct hosts, none of them draining or in maintenance unless it has a
-        replica already.
-        Another request for the same partition replaces it."""
+        Allowed are 1 to 15 brokers on distinct hosts, none of them draining or in maintenance unless it has a replica
+        already. Another request for the same partition replaces it."""
         await self._metadata.barrier(deadline)
         for attempt in range(_ATTEMPTS_MAX):
             state = self._metadata.state

@@ -10,7 +10,7 @@ from raftlog.partitions.controller.machine import ClusterState, GroupName
 
 
 class Failures(NamedTuple):
-    """Partitions without a place for all their replicas.
+    """Partitions for whose replicas there are not enough brokers.
 
     `names` are their names; `reasons` has one for each of the given groups, or None."""
 

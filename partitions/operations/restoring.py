@@ -29,7 +29,7 @@ _OWN_TERM_MS: Final = 2_000
 
 
 class RestoringOperations:
-    """Requester and server of appends of restored batches in one process."""
+    """Appends of batches from a backup, at their own offsets, at the partition's leader."""
 
     def __init__(self, node: Node, finder: Finder, router: PartitionRouter) -> None:
         self._node, self._finder, self._router = node, finder, router

@@ -22,7 +22,7 @@ SUMMED_MAX: Final = 5_000
 
 
 class TopicOutline(NamedTuple):
-    """Row of a topic, from the controller's state.
+    """Row of a topic, from the controller's state alone.
 
     `has_dense_offsets`: every offset has a record, because neither compaction nor transactions leave others."""
 
@@ -48,7 +48,7 @@ class TopicSums(NamedTuple):
 
 
 class LeaderReports(Protocol):
-    """Reports of partitions' leaders, which `ClusterObserver` collects."""
+    """Interface for the states of partitions as their leaders report them; `ClusterObserver` implements it."""
 
     async def describe(self, topics: Sequence[Topic], deadline: Deadline) -> list[TopicState]:
         """Return the states of these topics, from the leaders of their partitions."""

@@ -20,7 +20,7 @@ _READ_MS: Final = 3_000
 
 
 class AllocatedIds:
-    """Checker of producer ids; one instance per process."""
+    """Check that producer ids were allocated by the controller; one instance per process."""
 
     def __init__(self, metadata: ControllerHost) -> None:
         self._metadata = metadata

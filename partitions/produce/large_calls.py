@@ -23,7 +23,7 @@ _STEP_BYTES: Final = 16 * 1024
 
 
 class _Share:
-    """Records of a call for one partition."""
+    """Records of a produce call that go to one partition, collected into batches."""
 
     __slots__ = ("_builder", "_room", "batches", "number", "partition", "places")
 
@@ -82,7 +82,7 @@ def _split_into_shares(
     results: list[RecordResult | None],
     now_ms: int,
 ) -> Generator[None, None, list[_Share]]:
-    """Return the shares in the order in which partitions first occur; set the results of refused records."""
+    """Group the records by partition, in the order in which partitions first occur; set the results of refused ones."""
     shares: dict[int, _Share] = {}
     count = looked_at = 0
     for place, record in enumerate(records):
@@ -127,7 +127,7 @@ def _set_offsets(share: _Share, base: int | None, results: list[RecordResult | N
 
 
 def _with_pauses(places: Iterable[int]) -> Generator[int | None, None, None]:
-    """Yield the places, and None before each `_STEP_RECORDS` of them."""
+    """Yield the given places, and None (a pause for other tasks) before each `_STEP_RECORDS` of them."""
     for count, place in enumerate(places):
         if count % _STEP_RECORDS == 0:
             yield None

@@ -67,7 +67,9 @@ class Destination(Protocol):
 
     @property
     def leader(self) -> object:
-        """Leader as known here: appends to an earlier leader do not delay those to the next one."""
+        """Leader as known here.
+
+        Appends to a former leader do not delay those to the next one."""
         ...
 
     def no_leader_error(self) -> RaftlogError | None:
@@ -106,7 +108,9 @@ class _Flight:
 
 
 class ProduceQueue:
-    """Queue of produce calls; see the module. `budgets` are the partition's own and that of all partitions."""
+    """Queue of the produce calls to one partition, which are appended together.
+
+    `budgets` are the partition's own and that of all partitions."""
 
     def __init__(
         self,
@@ -339,7 +343,7 @@ class ProduceQueue:
         )
 
     def _requeue(self, flight: _Flight, error: RaftlogError) -> None:
-        """Return calls that were not appended to their place in the queue, until the leader may have changed."""
+        """Put calls that were not appended back to the front of the queue, until the leader may have changed."""
         back = [pending for pending in flight.pendings if not pending.is_abandoned]
         if error.outcome == "unknown":
             for pending in back:

@@ -25,7 +25,7 @@ class ProducerId(NamedTuple):
 
 
 class Producers:
-    """Allocator of producer ids; one instance per process."""
+    """Source of new producer ids, taken from the controller in blocks; one instance per process."""
 
     def __init__(self, node: Node, metadata: ControllerHost) -> None:
         self._node, self._metadata = node, metadata
@@ -37,11 +37,9 @@ class Producers:
     async def allocate(self, deadline: Deadline, *, is_fresh: bool = False) -> ProducerId:
         """Return a new id, with epoch 0.
 
-        `is_fresh`: greater than all that were handed out before the call, so that no partition has expired it. A
-        broker that
-        was just started waits until the controller has registered the start. Raises `Unavailable`, and
-        `DeadlineExceeded` when
-        the controller did not answer (then at most a block is lost)."""
+        `is_fresh`: greater than all that were handed out before the call, so that no partition has expired it. A broker
+        that was just started waits until the controller has registered the start. Raises `Unavailable`, and
+        `DeadlineExceeded` when the controller did not answer (then at most a block is lost)."""
         asked = self._asked
         while not self._metadata.is_ready and self._node.loop.time() < deadline and self._node.is_working:
             await self._node.pause(Deadline(min(deadline, self._node.loop.time() + _LOOK_S)))

@@ -21,9 +21,9 @@ PartitionChoice: TypeAlias = int | Sequence[int | None] | None
 
 
 class Share(NamedTuple):
-    """Outcome of one partition's records; `base_offset` is None when it failed, and with `acks=0`.
+    """Outcome for the records of a call that go to one partition.
 
-    `places` are the indexes of the records in the call."""
+    `base_offset` is None when they failed, and with `acks=0`. `places` are the indexes of the records in the call."""
 
     partition: int
     places: Sequence[int]
@@ -32,7 +32,9 @@ class Share(NamedTuple):
 
 
 class QueuedShare(NamedTuple):
-    """Share whose records are queued; `future` is None if they were refused, and with `acks=0`."""
+    """Records of a call that are queued for one partition.
+
+    `future` is None if they were refused, and with `acks=0`."""
 
     partition: int
     places: Sequence[int]
@@ -51,7 +53,9 @@ class QueuedShare(NamedTuple):
 
 
 def spread(topic: Topic, choice: PartitionChoice, records: Sequence[Streamed]) -> dict[int, Sequence[int]]:
-    """Return the indexes of the records by partition, in the order in which partitions first occur."""
+    """Choose the partition of each record; return the indexes of the records by partition.
+
+    Partitions are in the order in which they first occur."""
     if choice is None and len(topic.partitions) == 1:
         choice = 0
     if type(choice) is int:
@@ -67,5 +71,5 @@ def spread(topic: Topic, choice: PartitionChoice, records: Sequence[Streamed]) -
 
 
 def records_at(places: Sequence[int], records: Sequence[AnyRecord]) -> Sequence[AnyRecord]:
-    """Return the records of a share."""
+    """Return the records with these indexes."""
     return records if len(places) == len(records) else [records[place] for place in places]

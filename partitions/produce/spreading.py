@@ -20,7 +20,7 @@ _ALONE: Final = (0,)
 def try_queue_record(
     topic: Topic, choice: PartitionChoice, records: Sequence[NewRecord], acks: Acks, deadline: Deadline
 ) -> QueuedShare | None:
-    """Queue the record of a call that has one record, without a coroutine; None if its partition has no room."""
+    """Queue the record of a call that has one record, without a coroutine; None if its partition's queue is full."""
     number = choice if choice is None or type(choice) is int else choice[0]  # type: ignore[index]
     if number is None:
         number = topic.choose(records[0].key)
@@ -100,7 +100,7 @@ async def _queue(
     acks: Acks,
     deadline: Deadline,
 ) -> QueuedShare:
-    """Queue the share of one partition; set the results of records that cannot be stored."""
+    """Queue the records for one partition; set the results of records that cannot be stored."""
     try:
         partition = topic.partition(number)
         places = _drop_unstorable(partition, number, places, records, results)
@@ -119,7 +119,7 @@ def _drop_unstorable(
     records: Sequence[NewRecord],
     results: list[RecordResult | None],
 ) -> Sequence[int]:
-    """Return the places of records that can be stored; set the results of the others."""
+    """Return the indexes of records that can be stored; set the results of the others."""
     refused = set()
     for place in places:
         try:

@@ -50,7 +50,7 @@ class ProduceStream:
         refresh_errors: Callable[[list[Share], Topic, Deadline], Awaitable[list[Share]]],
         look_up: Callable[[Topic, PartitionChoice, Deadline], Awaitable[None]],
     ) -> None:
-        """Store the parts. Raises `UnknownPartition`. `refresh_errors` and `look_up`: see `Finder`."""
+        """Begin a stream. Raises `UnknownPartition`. `refresh_errors` and `look_up`: see `Finder`."""
         if partition is not None:
             topic.partition(partition)
         self._topic, self._partition, self._wall_ms, self._put_right = topic, partition, wall_ms, refresh_errors
@@ -60,10 +60,10 @@ class ProduceStream:
     async def append(
         self, records: Sequence[Streamed], named: Sequence[int | None] | None, acks: Acks, deadline: Deadline
     ) -> list[Share]:
-        """Append a block and return one outcome for each partition.
+        """Append a block of records and return one outcome for each partition.
 
-        `named` holds the partition of each record, when any record has one. Records without a timestamp get the
-        time of the append. A record too large fails its share."""
+        `named` holds the partition of each record, when any record has one. Records without a timestamp get the time of
+        the append. A record that is too large fails all records of its partition."""
         now_ms = self._wall_ms()
         queued = []
         choice = named if self._partition is None else self._partition

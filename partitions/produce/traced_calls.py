@@ -11,7 +11,7 @@ from raftlog.runtime.tracing.tracer import Tracer
 
 
 def begin_wait(pending: Pending, tracer: Tracer, partition: str) -> None:
-    """Begin the span of a call's wait in the queue, if its request is sampled."""
+    """Begin a span for the time that a call spends in the queue, if its request is traced."""
     root = tracer.current()
     if root is not None:
         pending.span = root.begin_child("queue", pending.arrived, partition=partition)

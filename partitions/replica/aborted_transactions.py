@@ -31,7 +31,7 @@ _KEPT_MAX: Final = 500_000
 
 
 class TransactionsRead(NamedTuple):
-    """Transactions with batches among some that were read."""
+    """Transactions that have batches among those that were read."""
 
     aborted: list[AbortedTransaction]
     undecided: dict[int, Offset]
@@ -64,7 +64,9 @@ def find_transactions(batches: Sequence[memoryview], compacted_to: int) -> Trans
 
 
 class AbortedTransactions:
-    """Finder of the aborted transactions of one replica's reads. `on_progress` is called after work in background."""
+    """Search for the aborted transactions in the batches that one replica returns to readers.
+
+    `on_progress` is called after work in the background."""
 
     def __init__(self, group: PartitionReplica, on_progress: Callable[[], None]) -> None:
         self._group, self._on_progress = group, on_progress
@@ -132,7 +134,7 @@ class AbortedTransactions:
             kept -= len(markers)
 
     def _scan_some(self, markers: SegmentMarkers) -> None:
-        """Scan some rows. Raises `CorruptBatch` and `OffsetNotAvailable`."""
+        """Scan some rows of a segment for markers. Raises `CorruptBatch` and `OffsetNotAvailable`."""
         group = self._group
         try:
             markers.scan_some(group.applied_index)

@@ -25,7 +25,7 @@ class AheadProducer:
 
 
 class BatchPlace(NamedTuple):
-    """Place of a batch: its entry while that is not committed; with index 0, its offset and the next one."""
+    """Position of a batch in the log: its entry while that is not committed; with `index` 0, its offsets."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     offset: Offset
@@ -33,7 +33,7 @@ class BatchPlace(NamedTuple):
 
 
 class CheckedCall:
-    """Decisions on a call: places of the duplicates' originals, and the batches to append."""
+    """Result of checking the sequences of a call: where the originals of duplicates are, and the batches to append."""
 
     __slots__ = ("any_first_sequence", "fresh", "headers", "newcomers", "opened", "producers", "spots")
 

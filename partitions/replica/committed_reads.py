@@ -25,7 +25,7 @@ UNKNOWN: Final = Offset(-1)
 
 
 class CommittedRead(NamedTuple):
-    """Batches below the end of a read of committed records, and their aborted transactions."""
+    """Batches below the last stable offset or the high watermark, and the aborted transactions among them."""
 
     batches: list[memoryview]
     end: Offset
@@ -34,7 +34,7 @@ class CommittedRead(NamedTuple):
 
 
 class CommittedReads:
-    """Reads of committed records at one replica."""
+    """Reads with isolation `read_committed` at one replica."""
 
     def __init__(self, name: str, group: PartitionReplica, producers: ProducerState) -> None:
         self._name, self._group, self._producers = name, group, producers
@@ -47,10 +47,10 @@ class CommittedReads:
         """Whether a transaction may have been open after the last step."""
 
     def read(self, offset: int, max_bytes: int, watermark: Offset, *, is_lost: bool) -> CommittedRead:
-        """Return batches from `offset` on, below the watermark; `is_lost`: no other replica can supply the state.
+        """Return batches from `offset` on, below `watermark` and the last stable offset.
 
-        Raises `OffsetNotAvailable` while transactions or their outcomes are being read, `Unavailable` and
-        `CorruptBatch`."""
+        `is_lost`: no other replica can supply the state of the transactions. Raises `OffsetNotAvailable` while
+        transactions or their outcomes are being read, `Unavailable` and `CorruptBatch`."""
         try:
             stable = min(self._producers.stable_end, watermark)
         except Unavailable as error:

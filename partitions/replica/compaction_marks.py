@@ -58,7 +58,7 @@ class CompactionMarks:
         self._mark.add_done_callback(partial(self._on_outcome, mark))
 
     def _record_mark(self, known: Offset, retention_ms: int, now_ms: int) -> None:
-        """Record the age of the present mark, and determine the highest old one."""
+        """Record when the present mark was seen first; determine the highest mark older than `retention_ms`."""
         if self._term != self._group.core.term:
             self._term, self._old = self._group.core.term, Offset(0)
             self._marks.clear()

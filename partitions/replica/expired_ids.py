@@ -51,7 +51,7 @@ class ExpiredIds:
 
 
 def _merge_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return at most `RANGES_MAX` ranges: the largest gaps stay, among equal ones the higher."""
+    """Merge ranges until there are at most `RANGES_MAX`: the largest gaps stay, among equal ones the higher."""
     excess = len(ranges) - RANGES_MAX
     if excess <= 0:
         return ranges

@@ -30,7 +30,7 @@ _GUARDS_MAX: Final = 10_000
 
 
 class TransactionGuard:
-    """Guard of a producer while its coordinator is asked."""
+    """Marker of a pending question to a producer's coordinator; an end of the transaction invalidates it."""
 
     __slots__ = ("epoch", "is_broken", "producer_id")
 
@@ -41,7 +41,7 @@ class TransactionGuard:
 
 
 class _Ahead(NamedTuple):
-    """State of a producer's transaction after its newest entry of this leadership that is not delivered yet."""
+    """State of a producer's transaction after the newest entry that this leader appended and has not delivered yet."""
 
     last_index: Index
     is_open: bool
@@ -50,7 +50,7 @@ class _Ahead(NamedTuple):
 
 
 class LeaderTransactions:
-    """Transactions of one replica while it leads."""
+    """Permissions of producers to append to transactions, at one replica while it leads."""
 
     def __init__(self, name: str, state: ProducerState, permissions_max: int) -> None:
         self._name, self._state, self._permissions_max = name, state, permissions_max
@@ -63,7 +63,7 @@ class LeaderTransactions:
         """Entries that are not delivered, with their producers."""
 
     def reset(self) -> None:
-        """End all permissions and guards with their term, and drop the entries that were not committed in it."""
+        """Remove all permissions and guards at the end of the term, and the entries that were not committed in it."""
         self._break_guards(list(self._guards))
         self._permitted.clear()
         self._ahead.clear()
@@ -76,7 +76,7 @@ class LeaderTransactions:
         return self._permitted.get(producer_id) == epoch
 
     def begin_guard(self, producer_id: int, epoch: int, known_epoch: int) -> TransactionGuard:
-        """Begin a guard; `known_epoch` is the producer's newest one here.
+        """Register that the producer's coordinator is being asked; `known_epoch`: the producer's newest epoch here.
 
         Raises `ProducerFenced`, `ConcurrentTransactions` and `Overloaded`."""
         self._check_epoch(producer_id, epoch, known_epoch)
@@ -87,7 +87,7 @@ class LeaderTransactions:
         return guard
 
     def end_guard(self, guard: TransactionGuard) -> None:
-        """End a guard without a permission, if it has not ended yet."""
+        """Remove a guard without giving a permission, unless it was removed already."""
         guards = self._guards.get(guard.producer_id, [])
         if guard in guards:
             guards.remove(guard)
@@ -100,10 +100,10 @@ class LeaderTransactions:
                 guard.is_broken = True
 
     def permit(self, guard: TransactionGuard, known_epoch: int, coordinator_epoch: int) -> None:
-        """Give the permission after the confirmation by the coordinator with this epoch.
+        """Let the producer append, after the coordinator with epoch `coordinator_epoch` has confirmed its transaction.
 
-        Raises `ConcurrentTransactions` for a broken guard or the answer of a coordinator whose successor has sent a
-        marker of the producer, and the errors of `begin_guard`."""
+        Raises `ConcurrentTransactions` for an invalidated guard or the answer of a coordinator whose successor has sent
+        a marker of the producer, and the errors of `begin_guard`."""
         self.end_guard(guard)
         producer_id, epoch = guard.producer_id, guard.epoch
         if guard.is_broken:
@@ -155,7 +155,7 @@ class LeaderTransactions:
         return known if ahead is None else max(known, ahead.coordinator_epoch)
 
     def check_batch(self, header: BatchHeader, call: CheckedCall) -> None:
-        """Raise `InvalidTransactionState` for a new batch that must not be appended; note one of a transaction."""
+        """Raise `InvalidTransactionState` for a batch that must not be appended; add a transactional one to `call`."""
         producer_id = header.producer_id
         if not header.is_transactional:
             if producer_id in call.opened or self.is_open(producer_id):
@@ -192,7 +192,7 @@ class LeaderTransactions:
         self._record(producer_id, index, is_open=True, coordinator_epoch=self.coordinator_epoch(producer_id))
 
     def record_marker(self, marker: TransactionMarker, index: Index) -> None:
-        """Record a marker, which was appended as this entry: it ends the permission, and breaks guards."""
+        """Record a marker, which was appended as this entry: it ends the permission, and invalidates guards."""
         producer_id = marker.producer_id
         self._permitted.pop(producer_id, None)
         self._break_guards([producer_id])

@@ -28,7 +28,7 @@ _MARKER_S: Final = 0.02
 
 
 class Participant:
-    """Part of one replica in transactions."""
+    """Partition's part in transactions, at one replica: permissions to append, and markers."""
 
     def __init__(
         self, name: str, group: PartitionReplica, state: ProducerState, sequence_check: SequenceCheck, waits: Waits
@@ -138,6 +138,6 @@ class Participant:
                 raise OffsetNotAvailable(f"{self._name}: the leader is new, and reads its producers; retry")
 
     def close(self) -> None:
-        """End all questions, because the replica ends."""
+        """Stop all pending questions to coordinators, because the replica ends."""
         for question in self._questions.values():
             question.cancel()

@@ -53,7 +53,7 @@ class PendingAppends:
     # written by the leader
 
     def take(self, batches: Sequence[bytearray], future: "asyncio.Future[ReplicaAppended]") -> None:
-        """Append, and answer in the turn that writes the entry. Raises definite errors."""
+        """Append batches; complete `future` in the turn that writes the entry. Raises definite errors."""
         self.answer_written(self._group.append(batches), self._answer_of, future)
 
     def _answer_of(self, written: Committed) -> ReplicaAppended:
@@ -85,7 +85,7 @@ class PendingAppends:
     # held by enough replicas
 
     def too_few_error(self, copies: int) -> NotEnoughReplicas | None:
-        """Return the error of an append that needs more copies than there are active voters; None otherwise."""
+        """Return the error of an append that needs more replicas than there are active voters; None otherwise."""
         status = self._group.core.status()
         active = [member for member in active_members(status) if status.configuration.has_voter(member)]
         if len(active) >= copies:

@@ -37,7 +37,7 @@ _PART: Final = "producers"
 
 
 class ProducerState:
-    """State of the producers of one replica. `loading` schedules the reads."""
+    """State of the idempotent producers in one replica's log. `loading` schedules the reads of the log."""
 
     def __init__(self, name: str, group: PartitionReplica, loading: ReadQueue) -> None:
         self._name, self._group, self._loading = name, group, loading
@@ -101,7 +101,7 @@ class ProducerState:
 
     @property
     def is_covered(self) -> bool:
-        """Whether the state does not depend on entries below the newest segment."""
+        """Whether the state can be restored from the newest segment alone."""
         return self.is_loaded and self._at_roll is None and self._group.log.segments.active.base_index < self._next
 
     def may_roll(self) -> bool:
@@ -132,7 +132,7 @@ class ProducerState:
     # following the log
 
     def on_step(self) -> None:
-        """Continue after a step of the group."""
+        """Continue after the Raft group has processed a Ready."""
         self._follow_replaced_log()
         if self.is_behind:
             self._loading.enqueue(self)
@@ -140,7 +140,7 @@ class ProducerState:
             self.write_run_if_due()
 
     def on_delivered(self, first: Index, last: Index) -> None:
-        """Fold entries that were committed here."""
+        """Apply entries that were committed here to the state."""
         if first != self._delivered + 1:  # the log was replaced
             self._begin_reading()
         self._delivered = last
@@ -173,7 +173,7 @@ class ProducerState:
             self.write_run_if_due()
 
     def _read_headers(self, last: Index) -> bool:
-        """Fold entries by their headers; return False without any, or if the next one has to be read whole."""
+        """Apply entries by their headers; return False without any, or if the next one has to be read completely."""
         if self._next > last:
             return False
         try:
@@ -228,7 +228,7 @@ class ProducerState:
             event(_logger, "log_unreadable", group=self._name, why=why)
 
     def _take_roll(self, index: Index) -> None:
-        """Begin with a roll; before the first roll, entries may be missing that only its run contains."""
+        """Process a roll; before the first one, the state may lack entries that only its snapshot contains."""
         self._is_partial = self._roll_index == 0 and index > 1
         self._roll_index, self._run, self._run_bytes = index, SnapshotRun(), 0
         self._expired.clear()
@@ -251,7 +251,7 @@ class ProducerState:
     # snapshots
 
     def write_run_if_due(self) -> None:
-        """Write the state at the newest roll into entries after it, if this replica leads."""
+        """Write the state at the newest roll as a snapshot in entries after it, if this replica leads."""
         core = self._group.core
         if self._at_roll is None or self._run_task is not None or not self.is_loaded:
             return

@@ -243,7 +243,7 @@ class ProducerTable:
         return ProducerTable(self._states.copy(), self.forgotten, self.transactions.copy())
 
     def put_below(self, earlier: "ProducerTable", expired: Iterable[bytes]) -> None:
-        """Make this table, which began empty, the continuation of `earlier`.
+        """Add the state `earlier`, which precedes the entries of this table; this table began empty.
 
         `expired` are the payloads of the `expire_producers` entries since then."""
         since, self._states = self._states, earlier._states.copy()
@@ -260,7 +260,7 @@ class ProducerTable:
             self._states[producer_id] = later.pack()
 
     def snapshot(self, roll_index: Index) -> Iterator[bytes]:
-        """Yield the payloads of a run of `snapshot` entries after this roll, at least one."""
+        """Yield the payloads of the `snapshot` entries after this roll, at least one."""
         ids = list(self._states)
         for piece, at in enumerate(range(0, max(1, len(ids)), _PIECE_PRODUCERS)):
             some = ids[at : at + _PIECE_PRODUCERS]
@@ -279,7 +279,7 @@ class ProducerTable:
 
 
 class SnapshotRun:
-    """Collector of the pieces of a run. A new run replaces an unfinished one."""
+    """Collector of the pieces of a snapshot. A new snapshot replaces an unfinished one."""
 
     __slots__ = ("_forgotten", "_next_piece", "_roll_index", "_states", "_transactions")
 
@@ -290,9 +290,9 @@ class SnapshotRun:
         self._next_piece, self._roll_index = 0, -1
 
     def take(self, payload: bytes) -> tuple[Index, ProducerTable] | None:
-        """Add a piece; after the last one return the run's roll and the state there, else None. Raises `FormatError`.
+        """Add a piece; after the last one return the snapshot's roll and the state there, else None.
 
-        Pieces that do not follow each other are parts of abandoned runs."""
+        Pieces that do not follow each other are parts of abandoned snapshots. Raises `FormatError`."""
         if len(payload) < _SNAPSHOT.size + _COUNT.size:
             raise FormatError(f"a snapshot entry of {len(payload)} bytes has no header")
         version, subject, is_last, piece, roll_index = _SNAPSHOT.unpack_from(payload)

@@ -32,7 +32,7 @@ class LogReader(Protocol):
 
 
 class ReadQueue:
-    """Queue of the readers of one process."""
+    """Queue of the replicas of one process that read their logs in the background, one slice at a time."""
 
     def __init__(self) -> None:
         self._waiting: dict[LogReader, None] = {}

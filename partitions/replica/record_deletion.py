@@ -17,7 +17,7 @@ _LOOK_S: Final = 0.01
 
 
 class RecordDeletion:
-    """Deletion of records in one replica."""
+    """Deletion of records at the request of clients, in one replica."""
 
     def __init__(self, name: str, group: PartitionReplica, producers: ProducerState) -> None:
         self._name, self._group, self._producers = name, group, producers
@@ -53,7 +53,7 @@ class RecordDeletion:
             raise OffsetOutOfRange(offset, self._group.committed_start_offset, Offset(first_open))
 
     async def _trim_or_wait(self, offset: int) -> None:
-        """Do the next step, or wait some turns of the loop for a condition without an event."""
+        """Do the next step of the deletion, or wait some turns of the loop for a condition without an event."""
         group = self._group
         has_roll = has_roll_at(group.log.segments, offset, group.applied_index)
         if self._may_trim(offset) and (offset < group.high_watermark or has_roll):

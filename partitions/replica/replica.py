@@ -52,7 +52,7 @@ _ANSWER_MS = 500
 
 
 class Replica:
-    """Replica of a partition over its group. `config` holds the topic's settings."""
+    """Replica of a partition as brokers use it, on top of its Raft group. `config` holds the topic's settings."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class Replica:
         return self._producers.stable_end
 
     def waits_for(self, isolation: Isolation) -> Waits:
-        """Return the waits of readers with this isolation."""
+        """Return the waits of the readers with this isolation level."""
         return self.waits if isolation is Isolation.READ_UNCOMMITTED else self._committed_reads.waits
 
     # reading
@@ -300,9 +300,9 @@ class Replica:
         return self.group.damage is not None and self.is_alone
 
     async def _wait_until_served(self, offset: int, deadline: Deadline) -> None:
-        """Return once `offset` can be served or a retry makes sense. Raises otherwise.
+        """Return once `offset` can be served or a retry makes sense. Raises the errors of `fetch` otherwise.
 
-        A caller that does not wait for records still learns whether there are any."""
+        Also for a caller that does not wait for records, so that it finds out whether there are any."""
         await self._prove_end(offset, Deadline(max(deadline, deadline_in(_ANSWER_MS))))
         if offset > self.group.high_watermark and not await self.waits.wait(1, deadline):
             raise self._not_available_error(f"offset {offset} is not committed yet")

@@ -73,7 +73,7 @@ _OF_THE_PAST: Final = (DuplicateSequence, InvalidTransactionState, OutOfOrderSeq
 
 
 class SequenceCheck:
-    """Decisions on the batches of idempotent producers at one replica."""
+    """Check of the sequences of idempotent producers' batches at one leading replica."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class SequenceCheck:
         return futures
 
     def can_decide(self) -> bool:
-        """Return whether this replica leads and has read all committed entries."""
+        """Return whether this replica leads and has read all committed entries, so that it can check sequences."""
         group, core = self._group, self._group.core
         if core.role is not Role.LEADER or not self._state.is_loaded:
             return False
@@ -180,7 +180,7 @@ class SequenceCheck:
         return call
 
     def _append_new(self, call: CheckedCall, acks: Acks, copies: int) -> "asyncio.Future[ReplicaAppended]":
-        """Append batches that are all new."""
+        """Append batches none of which is a duplicate."""
         future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
         try:
             accepted = self._group.append(call.fresh)
@@ -224,7 +224,9 @@ class SequenceCheck:
     def _refuse(
         self, error: RaftlogError, future: "asyncio.Future[ReplicaAppended]", read: "asyncio.Future[Index]"
     ) -> None:
-        """Refuse once a majority has confirmed the leadership, since a deposed leader lacks later batches."""
+        """Complete `future` with the error, once a majority has confirmed the leadership.
+
+        A deposed leader lacks later batches, so it could refuse wrongly."""
         is_confirmed = not read.cancelled() and read.exception() is None
         if not future.done():
             why = NotLeader(f"{self._name}: no majority confirms that this replica leads", self._group.core.leader)
@@ -326,7 +328,7 @@ class SequenceCheck:
         return mark
 
     def _drop_mark(self, mark: "asyncio.Future[Committed]") -> None:
-        """Drop a mark that is applied to the table, or was lost with the leadership."""
+        """Forget an expiry entry that is applied to the table, or was lost with the leadership."""
         mark.exception()
         self._expiring = {each: other for each, other in self._expiring.items() if other is not mark}
 

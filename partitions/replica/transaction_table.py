@@ -24,7 +24,9 @@ _NO_MARKER: Final = MarkerValue(NO_EPOCH, NO_NUMBER)
 
 
 class ProducerTransaction(NamedTuple):
-    """Row of a snapshot: `NOT_OPEN`, and `NO_EPOCH` and `NO_NUMBER` of the last marker, if there is none."""
+    """Producer's row in a snapshot: first offset of its open transaction, and its last marker.
+
+    `NOT_OPEN`, `NO_EPOCH` and `NO_NUMBER` if there is none."""
 
     producer_id: int
     first_offset: int
@@ -33,7 +35,7 @@ class ProducerTransaction(NamedTuple):
 
 
 class TransactionTable:
-    """Open transactions and last markers, by producer id."""
+    """Open transactions and last markers of a partition's producers, by producer id."""
 
     __slots__ = ("last_markers", "open")
 

@@ -10,7 +10,7 @@ class ReplicaWatch(Protocol):
     """Reader that waits at several replicas; `place` is the number that it gave the replica."""
 
     def advanced(self, place: int, size: int) -> None:
-        """Handle that `size` more bytes are visible at the replica, or an unknown greater number."""
+        """Add `size` more bytes that became visible at the replica, or an unknown greater number."""
         ...
 
     def changed(self, place: int) -> None:
@@ -19,7 +19,7 @@ class ReplicaWatch(Protocol):
 
 
 class Waits:
-    """Waits of readers at one replica. A cancelled wait leaves no entry."""
+    """Readers that wait at one replica for more bytes. A cancelled wait leaves no entry."""
 
     __slots__ = ("_is_closed", "_visible_bytes", "_waiting", "_watches")
 

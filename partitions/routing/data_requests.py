@@ -39,7 +39,9 @@ _WAITING_MAX = 2_048
 
 
 class DataRequests:
-    """Handlers of produce and read requests from other nodes; `find` returns this node's replica of a partition."""
+    """Handlers of produce and read requests that other nodes forward to this leader.
+
+    `find` returns this node's replica of a partition."""
 
     def __init__(self, node: Node, find: FindReplica, fetch_bytes_max: int, tracer: Tracer | None = None) -> None:
         self._find, self._fetch_bytes_max, self._tracer = find, fetch_bytes_max, tracer
@@ -55,7 +57,7 @@ class DataRequests:
         node.on_request(END_TRANSACTION, self._end_transaction)
 
     async def _produce_traced(self, request: Request) -> Answer:
-        """Append like `_produce`, in the trace whose context is the header's last field, if tracing is on here."""
+        """Append like `_produce`; measure it in the caller's trace, whose context is the header's last field."""
         match request.header:
             case [*header, str(traceparent)]:
                 request = request._replace(header=header)

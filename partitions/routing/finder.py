@@ -28,7 +28,9 @@ _UNKNOWN_MAX = 1_000
 
 
 class Finder:
-    """Finder of topics, replicas and leaders; one instance per process."""
+    """Look-up of topics, replicas and leaders; it asks the controller about unknown topics.
+
+    One instance per process."""
 
     def __init__(self, topics: Topics, metadata: ControllerHost, router: PartitionRouter) -> None:
         self._topics, self._metadata, self._router = topics, metadata, router

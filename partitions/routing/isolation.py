@@ -20,7 +20,7 @@ def hide_transactions(fetched: Fetched) -> Fetched:
 
 
 def isolation_field(isolation: Isolation) -> dict[str, int]:
-    """Return the field of a request for its isolation; by default it reads committed records."""
+    """Return the isolation as a header field of a request; none for the default, committed records."""
     return {} if isolation is Isolation.READ_COMMITTED else {"isolation": int(isolation)}
 
 

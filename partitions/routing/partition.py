@@ -50,7 +50,7 @@ class Shared:
         wall_ms: Callable[[], int],
         check_ids: Callable[[str, Collection[int], Deadline], Awaitable[None]],
     ) -> None:
-        """Store the parts; `check_ids` raises for a producer id that the controller never allocated."""
+        """Store the services; `check_ids` raises for a producer id that the controller never allocated."""
         self.settings, self.router, self.counters, self.wall_ms = settings, router, counters, wall_ms
         self.check_ids = check_ids
         self.budget = Budget(settings.broker_pending_bytes_max, "this broker")
@@ -59,7 +59,7 @@ class Shared:
 
 
 class Partition:
-    """Partition as any node sees it; see the module."""
+    """Partition as this node sees it, wherever its leader is: produce queue, replica here if any, settings."""
 
     __slots__ = (
         "_closed_because",

@@ -32,7 +32,7 @@ _LOOK_MS = 1_500
 
 
 class Reader:
-    """Sender of reads to the leaders of partitions; one instance per process."""
+    """Reads from the leaders of partitions, here or on other nodes; one instance per process."""
 
     def __init__(self, node: Node, router: PartitionRouter) -> None:
         self.allows_waits = True
@@ -48,7 +48,7 @@ class Reader:
         deadline: Deadline,
         isolation: Isolation = Isolation.READ_COMMITTED,
     ) -> Fetched:
-        """See `Broker.fetch`."""
+        """Return stored batches from the one that contains `offset` on; as `Broker.fetch`."""
         while True:
             until = Deadline(min(deadline, deadline_in(_POLL_MS)))
             fetched = await self._fetch_until(target, offset, max_bytes, min_bytes, until, isolation)
@@ -63,7 +63,7 @@ class Reader:
     async def _fetch_until(
         self, target: Partition, offset: int, max_bytes: int, min_bytes: int, until: Deadline, isolation: Isolation
     ) -> Fetched:
-        """Fetch, and wait for records until `until`; the caller finds the leader again afterwards."""
+        """Fetch, and wait for records until `until`; after that the caller looks the leader up again."""
 
         async def here(replica: Replica) -> Fetched:
             return hide_transactions(await replica.fetch(offset, max_bytes, min_bytes, until, isolation))
@@ -86,7 +86,7 @@ class Reader:
         deadline: Deadline,
         isolation: Isolation = Isolation.READ_COMMITTED,
     ) -> OffsetRange:
-        """See `Broker.offsets`."""
+        """Return the log start offset and the end of the records with this isolation; as `Broker.offsets`."""
 
         async def here(replica: Replica) -> OffsetRange:
             return await replica.offsets(linearizable, deadline, isolation)
@@ -105,7 +105,7 @@ class Reader:
         deadline: Deadline,
         isolation: Isolation = Isolation.READ_COMMITTED,
     ) -> tuple[Offset, int] | None:
-        """See `Broker.offset_for_timestamp`."""
+        """Return offset and timestamp of the first record at or after a timestamp; as `Broker.offset_for_timestamp`."""
 
         async def here(replica: Replica) -> tuple[Offset, int] | None:
             return await replica.offset_for_timestamp(timestamp_ms, deadline, isolation)
@@ -121,7 +121,9 @@ class Reader:
         return await self._router.call(target, deadline, here, there)
 
     async def delete_before(self, target: Partition, offset: int, deadline: Deadline) -> Offset:
-        """Delete records; see `Broker.delete_records`. After an unanswered attempt the outcome is unknown."""
+        """Delete the records below `offset`; as `Broker.delete_records`.
+
+        After an unanswered attempt the outcome is unknown."""
 
         async def here(replica: Replica) -> Offset:
             return await replica.delete_before(offset, deadline)

@@ -57,7 +57,7 @@ class RoutedPartition(Protocol):
 
 
 class PartitionRouter:
-    """Router to the leaders of partitions; one instance per process."""
+    """Router of requests to the leaders of partitions; one instance per process."""
 
     def __init__(self, node: Node) -> None:
         self.me = node.identity.node_id
@@ -118,12 +118,10 @@ class PartitionRouter:
         """Send a request to the leader. Raises `NoLeader` if none was found before the deadline.
 
         A request whose answer was lost is sent again if it `is_repeatable`; unless the request `only_reads`, every
-        error after
-        that is an `OutcomeUnknown`.
+        error after that is an `OutcomeUnknown`.
 
         When the replica here has no known leader, the last attempt uses that replica: its committed records can be read
-        without a
-        leader, though there may be more."""
+        without a leader, though there may be more."""
         loop = asyncio.get_running_loop()
         lost: OutcomeUnknown | None = None
         try:

@@ -38,7 +38,7 @@ class Acls:
         self._metadata = metadata
 
     def refresh(self, authorizer: Authorizer, superusers: Iterable[str]) -> None:
-        """Make an authorizer follow the entries that changed since the last call, or all of a new state."""
+        """Pass the entries that changed since the last call to an authorizer; all entries after a snapshot was read."""
         table = self._metadata.state.acls
         changed = table.take_changed()
         if changed is None:

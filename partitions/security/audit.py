@@ -23,7 +23,7 @@ USER_SHOWN_MAX: Final = 256
 
 
 def write_user_changed(caller: Caller, user: str, change: str) -> None:
-    """Write the event of a user; `change` is created, deleted, password or credentials."""
+    """Write the event `user_changed`; `change` is created, deleted, password or credentials."""
     event(_logger, "user_changed", **_origin(caller), user=user, change=change)
 
 
@@ -52,9 +52,9 @@ def write_quotas_changed(
 
 
 class Denials:
-    """Writer of one event for each caller, operation and resource in `DENIAL_INTERVAL_S`; the next one counts the rest.
+    """Writer of events about denied operations: one for each caller, operation and resource in `DENIAL_INTERVAL_S`.
 
-    `clock` returns seconds."""
+    The next event has the number of denials in between. `clock` returns seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

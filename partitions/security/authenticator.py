@@ -43,7 +43,7 @@ _T = TypeVar("_T")
 
 
 class UserStore(Protocol):
-    """Users, as an authenticator needs them."""
+    """Interface of the users that an authenticator needs."""
 
     def credential(self, name: str, mechanism: ScramMechanism) -> ScramCredential | None:
         """Return the credential of a user for one mechanism."""
@@ -71,7 +71,7 @@ class Identity(NamedTuple):
 
 
 class LoginTurn:
-    """Turn of one attempt among those of its address."""
+    """Login attempt that may have to wait, because its address had failures."""
 
     __slots__ = ("address", "has_waited")
 
@@ -82,7 +82,7 @@ class LoginTurn:
 
 
 class _TurnLost(Exception):
-    """Failures of the same address came before an attempt that waited for its check."""
+    """A login attempt has to wait again: other attempts of the same address failed before its check."""
 
 
 class Authenticator:
@@ -138,7 +138,9 @@ class Authenticator:
     async def attempt(
         self, verify: Callable[[LoginTurn], Awaitable[_T]], user: Callable[[], str], mechanism: str, origin: Caller
     ) -> _T:
-        """Run `verify` after the wait of the address; delay, count and report a refusal, and report a login."""
+        """Verify a login attempt with `verify`, after the wait that earlier failures of the address require.
+
+        A refusal is delayed, counted and reported; a login is reported."""
         turn = LoginTurn(origin.address)
         while True:
             began = _now()

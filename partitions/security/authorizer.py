@@ -35,7 +35,7 @@ _REFUSALS: Final[dict[AclResourceType, tuple[type[NotAuthorized], str]]] = {
 
 
 class Authorizer:
-    """Decisions of one broker.
+    """Decisions of one broker whether a caller may perform an operation.
 
     `on_denied` is called with each refusal of `authorize`, for the audit log. `check_ready` raises `Unavailable` while
     the broker starts: its copy of the entries may then be old, so it allows by them and refuses nothing for good."""
@@ -71,7 +71,7 @@ class Authorizer:
         self._follow(superusers)
 
     def _follow(self, superusers: Iterable[str]) -> None:
-        """Decide again from now on, also for requests that wait."""
+        """Use the changed entries and these superusers from now on, also for requests that wait."""
         self._superusers = self._configured_superusers | frozenset(superusers)
         self._decisions.clear()
         self._any_decisions.clear()
@@ -116,7 +116,7 @@ class Authorizer:
         *,
         is_checked: bool = False,
     ) -> AbstractAsyncContextManager[None]:
-        """Return a block that raises `NotAuthorized` unless, and once not, the operation is allowed on all resources.
+        """Return a context that raises `NotAuthorized` if the operation is not, or no longer, allowed on all resources.
 
         `is_checked`: the caller was found to be allowed just now."""
         if not self.is_on:
@@ -131,7 +131,7 @@ class Authorizer:
             raise _refusal(caller, operation, resource)
 
     def permits(self, caller: Caller, operation: AclOperation, resource: Resource) -> bool:
-        """Return whether the caller may perform an operation, and report a denial: for requests with many parts.
+        """Return whether the caller may perform an operation, and report a denial; for requests about many resources.
 
         Raises `Unavailable` in place of a denial while the broker starts."""
         if self.allows(caller, operation, resource):

@@ -18,7 +18,7 @@ KEYS_RETRY_S: Final = 5.0
 
 
 class BearerKeys:
-    """Verifier whose keys are kept current."""
+    """Verification of bearer tokens with a key set that is read again when it is old or lacks a key."""
 
     def __init__(self, verifier: BearerVerifier) -> None:
         self._verifier = verifier

@@ -33,7 +33,7 @@ _Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class QuotaExceeded(Overloaded):
-    """Client above a quota, which may retry after `retry_after_s` seconds."""
+    """The client is above a quota; it may retry after `retry_after_s` seconds."""
 
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message)
@@ -82,7 +82,7 @@ class ClientQuota(NamedTuple):
 
 
 class ClientRates:
-    """Rates of all clients of one broker; without `quotas` never on. `clock` returns seconds."""
+    """Rates at which the clients of one broker use their quotas; inactive without `quotas`. `clock` returns seconds."""
 
     def __init__(self, quotas: Quotas | None, clock: Callable[[], float] = time.monotonic) -> None:
         self.is_on = False
@@ -96,7 +96,7 @@ class ClientRates:
         """Seconds of these delays, and those until a refused request may be repeated."""
 
     def refresh(self) -> None:
-        """Follow changed quotas."""
+        """Apply changed quotas to the present rates."""
         self.is_on = self._quotas is not None and self._quotas.has_any
         self._found.clear()
         if not self.is_on:
@@ -109,7 +109,7 @@ class ClientRates:
             bucket.take(amount * 100 if quota == REQUESTS else amount, self._clock())
 
     def delay_s(self, caller: Caller, *quotas: str) -> float:
-        """Return the seconds that a client has to wait, because of these quotas or any."""
+        """Return the seconds that a client has to wait because of one of these quotas (if none is named: of any)."""
         return self._longest(caller, quotas)[0]
 
     def throttle_s(self, caller: Caller, *quotas: str) -> float:
@@ -134,7 +134,7 @@ class ClientRates:
 
     @contextmanager
     def mutation(self, caller: Caller, partitions: int, *, is_strict: bool = True) -> Iterator[None]:
-        """Count partitions that a client creates or deletes in this block; a definite refusal of it costs nothing.
+        """Count partitions that a client creates or deletes in this block, unless that is definitely refused.
 
         Raises `QuotaExceeded`, unless not `is_strict`, while earlier changes of the client exceed its quota."""
         bucket = self._bucket_of(MUTATIONS, caller) if self.is_on else None

@@ -23,7 +23,7 @@ _IPV6_PREFIX: Final = 64
 
 
 class FailureLimiter:
-    """Buckets by address; times are in seconds of any steady clock."""
+    """Limit on failed logins, by address; times are in seconds of any steady clock."""
 
     def __init__(self) -> None:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()

@@ -26,7 +26,7 @@ class Certified(Protocol):
 class ListenerSecurity(NamedTuple):
     """Protection of one listener at an address HOST:PORT. `tls` is None without TLS.
 
-    `lacks`: what is missing though other machines can reach it, such as `TLS` and `logins`."""
+    `lacks`: protection that is missing though other machines can reach the listener, such as `TLS` and `logins`."""
 
     name: str
     address: str

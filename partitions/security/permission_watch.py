@@ -22,7 +22,9 @@ Authorize = Callable[[Caller, AclOperation, Resource], None]
 
 
 class PermissionWatch:
-    """Block of one task that ends when a permission ends: `async with`. Made by `PermissionWatches`."""
+    """Context manager around a waiting request; it cancels the request when the caller loses the permission.
+
+    Used with `async with`. Made by `PermissionWatches`."""
 
     __slots__ = (
         "_caller",
@@ -90,7 +92,7 @@ class PermissionWatch:
 
 
 class PermissionWatches:
-    """All waiting requests of one broker. `authorize` raises `NotAuthorized`, and reports it."""
+    """All requests of one broker that wait under a permission. `authorize` raises `NotAuthorized`, and reports it."""
 
     def __init__(self, authorize: Authorize) -> None:
         self.authorize = authorize

@@ -38,7 +38,7 @@ class QuotaMatch(IntEnum):
 
 
 class QuotaFilter(NamedTuple):
-    """Condition on one type of an entity; `name` is for `EXACT`."""
+    """Condition on the names of one type (user, client id or IP) in an entity; `name` is for `EXACT`."""
 
     type: str
     match: QuotaMatch

@@ -28,7 +28,7 @@ _FOUNDER: Final = Caller("bootstrap", "", "", "")
 
 
 class Security:
-    """Parts of a broker's security, for API servers; `authorizer` is off unless it is given.
+    """Components of a broker's security, for API servers; `authorizer` is off unless it is given.
 
     `wall_ms` returns the Unix time, and `check_ready` raises `Unavailable` while the broker starts."""
 
@@ -51,7 +51,7 @@ class Security:
         self._applied_quotas: bytes | None = None
 
     def state_changed(self) -> None:
-        """Make the decisions follow the controller's state."""
+        """Apply changed users, access entries and quotas of the controller's state."""
         state = self._metadata.state
         if self._applied_quotas != state.client_quotas.digest:
             self._applied_quotas = state.client_quotas.digest
@@ -60,7 +60,7 @@ class Security:
             self.refresh()
 
     def refresh(self) -> None:
-        """Make the decisions about permissions follow the controller's state."""
+        """Apply changed users and access entries of the controller's state to the decisions about permissions."""
         state = self._metadata.state
         self._applied = (state.users.digest, state.acls.digest)
         self.acls.refresh(self.authorizer, self.users.superusers())

@@ -51,7 +51,7 @@ _SLICE: Final = 500
 
 
 class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
-    """Coordinator of the transactional ids in one partition; see the module."""
+    """Coordinator of the transactional ids in one partition of `__transaction_state`."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
     # requests
 
     async def initialize(self, asked: InitializeProducer, deadline: Deadline) -> ProducerIdAndEpoch:
-        """See `Transactions.initialize`."""
+        """Return an identity, and fence earlier producers of the transactional id; as `Transactions.initialize`."""
         settings, name = self._environment.settings, asked.transactional_id
         expected = ProducerIdAndEpoch(asked.expected_id, asked.expected_epoch)
         await self.wait_until_ready(deadline)
@@ -148,7 +148,7 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
         self._environment.counters.fenced += 1
 
     async def add(self, asked: AddToTransaction, deadline: Deadline) -> None:
-        """See `Transactions.add_partitions` and `add_group`."""
+        """Add partitions or groups to the ongoing transaction; as `Transactions.add_partitions` and `add_group`."""
         name, producer_id, epoch, partitions, groups = asked
         record = await self._settled_record(name, ProducerIdAndEpoch(producer_id, epoch), deadline)
         now_ms, limit = self.wall_ms(), self._environment.settings.max_partitions
@@ -157,12 +157,14 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
             await self._store(name, added, deadline)
 
     async def join(self, asked: AddToTransaction, deadline: Deadline) -> int:
-        """See `Transactions.join_partition`."""
+        """Add a partition to the ongoing transaction, for its leader; return this coordinator's term.
+
+        Raises as `Transactions.add_partitions`."""
         await self.add(asked, deadline)
         return self.term
 
     async def finish(self, asked: EndTransaction, deadline: Deadline) -> ProducerIdAndEpoch:
-        """See `Transactions.finish`."""
+        """Commit or abort the ongoing transaction; as `Transactions.finish`."""
         name, producer_id, epoch, is_commit = asked
         identity = ProducerIdAndEpoch(producer_id, epoch)
         await self.wait_until_ready(deadline)
@@ -179,7 +181,7 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
         return transitions.identity_of(ended)
 
     async def end_transaction(self, asked: EndTransaction, deadline: Deadline) -> None:
-        """See `Transactions.commit` and `abort`."""
+        """Commit or abort the ongoing transaction; as `Transactions.commit` and `abort`."""
         name, producer_id, epoch, is_commit = asked
         record = await self._settled_record(name, ProducerIdAndEpoch(producer_id, epoch), deadline)
         if await self._refuse(partial(transitions.is_ended, name, record, is_commit=is_commit), deadline):
@@ -232,7 +234,9 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
         return await self._refuse(check, deadline)
 
     async def _refuse(self, check: Callable[[], _T], deadline: Deadline) -> _T:
-        """Return the result of a check; raise its refusal once this is confirmed to be the newest coordinator."""
+        """Return the result of a check.
+
+        Its error is raised only once this is confirmed to be the newest coordinator."""
         try:
             return check()
         except RequestError:

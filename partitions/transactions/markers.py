@@ -26,7 +26,7 @@ _Send = Callable[[Deadline], Awaitable[None]]
 
 
 class MarkerSender:
-    """Sender of one coordinator; `is_over` ends all work."""
+    """Sender of one coordinator's transaction markers; `is_over` ends all work."""
 
     def __init__(self, name: str, environment: TransactionEnvironment, is_over: Callable[[], bool]) -> None:
         self._name, self._environment, self._is_over = name, environment, is_over

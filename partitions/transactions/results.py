@@ -66,7 +66,7 @@ class TransactionListing(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TransactionDetails(TransactionListing, frozen=True, array_like=True):
-    """Transactional id with the members of its transaction."""
+    """Transactional id with the partitions and groups of its transaction."""
 
     partitions: tuple[TransactionPlace, ...] = ()
     groups: tuple[str, ...] = ()

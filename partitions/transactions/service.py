@@ -70,7 +70,7 @@ _SLICE: Final = 500
 
 
 class DescribedTransaction(NamedTuple):
-    """Transactional id with the members of its transaction; partitions of deleted topics are left out."""
+    """Transactional id with the partitions and groups of its transaction, without those of deleted topics."""
 
     details: TransactionDetails
     partitions: Sequence[TopicPartition]
@@ -78,7 +78,7 @@ class DescribedTransaction(NamedTuple):
 
 
 class TransactionFigures(NamedTuple):
-    """Figures of the transactions that are coordinated here."""
+    """Values for the metrics of the transactions that are coordinated here."""
 
     by_state: Mapping[str, int]
     """Number of transactional ids in each state, by Kafka's names."""
@@ -87,7 +87,7 @@ class TransactionFigures(NamedTuple):
 
 
 class Transactions:
-    """Transactions of the cluster, accessed from one process."""
+    """Operations on the transactions of the cluster, sent to each transactional id's coordinator."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class Transactions:
         self.coordinators.watch(self._router.partitions())
 
     def without_forwarding(self) -> Self:
-        """Return the transactions for clients that find coordinators themselves: calls are never forwarded.
+        """Return an instance for clients that find coordinators themselves: calls are never forwarded.
 
         Where another node coordinates, calls raise `NotLeader` at once."""
         transactions = copy(self)
@@ -302,7 +302,7 @@ class Transactions:
         )
 
     async def local_figures(self) -> TransactionFigures:
-        """Return the figures of the transactions coordinated here; yield to the event loop between slices."""
+        """Return metric values of the transactions coordinated here; yield to the event loop between slices."""
         by_state = {state.kafka_name: 0 for state in TransactionState}
         oldest_ms = 0
         for coordinator in self.coordinators:
@@ -331,7 +331,7 @@ class Transactions:
         return self._router.leader_of(transactional_id)
 
     def taken_over_at(self, transactional_id: str) -> float:
-        """Return the loop time at which this node took over the transaction that goes on.
+        """Return the loop time at which this node took the ongoing transaction over from another coordinator.
 
         0 if it was begun here, and where another node coordinates."""
         if not self._router.partitions():

@@ -54,9 +54,10 @@ def check_identity(name: str, record: TransactionRecord | None, identity: Produc
 
 
 def check_expected(name: str, record: TransactionRecord | None, expected: ProducerIdAndEpoch) -> bool:
-    """Return whether a request that names its identity was carried out before. Raises `ProducerFenced`.
+    """Return whether the request of a producer that names its identity was carried out before.
 
-    `NOBODY` is a request that names none. A transactional id that has expired accepts every identity."""
+    `NOBODY` is a request that names none. A transactional id that has expired accepts every identity. Raises
+    `ProducerFenced`."""
     if record is None or expected in (NOBODY, identity_of(record)):
         return False
     if expected == (record.replaced_id, record.replaced_epoch):
@@ -97,11 +98,11 @@ def add(
     term: int,
     limit: int,
 ) -> TransactionRecord:
-    """Return the record with these partitions and groups in the transaction, which begins unless it is ongoing.
+    """Return the record with these partitions and groups in the transaction, which is begun unless one is ongoing.
 
     It is the same object if it has all of them. Raises `InvalidArgument` beyond `limit`, and `InvalidTransactionState`
-    for `EPOCH_MAX`. The number of a new one is above all numbers of earlier terms too, so it is new even where damage
-    has cost records of the log."""
+    for `EPOCH_MAX`. The number of a new transaction is above all numbers of earlier terms too, so it is new even where
+    damage has cost records of the log."""
     assert not record.state.is_prepared, f"{name} is {record.state.name}"
     if record.epoch >= EPOCH_MAX:
         raise InvalidTransactionState(f"the epochs of {name!r} are used up: initialize the producer again")

@@ -110,7 +110,7 @@ def _encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 class _Reader:
-    """Reader of one field after another of `what`; raises `InvalidArgument` when bytes are missing."""
+    """Decoder that reads the fields of a message in order; raises `InvalidArgument` if bytes of `what` are missing."""
 
     def __init__(self, data: bytes, what: str) -> None:
         self._data, self._at, self._what = data, 0, what

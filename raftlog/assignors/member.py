@@ -44,7 +44,7 @@ class MemberProtocol:
         self.member_id, self.generation = member_id, generation
 
     def handle_error(self, error: RaftlogError) -> NextStep:
-        """Return the next step after an error of the coordinator; drop an identity that the coordinator lacks."""
+        """Return the next step after an error of the coordinator; clear a member id that is no longer valid there."""
         if isinstance(error, RebalanceInProgress):
             return NextStep.REJOIN
         if isinstance(error, UnknownMember | StaleGeneration):

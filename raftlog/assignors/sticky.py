@@ -79,7 +79,7 @@ def _assign_free(owned: _Owned, loads: dict[str, int], topic: str, free: list[in
 
 
 def _even_out(owned: _Owned, loads: dict[str, int], subscribers: Mapping[str, list[str]]) -> None:
-    """Move partitions between subscribers of a topic until no move makes two of them more even.
+    """Move partitions between subscribers of a topic until no further move makes the loads of two members more even.
 
     Terminates: each move reduces the sum of the squares of the loads."""
     has_moved = True

@@ -50,7 +50,7 @@ class BackupResult(Struct, frozen=True):
 
 
 class _Bounds(NamedTuple):
-    """Copy of one partition that the run makes."""
+    """Partition to copy in this run: the copier, the bounds of its log, and the first offset to copy."""
 
     copy: PartitionCopy
     saved: SavedPartition
@@ -116,7 +116,7 @@ async def gather_some(limit: int, work: Sequence[Coroutine[Any, Any, T]]) -> lis
 
 
 class _Backup:
-    """State of one run."""
+    """One run of a backup: copies new batches of all partitions and commits them as it proceeds."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class _Backup:
         self._total = self._size = self._records = self._files = 0
 
     async def run(self, prunes: bool) -> BackupResult:
-        """Copy, and commit the result."""
+        """Copy all new batches, commit them, and return the result."""
         topics = await self._topics()
         offsets = await self._committed_offsets({topic.name for topic in topics})
         bounds = await self._bounds(topics)
@@ -202,7 +202,7 @@ class _Backup:
         ]
 
     async def _bounds(self, topics: list[SavedTopic]) -> list[_Bounds]:
-        """Return the copies to make, after a check of the saved files."""
+        """Check the saved files of each partition against its log; return the offsets to copy."""
         self._covered = self._run.state.covered_ends()
         places = [(topic, number) for topic in topics for number in range(topic.partitions)]
         return list(await gather_some(_ASKED_AT_ONCE, [self._bound(*place) for place in places]))

@@ -22,7 +22,7 @@ def read_saved_batches(path: str, data: Buffer) -> Iterator[tuple[BatchHeader, m
 
 
 def to_restored(header: BatchHeader, batch: Buffer) -> tuple[BatchHeader, Buffer]:
-    """Return the batch without its producer; the same batch if it has none."""
+    """Return the batch without producer id, epoch, sequence and transaction; the same batch if it has none of them."""
     attributes = header.attributes & ~TRANSACTIONAL_BIT
     fresh = header._replace(attributes=attributes, producer_id=-1, producer_epoch=-1, base_sequence=-1)
     if fresh == header:
@@ -49,7 +49,7 @@ class ContentDigest:
         self.crc = self.batches = self.records = 0
 
     def add(self, header: BatchHeader, batch: Buffer) -> None:
-        """Add a restored batch."""
+        """Add a batch, in the form of `to_restored`, to the digest."""
         if header.record_count:
             self.crc = crc32c(memoryview(batch)[CRC_START:], crc32c(header.base_offset.to_bytes(8), self.crc))
             self.batches += 1

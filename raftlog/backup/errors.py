@@ -10,16 +10,16 @@ from raftlog.errors import InvalidArgument, RequestError, StorageError
 
 
 class BackupDamaged(StorageError):
-    """Missing or damaged manifest or file of a backup; the message names it."""
+    """A manifest or file of the backup is missing or damaged; the message names it."""
 
 
 class BackupRefused(InvalidArgument):
-    """Backup that does not match the cluster or the command; the message has the remedy."""
+    """The backup does not match the cluster or the command; the message has the remedy."""
 
 
 class BackupTaken(RequestError):
-    """Other run that writes to the backup, or has claimed it from this one."""
+    """Another run writes to the backup, or has claimed it from this run."""
 
 
 class StoreUnreachable(StorageError):
-    """BackupStore that failed or refused a request."""
+    """The backup store failed or refused a request."""

@@ -44,7 +44,7 @@ class CopiedBatches(NamedTuple):
 
 
 class _Buffer:
-    """File under construction."""
+    """Batches collected for the next file of the backup, from offset `first` on."""
 
     def __init__(self, first: int) -> None:
         self.first = first
@@ -80,7 +80,9 @@ class PartitionCopy:
         self.lost: list[UnsavedRange] = []
 
     async def check_last(self, last: SavedFile, log_start: int, end: int) -> None:
-        """Raise `BackupRefused` unless the log still has the last saved batch, if it can be known."""
+        """Raise `BackupRefused` unless the log still has the last saved batch.
+
+        Deleted batches and compacted topics are not checked."""
         if end < last.end:
             raise BackupRefused(
                 f"{self._name} ends at offset {end}, and the backup has offsets up to {last.end}: the cluster lost "
@@ -171,7 +173,9 @@ class PartitionCopy:
     async def _store(
         self, writing: "asyncio.Task[None] | None", buffer: _Buffer, end: int
     ) -> "asyncio.Task[None] | None":
-        """Begin to write a file, after the one before it; return the task. An empty one is not written."""
+        """Start a task that stores the collected batches, once the task `writing` of the file before has ended.
+
+        Return the task; None if no batches were collected."""
         if writing is not None:
             await writing
         if not buffer.batches:

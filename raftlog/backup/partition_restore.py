@@ -67,7 +67,7 @@ class PartitionRestore:
         self._call_bytes = 0
 
     async def run(self, *, compares: bool) -> None:
-        """Restore all, set the log start, and compare the log with the files unless `compares` is false."""
+        """Restore all batches, set the log start, and compare the log with the files unless `compares` is false."""
         part = self._part
         if self._client is not None:
             self._end = self._position = await self._log_end()
@@ -143,7 +143,7 @@ class PartitionRestore:
         await asyncio.sleep(0)
 
     async def _send(self) -> None:
-        """Append the batches of the call, once."""
+        """Append the collected batches in one request, with retries."""
         if not self._call:
             return
         body, self._call, self._call_bytes = b"".join(self._call), [], 0

@@ -101,7 +101,7 @@ class RestorePlan:
         return self.options.renamed.get(topic.name, topic.name)
 
     def _part(self, topic: SavedTopic, row: SavedPartition) -> RestoredPart:
-        """Return the part of a log to restore, with its files."""
+        """Return the offsets to restore of one partition, with the files that hold them."""
         files = [file for file in self.state.files.get((row.topic_id, row.partition), ()) if file.first < row.end]
         begin = row.log_start
         if self.options.keeps_deleted and files:

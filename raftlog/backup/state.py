@@ -44,7 +44,7 @@ Place = tuple[str, int]
 
 
 class BackupState:
-    """State after the commits that were added."""
+    """State of a backup, rebuilt from its commits: saved files, lost offsets, newest completed commit."""
 
     def __init__(self) -> None:
         self.last: BackupCommit | None = None
@@ -118,7 +118,9 @@ class BackupState:
 
 
 class BackupRun:
-    """Run that has claimed a backup. Its methods block. The caller calls `write_heartbeat` every `HEARTBEAT_S`."""
+    """One run of a backup program that has claimed the backup for writing.
+
+    All methods block. The caller calls `write_heartbeat` every `HEARTBEAT_S` seconds."""
 
     def __init__(self, store: BackupStore, state: BackupState, run: str, backup_id: str, cluster_id: str) -> None:
         self.store, self.state, self.run = store, state, run
@@ -161,7 +163,7 @@ class BackupRun:
         self.store.write(f"{RUNS}/{self.run}", text.encode())
 
     def end(self) -> None:
-        """Remove the heartbeat: another run need not wait."""
+        """Remove the heartbeat of this run, so that the next run need not wait."""
         self.store.delete(f"{RUNS}/{self.run}")
 
     def path_of(self, place: Place, first: int, end: int) -> str:

@@ -74,7 +74,7 @@ def maelstrom(data_dir: str | None, log_level: str, **settings: Any) -> None:
 
 @contextlib.contextmanager
 def _open_directory(data_dir: str | None) -> Iterator[str]:
-    """Give the data directory, or a temporary one."""
+    """Yield the path of the data directory, or of a temporary one that is deleted at the end."""
     if data_dir is not None:
         yield os.path.abspath(data_dir)
         return

@@ -109,7 +109,7 @@ class OperatorVerb(NamedTuple):
     as_json: bool
 
     def ask(self, work: Callable[[BrokerClient], Awaitable[T]]) -> T:
-        """Run `work` with a client, as `operate` does."""
+        """Run `work` with a client of the given brokers, and return its result; errors as in `operate`."""
         return operate(self.bootstrap, work)
 
     def output(self, value: T, words: str | Callable[[T], object]) -> None:

@@ -42,7 +42,7 @@ class BrokerAddresses(Sequence[str]):
 
     @classmethod
     def of(cls, bootstrap: str | Sequence[str]) -> "BrokerAddresses":
-        """Return the argument of a client as a `BrokerAddresses`. Raises `InvalidArgument`."""
+        """Convert the `bootstrap` argument of a client into `BrokerAddresses`. Raises `InvalidArgument`."""
         return bootstrap if isinstance(bootstrap, BrokerAddresses) else cls(bootstrap)
 
     @overload
@@ -86,7 +86,7 @@ class BrokerAddresses(Sequence[str]):
         return client_context(self.tls)
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of each request, which prove the user. Raises `InvalidArgument`."""
+        """Return the HTTP headers of each request, which authenticate the user. Raises `InvalidArgument`."""
         if self.user is None or self.password_file is None:
             return {}
         login = f"{self.user}:{_read_password(self.password_file)}".encode()

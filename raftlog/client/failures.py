@@ -64,7 +64,7 @@ def error_of(status: int, body: bytes) -> RaftlogError:
 
 
 def failure_of(code: int, status: int, message: str, outcome: object, fields: Mapping[str, Any]) -> RaftlogError:
-    """Return the error for a code, from a whole answer or from one record of it."""
+    """Return the error for an error code, from the body of an answer or from one record's row in it."""
     kind = _BY_CODE.get(code) or _BY_STATUS.get(status)
     if outcome == "unknown":
         return (kind if kind is not None and kind.outcome == "unknown" else OutcomeUnknown)(message)

@@ -18,7 +18,9 @@ R = TypeVar("R")
 
 
 class LoopThread(ClosedAtExit):
-    """Running event loop; `call` runs coroutines there. The thread ends with `close`, or with the program."""
+    """Event loop that runs in a thread of its own; `call` runs coroutines there from other threads.
+
+    The thread ends with `close`, or with the program."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -47,7 +49,7 @@ class LoopThread(ClosedAtExit):
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def create(self, make: Callable[[], R]) -> R:
-        """Return the result of `make`, called inside the loop."""
+        """Call `make` inside the loop, and return its result."""
 
         async def call_make() -> R:
             return make()
@@ -85,7 +87,7 @@ class LoopThread(ClosedAtExit):
 
 
 class _Closable(Protocol):
-    """Asynchronous client."""
+    """Interface of asynchronous clients that `ThreadedClient` closes."""
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /

@@ -27,7 +27,7 @@ class TopicMetadata(NamedTuple):
 
 
 class Metadata:
-    """Topics by name, refreshed in the background from the first request to `close`."""
+    """Cache of topics by name, refreshed in the background from the first request until `close`."""
 
     def __init__(self, client: BrokerClient, refresh_s: float) -> None:
         self._client, self._refresh_s = client, refresh_s

@@ -29,7 +29,9 @@ def _is_unavailable(error: RaftlogError) -> bool:
 
 
 class Outage:
-    """Time without success, from the `with` block or the first failure to `end`."""
+    """Retries of one request, with growing pauses and a time limit for the time without a success.
+
+    The outage lasts from the `with` block or the first failure to `end`."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ class Delivery:
         return self._delivery.outcome
 
     def result(self, timeout_s: float | None = None) -> Delivered:
-        """Wait, and return the place of the stored record.
+        """Wait until the record is stored, and return its partition and offset.
 
         Raises the reason why it is not stored, or may not be, and `TimeoutError` while it is pending."""
 
@@ -135,7 +135,7 @@ class TransactionalProducer(Producer[K, V]):
 
 
 class _ThreadedTransaction(AbstractContextManager[None]):
-    """Transaction in the thread of its producer."""
+    """Context manager that runs a transaction in the thread of its producer."""
 
     def __init__(self, transaction: AbstractAsyncContextManager[None], thread: LoopThread) -> None:
         self._transaction, self._thread = transaction, thread
@@ -156,7 +156,7 @@ class _ThreadedTransaction(AbstractContextManager[None]):
 
 
 class _ThreadedOffsets:
-    """Offsets of a consumer that runs in another thread than the producer of the transaction."""
+    """Adapter that gives a transaction the offsets of a consumer in another thread."""
 
     def __init__(self, offsets: ConsumedOffsets, thread: LoopThread) -> None:
         self._offsets, self._thread = offsets, thread

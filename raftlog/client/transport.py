@@ -60,7 +60,7 @@ class HttpTransport(AsyncClosedAtExit):
         await self._session.close()
 
     def add(self, addresses: Iterable[str]) -> None:
-        """Add addresses to try after the present ones; ignore unusable ones, since they come from brokers."""
+        """Add the addresses of further brokers, tried after the present ones; ignore invalid ones."""
         for address in addresses:
             checked = self._parse_named(address)
             if checked is not None and checked not in self._addresses:
@@ -156,7 +156,7 @@ class HttpTransport(AsyncClosedAtExit):
         return [leader, *(address for address in self._addresses if address != leader)]
 
     def _prefer(self, address: str) -> None:
-        """Move a configured address to the front. Learned ones stay: their broker may have been removed."""
+        """Move a configured address to the front. Addresses from metadata stay: their broker may have been removed."""
         if self._addresses[0] != address and address in self._addresses:
             self._addresses.remove(address)
             self._addresses.insert(0, address)
@@ -185,7 +185,7 @@ class HttpTransport(AsyncClosedAtExit):
 
 
 class _ConnectionLost(aiohttp.ClientError):
-    """Connection that ended before an answer."""
+    """The connection ended before an answer arrived."""
 
 
 async def _send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:

@@ -20,11 +20,11 @@ _LINE_END: Final = b"\r\n"
 
 
 class LaneBroken(Exception):
-    """Error of a connection that cannot be used further; the message has the reason."""
+    """A connection cannot be used further; the message has the reason."""
 
 
 class RequestLane:
-    """Connection to one address, opened at its creation; `token` names the request in flight."""
+    """Non-blocking HTTP connection to one address, opened at its creation; `token` names the request in flight."""
 
     def __init__(self, address: str, key: tuple[int, str], tls: ssl.SSLContext | None = None) -> None:
         host, _, port = host_of(address).rpartition(":")
@@ -48,7 +48,7 @@ class RequestLane:
 
     @property
     def is_secured(self) -> bool:
-        """Whether the lane has TLS, whose handshake reads and writes."""
+        """Whether the connection uses TLS, whose handshake reads and writes."""
         return self._tls is not None
 
     @property

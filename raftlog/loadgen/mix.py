@@ -15,7 +15,7 @@ KINDS: Final = ("send", "poll", "commit", "list")
 
 
 class Mix:
-    """Random choice of kinds by their weights."""
+    """Random choice of the kind of the next operation, by weights."""
 
     def __init__(self, weights: dict[str, float]) -> None:
         self.weights = {kind: weights[kind] for kind in KINDS if weights.get(kind, 0) > 0}

@@ -60,5 +60,5 @@ class LoadPlan:
 
     @property
     def offered(self) -> int | None:
-        """Operations of the whole run; None in a closed loop."""
+        """Number of operations to start in the whole run; None in a closed loop."""
         return max(1, round(self.rate * self.seconds)) if self.mode is LoadMode.OPEN else None

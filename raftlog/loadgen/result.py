@@ -37,7 +37,7 @@ class Result:
 
     @property
     def offered(self) -> int:
-        """Operations that the plan offered, including those that never began."""
+        """Number of operations that were to be started, including those that never began."""
         return sum(tally.offered for tally in self.tallies.values()) + self.unsent
 
     @property
@@ -46,7 +46,7 @@ class Result:
 
     @property
     def availability_percent(self) -> float:
-        """Share of the offered operations that succeeded."""
+        """Percentage of the operations to be started that succeeded."""
         return 100.0 * self.succeeded / self.offered if self.offered else 0.0
 
     @property

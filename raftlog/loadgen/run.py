@@ -35,7 +35,7 @@ class LoadProgress(NamedTuple):
 
 
 class _UnderWay(NamedTuple):
-    """Operation in flight, and the start of its latency."""
+    """Operation in flight, and the time from which its latency counts."""
 
     operation: Operation
     since: float
@@ -74,12 +74,12 @@ class LoadRun:
         self._total = plan.offered
 
     def end(self) -> None:
-        """End the run early: offer no more, and wait for the operations in flight. Called by `on_progress`."""
+        """End the run early: start no more operations, and wait for those in flight. Called by `on_progress`."""
         self._until = min(self._until, self._wire.now())
         self._total = None if self._total is None else self._issued
 
     def run(self) -> Result:
-        """Run until every offered operation has ended, with or without an answer."""
+        """Run until every operation has ended, with or without an answer."""
         wire = self._wire
         while True:
             due = self._issue()

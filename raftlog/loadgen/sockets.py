@@ -38,7 +38,7 @@ class SocketWire(ClosedAtExit):
         return time.perf_counter()
 
     def send(self, token: int, client: int, address: str, request: bytes) -> None:
-        """Send a request over an idle lane of the client to this address, or over a new one."""
+        """Send a request over an idle connection of the client to this address, or over a new one."""
         idle = self._idle[client, address]
         try:
             lane = idle.pop() if idle else self._connect(client, address)
@@ -81,20 +81,20 @@ class SocketWire(ClosedAtExit):
                 self._drop(lane)
 
     def _connect(self, client: int, address: str) -> RequestLane:
-        """Open a lane and watch its socket; raises `OSError`."""
+        """Open a connection and watch its socket; raises `OSError`."""
         key = (client, address)
         lane = RequestLane(address, key, self._tls)
         self._selector.register(lane.socket, _READ | _WRITE, lane)
         return lane
 
     def _watch(self, lane: RequestLane) -> None:
-        """Watch the socket for writing only while the lane has bytes to send."""
+        """Watch the socket for writing only while the connection has bytes to send."""
         events = _READ | _WRITE if lane.wants_to_write else _READ
         if self._selector.get_key(lane.socket).events != events:
             self._selector.modify(lane.socket, events, lane)
 
     def _read(self, lane: RequestLane) -> None:
-        """Read from a lane; a complete answer ends its request and makes the lane idle."""
+        """Read from a connection; a complete answer ends its request and makes the connection idle."""
         token = lane.token
         answer = lane.handle_readable()
         if answer is not None:
@@ -103,7 +103,7 @@ class SocketWire(ClosedAtExit):
             self._ended.append(Arrival(token, *answer, self.now()))
 
     def _drop(self, lane: RequestLane) -> None:
-        """Close a lane that broke or timed out, and end the request on it."""
+        """Close a connection that broke or timed out, and end the request on it."""
         self._selector.unregister(lane.socket)
         lane.close()
         if lane.token >= 0:
@@ -114,7 +114,7 @@ class SocketWire(ClosedAtExit):
             self._idle[lane.key].remove(lane)
 
     def _expire(self) -> None:
-        """End the requests whose deadline has passed, and close their lanes."""
+        """End the requests whose deadline has passed, and close their connections."""
         now = self.now()
         while self._busy and (oldest := next(iter(self._busy.values()))).deadline <= now:
             self._drop(oldest)

@@ -19,7 +19,7 @@ class Arrival(NamedTuple):
 
 
 class HttpWire(Protocol):
-    """Clock and transport; only `wait` blocks."""
+    """Interface for sending requests without blocking, with its own clock; only `wait` blocks."""
 
     def now(self) -> float:
         """Return the time in seconds."""

@@ -50,7 +50,7 @@ _SUCCESS: Final = RequestOutcome("")
 
 
 class Work:
-    """Operations of all clients of one run."""
+    """Generator of the operations of all clients of one run, and interpreter of their answers."""
 
     def __init__(self, plan: LoadPlan, place: LoadTarget) -> None:
         self._plan, self._place = plan, place

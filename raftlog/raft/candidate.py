@@ -81,7 +81,7 @@ class Candidate:
         """Do nothing, because candidates are never quiesced."""
 
     def leave(self) -> None:
-        """Do nothing: a candidate has no requests to fail."""
+        """End the role; a candidate has no requests to fail."""
 
     def _make_request(self, voter: ReplicaId, is_transfer: bool) -> PreVoteRequest | VoteRequest:
         """Return the request for a pre-vote or a vote, according to the phase."""

@@ -17,7 +17,7 @@ from raftlog.types import Index, NodeId
 
 
 class ReplicaId(NamedTuple):
-    """Identity of a voter: a node together with its disk. A wiped or replaced disk is another voter."""
+    """Identity of a voter: node and disk together. After its disk was wiped or replaced, a node is another voter."""
 
     node_id: NodeId
     disk_uuid: UUID
@@ -110,9 +110,9 @@ class ConfigurationHistory:
         """Latest configuration in the log, committed or not: the one that holds."""
 
     def begin(self, founders: Configuration) -> None:
-        """Set the founding configuration from the first entry of the log, unless a configuration is known.
+        """Set the founding configuration from the first entry of the log, unless a configuration is known already.
 
-        A founder got it at its start; a replica that lost its log since has it only from that entry."""
+        A founder has it since its start; a replica that lost its log gets it only from that entry."""
         if self._known == [NO_CONFIGURATION]:
             self._known = [founders]
             self.current = founders

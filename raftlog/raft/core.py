@@ -336,14 +336,14 @@ class RaftCore(ReadableCore):
         election.send_answer(replica, request, is_granted)
 
     def _yield_to_candidate(self) -> None:
-        """Restart the election timer, so that the candidate with the vote has a full election timeout."""
+        """Restart the election timer after a granted vote, so that the candidate has a full election timeout."""
         if isinstance(self._role, Follower):
             self._role.restart_timer()
         else:
             self._become_follower(None, "voted for another candidate")
 
     def _step_wake(self, message: Wake | WakeResponse) -> None:
-        """Wake a quiesced replica and answer, or stop sending wakes to a replica that answered."""
+        """Handle a `Wake`: end quiescence and answer. Handle its answer: send no more wakes to that replica."""
         replica = self._replica
         if isinstance(message, WakeResponse):
             replica.quiescence.remove_replica_to_wake(message.sender)
@@ -427,7 +427,7 @@ class RaftCore(ReadableCore):
         return not (isinstance(message, HeartbeatResponse) and message.is_quiesced)
 
     def _mark_dirty(self) -> None:
-        """Record that the next call of `ready` has work: decisions, messages or both."""
+        """Record that the next `ready` must examine the role for new decisions and messages."""
         self._is_dirty = True
         self._has_only_messages = False
 

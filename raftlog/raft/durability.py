@@ -24,7 +24,7 @@ class Durability:
         """Readys with bytes that are not synced yet, oldest first, each with the log's end."""
 
     def hand_over(self, last_index: Index, has_bytes: bool) -> int:
-        """Return the number of the next Ready, after which the log ends at `last_index`.
+        """Register the next Ready, after which the log ends at `last_index`; return its number.
 
         `has_bytes` is whether the Ready has bytes to sync."""
         self.number += 1

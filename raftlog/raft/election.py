@@ -28,7 +28,7 @@ def grants_pre_vote(replica: RaftReplica, request: PreVoteRequest) -> bool:
 
 
 def is_better_candidate(replica: RaftReplica, request: PreVoteRequest) -> bool:
-    """Return whether this replica may campaign, is not unfit, and has a more up-to-date log than the pre-candidate.
+    """Return whether this replica should campaign itself: it may, is not unfit, and has a more up-to-date log.
 
     If so it may campaign at once: the pre-candidate's election timeout has passed, and the pre-candidate cannot get
     this replica's vote."""

@@ -142,7 +142,7 @@ class Follower:
         return None
 
     def prepare(self) -> RoleChange | None:
-        """Acknowledge durable entries, on request of the leader and whenever more became durable."""
+        """Acknowledge durable entries: when the leader asks for it, and whenever more became durable."""
         replica = self._replica
         leader = self.leader
         if leader is None or not (self._sequence or self._is_answer_owed):
@@ -178,7 +178,7 @@ class Follower:
         self._schedule_tick()
 
     def leave(self) -> None:
-        """Fail the reads that were forwarded to the leader."""
+        """End the role: fail the reads that were forwarded to the leader."""
         self._replica.reads.failed.extend(self._reads.drop_before(NEVER))
 
     # messages of the leader
@@ -232,7 +232,7 @@ class Follower:
             )
 
     def handle_offer(self, message: InstallOffer) -> None:
-        """Hand the offer to the driver, and answer whether the durable log already reaches its boundary."""
+        """Pass the offer of an installation to the driver; answer whether the log already reaches its boundary."""
         self._record_contact(message.sender)
         replica = self._replica
         boundary = message.boundary

@@ -256,7 +256,7 @@ class Leader:
         self.replication.may_commit = True
 
     def leave(self) -> None:
-        """Fail reads that cannot be confirmed any more, and plan wakes for members that this leader quiesced."""
+        """End the role: fail reads that can no longer be confirmed, and plan wakes for members that were quiesced."""
         replica = self._replica
         replica.reads.failed.extend(read.request for read in self._reads.drop_all() if read.origin is None)
         replica.quiescence.add_replicas_to_wake(self._handshake.find_possibly_quiesced(self.replication.progress))
@@ -333,7 +333,7 @@ class Leader:
         return RoleChange(Role.FOLLOWER, "not a voter any more")
 
     def _is_round_due(self) -> bool:
-        """Return whether a round of heartbeats for reads may begin; one at a time, which all waiting reads share."""
+        """Return whether heartbeats that confirm the waiting reads may be sent; all waiting reads share one round."""
         return self._reads.has_waiting and not self._reads.has_rounds and self.has_own_term_commit
 
     def _answer_confirmed_reads(self) -> None:

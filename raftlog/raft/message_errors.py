@@ -18,7 +18,7 @@ class RefusedMessage(Exception):
 
 
 class Contradiction(RefusedMessage):
-    """Error for a message that contradicts an earlier one, `known`, or (None) the state of this replica."""
+    """The message contradicts an earlier one, `known`, or (None) the state of this replica."""
 
     def __init__(self, reason: str, offending: Message, known: Message | None) -> None:
         super().__init__(reason, offending)
@@ -26,7 +26,7 @@ class Contradiction(RefusedMessage):
 
 
 class TermRefused(RefusedMessage):
-    """Error for a term that is too near to the highest one."""
+    """The message has a term that is too near to the highest possible one."""
 
 
 def without_entries(message: Message) -> Message:

@@ -28,7 +28,7 @@ class AppendRequest(NamedTuple):
 
 
 class AppendResponse(NamedTuple):
-    """Extent to which the sender's log agrees with the leader's: `durable ≤ written ≤ verified`.
+    """Answer to an append: how far the sender's log agrees with the leader's; `durable ≤ written ≤ verified`.
 
     `written` equals `durable` here and is part of the format only. In a refusal, `hint` is the last entry of the sender
     that can possibly agree: none above it does."""

@@ -30,7 +30,7 @@ class ProgressState(Enum):
 
 @dataclass(slots=True, eq=False)
 class FollowerProgress:
-    """Progress of one follower, kept for the leader's term and while the follower is a member."""
+    """Progress of replication to one follower, as its leader knows it; kept while the follower is a member."""
 
     member: ReplicaId
     next_index: Index
@@ -163,7 +163,7 @@ class FollowerProgress:
         self.held_tick = self.target_tick = _LOST_TICK
 
     def update_held_tick(self, committed: Index, tick: int) -> None:
-        """Raise `held_tick` to `target_tick` if the follower holds all entries up to `target_index`.
+        """Record since when the follower has all entries up to `target_index`, if `match_index` has reached that.
 
         Then `committed` and `tick` become the next target. Called after each answer with a durable index."""
         if self.match_index >= self.target_index:

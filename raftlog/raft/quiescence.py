@@ -15,7 +15,9 @@ from raftlog.raft.replica import NEVER
 
 
 class QuiescenceHandshake:
-    """Progress of a leader in quiescing its Raft group; numbers are the leader's sequence."""
+    """State of a leader's two-phase handshake with which its idle Raft group quiesces.
+
+    All numbers are sequences of the leader's heartbeats."""
 
     __slots__ = ("_committed", "_committed_tick", "_last_committed", "_prepared")
 
@@ -60,7 +62,7 @@ class QuiescenceHandshake:
         return tick - self._committed_tick >= ticks_max
 
     def is_refused_by(self, answered: int, is_quiesced: bool) -> bool:
-        """Return whether an answer to the second phase shows that its sender stays awake."""
+        """Return whether an answer to the second phase shows that its sender does not quiesce."""
         return answered >= self._committed and not is_quiesced
 
     def find_possibly_quiesced(self, progress: dict[ReplicaId, FollowerProgress]) -> list[ReplicaId]:

@@ -15,7 +15,7 @@ from raftlog.types import NodeId
 
 
 class QuiescenceState:
-    """Quiescence of one replica: its state, the processes that are alive, and the replicas to wake."""
+    """Quiescence of one replica: whether it is quiesced, which processes are alive, which replicas it must wake."""
 
     __slots__ = ("_alive_nodes", "_to_wake", "is_quiesced")
 

@@ -34,7 +34,7 @@ def quorum_value(voters: Sequence[int], outgoing: Sequence[int]) -> int:
 
 
 def has_quorum(configuration: Configuration, agreeing: Container[ReplicaId]) -> bool:
-    """Return whether the replicas that agree are a majority of each half."""
+    """Return whether the replicas that agree are a majority of the voters and, while joint, of the outgoing ones."""
     if not configuration.voters:
         return False
     return _has_majority(configuration.voters, agreeing) and (

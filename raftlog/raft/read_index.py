@@ -27,7 +27,7 @@ class WaitingRead(NamedTuple):
 
 
 class _Round(NamedTuple):
-    """Round of heartbeats that confirms the reads which share it."""
+    """Heartbeats with one sequence number, whose answers confirm all reads in `reads` at commit index `index`."""
 
     sequence: int
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
@@ -57,7 +57,7 @@ class LeaderReads:
         return bool(self._rounds)
 
     def try_add(self, read: WaitingRead) -> bool:
-        """Add a read to the next round; return false when too many reads are pending."""
+        """Add a read to those that the next round of heartbeats confirms; return false if too many are pending."""
         if self._count >= self._bound:
             return False
         self._count += 1

@@ -61,7 +61,7 @@ class ReadReady(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """Work of one turn. It never changes afterwards."""
+    """Work for the driver from one turn of the core: entries to persist, messages, entries to apply; immutable."""
 
     number: int
     """Number of the Ready, from 1; the driver reports durability by it."""

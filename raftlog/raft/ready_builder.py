@@ -8,7 +8,7 @@ from raftlog.types import Index, Term
 
 
 class ReadyBuilder:
-    """Builder that remembers the last Ready, so that the next one has only changes."""
+    """Builder of Readys; it remembers the last one, so that the next one has only changes."""
 
     __slots__ = ("_last_commit", "_last_role", "_replica")
 
@@ -83,7 +83,7 @@ class ReadyBuilder:
         return tuple.__new__(Ready, (number, None, None, (), False, messages, (), committed, None, (), (), None, None))
 
     def _take_apply(self) -> IndexRange | None:
-        """Return the committed entries that are durable here and not delivered yet, or None."""
+        """Return the committed entries that are durable here and were not yet returned for applying, or None."""
         replica = self._replica
         last = min(replica.committed, replica.durability.durable_index)
         if last <= replica.delivered:

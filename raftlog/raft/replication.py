@@ -92,7 +92,7 @@ class Replication:
         self._choose_fastest()
 
     def _choose_fastest(self) -> None:
-        """Choose the followers that get every append at once; all of them while a configuration is joint."""
+        """Choose the followers that get every append at once: those of a quorum; all while a configuration is joint."""
         voters = [progress for progress in self._voters if progress is not None]
         needed = len(self._voters) // 2 + 1 - (None in self._voters)
         if self._outgoing or not self._replica.settings.deferred_bytes_max:
@@ -151,7 +151,7 @@ class Replication:
     # sending
 
     def note_proposed(self, first_index: Index, size_bytes: int) -> None:
-        """Record new entries of data, from `first_index` on; they are due."""
+        """Record new entries of data, from `first_index` on, which appends have to carry."""
         self.is_due = True
         if not self._unsent_bytes:
             self._unsent_from = first_index
@@ -172,7 +172,7 @@ class Replication:
                 pass
 
     def _try_defer(self, progress: FollowerProgress) -> bool:
-        """Return whether a follower gets its entries later: outside of the quorum, lacking only new entries."""
+        """Return whether this follower's append is deferred: it is outside the quorum, and lacks only new entries."""
         if (
             progress.state is not ProgressState.REPLICATE
             or progress.next_index < self._unsent_from
@@ -184,7 +184,7 @@ class Replication:
         return True
 
     def send_deferred(self) -> None:
-        """Send all followers the missing entries, with the next Ready, and choose the quorum anew."""
+        """Send the deferred entries to all followers with the next Ready, and choose the prompt followers anew."""
         self._choose_fastest()
         self._unsent_bytes = 0
         self.is_due = True
@@ -283,7 +283,7 @@ class Replication:
         return _AppendContent(previous, entries, sum([entry.size_bytes for entry in entries]))
 
     def _must_fetch(self, progress: FollowerProgress) -> bool:
-        """Return whether the follower, past its probe, lacks so many bytes that it must fetch them."""
+        """Return whether the follower lacks so many bytes that it must fetch them instead of receiving appends."""
         if progress.state is ProgressState.PROBE:
             return False
         lacks_bytes = self._replica.log.view.stored_bytes_from(progress.next_index)

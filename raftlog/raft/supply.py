@@ -26,7 +26,7 @@ class SupplyRequest(NamedTuple):
 
 
 class SupplyRefusal(Enum):
-    """Reason of a leader that supplies no append."""
+    """Reason why a replica does not return the entries that a follower fetches."""
 
     NOT_LEADING = "it does not lead in that term"
     TRIMMED = "what follows was trimmed away"

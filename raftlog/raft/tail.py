@@ -13,7 +13,7 @@ from raftlog.types import Index, Term
 
 
 class LogTail:
-    """A stored log with a tail in memory."""
+    """View of a replica's log for the core: the stored log, and a tail of newer entries in memory."""
 
     __slots__ = ("_cut_to", "_entries", "_handed_index", "last_index", "last_term", "view")
 

@@ -11,7 +11,7 @@ from raftlog.raft.replica import NEVER, RaftReplica
 
 
 class Transfer:
-    """State of a leader's transfer; `target` is None when there is none."""
+    """State of a leader's leadership transfer; `target` is None when there is none."""
 
     __slots__ = ("abort_tick", "target")
 

@@ -58,7 +58,7 @@ class Compression(IntEnum):
 
 
 def decompress_in_steps(codec: int, payload: Buffer, limit_bytes: int, opened: bytearray) -> Steps:
-    """Decompress `payload` and append it to `opened`.
+    """Decompress `payload` and append it to `opened`, in steps: other tasks may run at each yield.
 
     Raises `InvalidBatch` when it is broken or decompresses to more than `limit_bytes`."""
     try:

@@ -68,9 +68,9 @@ def check_json(text: Text, start: int = 0, end: int | None = None) -> Steps:
 def split_items(text: Text, start: int, end: int) -> Generator[Span | None, None, None]:
     """Yield the spans of the items of a list or an object, whose brackets are around `start` and `end`.
 
-    A span has items of about `SLICE_BYTES` together, with the commas between them, or one item that is larger.
-    The caller checks that they are JSON. Raises `ValueError` for brackets that do not match, and for a comma at
-    the end."""
+    A span has items of about `SLICE_BYTES` together, with the commas between them, or one item that is larger. None
+    between spans: other tasks may run. The caller checks that they are JSON. Raises `ValueError` for brackets that do
+    not match, and for a comma at the end."""
     position = at = start
     stack = b""
     """Brackets that are open at `at`: empty, unless an item larger than a slice has begun at `position`."""

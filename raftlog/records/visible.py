@@ -44,6 +44,6 @@ def drop_hidden(batches: list[memoryview], aborted: Iterable[tuple[int, int]] = 
 
 
 def _build_placeholder(hidden: Sequence[memoryview]) -> memoryview:
-    """Return a batch without records in place of these."""
+    """Return a batch without records that covers the offsets of the hidden batches."""
     first, last = read_header(hidden[0]), read_header(hidden[-1])
     return memoryview(build_empty_batch(first.base_offset, last.next_offset, last.leader_epoch))

@@ -19,7 +19,7 @@ _FULL: Final = 2
 
 
 class Collections:
-    """Observer of the garbage collector, from `begin` to `end`, which freezes long-lived objects."""
+    """Control of the garbage collector from `begin` to `end`: measures collections, and freezes long-lived objects."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0

@@ -26,7 +26,7 @@ _logger = logging.getLogger(__name__)
 
 
 class LoopHolds:
-    """Counts and longest times of steps above `HELD_FROM_S`."""
+    """Counts of work that blocked the event loop for more than `HELD_FROM_S`, with the longest time, by name."""
 
     def __init__(self, clock: Callable[[], float] = stopwatch) -> None:
         self.counts: dict[str, int] = {}
@@ -47,7 +47,7 @@ class LoopHolds:
         self._waited_before_s = self._waited_at_tick_s = self._waited_s()
 
     def step(self, name: str) -> "Step":
-        """Return a context manager for a step; it may be entered any number of times, but not inside of itself."""
+        """Return a context manager that measures a named part of the loop's work; reusable, but not reentrant."""
         return Step(self, name)
 
     def note_since(self, began: float, name: str | Callable[..., object], counted_before_s: float) -> None:
@@ -73,7 +73,7 @@ class LoopHolds:
             self._count(name if isinstance(name, str) else _name_of(name), held_s)
 
     def tick(self, late_s: float) -> None:
-        """Count a late tick that no step accounts for."""
+        """Record a late tick of the timer as blocked time that no measured step accounts for."""
         if self._waited_s is None:
             return
         waited_s = self._waited_s()
@@ -93,7 +93,7 @@ class LoopHolds:
 
 
 class Step:
-    """Named part of the loop's work."""
+    """Context manager that measures a named part of the event loop's work."""
 
     __slots__ = ("_began", "_counted", "_holds", "_name")
 

@@ -20,7 +20,7 @@ MEMORY_BUDGET_BYTES = 256 * MIB
 
 
 class MemoryShares(NamedTuple):
-    """Parts of one total, in bytes."""
+    """Division of a broker's memory for requests and answers into parts, in bytes."""
 
     frames: int
     """A quarter, for frames from other brokers."""
@@ -37,7 +37,7 @@ class MemoryShares(NamedTuple):
 
 
 class MemoryBudget:
-    """One share; `limit` is in bytes. Owners are distinguished by identity.
+    """One part of the memory, `limit` bytes, from which owners take bytes; owners are distinguished by identity.
 
     `reserve` bytes of the limit are only for small requests, which therefore do not wait for large ones."""
 
@@ -102,7 +102,7 @@ class MemoryBudget:
         self._serve()
 
     def release_part(self, owner: object, size: int) -> None:
-        """Return `size` bytes of the owner's memory. The owner keeps its age."""
+        """Return `size` bytes of the owner's memory. Its place in the order of age stays."""
         left = self._held[owner] - size
         assert left >= 0, f"released {-left} bytes more than were taken"
         self._held[owner] = left

@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class TimedSteps(Generic[T]):
-    """Awaitable that runs a coroutine and adds up its steps in `seconds`."""
+    """Awaitable that runs a coroutine and adds up its computing time, without its waits, in `seconds`."""
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
         self._work = work

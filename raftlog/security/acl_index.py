@@ -39,7 +39,7 @@ _DENYING: Final = {operation: _bits({operation, AclOperation.ALL}) for operation
 
 
 class _Patterns:
-    """Patterns of one principal at one host for one type of resources; two masks of operations by name."""
+    """Access entries for one principal, host and resource type: masks of operations by name pattern."""
 
     __slots__ = ("lengths", "literal", "prefixed")
 
@@ -50,7 +50,7 @@ class _Patterns:
         """Number of prefixes of each length."""
 
     def table(self, pattern_type: PatternType) -> dict[str, list[int]]:
-        """Return the masks of patterns of one kind."""
+        """Return the masks of operations by name, for one kind of patterns."""
         return self.prefixed if pattern_type is PatternType.PREFIXED else self.literal
 
     def matching(self, name: str) -> Iterator[list[int]]:
@@ -69,7 +69,7 @@ class _Patterns:
 
 
 class AclIndex:
-    """Entries for decisions. Its length is their number."""
+    """Index of the access control entries, for quick decisions. Its length is the number of entries."""
 
     def __init__(self, acls: Iterable[Acl] = ()) -> None:
         self._patterns: dict[tuple[str, str, AclResourceType], _Patterns] = {}

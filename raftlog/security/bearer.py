@@ -52,7 +52,7 @@ class TokenIdentity(NamedTuple):
 
 
 class UnknownKey(AuthenticationFailed):
-    """Token signed with a key that the loaded set does not have; newer keys may have it."""
+    """The token is signed with a key that the loaded set does not have; newer keys may have it."""
 
 
 class _Key(NamedTuple):

@@ -70,7 +70,7 @@ class SaslExchange(Protocol):
 
     @property
     def user(self) -> str:
-        """Name that the client claims, once it did; for log lines."""
+        """Name that the client claims, empty before it has sent one; for log lines."""
 
     def step(self, message: bytes) -> Step:
         """Process a message of the client. Raises `AuthenticationFailed`, also for a message after the end."""
@@ -87,7 +87,7 @@ class PlainExchange:
         self._is_over = False
 
     def step(self, message: bytes) -> Step:
-        """Return the password to verify."""
+        """Parse the client's only message; return user and password, to be verified by the caller."""
         _check_open(self._is_over, message)
         self._is_over = True
         authorization, user, password = _split_plain(message)
@@ -111,7 +111,7 @@ class ScramSaslExchange:
         return self._scram.user
 
     def step(self, message: bytes) -> Step:
-        """Return the challenge, then the proof of the server."""
+        """Process a message; return the challenge after the first one, the proof of the server after the second one."""
         step, self._next = self._next, None
         _check_open(step is None, message)
         assert step is not None, "checked above"

@@ -43,7 +43,7 @@ def random_nonce() -> str:
 
 
 class ScramExchange:
-    """One exchange: call `first`, then `final`, each once.
+    """Server's side of one SCRAM login: call `first`, then `final`, each once.
 
     `find` returns the credential of a user; `secret` makes the salts of unknown users, the same on all brokers."""
 

@@ -65,7 +65,7 @@ class AdoptionResult(NamedTuple):
 
 
 class Adoption:
-    """Adoption of one segment with a known base index; its files may have changed since the checkpoint."""
+    """Take-over of one segment file at recovery: finds its valid entries, although it may have changed since."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Adoption:
         self._size = self._window.size
 
     def run(self) -> AdoptionResult:
-        """Adopt the rows up to the given entry, or all of a segment that was closed before it."""
+        """Take over the entries up to `keep_to`, or all of a segment that was closed before it."""
         segment = self.segment
         if adopted := self._adopt_up_to_entry():
             segment.keep_times()
@@ -149,7 +149,7 @@ class Adoption:
         )
 
     def _adopt_closed(self) -> bool:
-        """Adopt a whole segment, if its last row ends where the file ends."""
+        """Take over a whole segment, if its last row ends where the file ends; return whether it was done."""
         segment = self.segment
         rows = segment.files.index.size() // ROW_SIZE
         packed = self._read_row(rows - 1) if rows else b""
@@ -232,7 +232,7 @@ class Adoption:
         return AdoptionResult(broken, pending, is_rebuilt=True)
 
     def _publish(self) -> None:
-        """Write the rows to the index file; on a full disk they wait in memory."""
+        """Write the rows that were found to the index file; on a full disk they wait in memory."""
         try:
             self.segment.publish(self.segment.rows)
         except OSError as error:

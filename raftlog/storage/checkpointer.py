@@ -17,7 +17,7 @@ CHECKPOINT_BYTES = 64 << 20
 
 
 class Checkpointer:
-    """Checkpoints of one log. `failed` is called with reason and error of a checkpoint that could not be taken."""
+    """Writer of one log's checkpoints. `failed` is called with reason and error of a failed one."""
 
     def __init__(
         self, disk: Disk, log: SegmentedLog, slots: CheckpointFile, failed: Callable[[str, OSError], None]

@@ -84,7 +84,7 @@ def find_clean_end(log: SegmentedLog) -> Offset:
 
 
 class Compaction:
-    """Compaction run over one log, below one mark; `run` it once."""
+    """One compaction run over one log, below one mark; `run` is called once."""
 
     def __init__(self, log: SegmentedLog, mark: Offset, tombstones_to: Offset, bounds: CompactionBounds) -> None:
         """Prepare a run below `mark`, the base offset of a segment whose roll is committed.
@@ -118,7 +118,7 @@ class Compaction:
     def _index_keys(self, start: Offset) -> Iterator[CompactionStep]:
         """Record the newest offset of each key from `start` on, until the limits of memory are reached.
 
-        Sets the end of this part."""
+        Sets the end of the part of the log that this pass compacts."""
         newest = self._newest = {}
         aborted = self._aborted = AbortedBatches(self.log)
         bounds, keys_seen, key_bytes_seen = self._bounds, 0, 0
@@ -263,7 +263,7 @@ class Compaction:
         return flags
 
     def _is_kept(self, record: Record, is_newest: bool) -> bool:
-        """Return whether a record near the log start, the end of the part, or the tombstone limit is kept."""
+        """Return whether a record is kept: a newest one with a value, and any near a border of the compacted part."""
         offset = record.offset
         if offset >= self._end or offset == self._mark - 1:
             return True
@@ -330,7 +330,7 @@ def _run_in_steps(work: Generator[None, None, Opened]) -> Generator[CompactionSt
 
 
 class _Output:
-    """Staged file under construction: kept batches, and gaps between them."""
+    """Staged file that compaction writes: kept batches, and gaps between them."""
 
     def __init__(self, log: SegmentedLog, first: Segment, compacted_to: Offset) -> None:
         self._log = log

@@ -19,7 +19,7 @@ _SHRINK_STEPS = 32
 
 
 class CachedFile(Protocol):
-    """Interface of a file to the cache of its descriptor."""
+    """File whose descriptor the cache may close and reopen."""
 
     path: str
     flags: int

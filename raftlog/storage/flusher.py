@@ -33,7 +33,7 @@ class FlushOwner(Protocol):
 
 
 class Flusher:
-    """Flushes of one lone log."""
+    """Writes and syncs of the appends to one log without Raft."""
 
     def __init__(self, disk: Disk, path: str, log: SegmentedLog, checkpoints: Checkpointer, owner: FlushOwner) -> None:
         self.written_index = log.last_index

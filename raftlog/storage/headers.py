@@ -25,7 +25,7 @@ _PRODUCER_ID_AT: Final = 43
 
 
 class HeadersRead(NamedTuple):
-    """Result of a scan: headers of control batches and of batches with a producer id, with their indexes.
+    """Headers of control batches and of batches with a producer id, with their indexes.
 
     All entries below `next_index` were examined."""
 

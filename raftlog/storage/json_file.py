@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class JsonFile:
-    """Fields of one file; each method raises `SmallFileDamaged` if a field is missing or of another type."""
+    """Checked access to the fields of one JSON file; raises `SmallFileDamaged` for a missing or mistyped field."""
 
     def __init__(self, path: str, format_version: int, kind: str, fields: Mapping[str, Any]) -> None:
         self.path, self.format_version, self.kind = path, format_version, kind

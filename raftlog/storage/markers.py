@@ -31,7 +31,7 @@ class ScannedHeader(NamedTuple):
 
 
 def scan_transactions(segment: Segment, number: int, last: Index) -> tuple[list[ScannedHeader], int]:
-    """Return the batches and markers of transactions from row `number` on, in some rows, and the next row's number.
+    """Read some rows of a segment from `number` on; return transactional batches, markers, and the next row's number.
 
     Entries above `last`, which may be cut, and those that are not in the file are left out. The same number means that
     there are no further ones. Raises `CorruptBatch` and `OSError`."""
@@ -67,7 +67,7 @@ def scan_transactions(segment: Segment, number: int, last: Index) -> tuple[list[
 
 
 class SegmentMarkers:
-    """Markers of one segment in the order of offsets, as far as it was scanned."""
+    """Transaction markers of one segment in the order of offsets, as far as the segment was scanned."""
 
     __slots__ = ("_aborts", "_next_row", "_offsets", "_producers", "_segment")
 
@@ -117,8 +117,8 @@ class AbortedBatches:
     clean end ≤ examined batches < mark ≤ last stable offset when the mark was proposed
 
     So every transaction with a batch in the part has a marker in the log, in the part or after it. Batches below the
-    clean end are of committed transactions, and their markers may be gone, so they are not examined: a later marker of
-    the same producer says nothing about them."""
+    clean end are of committed transactions, and their markers may be deleted, so they are not examined: a later marker
+    of the same producer does not apply to them."""
 
     def __init__(self, log: SegmentedLog) -> None:
         self._log = log
@@ -132,14 +132,14 @@ class AbortedBatches:
         """Number of keys of undecided transactions."""
 
     def begin(self, producer_id: int, offset: int, keys: dict[bytes, int]) -> None:
-        """Take a batch of a transaction with the newest offset of each of its keys."""
+        """Record a transactional batch: its producer, offset, and the newest offset of each of its keys."""
         _, known = self._undecided.setdefault(producer_id, (offset, {}))
         before = len(known)
         known.update(keys)
         self.keys_held += len(known) - before
 
     def end(self, producer_id: int, offset: int, is_abort: bool) -> dict[bytes, int]:
-        """Take a marker; return the keys of its transaction if that is committed."""
+        """Record a marker; return the keys of its transaction, with their offsets, if it is committed."""
         first, keys = self._undecided.pop(producer_id, (-1, {}))
         self.keys_held -= len(keys)
         if not is_abort:

@@ -143,7 +143,7 @@ class ReadableLog:
         return self._retry_until_undisturbed(attempt)
 
     def _retry_until_undisturbed(self, attempt: Callable[[], _T]) -> _T:
-        """Repeat an attempt until no cut or trim in another thread interfered with it, and return its result."""
+        """Repeat a read until no cut or trim in another thread interfered with it, and return its result."""
         while True:
             generation = self.generation
             if generation % 2:
@@ -364,7 +364,7 @@ class ReadableLog:
         return row
 
     def _fits_between_neighbours(self, segment: Segment, number: int, row: Row) -> bool:
-        """Return whether term and position of a row are determined by the rows before and after it."""
+        """Return whether the rows before and after a row confirm its term and position."""
         index = segment.base_index + number
         before = self.row_at(Index(index - 1)) if index > self.segments[0].base_index else None
         after = self.row_at(Index(index + 1)) if index < self.last_index else before

@@ -42,7 +42,7 @@ Job = Callable[[], None]
 
 
 class RealDisk:
-    """File system of the operating system. `run` executes a blocking job; `post` runs a completion for the owner."""
+    """Disk of the operating system. `run` executes a blocking job; `post` runs a completion for the owner."""
 
     def __init__(
         self,
@@ -180,13 +180,15 @@ class RealDisk:
         self._run(partial(self._sync_and_post, files, directories, done))
 
     def _measure(self, done: SyncDone, *, by_aio: bool) -> SyncDone:
-        """Return a completion that also records the duration of a sync, if the method is chosen by duration."""
+        """Wrap `done` to record the duration of the sync as well, if the sync method is chosen by durations."""
         if self._choice is None:
             return done
         return partial(_record_duration, self._choice, by_aio, time.perf_counter(), done)
 
     def _sync_and_post(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
-        """Sync in a thread and post the completion. A nested function would leave a reference cycle for each sync."""
+        """Sync in a thread and post the completion.
+
+        A method, since a nested function would leave a reference cycle for each sync."""
         failure: OSError | None = None
         try:
             self.sync(files, directories)
@@ -277,7 +279,9 @@ class RealFile:
                 self.writes += 1
 
     def sync_data(self) -> None:
-        """Sync the file's data, one call at a time, so that none succeeds while another fails. A failure stays."""
+        """Sync the file's data, one call at a time, so that none succeeds while another fails.
+
+        Once a sync has failed, all later ones fail."""
         if self._aio is not None:
             self._aio.wait_while(self._is_in_aio)
         with self._sync_lock:
@@ -347,7 +351,7 @@ class RealFile:
 
 
 def _check_own(file: File) -> RealFile:
-    """Return a file of this implementation; any other file is an error of the caller."""
+    """Return the file as a `RealFile`; a file of another kind of disk is an error of the caller."""
     assert isinstance(file, RealFile), f"{file} belongs to another disk"
     return file
 

@@ -36,7 +36,7 @@ _PUBLISH_ROWS = 16 * 1024
 
 
 class TornTail(NamedTuple):
-    """Bytes that were cut off from `position` of `file` on; `kept_in` is the file that keeps them."""
+    """Bytes at the end of `file`, from `position` on, that were cut off; `kept_in` is the file with a copy of them."""
 
     file: str
     position: int
@@ -46,7 +46,7 @@ class TornTail(NamedTuple):
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """Report of a recovery: damage, torn ends and removed files."""
+    """Findings and repairs of a recovery: damage, torn ends and removed files."""
 
     batches_scanned: int = 0
     bytes_scanned: int = 0
@@ -56,7 +56,7 @@ class RecoveryReport:
 
 
 class BadBatch(NamedTuple):
-    """Bad batch that ends a scan: the bytes at `position` are not the batch that the chain requires."""
+    """First bytes that are no valid next batch, at `position`; the reading of a segment ends there."""
 
     position: int
     reason: str
@@ -190,7 +190,7 @@ class Recovery:
                 return True
 
     def _scan_sound(self, segment: Segment) -> BadBatch | None:
-        """Adopt batches up to the first bad one, and return that; None if all are sound."""
+        """Take over batches up to the first bad one, and return that; None if all are undamaged."""
         for batch, header, reason in self._batches(segment):
             if reason:
                 self._publish(segment)
@@ -244,7 +244,9 @@ class Recovery:
     # torn or damaged
 
     def _rows_after_end(self, segment: Segment) -> list[tuple[bytes, Row]]:
-        """Return the rows in the file after those of the sound batches, which prove a sync of their batches."""
+        """Return the rows in the index file after those of the batches that were taken over.
+
+        Such rows prove that a sync of their batches succeeded."""
         packed = segment.files.index.read(segment.rows * ROW_SIZE, segment.files.index.size())
         return [
             (packed[at * ROW_SIZE : (at + 1) * ROW_SIZE], row)
@@ -321,7 +323,7 @@ class Recovery:
         self.report.damage.append(CorruptBatch(file, Position(position), Offset(offset), reason))
 
     def _step_over(self, segment: Segment) -> bool:
-        """Adopt a damaged batch by its row; return False if the start of the next batch is unknown."""
+        """Take over a damaged batch by its index row; return False if the start of the next batch is unknown."""
         following = self._rows_after_end(segment)
         if not following or following[0][1].position != segment.end_position:
             return False

@@ -29,7 +29,9 @@ _COPY_BYTES = 4 << 20
 
 @dataclass(slots=True)
 class RepairReport:
-    """Report of a repair: damage, and the records that are lost. Offset ranges are `(first, end)`, end exclusive."""
+    """Result of a repair: damage that was found, and records that are lost.
+
+    Offset ranges are `(first, end)`, end exclusive."""
 
     problems: list[CorruptBatch] = field(default_factory=list)
     lost: list[tuple[int, int]] = field(default_factory=list)
@@ -187,7 +189,7 @@ def _remove_files(disk: Disk, directory: str, names: list[str]) -> None:
 
 
 def _move_newer_to_damaged(disk: Disk, path: str, report: RepairReport) -> None:
-    """Move whole segments after the cut into `.raftlog/damaged/`, newest first."""
+    """Move the segments after the lost end of the log into `.raftlog/damaged/`, newest first."""
     assert report.cut_from is not None
     for base in reversed(segment_bases(disk, path)):
         if base < report.cut_from:

@@ -13,7 +13,9 @@ from raftlog.types import Offset
 
 
 class ScrubProgress(NamedTuple):
-    """Result of one slice. `has_finished`: it reached the end of the log, and the next slice begins at the start."""
+    """Result of checking one slice of a log.
+
+    `has_finished`: the check reached the end of the log, and the next slice begins at the start."""
 
     bytes_read: int
     has_finished: bool
@@ -21,7 +23,7 @@ class ScrubProgress(NamedTuple):
 
 
 class Scrub:
-    """Scrub of one log, with its position."""
+    """Check of all stored batches of one log, in slices; holds the position of the next slice."""
 
     def __init__(self, log: SegmentedLog) -> None:
         self._log = log

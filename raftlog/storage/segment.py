@@ -33,7 +33,9 @@ def open_for_reading(disk: Disk, path: str, base_offset: int) -> "Segment":
 
 
 class WaitingRows(NamedTuple):
-    """Number of rows in the `.index` file, and the rows after them, replaced together for concurrent readers."""
+    """Number of rows in the `.index` file, and the rows that are not in it yet.
+
+    Replaced as one object, because other threads read both."""
 
     published: int
     rows: list[bytes]
@@ -205,13 +207,15 @@ class Segment:
         return low
 
     def add_hint(self, offset: int, row: int) -> None:
-        """Record the row number of a base offset, at which a sequential read is likely to continue."""
+        """Remember the row number of a base offset, at which a sequential read is likely to continue."""
         if len(self._hints) >= _HINTS_MAX:
             self._hints = {}
         self._hints[offset] = row
 
     def cut_index(self, rows: int) -> Row:
-        """Remove the index rows from `rows` on and return the first of them; after a sync `cut_log` must follow."""
+        """Remove the index rows from `rows` on from the file; return the first of them.
+
+        The caller syncs, then calls `cut_log` with that row."""
         first = self.row(rows)
         self.index_changes.count()
         self.files.index.truncate(min(rows, self.rows_published) * ROW_SIZE)

@@ -36,7 +36,9 @@ class SyncTargets(NamedTuple):
 
 
 class SegmentedLog(ReadableLog):
-    """Segments of one directory, and all changes to them. Without a segment, the first roll creates one."""
+    """Segments of one directory, and all changes to them.
+
+    A log without a segment gets its first one with the first roll."""
 
     def __init__(self, disk: Disk, path: str, segments: tuple[Segment, ...], log_start_offset: Offset) -> None:
         super().__init__(disk, path, segments, log_start_offset)
@@ -417,5 +419,5 @@ def open_placed_segment(disk: Disk, path: str, staged: Segment) -> Segment:
 
 
 def _select_with_waiting_rows(segments: tuple[Segment, ...]) -> list[Segment]:
-    """Return the segments with rows that are not in a file."""
+    """Return the segments with rows that are not in the index file yet."""
     return [segment for segment in segments if segment.rows_published < segment.rows]

@@ -78,7 +78,7 @@ class TimeIndex:
         self._waiting = [entry for entry in self._waiting if entry.row < rows]
 
     def row_before(self, timestamp: int) -> int:
-        """Return the last row, as far as entries show, up to which every timestamp is below `timestamp`; −1 if none."""
+        """Return the last row up to which, according to the entries, all timestamps are below `timestamp`; −1: none."""
         low, high = 0, self._count
         best = -1
         while low < high:
@@ -122,7 +122,7 @@ class TimeIndex:
         return last.row if last else -1
 
     def covers(self, timestamp: int, row: int) -> bool:
-        """Return whether every entry that covers `row` has a timestamp at least as great."""
+        """Return whether the entries for `row` have timestamps of at least `timestamp`, as they must."""
         entries = (*self._sound_entries(1 << 62), *self._waiting)
         first = next((entry for entry in entries if entry.row >= row), None)
         return timestamp <= (first.timestamp if first else self.max_timestamp)

@@ -44,7 +44,7 @@ class LogCheck:
 
 
 class StoredBatch(NamedTuple):
-    """One batch of a file, and the error in it.
+    """Batch that was read from a segment file, and the error in it.
 
     `offset` is the next one in the chain. `row` is the batch's index row, if it has one; with `row_only` only the row
     is damaged. `restored` are the batch's bytes if only header fields were damaged that the row determines."""

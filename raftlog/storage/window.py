@@ -8,7 +8,9 @@ _CHUNK_BYTES: Final = 4 << 20
 
 
 class FileWindow:
-    """Window: the piece of a file that was read last. `size` is the file's size when the window was created."""
+    """Reader of a file in large pieces: holds the piece read last.
+
+    `size` is the file's size when the reader was created."""
 
     def __init__(self, file: File) -> None:
         self._file = file

@@ -36,7 +36,7 @@ class HelloIdentification:
 
 
 class KnownCaller:
-    """Identification of a caller that sends no node id, by the port to which it connects."""
+    """Identification of a caller that sends no node id, by the port to which it has connected."""
 
     def __init__(self, node: int) -> None:
         self.node: int | None = node

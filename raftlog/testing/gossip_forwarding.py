@@ -65,7 +65,7 @@ class GossipForwarder:
             self._send(data, link_state, via, receiver.target)
 
     def _send(self, data: bytes, link_state: LinkState, via: "_ProxyPort", target: tuple[str, int]) -> None:
-        """Send a datagram at the times that the conditions of its link give: none, one or several."""
+        """Schedule the deliveries of a datagram under the conditions of its link: none, one or several."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         number = link_state.next_number()

@@ -76,7 +76,7 @@ class LinkState:
         return self.held_bytes >= self.limit
 
     def wait(self, resume: Callable[[], None]) -> None:
-        """Call `resume` when there is room again."""
+        """Register `resume`, to be called when the link has room again."""
         self._waiting.append(resume)
 
     def release(self, size: int) -> None:
@@ -131,7 +131,7 @@ class LinkState:
         return max(0.0, conditions.delay_ms + jitter) / 1000
 
     def _draw_stall(self, conditions: NetworkConditions, size: int) -> float:
-        """Return the delay by retransmissions, in seconds.
+        """Return the delay that retransmissions of lost segments cause, in seconds.
 
         Among the segments lost at the same time only the one with the most time-outs counts."""
         if not conditions.loss:
@@ -154,7 +154,7 @@ class LinkStates:
         self._states: dict[Link, LinkState] = {}
 
     def get(self, sender: int | None, receiver: int | None) -> LinkState:
-        """Return the state of a link; links of unknown nodes, or above the bound, have one without faults."""
+        """Return the state of a link; unknown nodes, and links above the bound, share a state without faults."""
         if sender is None or receiver is None:
             return LinkState(self._random)
         link = (sender, receiver)

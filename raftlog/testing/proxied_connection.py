@@ -117,7 +117,7 @@ class ProxiedConnection:
         self._back.feed(data)
 
     async def _reach_node(self) -> None:
-        """Connect to the node, and forward the first bytes of the caller.
+        """Connect to the node, and forward the bytes that the caller has sent so far.
 
         Without a listening node, abort the caller."""
         try:

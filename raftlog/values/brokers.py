@@ -48,7 +48,7 @@ class Maintenance(MaintenanceStatus, frozen=True, kw_only=True):
 
 
 class RequestedMaintenance(Value, frozen=True):
-    """Maintenance of a broker as it was requested."""
+    """Maintenance mode that a broker was ordered to enter or leave, and the version of that order."""
 
     node_id: NodeNumber
     draining: bool
@@ -262,7 +262,7 @@ class ClusterMembers(Value, frozen=True):
 
 
 class Readiness(Value, frozen=True):
-    """State of a broker's service: ready, starting, stopping, or out of file descriptors, with the `reason`.
+    """State of a broker: ready, starting, stopping, or out of file descriptors, with the `reason`.
 
     A ready broker reports how it syncs commits: `aio` or `threads`."""
 

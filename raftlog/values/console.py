@@ -40,7 +40,7 @@ class ConsoleSession(Value, frozen=True, kw_only=True):
 
 
 class ListPage(Value, frozen=True, kw_only=True):
-    """Base of lists: numbers of rows, and the position of the next page."""
+    """Base of the pages of lists: total numbers of rows, and the position of the next page."""
 
     total: Count
     matching: Count
@@ -273,7 +273,9 @@ class ShownHeader(Value, frozen=True):
 
 
 class ShownRecord(Value, frozen=True, kw_only=True):
-    """Record. `timestamp_ms`: -1 without one. `size`: bytes of key, value and headers. A tombstone has no value."""
+    """Record, as the console shows it. `timestamp_ms` is -1 without one. A tombstone has no value.
+
+    `size`: bytes of key, value and headers."""
 
     partition: NodeNumber
     offset: Count

@@ -36,7 +36,9 @@ class InstancePartitions(Value, frozen=True):
 
 
 class CommitResult(InstancePartition, frozen=True):
-    """Result of one commit: offset of the last consumed record, -1 for none, and the committed offset after it."""
+    """Result of a commit in one partition.
+
+    Offset of the last consumed record, -1 for none, and the committed offset after it."""
 
     consumed: Annotated[int, Meta(ge=-1)]
     committed: Count | None

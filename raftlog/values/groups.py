@@ -89,10 +89,10 @@ class GroupOffsets(Value, frozen=True):
 
 
 class OffsetReset(Value, frozen=True):
-    """Reset of the committed offset of one partition.
+    """Result of a reset of the committed offset of one partition.
 
-    `before`: None if no offset was committed. `clamped`: the requested offset is outside the log, and the
-    nearest offset of the log is used."""
+    `before`: None if no offset was committed. `clamped`: the requested offset is outside the log, and the nearest
+    offset of the log is used."""
 
     topic: str
     partition: NodeNumber
@@ -106,7 +106,7 @@ class OffsetReset(Value, frozen=True):
 
 
 class OffsetsReset(Value, frozen=True):
-    """Resets of committed offsets, by partition."""
+    """Result of a reset of committed offsets, by partition."""
 
     offsets: Sequence[OffsetReset]
     dry_run: bool = False

@@ -18,7 +18,7 @@ MOVES_MAX = 1_000
 
 
 class ReplicaPlace(Value, frozen=True):
-    """Place of a replica: its broker; `core` is always 0."""
+    """Broker that has a replica, in the form of the admin API; `core` is always 0."""
 
     node_id: NodeNumber
     core: int = 0
@@ -98,7 +98,7 @@ class AssignmentVersion(Value, frozen=True):
 
 
 class PlannedMoves(Value, frozen=True):
-    """Number of partitions that the balancer will move."""
+    """Number of partitions that the balancer has planned to move."""
 
     partitions_to_move: Count
 

@@ -72,7 +72,9 @@ class ProducedBatches(ProducedRecords, frozen=True, kw_only=True):
 
 
 class StreamedPartition(Value, frozen=True, kw_only=True):
-    """Records of a stream that one partition has stored. `line`: the first one that it lacks, or may lack."""
+    """Records of an NDJSON body that one partition has stored.
+
+    `line`: the first line whose record it lacks, or may lack."""
 
     partition: NodeNumber
     records: Count

@@ -29,7 +29,7 @@ from raftlog.types import FEATURE_LEVEL_KNOWN, Index
 
 
 def bootstrap(cluster: ClusterState, command: Bootstrap, index: Index) -> int:
-    """Begin the cluster; an identical repetition changes nothing."""
+    """Found the cluster: set its id and seeds; an identical repetition changes nothing."""
     if cluster.bootstrap is not None and cluster.bootstrap != command:
         raise InvalidArgument(
             f"the cluster {cluster.bootstrap.cluster_id} exists already; it cannot become {command.cluster_id}"

@@ -46,7 +46,7 @@ class ReplicaLoad(NamedTuple):
 
 
 class ClusterState:
-    """Brokers, topics and assignments."""
+    """State of the cluster in the controller: brokers, topics and assignments."""
 
     def __init__(self) -> None:
         self.bootstrap: Bootstrap | None = None
@@ -237,7 +237,9 @@ class ClusterState:
             self.brokers.remove(node_id)
 
     def replace_replica(self, old: ReplicaId, new: ReplicaId, index: Index) -> None:
-        """Assign all partitions of `old` to `new`, at the same positions; adds a row for each replica of `old`."""
+        """Give all assigned replicas of the disk `old` to the disk `new`, at the same positions.
+
+        Adds a row for each replaced replica."""
         for group in self.groups_of(old):
             current = self.assignment(group)
             replicas = tuple(new if replica == old else replica for replica in current.replicas)
@@ -272,7 +274,7 @@ class ClusterState:
         self.moved.put(assignment)
 
     def _add_to_loads(self, placed: Sequence[tuple[ReplicaId, ...]], change: int) -> None:
-        """Add `change` to the loads of the brokers for each placed partition."""
+        """Add `change` (1 or -1) to the loads of the brokers for each assigned partition."""
         members = [replica for replicas in placed for replica in replicas]
         leaders = [replicas[0] for replicas in placed]
         for counts, named in ((self._replica_counts, members), (self._leader_counts, leaders)):

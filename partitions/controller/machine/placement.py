@@ -29,7 +29,7 @@ class PlacementCandidate(NamedTuple):
 
     @property
     def room(self) -> int:
-        """Class of free space, equal for similar disks, so that small differences do not decide."""
+        """Class of free disk space, the same for similar disks, so that small differences do not decide."""
         return self.free_bytes.bit_length()
 
 
@@ -59,7 +59,7 @@ def place(
 
 
 class _Hosts:
-    """Brokers by host, and the numbers of replicas that each gets."""
+    """Brokers by host, with the numbers of replicas that placement has given them."""
 
     def __init__(self, candidates: Sequence[PlacementCandidate]) -> None:
         self._brokers: dict[str, list[ReplicaId]] = {}
@@ -94,10 +94,10 @@ class _Hosts:
 def _choose_leaders(
     sets: list[list[ReplicaId]], leaders: dict[ReplicaId, int], led_before: Mapping[ReplicaId, int]
 ) -> list[tuple[ReplicaId, ...]]:
-    """Put the leader of each set first.
+    """Order the replicas of each set so that the preferred leader is first.
 
-    Within a topic each broker leads as many partitions as the others, whatever it leads already: a new broker shall
-    not have all the work of a new topic. The present leaders decide between equals."""
+    Within a topic each broker leads as many partitions as the others, however many it leads already: a new broker must
+    not have all the work of a new topic. The present numbers of leaderships decide between equals."""
     counts = {replica: led_before.get(replica, 0) for replica in leaders}
     led: dict[ReplicaId, list[int]] = {replica: [] for replica in leaders}
     for number, replicas in enumerate(sets):
@@ -140,7 +140,7 @@ def _move_one_leadership(
 def _find_chain(
     origins: list[ReplicaId], sets: list[list[ReplicaId]], led: dict[ReplicaId, list[int]], ends: set[ReplicaId]
 ) -> _Chain:
-    """Return the shortest chain from one of `origins` to one of `ends`; empty if there is none."""
+    """Return the shortest chain of leadership moves from one of `origins` to one of `ends`; empty without any."""
     reached: dict[ReplicaId, _Chain] = {origin: [] for origin in origins}
     queue = deque(origins)
     while queue:

@@ -50,5 +50,5 @@ def _first_roll(
 
 
 def _members(replicas: tuple[ReplicaId, ...]) -> tuple[RollMember, ...]:
-    """Return the members in the order of a roll."""
+    """Return replicas as members of a roll, in its order."""
     return tuple(sorted(map(member_of, replicas)))

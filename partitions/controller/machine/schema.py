@@ -38,14 +38,16 @@ _CONTROL = re.compile("[\x00-\x1f\x7f]")
 
 
 class ShapeError(ValueError):
-    """Error of a value that does not fit its shape.
+    """Value that does not fit its shape.
 
     It becomes `InvalidArgument` when a record is made, `FormatError` when it is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape(Generic[T]):
-    """Kind of values. `check` raises `ShapeError`; `unpack` raises it for anything but packed values of this kind."""
+    """Description of a kind of values for records.
+
+    `check` raises `ShapeError`; `unpack` raises it for anything but packed values of this kind."""
 
     name: str
     check: Callable[[T], None]
@@ -278,7 +280,7 @@ class SchemaField(NamedTuple):
     level: int
 
     def is_left_out(self, record: Any) -> bool:
-        """Return whether the record has the default of this field."""
+        """Return whether the record has the default of this field, so that the encoding can omit it."""
         return self.default is not MISSING and bool(getattr(record, self.name) == self.default)
 
 

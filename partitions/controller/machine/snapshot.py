@@ -42,7 +42,7 @@ def snapshot_payloads(state: ControllerState, roll_index: Index, piece_bytes: in
 
 
 def _freeze_state(state: ControllerState) -> dict[str, Any]:
-    """Return the snapshot as a map whose rows are not encoded yet, so that only references are copied.
+    """Return the snapshot as a map of the present rows, which are not encoded yet: only references are copied.
 
     The state may change before the parts are encoded."""
     rows = {table.name: (list(table), table.order) for table in state.tables() if len(table)}
@@ -80,16 +80,16 @@ def _split_parts(parts: Iterator[bytes], roll_index: Index, piece_bytes: int) ->
 
 
 class SnapshotReader:
-    """Reader that joins the payloads of a run. A new run replaces an unfinished one."""
+    """Reader that joins the payloads of a snapshot's consecutive entries. A new snapshot replaces an unfinished one."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self._roll_index = -1
 
     def take(self, payload: bytes) -> "Restoration | None":
-        """Add a payload; return the restoration after the last payload of a run.
+        """Add the payload of an entry; return the restoration after the last payload of a snapshot.
 
-        Raises `FormatError`, and drops the run."""
+        Raises `FormatError`, and drops the payloads so far."""
         try:
             is_last, piece, roll_index = _read_header(payload)
             if piece == 0:

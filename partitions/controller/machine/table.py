@@ -39,7 +39,7 @@ class Table(Generic[K, R]):
     def take_changed(self) -> set[K] | None:
         """Return the keys of the rows that changed since the last call; None at the first call.
 
-        For one user of the table, which updates an index of its own."""
+        For a single caller, which keeps an index of the table."""
         changed, self._changed = self._changed, set()
         return changed
 

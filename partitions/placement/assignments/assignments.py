@@ -58,7 +58,7 @@ class _MissingReplica(NamedTuple):
 
 
 class Assignments(BackgroundLoop):
-    """Task that follows the controller's assignments; runs from `start` to `stop`."""
+    """Background task that creates and removes the replicas of this broker by the controller's assignments."""
 
     purpose = "following the controller's assignments"
 
@@ -185,7 +185,7 @@ class Assignments(BackgroundLoop):
                 self._settled.set()
 
     async def _wait_for_room(self, seconds: float) -> None:
-        """Wait for the end of a removal or a change of the state: a directory of this name is still in use."""
+        """Wait until a removal ends or the state changes: the directory that a new replica needs is still in use."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
@@ -224,7 +224,7 @@ class Assignments(BackgroundLoop):
                     await asyncio.sleep(0)
 
     def remove(self, group: PartitionReplica, why: str) -> None:
-        """Remove an unwanted replica and its directory."""
+        """Delete a replica that this broker should not have, with its directory."""
         event(_logger, "replica_removed", group=group.name, why=why)
         self._forget(group)
         self._node.remove_group(group.group_id)
@@ -322,7 +322,7 @@ class Assignments(BackgroundLoop):
             event(_logger, "replica_added", group=name, how="empty")
 
     def _make_room(self, missing: list[_MissingReplica]) -> None:
-        """Move directories without a group in the journal out of the way; they are of other disks or topics."""
+        """Move directories of other disks or deleted topics out of the way, so that missing replicas can be created."""
         driver = self._node.driver
         for topic, number, *_ in missing:
             path, key = self._path(topic, number), topic.partitions[number].group_id.bytes

@@ -15,7 +15,7 @@ _LOOKS_S_MAX: Final = 3.0
 
 
 class Availability:
-    """Availability of brokers during one leadership of the controller."""
+    """Availability of brokers, observed by the controller's leader during its leadership."""
 
     def __init__(self) -> None:
         self._heard_at: dict[int, float] = {}

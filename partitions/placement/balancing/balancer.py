@@ -52,7 +52,7 @@ _RETRY_S: Final = 0.1
 
 
 class Balancer(BackgroundLoop):
-    """Balancer of one process; runs from `start` to `stop`."""
+    """Background task that plans and submits reassignments while this process leads the controller."""
 
     purpose = "balancing"
 
@@ -87,7 +87,7 @@ class Balancer(BackgroundLoop):
         return decode_report((await self._ask_leader(REPORT, deadline)).value)
 
     async def rebalance(self, deadline: Deadline) -> int:
-        """Even the counts in any mode until no change is left; return a lower bound of the partitions to move."""
+        """Start to even out replicas and leaders, in any mode; return a lower bound of the partitions to move."""
         return int((await self._ask_leader(REBALANCE, deadline)).value)
 
     async def _ask_leader(self, name: str, deadline: Deadline) -> Answer:
@@ -124,7 +124,7 @@ class Balancer(BackgroundLoop):
         return Answer(sum(change.why is not ChangeReason.LEADERS for change in planner.changes) or len(planner.changes))
 
     def _current_tenure(self) -> Tenure:
-        """Return the tenure. Raises `NotLeader` unless this process leads the controller."""
+        """Return the state of the present leadership. Raises `NotLeader` unless this process leads the controller."""
         if self._tenure is None or not self._metadata.is_leading:
             raise NotLeader(f"node {self._node.identity.node_id} does not lead the controller, or leads it just now")
         return self._tenure
@@ -132,7 +132,7 @@ class Balancer(BackgroundLoop):
     # looks
 
     async def _run(self) -> None:
-        """Look for changes regularly while this node leads the controller."""
+        """Run the balancer regularly and after changes, while this node leads the controller."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(MOVING_LOOK_S if self._is_moving() else LOOK_S):
@@ -154,7 +154,7 @@ class Balancer(BackgroundLoop):
         return self._tenure is not None and bool(self._tenure.running_moves or self._tenure.queue)
 
     def _begin_tenure(self) -> Tenure:
-        """Return the tenure of the present term; begin it if necessary."""
+        """Return the state of the leadership in the present term; create it if the term is new."""
         term = self._metadata.term
         if self._tenure is None or self._tenure.term != term:
             self._tenure = Tenure(term, self._node.loop.time())

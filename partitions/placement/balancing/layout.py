@@ -18,7 +18,7 @@ from raftlog.types import NodeId
 
 
 class BrokerMode(StrEnum):
-    """Extent of balancing; in every mode draining brokers are emptied and lost replicas replaced."""
+    """Kinds of balancing between brokers; in every mode draining brokers are emptied and lost replicas replaced."""
 
     OFF = "off"
     NODE_ADD = "node_add"
@@ -27,7 +27,7 @@ class BrokerMode(StrEnum):
 
 
 class BrokerPlace(NamedTuple):
-    """Broker, and the conditions for placing replicas and leaders on it."""
+    """Broker as a place for replicas, and the conditions for placing replicas and leaders on it."""
 
     replica: ReplicaId
     host: str
@@ -72,7 +72,9 @@ class PlacedPartition(NamedTuple):
 
 
 class PlacementLayout:
-    """Layout with partitions by number, topics by number, and brokers by node id."""
+    """Assignment of all partitions in a form for planning.
+
+    Partitions and topics have numbers, brokers their node ids."""
 
     def __init__(self, places: Iterable[BrokerPlace]) -> None:
         self.places: dict[int, BrokerPlace] = {place.replica.node_id: place for place in places}
@@ -136,7 +138,7 @@ class PlacementLayout:
         return None if place is None else place.host
 
     def hosts_beside(self, number: int, node: int | None) -> set[str | None]:
-        """Return the hosts of the partition's replicas except the one on `node`."""
+        """Return the hosts of the partition's replicas, without that of the replica on `node`."""
         return {self.host(each) for each in self.rows[number] if each != node}
 
     def replicas(self, number: int) -> tuple[ReplicaId, ...]:

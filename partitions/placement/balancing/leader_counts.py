@@ -18,9 +18,9 @@ _Hop = tuple[int, int]
 
 
 def even_leaders(layout: PlacementLayout, nodes: Collection[int]) -> Iterator[list[int]]:
-    """Change the layout chain by chain; yield the partitions of each chain, sometimes an empty list.
+    """Even out the numbers of preferred leaders in the layout, chain by chain; yield the partitions of each chain.
 
-    `nodes` can be given leaderships."""
+    An empty list only lets other work run. `nodes` can be given leaderships."""
     able = frozenset(nodes)
     by_topic: defaultdict[int, list[int]] = defaultdict(list)
     for number, topic in enumerate(layout.topic_of):
@@ -48,7 +48,7 @@ def _are_uneven(counts: dict[int, int], nodes: Collection[int]) -> bool:
 
 
 class _Chains:
-    """Chains of leadership moves over some partitions, until no chain is left.
+    """Search for chains of leadership moves that even out the numbers of leaders; ends when there are none.
 
     `is_allowed` decides whether a partition may go from one broker to another."""
 

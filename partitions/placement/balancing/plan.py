@@ -42,7 +42,7 @@ class ChangeReason(StrEnum):
 
 
 class PlanScope(NamedTuple):
-    """Extent of the plan, by the settings of operators."""
+    """Kinds of changes to plan, by the settings of operators."""
 
     mode: BrokerMode = BrokerMode.CONTINUOUS
     balances_replicas: bool = True
@@ -60,7 +60,7 @@ class Change(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Replica that has to move and has no possible place."""
+    """Replica that has to move, and for which no broker is suitable."""
 
     group: GroupName
     node_id: int
@@ -68,7 +68,7 @@ class Failure(NamedTuple):
 
 
 class Planner:
-    """Planning run: call `plan`, or `run` and then read the results.
+    """One run of planning: call `plan`, or `run` and then read the results.
 
     It ends at `limit` changes; changes that belong together come together, so there can be a few more."""
 
@@ -131,7 +131,7 @@ class Planner:
         repaired: list[tuple[int, int]],
         crowded: list[tuple[int, int | None]],
     ) -> None:
-        """Collect the urgent moves of a partition; fix the partition if it must not be moved without need."""
+        """Collect the urgent moves of a partition; mark the partition as fixed if it must not be moved without need."""
         layout = self._layout
         each, row, places = layout.placed[number], layout.rows[number], layout.places
         if each.is_busy:
@@ -157,7 +157,7 @@ class Planner:
             crowded.append((number, None))
 
     def _move(self, number: int, node: int | None, why: ChangeReason) -> None:
-        """Plan another place for a replica, if there is one and the plan is not full."""
+        """Plan a move of a replica to another broker, if one is suitable and the limit of changes allows it."""
         layout = self._layout
         if number in self._moved:
             return  # one replica at a time

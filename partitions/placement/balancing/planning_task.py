@@ -26,7 +26,7 @@ _PAUSE_S: Final = 0.0002
 
 
 class PlanningTask:
-    """Planning during one tenure; see the module."""
+    """Planning of reassignments during one leadership of the controller, in slices."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class PlanningTask:
             tenure.is_ordered = False
 
     async def count(self) -> Planner:
-        """Return the planner with all present changes, up to `_COUNTED_MAX`, without submitting them."""
+        """Plan all present changes, up to `_COUNTED_MAX`, without submitting them; return the planner."""
         return await self._plan(self._plan_scope(), _COUNTED_MAX)
 
     def are_settled(self) -> bool:
@@ -98,13 +98,15 @@ class PlanningTask:
         return planner
 
     def _places(self) -> list[BrokerPlace]:
-        """Return the brokers as places for replicas, by their state, disk and settings."""
+        """Return the brokers with the conditions for placing replicas, from their state, disk and settings."""
         state, now, fitness = self._metadata.state, self._node.loop.time(), self._node.fitness_exchange.fitness
         full = [broker.node_id for broker in state.brokers if fitness.is_full(broker.node_id, now)]
         return self._tenure.places(state, full, self._settings(), now)
 
     def _plan_scope(self) -> PlanScope:
-        """Return the kinds of changes to plan: all after an order, else by the settings, and fewer in unrest."""
+        """Return the kinds of changes to plan: all after an operator's order, else by the settings.
+
+        Fewer kinds while partitions or brokers change often."""
         settings = self._settings()
         if self._tenure.is_ordered:
             return PlanScope(BrokerMode.CONTINUOUS, balances_replicas=True, balances_leaders=True)

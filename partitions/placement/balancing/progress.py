@@ -32,7 +32,7 @@ _KNOW_PAUSE_S: Final = 0.01
 
 
 class MovingPartition(NamedTuple):
-    """Moving partition, with the brokers that it waits for, and the voters to be removed.
+    """Partition that is being moved, the brokers that it waits for, and the voters to be removed.
 
     Most of the brokers that it waits for do not vote yet."""
 
@@ -41,7 +41,9 @@ class MovingPartition(NamedTuple):
 
 
 class HeldReplicas(NamedTuple):
-    """Report of one broker. `held`: number of its replicas, without the controller's."""
+    """Report of one broker on its moving partitions.
+
+    `held`: number of all its replicas, without the controller's."""
 
     held: int
     moving: dict[GroupKey, MovingPartition]
@@ -51,12 +53,12 @@ class HeldReplicas(NamedTuple):
 
 
 def summed(keys: Iterable[GroupKey]) -> bytes:
-    """Return a checksum of a set of groups, which a missing or repeated group changes."""
+    """Return a checksum of a set of Raft groups, which a missing or repeated group changes."""
     return (sum(int.from_bytes(key) for key in keys) % (1 << 128)).to_bytes(16)
 
 
 class BrokerProgress:
-    """Requester and server of progress reports in one process."""
+    """Requests between brokers for the progress of pending moves."""
 
     def __init__(self, node: Node, metadata: ControllerHost, moves: Moves) -> None:
         self._node, self._metadata, self._moves = node, metadata, moves

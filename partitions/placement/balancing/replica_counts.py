@@ -20,7 +20,7 @@ _Entry = tuple[int, int, Iterator[int]]
 
 
 class ReplicaMoves:
-    """Moves of replicas that even the counts.
+    """Moves of replicas that even out the numbers of replicas on brokers.
 
     `nodes` can be given replicas; `only_new`: those of a topic only go to brokers that its creation did not name."""
 

@@ -25,7 +25,7 @@ class BalancerSettings(NamedTuple):
 
 
 class MisplacedReplica(NamedTuple):
-    """Replica that has to move and has no possible place."""
+    """Replica that has to move, and for which no broker is suitable."""
 
     topic: str
     partition: int

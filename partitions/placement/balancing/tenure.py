@@ -43,7 +43,9 @@ class _RunningMove(NamedTuple):
 
 
 class Tenure:
-    """One leadership of the controller, from `began_at` on. Times are of the loop."""
+    """State of the balancer during one leadership of the controller, from `began_at` on.
+
+    Times are of the loop's clock."""
 
     def __init__(self, term: int, now: float) -> None:
         self.term, self.began_at = term, now
@@ -89,7 +91,9 @@ class Tenure:
         self._disturbed_at = now
 
     def is_stable(self, now: float) -> bool:
-        """Return whether there was no disturbance for `_STABLE_S`, or disturbances have lasted `_STABLE_WAIT_S_MAX`."""
+        """Return whether partitions and brokers were unchanged for `_STABLE_S`, or changes have gone on for too long.
+
+        Too long: `_STABLE_WAIT_S_MAX`."""
         return now - self._disturbed_at >= _STABLE_S or now - self._unstable_since >= _STABLE_WAIT_S_MAX
 
     # moving partitions
@@ -158,7 +162,7 @@ class Tenure:
         return found
 
     def _stuck_partitions(self, settings: BalancerSettings, now: float) -> dict[GroupName, tuple[NodeId, ...]]:
-        """Return partitions that move to brokers that disappeared before they were filled, with these brokers."""
+        """Return moving partitions whose new brokers disappeared before they had the data, with these brokers."""
         after_s = min(STUCK_S, settings.repair_after_s or STUCK_S)
         found = {}
         for name, known in self.running_moves.items():
@@ -226,7 +230,7 @@ class Tenure:
                 )
 
     def _record_version(self, name: GroupName, version: int, before: dict[GroupName, int] | None, now: float) -> None:
-        """Record an assignment's version; one that this tenure did not order disturbs it, and the partition rests."""
+        """Record the version of an assignment; one that this balancer did not order counts as a disturbance."""
         assert self._versions is not None
         self._versions[name] = version
         if before is not None and before.get(name) != version and self._ordered.pop(name, None) != version:

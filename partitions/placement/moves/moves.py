@@ -40,7 +40,7 @@ _SLICE: Final = 256
 
 
 class Moves(BackgroundLoop):
-    """Task that drives reassignments; runs from `start` to `stop`."""
+    """Background task that carries out reassignments of the Raft groups that this process leads."""
 
     purpose = "moving replicas"
 
@@ -84,7 +84,7 @@ class Moves(BackgroundLoop):
     def find_awaited_replicas(self, group: PartitionReplica, wanted: Sequence[ReplicaId]) -> list[ReplicaId]:
         """Return the assigned replicas that do not vote yet.
 
-        When all vote: those that are away and without which no other voter can be removed."""
+        When all vote: those that are unreachable and without which no other voter can be removed."""
         voters = group.core.configuration.all_voters()
         missing = [replica for replica in wanted if replica not in voters]
         if missing:
@@ -93,7 +93,7 @@ class Moves(BackgroundLoop):
         return [] if has_majority(wanted, reachable) else [replica for replica in wanted if replica not in reachable]
 
     def stuck_reasons(self) -> list[str]:
-        """Return the reasons of some differing groups that cannot proceed; waiting for a turn is not one."""
+        """Return the reasons why some reassignments cannot proceed, without those that wait for their turn."""
         found = []
         for group, wanted in self.differing_groups()[:_JUDGED_MAX]:
             why = self._wait_reason(group, wanted, may_begin=True)
@@ -181,7 +181,7 @@ class Moves(BackgroundLoop):
         self._is_comparing = False
 
     def _advance(self, due: Mapping[GroupKey, PartitionReplica]) -> bool:
-        """Begin the next changes of these groups; return whether there was one."""
+        """Begin the next configuration change of each of these groups; return whether there was one."""
         begun = False
         if due and not self._is_fresh():
             return False
@@ -209,7 +209,7 @@ class Moves(BackgroundLoop):
         return core.configuration.index > core.committed_index or not matches_assignment(core.configuration, wanted)
 
     def _set_filling(self, group: PartitionReplica, reachable: Collection[ReplicaId]) -> None:
-        """Record whether a reachable learner of this Raft group is catching up; each such group takes a slot."""
+        """Record whether a reachable learner of this Raft group is catching up; few groups may do so at once."""
         if any(learner in reachable for learner in group.core.configuration.learners):
             self._filling[group.key] = None
         elif group.key in self._filling:

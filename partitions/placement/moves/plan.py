@@ -27,9 +27,9 @@ def next_change(
 ) -> ConfigurationChange | None:
     """Return the next change; None if the assignment is reached, or the group has to wait.
 
-    `me` leads, and should transfer leadership before a change that removes it. `reachable`: replicas whose process
-    is there; of members, those that answer. `near`: nearly caught up. `may_begin`: whether another learner can be
-    added now."""
+    `me` leads, and should transfer leadership before a change that removes it. `reachable`: replicas whose process runs
+    and is connected; of members, those that answer. `near`: nearly caught up. `may_begin`: whether another learner can
+    be added now."""
     if configuration.is_joint:
         return None
     learners = [learner for learner in configuration.learners if learner in wanted]

@@ -34,7 +34,9 @@ UUID_BYTES: Final = 16
 
 
 class ReplicaRemoval(BackgroundLoop):
-    """Task that removes replicas; runs from `start` to `stop`. `remove` deletes a replica permanently."""
+    """Background task that removes replicas that are no longer assigned to this broker.
+
+    `remove` deletes a replica permanently."""
 
     purpose = "leaving groups"
 

@@ -154,13 +154,13 @@ class RecoveryExecution:
         return Answer(pack_status(AbsentReplica(me, driver.persister.checkpoints.was_removed(key))))
 
     async def _serve_claim(self, request: Request) -> Answer:
-        """Claim the replica here as survivor."""
+        """Mark the replica here as the one that the recovery keeps."""
         group = self._local_group(request)
         self._claimed[group.key] = self._node.loop.time() + _CLAIM_S
         return Answer(None)
 
     async def _serve_give_up(self, request: Request) -> Answer:
-        """Set the replica here aside, or never make a first one."""
+        """Set the replica here aside; without one, never create a first replica here."""
         key = _read_key(request)
         group = self._node.driver.groups.get(key)
         if group is None:
@@ -175,7 +175,7 @@ class RecoveryExecution:
         return Answer([await self._assignments.set_aside(group)])
 
     async def _serve_rebuild(self, request: Request) -> Answer:
-        """Let the claimed replica here lead alone."""
+        """Rebuild the replica here that the recovery keeps, so that it leads alone."""
         group = self._local_group(request)
         if not self._is_claimed(group.key):
             raise ChangeRefused(

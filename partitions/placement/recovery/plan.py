@@ -18,7 +18,7 @@ from raftlog.types import NodeId
 
 
 class KnownPlaces(NamedTuple):
-    """Placement in the controller's state: first and assigned replicas, brokers, and retired disks."""
+    """Placement of a partition in the controller's state: first and assigned replicas, brokers, and retired disks."""
 
     created: tuple[ReplicaId, ...]
     assigned: tuple[ReplicaId, ...]

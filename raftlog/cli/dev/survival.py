@@ -140,7 +140,7 @@ async def kill_leaders_under_load(
 async def _running_load(
     client: BrokerClient, place: TopicPartition, outcomes: _WriteOutcomes
 ) -> AsyncIterator[_SurvivalLoad]:
-    """Write in the background while the context lasts; the writes in flight end before it does."""
+    """Write in the background until the context ends; the end waits for the answers to all writes."""
     load = _SurvivalLoad(client, place, outcomes)
     writers = [asyncio.create_task(load.write()) for _ in range(WRITERS)]
     try:

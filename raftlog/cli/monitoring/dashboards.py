@@ -17,7 +17,7 @@ class Variable(NamedTuple):
 
 
 class Dashboard(NamedTuple):
-    """Dashboard with panels from left to right and top to bottom."""
+    """Grafana dashboard; its panels are placed from left to right and top to bottom."""
 
     name: str
     title: str

@@ -57,7 +57,7 @@ class StoredRecords:
 
 
 class ResumePoint(NamedTuple):
-    """Progress of a resumed run: in each partition the first offset of its records, and the number stored."""
+    """State of an interrupted run: for each partition, the first offset of its records and the number stored."""
 
     bases: list[int]
     already: list[int]

@@ -32,7 +32,7 @@ class RecordLayout(NamedTuple):
 
 
 class LineRouter(Protocol):
-    """Router of lines in their order; it counts the lines."""
+    """Interface of the routers, which assign lines to partitions in their order and count them."""
 
     def route(self, lines: list[bytes]) -> Routed: ...
 
@@ -47,7 +47,7 @@ def make_router(layout: RecordLayout) -> LineRouter:
 
 
 class _ValueRouter:
-    """Router of lines that are values alone: no work per line."""
+    """Router for lines that are values without keys: it assigns whole lists of lines, not single lines."""
 
     def __init__(self, layout: RecordLayout) -> None:
         self._only = layout.partition if layout.partition is not None or layout.partitions > 1 else 0
@@ -65,7 +65,7 @@ class _ValueRouter:
 
 
 class _Chooser:
-    """Chooser of the partition of each record, by key or by number."""
+    """Choice of the partition of each record: by the hash of its key, or by the record's number."""
 
     def __init__(self, layout: RecordLayout) -> None:
         hash_key = find_hash(layout.partitioner)

@@ -20,7 +20,9 @@ Records = Sequence[bytes | NewRecord]
 
 @dataclass(slots=True)
 class SendLane:
-    """Counts for one partition. `base`: offset of this run's first record, from the first answer or the state file."""
+    """Counts of the records that one run sends to one partition.
+
+    `base`: offset of this run's first record, from the first answer or the state file."""
 
     partition: int
     base: int | None = None

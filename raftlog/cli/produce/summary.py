@@ -13,7 +13,9 @@ PARTITIONS_SHOWN = 4
 
 
 class Summary:
-    """Summary of a run. Its counts come from the lanes, so they are correct at any moment, also after a failure."""
+    """Summary of a run of `raftlog produce`.
+
+    Its counts come from the counters of each partition, so they are correct at any moment, also after a failure."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -23,7 +25,7 @@ class Summary:
         self.begun = False
 
     def begin(self, lanes: Mapping[int, SendLane], stored_before: Sequence[int] | None) -> None:
-        """Start the clock; `stored_before` has the records of each lane that an earlier run stored, or is None."""
+        """Start the clock; `stored_before`: number of records that an earlier run stored, by partition, or None."""
         self._lanes, self._stored_before, self.begun = lanes, stored_before or (), True
         self._started = self._ended = time.monotonic()
 

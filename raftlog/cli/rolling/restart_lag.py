@@ -17,7 +17,7 @@ _NAMES_SHOWN: Final = 5
 
 
 class RestartLag:
-    """Lagging partitions in the readings of one wait; each wait needs a new instance."""
+    """Tracker of partitions that lack replicas, over the health readings of one wait; used for one wait only."""
 
     def __init__(self) -> None:
         self._readings: deque[tuple[float, frozenset[str]]] = deque()

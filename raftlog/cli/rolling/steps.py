@@ -48,7 +48,7 @@ class Restarter(Protocol):
 
 
 class RestartableCluster(Protocol):
-    """Interface of `RollingCluster`."""
+    """Operations of a cluster that a rolling restart needs; `RollingCluster` implements them over HTTP."""
 
     async def read(self) -> ClusterReading: ...
     async def set_maintenance(self, node: int, is_on: bool) -> None: ...

@@ -134,7 +134,7 @@ async def _restart_units(
     printer: "_StepPrinter",
     record: RollingRecord | None,
 ) -> None:
-    """Restart units one by one, or print the plan of it. A failure names how to continue."""
+    """Restart units one by one, or print the planned steps. The message of a failure names how to continue."""
     left = list(units)
 
     def record_restarted(unit: RestartUnit) -> None:

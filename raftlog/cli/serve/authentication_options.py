@@ -59,7 +59,7 @@ authentication_options = combine_decorators(
 
 
 class AuthenticationPlan(NamedTuple):
-    """Logins of a broker's listeners; `mechanisms` has those of each listener that requires a login."""
+    """Configured authentication of a broker; `mechanisms` has those of each listener that requires a login."""
 
     mechanisms: Mapping[str, Sequence[str]]
     bearer: BearerSettings | None

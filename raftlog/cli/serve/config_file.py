@@ -78,7 +78,7 @@ def _nearest(key: str, known: Iterable[str]) -> str:
 
 
 def _topic_settings(path: str, table: Mapping[str, object]) -> list[str]:
-    """Return a table of topic settings as values of the flag. Raises `CommandFailed`."""
+    """Return a TOML table of topic settings in the form of the flag's values. Raises `CommandFailed`."""
     texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in table.items()}
     known = TopicConfig().as_strings()
     for name in texts:
@@ -103,7 +103,7 @@ def keys_of(command: click.Command) -> dict[str, click.Option]:
 
 
 def _checked(context: click.Context, path: str, key: str, option: click.Option, value: object) -> object:
-    """Return a value after a check of its type and bounds. Raises `CommandFailed`."""
+    """Check type and bounds of a value of the file; return it. Raises `CommandFailed`."""
     expected = _expected(option)
     if option.multiple:
         items = value if isinstance(value, list) else [value]

@@ -17,7 +17,7 @@ _logger = logging.getLogger(__name__)
 
 
 class EventLimit(Gate):
-    """Gate with a limit for each event name; there are a few dozen names."""
+    """Rate limit on log events: a number per second for each event name."""
 
     def __init__(self, per_second: int = PER_SECOND) -> None:
         self._per_second = per_second

@@ -10,7 +10,9 @@ from raftlog.security.tls_files import ServerTls
 
 
 class ListenerPlan(NamedTuple):
-    """Listeners for clients; `host` and `port` are those of HTTP, `tls` has the listeners with TLS by name."""
+    """Configuration of the listeners for clients.
+
+    `host` and `port` are those of HTTP; `tls` has the listeners with TLS by name."""
 
     host: str
     port: int

@@ -26,7 +26,9 @@ class ServiceManager:
 
     @classmethod
     def take(cls) -> "ServiceManager":
-        """Return the service manager in the environment, whose variables are removed: child processes have none."""
+        """Read the service manager from the environment, and remove its variables there.
+
+        Child processes would inherit them."""
         address, microseconds, pid = (os.environ.pop(name, None) for name in _VARIABLES)
         is_watched = microseconds is not None and microseconds.isdecimal() and pid in (None, str(os.getpid()))
         return cls(address or None, int(microseconds or 0) / 1e6 if is_watched else None)

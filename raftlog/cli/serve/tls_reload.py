@@ -40,7 +40,7 @@ class ReloadableTls(Protocol):
 
 
 class TlsReloader:
-    """Watch over the files of all listeners, by their names."""
+    """Watcher of the TLS files of all listeners, which reloads changed files."""
 
     def __init__(self, listeners: Mapping[str, ReloadableTls]) -> None:
         self._listeners = dict(listeners)

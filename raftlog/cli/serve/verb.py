@@ -252,7 +252,7 @@ async def _serve(
     first_user: str | None,
     manager: ServiceManager,
 ) -> None:
-    """Run a broker until a signal or a failure; again if its disk turned out to be another one."""
+    """Run a broker until a signal or a failure; if the cluster refused its disk, run it again with a new disk uuid."""
     _raise_open_files()
     if settings.secret is not None or plan.tls or plan.logins.mechanisms:
         forbid_core_dumps()

@@ -17,7 +17,7 @@ from raftlog.types import Offset
 
 
 class _Cut(NamedTuple):
-    """Trim of one partition, whose start moves from `first` to `before`."""
+    """Planned trim of one partition: its first offset moves from `first` to `before`."""
 
     partition: int
     first: Offset

@@ -75,7 +75,7 @@ async def _collect(bootstrap: BrokerAddresses, addresses: Sequence[str], trace_i
 
 
 def _join(answers: Sequence[BrokerTraces]) -> list[list[BrokerTrace]]:
-    """Return the parts by trace, the slowest trace first."""
+    """Group the brokers' parts by trace, the slowest trace first."""
     parts: dict[str, list[BrokerTrace]] = {}
     for answer in answers:
         for each in answer.traces:

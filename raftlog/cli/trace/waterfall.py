@@ -11,7 +11,7 @@ _SHOWN: Final = ("partition", "node", "from", "status", "calls", "shared_with")
 
 
 class PlacedSpan(NamedTuple):
-    """Span in its place in the tree."""
+    """Span of a trace, with its depth in the tree of spans."""
 
     depth: int
     node_id: int

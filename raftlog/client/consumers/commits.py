@@ -38,7 +38,7 @@ class Commits:
         self._count = 0
 
     def count_processed(self, records: int, records_max: int, interval_s: float) -> None:
-        """Count processed records: commit at `records_max`, and from now on every `interval_s` seconds."""
+        """Add to the count of processed records: commit at `records_max`, or every `interval_s` seconds."""
         self._count += records
         if self._count >= records_max:
             self._start()
@@ -94,7 +94,7 @@ class Commits:
         self._start_timer(interval_s)
 
     def _start(self) -> None:
-        """Start a commit unless one is in flight; later offsets go with the next."""
+        """Start a commit unless one is in flight; offsets that are processed later go with the next commit."""
         if self._task is not None and not self._task.done():
             return
         self._count = 0

@@ -25,7 +25,7 @@ class OffsetsOfGroup(NamedTuple):
 
 
 class ConsumedOffsets:
-    """Offsets of one consumer; one transaction at a time."""
+    """Offsets of the records that one consumer returned during a transaction; one transaction at a time."""
 
     def __init__(
         self, group: str, commits: Commits, handed: HandedRecords, seek: Callable[[TopicPartition, Offset], None]
@@ -47,7 +47,7 @@ class ConsumedOffsets:
         self._member = self._commits.membership
 
     def check_generation(self) -> None:
-        """Raise `StaleGeneration` if the group rebalanced after records of the open transaction."""
+        """Raise `StaleGeneration` if the group rebalanced after the open transaction had taken records."""
         if self._starts is None:
             return
         member = self._commits.membership
@@ -79,7 +79,7 @@ class ConsumedOffsets:
         self._commits.set_committed(offsets.offsets)
 
     async def rewind(self) -> None:
-        """End the transaction, which was not committed: its records are handed out again."""
+        """End the transaction, which was aborted: the consumer returns its records again."""
         starts, self._starts = self._starts or {}, None
         if self._commits.membership != self._member:
             self._handed.last_handed = ()

@@ -204,7 +204,7 @@ class Consumer(Generic[K, V]):
                     await arrived.wait()
 
     def _count_processed(self) -> None:
-        """Mark the records that were handed out last as processed; they are committed automatically."""
+        """Mark the records that the last `poll` returned as processed; they are committed automatically."""
         done, self._handed.last_handed = len(self._handed.last_handed), ()
         if self._commits is not None and self.settings.auto_commit:
             interval_s = self.settings.auto_commit_interval_ms / 1000
@@ -327,7 +327,7 @@ class Consumer(Generic[K, V]):
             self._fetcher.pending.pause(others, is_paused)
 
     def _split_by_assignment(self, partitions: Sequence[Place]) -> tuple[list[TopicPartition], list[TopicPartition]]:
-        """Return the assigned ones among these partitions (without partitions: all), and the others."""
+        """Split these partitions (if none are given: all) into those that are assigned now, and the others."""
         readings = self._fetcher.readings
         topic_partitions = [to_partition(each) for each in partitions] if partitions else list(readings)
         return [topic_partition for topic_partition in topic_partitions if topic_partition in readings], [

@@ -20,7 +20,7 @@ from raftlog.types import Offset, TopicPartition
 
 
 class FetchedRecords:
-    """Fetched records of a partition that are not handed out yet; `error`, if there is one, follows them."""
+    """Records of a partition that were fetched and not yet returned by `poll`; `error`, if set, follows them."""
 
     def __init__(self, topic_partition: TopicPartition, start: Start) -> None:
         self.topic_partition = topic_partition
@@ -70,7 +70,7 @@ class FetchedRecords:
         self.located.set()
 
     def continue_at(self, offset: Offset) -> None:
-        """Continue at this offset after the held records."""
+        """Continue at this offset, once the fetched records are returned."""
         if self._header is not None or self._batches:
             self._batches.append(offset)
             self.next_fetch = offset
@@ -78,7 +78,7 @@ class FetchedRecords:
             self.begin_at(offset)
 
     def accept(self, fetched: Fetched) -> None:
-        """Hold an answer that was fetched at `next_fetch`; raise `InvalidBatch` if it arrived damaged."""
+        """Keep an answer that was fetched at `next_fetch`; raise `InvalidBatch` if it arrived damaged."""
         self.high_watermark = fetched.high_watermark
         for header, batch in read_batches(fetched.body):
             self._batches.append((header, batch))
@@ -86,7 +86,7 @@ class FetchedRecords:
             self.next_fetch = Offset(header.next_offset)
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Return at most `count` of the held records; the position moves after them.
+        """Return at most `count` of the fetched records; the position moves after them.
 
         Records before an undecodable batch are returned; after them its error is raised."""
         taken: list[ConsumerRecord] = []
@@ -119,14 +119,14 @@ class FetchedRecords:
         return taken
 
     def _stop_at(self, position: Offset, error: RaftlogError) -> None:
-        """Stop at an error: held and requested batches lie after records that were not handed out."""
+        """Stop at an error: drop batches that were fetched or requested, since they follow records not yet returned."""
         self.begin_at(position)
         self.error = error
         if self.task is not None:
             self.task.cancel()
 
     def _open_next(self) -> bool:
-        """Open the next held batch; return false if none is held."""
+        """Decode the next fetched batch; return false if there is none."""
         while self._batches:
             first = self._batches.popleft()
             if isinstance(first, tuple):

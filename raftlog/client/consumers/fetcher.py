@@ -57,7 +57,7 @@ class PartitionFetcher:
                 self.pause(topic_partition, True)
 
     async def end(self, topic_partitions: Collection[TopicPartition]) -> None:
-        """Stop reading these partitions, and discard their held records."""
+        """Stop reading these partitions, and discard their fetched records."""
         tasks = [
             reading.task
             for topic_partition in topic_partitions
@@ -76,13 +76,13 @@ class PartitionFetcher:
         self._start(reading)
 
     def pause(self, topic_partition: TopicPartition, is_paused: bool) -> None:
-        """Hand out no records of a partition while it is paused; held records stay."""
+        """Return no records of a partition while it is paused; fetched records stay."""
         self.readings[topic_partition].is_paused = is_paused
         self._make_room(self.readings[topic_partition])
         self.arrived.set()
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Return held records, each partition's in order; raise an error that is due."""
+        """Return fetched records, each partition's in order; raise an error that is due."""
         taken: list[ConsumerRecord] = []
         for topic_partition, reading in list(self.readings.items()):
             if reading.is_paused:
@@ -120,7 +120,7 @@ class PartitionFetcher:
         self.arrived.set()
 
     def _make_room(self, reading: FetchedRecords) -> None:
-        """Allow another fetch of a partition unless it is paused or holds one answer."""
+        """Allow the next fetch of a partition, unless it is paused or an earlier answer waits to be returned."""
         if reading.is_paused or reading.held_bytes >= self._fetch_bytes():
             reading.room.clear()
         else:

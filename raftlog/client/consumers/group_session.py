@@ -89,7 +89,7 @@ class GroupSession:
 
     @property
     def may_be_replaced(self) -> bool:
-        """Whether its partitions may belong to other members by now."""
+        """Whether other members may own the partitions of this member by now."""
         return self.is_lost or self.fatal is not None
 
     def require_membership(self) -> Membership:
@@ -104,7 +104,7 @@ class GroupSession:
         return Membership(self._state.member_id, self._state.generation, self._settings.instance_id)
 
     def rejoin_if_topics_changed(self) -> None:
-        """Rejoin if a topic that this leader assigned has another number of partitions after a metadata refresh."""
+        """Rejoin if this member leads the group and an assigned topic's number of partitions has changed."""
         for name, count in self._counts.items():
             known = self._metadata.get_cached(name)
             if (known.partitions if known is not None else 0) != count:

@@ -15,7 +15,7 @@ from raftlog.types import Offset, TopicPartition
 
 
 class HandedRecords:
-    """Handed-out records of the partitions that are read."""
+    """Records that `poll` has returned or buffered, by partition, and the offsets after them."""
 
     def __init__(self, readings: dict[TopicPartition, FetchedRecords]) -> None:
         self._readings = readings
@@ -24,11 +24,11 @@ class HandedRecords:
         self.last_handed: Sequence[ConsumerRecord] = ()
 
     def processed(self) -> dict[TopicPartition, Offset]:
-        """Return the offsets after the processed records."""
+        """Return for each partition the offset after the last record that the application has processed."""
         return self._positions_before(self.last_handed, self.handed_out())
 
     def handed_out(self) -> dict[TopicPartition, Offset]:
-        """Return the offsets after the records handed out."""
+        """Return for each partition the offset after the last record that was returned to the application."""
         readings = self._readings.items()
         positions = {
             topic_partition: reading.position for topic_partition, reading in readings if reading.position is not None
@@ -36,11 +36,11 @@ class HandedRecords:
         return self._positions_before(self.buffered, positions)
 
     def take_buffered(self, count: int) -> list[ConsumerRecord]:
-        """Take at most `count` records that wait for iteration; they are handed out first."""
+        """Return at most `count` records that an iteration has polled and not yet returned."""
         return [self.buffered.popleft() for _ in range(min(count, len(self.buffered)))]
 
     def forget(self, topic_partition: TopicPartition | None = None) -> None:
-        """Drop the waiting and the last records of this partition, or of all."""
+        """Drop the buffered and the last returned records of this partition, or of all."""
         kept = [
             record
             for record in self.buffered

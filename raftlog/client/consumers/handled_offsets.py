@@ -4,7 +4,7 @@ from raftlog.types import Offset
 
 
 class HandledOffsets:
-    """Records of one partition from `begin` to `finish`."""
+    """Offsets of one partition's records that are being handled, to find the offset that may be committed."""
 
     def __init__(self) -> None:
         self._unfinished: dict[Offset, None] = {}

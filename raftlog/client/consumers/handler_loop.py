@@ -182,7 +182,9 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
             await _wait_until(self._changed, _POLL_MS / 1000)
 
     def _begin(self, record: ConsumerRecord) -> None:
-        """Queue a record in the lane of its order (partition, key or none), and start the lane's task if it is idle."""
+        """Queue a record behind the records that must be handled before it; start a task for this queue if none runs.
+
+        Records of one partition or one key share a queue, as `order` sets."""
         topic_partition = TopicPartition(record.topic, record.partition)
         partition = self._partitions.setdefault(topic_partition, _Partition())
         partition.progress.begin(record.offset)
@@ -204,7 +206,7 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
     # handlers
 
     async def _work(self, partition: _Partition, lane_of: Hashable, waiting: deque[ConsumerRecord]) -> None:
-        """Handle the records of a lane in their order."""
+        """Handle the records of the queue `waiting` in their order."""
         try:
             while waiting:
                 record = waiting[0]
@@ -324,7 +326,7 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
                 self._consumer.seek(topic_partition, position)
 
     async def _give_up(self, topic_partitions: Collection[TopicPartition], timeout_s: float) -> None:
-        """Give up partitions that the group revokes: end their handlers, and commit finished records."""
+        """End the handlers of partitions that the group revokes, and commit their finished records."""
         await self._end_handlers(topic_partitions, timeout_s)
         if timeout_s > 0:
             await self._commit(topic_partitions)
@@ -333,7 +335,7 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
 
 
 class _HandlerRebalances(RebalanceListener):
-    """Rebalance listener that ends the handlers of partitions with `give_up(partitions, timeout_s)`."""
+    """Rebalance listener that calls `give_up(partitions, timeout_s)` to end the handlers of revoked partitions."""
 
     def __init__(
         self, give_up: Callable[[Collection[TopicPartition], float], Awaitable[None]], timeout_s: float

@@ -57,7 +57,7 @@ class PendingStarts:
         self._starts.pop(topic_partition, None)
 
     def take(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[Start | None, bool]]:
-        """Remove and return start and pause of partitions that are assigned now."""
+        """Remove and return the pending start and pause of partitions that are assigned now."""
         taken = {
             topic_partition: (
                 self._starts.pop(topic_partition, self._start_of_all),

@@ -21,7 +21,7 @@ _HEADER_OVERHEAD_BYTES = 10
 
 
 class Delivered(NamedTuple):
-    """Place of a stored record. `offset` is -1 if the broker did not return it (`acks="0"`)."""
+    """Partition and offset of a stored record. `offset` is -1 if the broker did not return it (`acks="0"`)."""
 
     topic: str
     partition: int
@@ -97,7 +97,7 @@ class Batch(Struct, eq=False):
 
 
 class Delivery:
-    """Awaitable result of one record: its place, or an error whose `outcome` is failed or unknown."""
+    """Awaitable result of one record: its partition and offset, or an error whose `outcome` is failed or unknown."""
 
     __slots__ = ("_batch", "number_in_batch")
 
@@ -120,7 +120,9 @@ class Delivery:
         return "done" if error is None else error.outcome if isinstance(error, RaftlogError) else "unknown"
 
     def result(self) -> Delivered:
-        """Return the place of the record, or raise its error; `InvalidStateError` (asyncio) while it is pending."""
+        """Return partition and offset of the record, or raise its error.
+
+        Raises asyncio's `InvalidStateError` while the record is pending."""
         batch = self._batch
         batch.is_result_read = True
         base = batch.done.result().base_offset

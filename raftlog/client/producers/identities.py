@@ -9,7 +9,7 @@ from raftlog.client.broker import BrokerClient
 
 
 class Identities:
-    """Ids of one producer; `current` is the id for new lanes, set by the first `wait_for_id`."""
+    """Producer ids of one producer; `current` is the one for new partitions, set by the first `wait_for_id`."""
 
     def __init__(self, client: BrokerClient, timeout_ms: int) -> None:
         """Start without an id. `timeout_ms` bounds one request for an id."""
@@ -27,7 +27,7 @@ class Identities:
         await self._get_other(None)
 
     async def replace(self, abandoned: ProducerIdentity, *, must_be_new: bool = False) -> ProducerIdentity:
-        """Return an id in place of `abandoned`: the current one if another lane replaced it, else a new one.
+        """Return a producer id in place of `abandoned`: `current` if it differs already, otherwise a new one.
 
         With `must_be_new` a new id is greater than every id given out before, since a partition that has expired
         `abandoned` may have expired others of its age. Raises as `wait_for_id`."""

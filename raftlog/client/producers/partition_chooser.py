@@ -13,7 +13,9 @@ _KEYS_REMEMBERED = 1 << 14
 
 
 class PartitionChooser:
-    """Lanes of a topic by partition; replaced when the number of partitions changes, while lanes stay."""
+    """Choice of the partition, and of its `ProducerLane`, for each record of a topic.
+
+    Replaced when the number of partitions changes, while the lanes stay."""
 
     def __init__(
         self, name: str, topic: TopicMetadata, settings: ProducerSettings, lane_of: Callable[[str, int], ProducerLane]

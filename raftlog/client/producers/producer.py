@@ -134,7 +134,7 @@ class Producer(Generic[K, V]):
         timestamp_ms: int | None = None,
         partition: int | None = None,
     ) -> Delivered:
-        """Send a record and return its place.
+        """Send a record, wait until it is stored, and return its partition and offset.
 
         Raises as `send`, and the error of the delivery: the record is not stored, or may not be."""
         delivery = await self.send(topic, value, key, headers=headers, timestamp_ms=timestamp_ms, partition=partition)

@@ -38,7 +38,7 @@ RETRY_PAUSE_S_MAX = 1.0
 
 
 class ProducerLane:
-    """Lane to one partition; `on_result` is called with every batch that has a result."""
+    """Sender of one producer's batches to one partition, in order; `on_result` gets each batch that has a result."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class ProducerLane:
         on_result: Callable[[Batch], None],
         transactional_id: str | None = None,
     ) -> None:
-        """Start an empty lane, which is not idempotent without `identities`.
+        """Start without batches; not idempotent without `identities`.
 
         With a `transactional_id` its records belong to one transaction."""
         self._topic_partition, self._client, self._settings = topic_partition, client, settings
@@ -159,9 +159,9 @@ class ProducerLane:
             self._timer = self._loop.call_at(self._timer_at, self._schedule_sending)
 
     def _has_window(self) -> bool:
-        """Return whether another batch may be sent while the broker still remembers the oldest unsettled one.
+        """Return whether the broker would still know the oldest batch without a result if another one is sent.
 
-        Answered batches count as well."""
+        Brokers remember the last batches of a producer; answered batches count as well."""
         if not self._unsettled:
             return True
         return self._has_first and self._departed - self._unsettled[0].number < self._settings.in_flight_max
@@ -316,7 +316,7 @@ class ProducerLane:
             self._break_chain(error, is_expired=is_expired)
 
     def _stop(self, error: RaftlogError) -> None:
-        """Fail all batches after one that was not stored: its sequence is missing."""
+        """Fail all batches that follow a batch that was not stored: the broker would refuse the gap in the sequence."""
         self.failure = error
         waiting, self._waiting, self._open = self._waiting, deque(), None
         for batch in (*self._unsettled, *waiting):
@@ -326,7 +326,9 @@ class ProducerLane:
             )
 
     def _break_chain(self, cause: RaftlogError, *, is_expired: bool) -> None:
-        """Abandon the producer id: with their present sequences later batches could be taken for duplicates."""
+        """Abandon the producer id: with their present sequences later batches could be taken for duplicates.
+
+        `is_expired`: the partition no longer knows the id."""
         if self._identities is None:
             return
         if self._identity is not None:
@@ -339,7 +341,7 @@ class ProducerLane:
                 )
 
     async def _renew_identity(self) -> None:
-        """Get a new producer id after a broken chain, and number the unsettled batches again."""
+        """Get a new producer id after a lost batch, and number the batches without a result again from 0."""
         if self._identities is None or self._abandoned is None:
             return
         self._identity = await self._identities.replace(self._abandoned, must_be_new=self._is_expired)

@@ -182,7 +182,7 @@ class TransactionalProducer(Producer[K, V]):
         return None
 
     def _close_lanes(self) -> None:
-        """End the transaction here: its lanes are replaced in the next one."""
+        """End the transaction in this process: the next one begins with new lanes and sequences."""
         self._is_open = False
         self._lanes.clear()
         self._parked, self._choosers = self._choosers, {}

@@ -64,7 +64,9 @@ class BlockHeader(NamedTuple):
 
 
 class BlockRange(NamedTuple):
-    """Consecutive `blocks` of a frame in one file, from block `block` on, during use `use` of the file."""
+    """Blocks of one frame that are consecutive in one file: `blocks` of them from block `block` on.
+
+    `use`: number of the use of the file, which is raised when it is recycled."""
 
     use: int
     block: int

@@ -70,7 +70,7 @@ class JournalFile:
 
 
 class FramePositions(NamedTuple):
-    """Positions of a frame from `sequence` on: its pieces in order, and the files that a sync of it must cover."""
+    """Positions in the files of a frame whose first block has `sequence`, and the files that its sync must cover."""
 
     sequence: int
     pieces: list[tuple[JournalFile, BlockRange]]
@@ -140,7 +140,7 @@ class JournalFiles:
         self._next_number = max(numbers, default=-1) + 1
 
     def _erase(self, stray: Sequence[BlockSpan]) -> None:
-        """Overwrite the remains of a torn write with zeros, so that no later write meets them."""
+        """Overwrite the remains of an unfinished write with zeros, so that no old block follows a later write."""
         for file, block, count in stray:
             file.write(block * BLOCK_SIZE, [bytes(count * BLOCK_SIZE)])
 
@@ -175,7 +175,7 @@ class JournalFiles:
     # room
 
     def _note_room(self) -> None:
-        """Update `room_end`; called after every change of the current file or the spares.
+        """Compute `room_end` again, after a change of the current file or the spare files.
 
         A spare that becomes current changes nothing."""
         self.room_end = self._live[-1].end_sequence + sum(spare.blocks for spare in self._spares)

@@ -54,7 +54,7 @@ class Extent(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class FoldedGroup:
-    """State of one Raft group after the journal. Only the fold changes it."""
+    """State of one Raft group that results from replaying the journal. Only `Fold` changes it."""
 
     group: GroupKey
     mark: Mark = Mark.NONE
@@ -100,7 +100,7 @@ class FoldedGroup:
             yield Extent(Index(first), Index(last), address, length & ~_IDS, bool(length & _IDS))
 
     def add(self, first: int, last: int, address: int, length: int, is_ids: bool) -> str | None:
-        """Add an append; return the reason if it contradicts the fold, else None.
+        """Replay an append of entries; return the reason if it contradicts earlier operations, else None.
 
         The ids of a large append may come after smaller appends that follow it, and after a checkpoint whose `end`
         covers some of them: the checkpoint has synced those, so they need no recovery."""
@@ -123,7 +123,7 @@ class FoldedGroup:
         return None
 
     def cut(self, index: int) -> str | None:
-        """Remove the entries from `index` on; return the reason when the index is invalid, else None."""
+        """Replay a cut: remove the entries from `index` on; return the reason when the index is invalid, else None."""
         if index < 1:
             return f"a cut at index {index}"
         cells = self._extents
@@ -138,7 +138,7 @@ class FoldedGroup:
         return None
 
     def restart_at(self, end: LogEnd | None, log_start_offset: int, configuration_index: Index | None) -> None:
-        """Restart with a log of exactly the segments' entries up to `end`; drop all extents."""
+        """Replay a replacement of the log: it has exactly the segments' entries up to `end`, and no extents."""
         del self._extents[:]
         self.end = end
         self.configuration_index = configuration_index
@@ -146,7 +146,7 @@ class FoldedGroup:
         self.keep_to = self.tail = Index(end.id.index if end else 0)
 
     def drop_after_gap(self) -> None:
-        """Drop the entries after a gap; the last step of a fold."""
+        """Drop the entries after the first missing one; called once, after the last frame."""
         if not self._has_gap:
             return
         cells = self._extents
@@ -171,17 +171,16 @@ class FoldedGroup:
         return None
 
     def load(self, state: GroupState) -> None:
-        """Set the state of the group from a checkpoint."""
+        """Replace the state of the group by its state in a checkpoint."""
         self.restart_at(state.end, state.log_start_offset, state.configuration_index)
         self.voting_position = LostEnd(*state.voting_position) if state.voting_position else None
         self.mark, self.term, self.vote, self.commit_hint = state.mark, state.term, state.vote, state.commit_hint
 
 
 class Fold:
-    """All groups of a journal, in the order in which it first names them.
+    """State that results from replaying a journal: its Raft groups, in the order of their first operations.
 
-    Extents stay readable until the first checkpoint after the opening is completed: then their files are recycled.
-    """
+    Extents stay readable until the first checkpoint after the opening is completed: then their files are recycled."""
 
     def __init__(self, reader: PayloadReader, start: int, end: int) -> None:
         self.groups: dict[GroupKey, FoldedGroup] = {}
@@ -218,10 +217,10 @@ class Fold:
     # folding
 
     def take(self, frame: FrameTable) -> None:
-        """Fold the operations of one frame. Raises `FormatError` for operations that cannot follow.
+        """Replay the operations of one frame. Raises `FormatError` for operations that cannot follow.
 
-        Recovery spends most of its time in this loop: four calls of an array's `append` cost less than one of `extend`.
-        """
+        Recovery spends most of its time in this loop: four calls of an array's `append` cost less than one of
+        `extend`."""
         address = frame.bodies
         groups = self.groups
         append = int(OperationKind.APPEND)
@@ -248,7 +247,7 @@ class Fold:
         self._check(frame, None if address <= frame.end else "its operations are longer than itself")
 
     def _fold_other(self, frame: FrameTable, kind: int, key: GroupKey, a: int, b: int, at: int, length: int) -> None:
-        """Fold an operation that is no append; `at` is the address of its body."""
+        """Replay an operation that is no append; `at` is the address of its body."""
         if kind in _BORDERS:
             self._fold_border(frame, kind, a)
             return
@@ -289,9 +288,9 @@ class Fold:
             )
 
     def _fold_border(self, frame: FrameTable, kind: int, count: int) -> None:
-        """Handle a checkpoint's begin or end.
+        """Replay the begin or the end of a checkpoint; `kind`: which of both; `count`: number of its groups.
 
-        A checkpoint that was not completed repeats the fold's state and is skipped."""
+        A checkpoint that was not completed repeats the replayed state and is skipped."""
         if not self._loading:
             return
         if kind == OperationKind.CHECKPOINT_END:
@@ -300,7 +299,7 @@ class Fold:
             self._loading = False
 
     def _load(self, frame: FrameTable, key: GroupKey, term: int, log_start: int, at: int, length: int) -> None:
-        """Set a group's state from the checkpoint at which the fold begins."""
+        """Set a group's state from the checkpoint at which the replay begins."""
         try:
             state = decode_group_state(key, term, log_start, self._reader.read(at, length))
         except (struct.error, ValueError) as error:
@@ -309,14 +308,14 @@ class Fold:
         group.load(state)
 
     def finish(self) -> None:
-        """Drop entries after gaps, after the last frame. Raises `FormatError` inside an incomplete checkpoint."""
+        """End the replay: drop entries after gaps. Raises `FormatError` inside an incomplete checkpoint."""
         if self._loading:
             raise FormatError(f"the journal ends inside the checkpoint of frame {self.start}")
         for group in self.groups.values():
             group.drop_after_gap()
 
     def _check(self, frame: FrameTable, reason: str | None) -> None:
-        """Raise `FormatError` if there is a reason."""
+        """Raise `FormatError` with the frame's number for a reason; do nothing for None."""
         if reason:
             raise self._make_error(frame, reason)
 

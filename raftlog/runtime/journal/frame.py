@@ -70,12 +70,12 @@ class FrameQueue:
 
     @property
     def first(self) -> JournalSequence:
-        """Number of the next frame to be written."""
+        """Sequence of the next frame to be written."""
         return self.frames[0].number if self.frames else JournalSequence(self.end)
 
     @property
     def last(self) -> JournalSequence:
-        """Number of the last frame that waits."""
+        """Sequence of the last frame that waits."""
         return self.frames[-1].number
 
     def begin_frame(self) -> PendingFrame:

@@ -65,7 +65,7 @@ _ENTRIES: Final = (Append, AppendIds)
 
 
 class _Checkpoint(NamedTuple):
-    """Frames of a checkpoint that has begun."""
+    """Numbers of the first and the last frame of a checkpoint that has begun."""
 
     number: JournalSequence
     """Number of the frame that the checkpoint begins with."""
@@ -127,12 +127,12 @@ class Journal:
         create: bool = False,
         synced_at_least: int = 0,
     ) -> tuple[Self, Fold]:
-        """Open the journal in the directory `path` and return it with its fold; all of it is durable on return.
+        """Open the journal in the directory `path`; return it with the state replayed from it, all of it durable.
 
-        The directory belongs to one disk uuid: after damage the new uuid gets a new directory. `create` makes a
-        journal where nothing was ever written; without it an empty directory is damage. `synced_at_least` is the
-        highest `durable_sequence` that any peer remembers of this disk uuid. Blocking. Raises `JournalDamaged`,
-        `FormatError`, `OSError`."""
+        The directory belongs to one disk uuid: after damage the new uuid gets a new directory. `create` makes a journal
+        where nothing was ever written; without it an empty directory is damage. `synced_at_least` is the highest
+        `durable_sequence` that any peer remembers of this disk uuid. Blocking. Raises `JournalDamaged`, `FormatError`,
+        `OSError`."""
         if create:
             make_directory(disk, path)
         read = read_files(disk, path, disk_uuid, synced_at_least=synced_at_least)
@@ -155,7 +155,7 @@ class Journal:
         self._begun = None
 
     def _cut_dropped(self, fold: Fold) -> None:
-        """Cut the entries that the fold dropped; a new append of their predecessor would make them count again."""
+        """Journal cuts of the entries dropped in recovery; else new appends before them would make them valid again."""
         cuts = [encode(Cut(key, Index(group.tail + 1))) for key, group in fold.groups.items() if group.dropped]
         if cuts:
             self._make_room(0)
@@ -221,7 +221,7 @@ class Journal:
     def _bound_blocks(self, size: int) -> int:
         """Return an upper bound on the blocks that `size` bytes of operations need.
 
-        Each frame may waste part of a block, and two neighbours are together larger than the largest frame."""
+        Each frame may waste part of a block, and two adjacent frames are together larger than the largest frame."""
         return size // PAYLOAD_SIZE + 4 + 4 * (size // self._frame_payload_max)
 
     def _make_room(self, blocks: int) -> None:
@@ -317,7 +317,7 @@ class Journal:
             self._fail(SyncFailed(f"{self.path}: an old file cannot be removed: {error}"))
 
     def _prepare_files(self, at_once: int) -> None:
-        """Prepare room ahead of `append`, a slice at a time; four times the written bytes outrun the writes."""
+        """Prepare files ahead of `append`, a slice at a time: up to four times the bytes that were just written."""
         ahead = max(self.config.file_blocks // 2, 2 * self.config.write_bytes_max // BLOCK_SIZE)
         wanted = self._reserve_blocks + MARGIN_BLOCKS + ahead
         try:
@@ -351,7 +351,7 @@ class Journal:
 
     @property
     def live_bytes(self) -> int:
-        """Bytes of the journal that recovery would fold."""
+        """Bytes of the journal that recovery would have to replay."""
         return (self._next - self._start) * BLOCK_SIZE
 
     @property

@@ -272,9 +272,9 @@ def encode(operation: Operation) -> Encoded:
 
 
 def encode_bare(kind: OperationKind, a: int = 0, group: GroupKey = NO_GROUP) -> Encoded:
-    """Return the bytes of an operation without a body.
+    """Return the bytes of an operation without a body: a commit hint, or the begin or end of a checkpoint.
 
-    Commit hints have none, and the borders of a checkpoint (`a` counts its groups)."""
+    `a`: the index of the hint, or the number of the checkpoint's groups."""
     return (_pack(kind, group, a, 0, 0), (), 0)
 
 

@@ -28,7 +28,7 @@ class ReadJournal(NamedTuple):
 
     @property
     def others(self) -> list[File]:
-        """Files without blocks that recovery needs."""
+        """Files that hold no blocks that recovery needs."""
         live = self.valid_range.live if self.valid_range else []
         return [file for file in self.files if all(each.file is not file for each in live)]
 
@@ -71,7 +71,7 @@ def _survey_with_prefetch(files: Sequence[File], number: int, seed: int) -> File
 
 
 def read_journal(disk: Disk, path: str, disk_uuid: uuid.UUID) -> Fold:
-    """Read a journal and return its fold, for programs that change nothing.
+    """Replay a journal and return the resulting state, for programs that change nothing.
 
     Raises `JournalDamaged`, `FormatError` and `OSError`."""
     return read_files(disk, path, disk_uuid, read_only=True).fold

@@ -26,7 +26,9 @@ _NO_MAGIC: Final = bytes(4)
 
 @dataclass(slots=True)
 class BlockRun:
-    """Intact blocks of one file, each following the one before it. Each new block changes the fields from `end` on."""
+    """Consecutive intact blocks of one file, each with the sequence and checksum after the one before it.
+
+    Each new block changes the fields from `end` on."""
 
     file: File
     block: int

@@ -97,7 +97,7 @@ def _check_never_written(path: str, surveys: Sequence[FileSurvey], synced_at_lea
 
 
 def _follow_chain(surveys: Sequence[FileSurvey], start: int) -> list[BlockRun]:
-    """Return the runs from block `start` on, each following the last by sequence, chain, use and place."""
+    """Return the runs from block `start` on, each continuing the last in sequence, checksum, file use and position."""
     beginnings: dict[int, list[BlockRun]] = {}
     first: BlockRun | None = None
     for survey in surveys:
@@ -119,7 +119,7 @@ def _follows(before: BlockRun, run: BlockRun) -> bool:
 
 
 def _checksum_before(run: BlockRun, end: int) -> int:
-    """Return the checksum of the block before `end`, which is in the run."""
+    """Return the checksum of the last block of the run before block `end`."""
     if end == run.end:
         return run.checksum
     stored = run.file.read(run.block_of(end - 1) * BLOCK_SIZE + _CHECKSUM_AT, CHECKSUM.size)

@@ -54,7 +54,7 @@ class _StoredConfiguration(NamedTuple):
 
 
 class _ConfigurationWalk:
-    """Walk through one log, which has segments; `run` it once."""
+    """Search for the configurations in one log, which has segments; `run` is called once."""
 
     def __init__(self, log: ReadableLog) -> None:
         self._log = log

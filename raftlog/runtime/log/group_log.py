@@ -190,7 +190,7 @@ class GroupLog(LogView):
         return self._cut_to is not None
 
     def settle_cut(self) -> None:
-        """Cut the files, after the cut is durable in the journal.
+        """Carry out a pending cut in the files, once the cut is durable in the journal.
 
         Raises `CorruptBatch` when the new end is damaged, and `DescriptorsExhausted`; then the cut stays pending."""
         assert self._cut_to is not None, "no cut waits"
@@ -442,7 +442,7 @@ class GroupLog(LogView):
         self._adopt(segments)
 
     def refill(self, segments: SegmentedLog) -> None:
-        """Replace the files by a copy with the same entries after the compacted part; the old ones are closed."""
+        """Replace the files by a copy with the same entries and other compaction; the old files are closed already."""
         assert segments.last_index == self._last_index == self._written, f"{segments.last_index} ≠ {self._last_index}"
         segments.generation += self.segments.generation + 2
         self.segments = segments

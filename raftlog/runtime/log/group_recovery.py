@@ -49,11 +49,10 @@ class RecoveredGroup(NamedTuple):
 
 
 def recover_group(disk: Disk, path: str, folded: FoldedGroup, fold: Fold | None) -> RecoveredGroup:
-    """Open the segments in `path` and make them equal to the fold.
+    """Open the segments in `path` and make them equal to the state that was replayed from the journal.
 
     `fold` may be None when the journal has no entry after `keep_to`. Raises `OSError`, `JournalDamaged` and
-    `FormatError`.
-    """
+    `FormatError`."""
     recovery = GroupRecovery(disk, path, folded, fold)
     try:
         return recovery.run()
@@ -130,7 +129,7 @@ class GroupRecovery:
             self._end_log(Offset(self.segments[-1].base_offset if self.segments else 0), reason)
 
     def _settle_pending(self, pending: AdoptionResult, entries: Iterator[JournalEntry]) -> Iterator[JournalEntry]:
-        """Set the offset after a damaged entry, from the entry that follows it."""
+        """Take over a damaged entry of a large append, once the entry after it shows where its offsets end."""
         following = next(entries, None)
         segment = self.segments[-1]
         assert pending.pending is not None, f"{pending} has no row"

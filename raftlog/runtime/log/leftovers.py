@@ -7,7 +7,7 @@ from raftlog.types import Index, Offset
 
 
 def end_of_leftovers(log: SegmentedLog, applied: Index) -> Offset | None:
-    """Return the end offset of the closed segments that lie wholly below the log start; None without any.
+    """Return the end offset of the closed segments that lie completely below the log start; None without any.
 
     Never above a roll that is not committed, or is not written yet: a cut of that roll would leave no log at all."""
     segments = log.segments
@@ -18,7 +18,7 @@ def end_of_leftovers(log: SegmentedLog, applied: Index) -> Offset | None:
 
 
 def has_leftovers(log: SegmentedLog) -> bool:
-    """Return whether closed segments lie wholly below the log start."""
+    """Return whether closed segments lie completely below the log start."""
     segments = log.segments
     return len(segments) > 1 and segments[1].base_offset <= log.log_start_offset
 

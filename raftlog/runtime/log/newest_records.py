@@ -35,7 +35,7 @@ class _Newest(NamedTuple):
 
 
 class NewestRecords:
-    """Newest records of one replica's entries below an index."""
+    """Newest record of each key in one replica's log, below an entry index; for comparing compacted replicas."""
 
     def __init__(self, end: Index, log_start: Offset) -> None:
         self.end = end
@@ -50,7 +50,7 @@ class NewestRecords:
         """Newest records of transactions without a marker yet, by producer."""
 
     def take(self, head: OfflineEntry | None, stream: Iterator[OfflineEntry]) -> OfflineEntry | None:
-        """Add the entries below the end; return the first entry that is not below it."""
+        """Add the entries below the end, first `head`, then those of `stream`; return the first one not below it."""
         if head is not None and head.reason is None:
             self.log_start = max(self.log_start, Offset(read_header(head.batch).base_offset))
         while head is not None and head.index < self.end:
@@ -68,7 +68,7 @@ class NewestRecords:
                 self._take_entry(entry)
 
     def _take_entry(self, found: OfflineEntry) -> None:
-        """Take a batch, a marker, or the compacted end of the segment that a roll begins."""
+        """Add a batch, handle a marker, or note the compaction mark of the segment that a roll begins."""
         header = read_header(found.batch)
         if not header.is_control:
             self._take(found, header)

@@ -26,7 +26,7 @@ class ProducerEntry(NamedTuple):
 
 
 class ProducerEntries:
-    """Queue of undelivered entries about idempotent producers, ascending by index."""
+    """Queue of log entries about idempotent producers that are not delivered yet, ascending by index."""
 
     __slots__ = ("_is_followed", "_waiting")
 
@@ -35,7 +35,7 @@ class ProducerEntries:
         self._waiting: deque[ProducerEntry] = deque()
 
     def follow(self) -> None:
-        """Begin to keep entries; the caller takes those that are delivered."""
+        """Start to keep entries, because the log has a reader that takes the delivered ones."""
         self._is_followed = True
 
     def add_batch(self, index: Index, offset: Offset, header: BatchHeader) -> None:

@@ -101,7 +101,7 @@ def find_first_roll(
 
 
 class Replay:
-    """Replay of entries into the given segments, and into new ones that rolls begin."""
+    """Replay of the journal's entries into the given segments, and into new ones that rolls begin."""
 
     def __init__(self, disk: Disk, path: str, segments: list[Segment]) -> None:
         self.segments = segments

@@ -63,11 +63,10 @@ def _find(disk: Disk, data_dir: str, *, repairs_meta: bool) -> dict[uuid.UUID, s
 
 
 def group_of(disk: Disk, path: str, *, repairs_meta: bool) -> uuid.UUID | None:
-    """Return the group id of a directory from its meta file or, if that is lost or damaged, from its first sound roll.
+    """Return the group id of a directory from its meta file or, if that is lost or damaged, from a readable roll.
 
     With `repairs_meta` the meta file is then written again. Raises `FormatError` for a directory of another kind or
-    version.
-    """
+    version."""
     reason = "it is missing"
     try:
         meta = read_meta(disk, path, REPLICA)

@@ -19,7 +19,7 @@ from raftlog.types import Index, Offset, Term
 
 
 class SyncedSegments:
-    """Synced segments of one group; `adopt` them once."""
+    """Segments of one Raft group that the last checkpoint synced; `adopt` is called once."""
 
     def __init__(self, disk: Disk, path: str, folded: FoldedGroup, files: GroupFiles) -> None:
         self.segments: list[Segment] = []

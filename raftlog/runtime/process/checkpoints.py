@@ -95,7 +95,7 @@ class Checkpoints:
         self._changed[group.key] = group
 
     def note_removed(self, group: PartitionReplica, position: EntryId) -> None:
-        """Replace the group's state by a mark that keeps its term, its vote and the position that it held."""
+        """Replace the group's state by a removal mark with its term, its vote and the id of its last entry."""
         term, vote = group.hard_state
         held = JournaledHardState(group.key, term, member_of(vote) if vote else None)
         self._removed[group.key] = _state_of_removed(held, position if position.index else None)

@@ -18,7 +18,7 @@ from raftlog.runtime.replica.partition_replica import PartitionReplica
 
 
 class RunWork(Protocol):
-    """The driver's way to run a callback whose failure ends the process."""
+    """Function of the driver that runs a callback and ends the process if it fails."""
 
     def __call__(self, work: Callable[[], None], /) -> None: ...
 
@@ -43,7 +43,7 @@ class _Deferral:
 
 
 class DeferredAppends:
-    """Groups that wait, and the one timer for all of them."""
+    """Raft groups whose leaders here defer appends, and one timer that sends those that are due."""
 
     def __init__(self, config: DriverConfig, mark_dirty: Callable[[PartitionReplica], None], run: RunWork) -> None:
         self._delay_s = config.deferral_ms / 1000
@@ -53,7 +53,7 @@ class DeferredAppends:
         self._timer: asyncio.TimerHandle | None = None
 
     def check(self, group: PartitionReplica) -> None:
-        """Let the Ready that the group's turn is about to take send the appends that are due."""
+        """Send the group's deferred appends with the Ready that its turn is about to take, if they are due."""
         if not group.core.are_appends_deferred:
             return
         deferral = self._deferrals.get(group.key)

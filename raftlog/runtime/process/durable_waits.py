@@ -13,7 +13,7 @@ Action: TypeAlias = Callable[[Any, JournalSequence], None]
 
 
 class DurableWaits:
-    """Queue of actions that wait for a sync; an action that is queued several times for the same subject runs once."""
+    """Actions that wait until the journal is durable; one that is added repeatedly for a subject runs once."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[JournalSequence, Action, Hashable]] = deque()

@@ -33,7 +33,7 @@ class _Large:
 
 
 class LargeAppends:
-    """Large appends of all groups."""
+    """Large appends of all groups: their bytes go to the segment only; after its sync their ids are journaled."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class LargeAppends:
         return bool(self._syncing)
 
     def start(self, group: PartitionReplica) -> None:
-        """Sync the group's large appends that are written and not under way."""
+        """Begin to sync the group's large appends that are written and not being synced."""
         for large in list(self._under_way.get(group.key, ())):
             if large.is_started or large.last > group.log.written_index:
                 continue

@@ -17,7 +17,7 @@ NOTICE_DELAY_S: Final = 0.02
 
 
 class Outbox:
-    """Outgoing messages, emptied by `send` at the end of each turn and when a sync returned."""
+    """Outgoing Raft messages, sent at the end of each turn and when a sync has returned."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -47,7 +47,7 @@ class Outbox:
         envelopes.append(Envelope(key, message))
 
     def send(self) -> None:
-        """Send all messages, except for the notices that are held back."""
+        """Send all messages, except for the commit notices that are delayed."""
         if self._by_node:
             by_node, self._by_node = self._by_node, {}
             for node, envelopes in by_node.items():
@@ -62,7 +62,7 @@ class Outbox:
     # notices
 
     def _hold(self, key: GroupKey, notice: Heartbeat) -> None:
-        """Hold a notice back, in place of an older one to the same follower."""
+        """Delay a notice of the commit index, in place of an older one to the same follower."""
         self._notices[key, notice.to] = notice
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(NOTICE_DELAY_S, self._send_notices)
@@ -77,7 +77,7 @@ class Outbox:
             del self._notices[key, append.to]
 
     def _send_notices(self) -> None:
-        """Send the notices that were held back."""
+        """Send the delayed commit notices."""
         self._timer = None
         notices, self._notices = self._notices, {}
         for (key, _), notice in notices.items():

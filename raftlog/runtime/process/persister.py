@@ -239,7 +239,7 @@ class Persister:
     # once it is durable
 
     def settle(self) -> None:
-        """Run all actions that the journal's durable sequence allows; the next turn sends the messages."""
+        """Run all actions that waited for the journal's durable sequence; the next turn sends the messages."""
         self.checkpoints.note_durable()
         self._waits.settle(self.journal.durable_sequence)
 
@@ -320,7 +320,7 @@ class Persister:
         return not self.checkpoints.is_under_way and not self._larges.is_syncing(group.key)
 
     def is_leaving(self, key: GroupKey) -> bool:
-        """Return whether a removal of the group is under way."""
+        """Return whether the group's replica here is being removed."""
         return key in self._being_removed
 
     def empty_trash(self) -> bool:

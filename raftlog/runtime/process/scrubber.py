@@ -17,7 +17,7 @@ _SHARE_MAX: Final = 1 / 256
 
 
 class Scrubber:
-    """Scrub of all groups in rounds. The driver calls `tick` with the loop's time."""
+    """Background check of all stored bytes, group by group in rounds. The driver calls `tick` with the loop's time."""
 
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s

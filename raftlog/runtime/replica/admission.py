@@ -28,7 +28,7 @@ from raftlog.types import Index, Offset
 
 
 class Admission:
-    """Validator of one group; it keeps the end offsets of admitted entries that the log does not have yet."""
+    """Validation of the entries that one replica receives; it keeps the end offsets of entries not in the log yet."""
 
     def __init__(self, group_id: uuid.UUID) -> None:
         self._group_id = group_id

@@ -5,7 +5,7 @@ from raftlog.runtime.journal.blocks import JournalSequence
 
 
 class Part:
-    """Ready that is not durable yet: its number in the core, and the messages that wait until it is durable."""
+    """Ready of the core that is not durable yet: its number, and the messages to send once it is durable."""
 
     __slots__ = ("messages", "number", "sequence")
 

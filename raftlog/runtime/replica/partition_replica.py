@@ -301,7 +301,7 @@ class PartitionReplica(ReadableReplica):
         return future
 
     def _check_accepted(self, answer: _T | RefusedProposal) -> _T:
-        """Return the answer to an accepted request, or raise the refusal; both mark the group as dirty."""
+        """Return the core's answer to a request, or raise its refusal; schedule the group for the next turn."""
         self._host.mark_dirty(self)
         if isinstance(answer, RefusedProposal):
             raise error_of(self.name, answer)
@@ -313,7 +313,7 @@ class PartitionReplica(ReadableReplica):
         return future
 
     def answer(self, accepted: Accepted, answer: Callable[[Committed], _T], future: "asyncio.Future[_T]") -> None:
-        """Settle `future` too with the outcome of entries that were accepted before and are not delivered yet."""
+        """Complete `future` with the outcome of entries that were accepted before and are not delivered yet."""
         self._open.add(accepted, future, answer)
 
     # rolls
@@ -354,7 +354,7 @@ class PartitionReplica(ReadableReplica):
         return ready
 
     def has_other_members(self) -> bool:
-        """Return whether the Raft configuration changed since the last call."""
+        """Return whether the Raft configuration has changed since the last call of this method."""
         held, self._members = self._members, self.core.configuration
         self.configuration_index = self._members.index
         return held is not self._members

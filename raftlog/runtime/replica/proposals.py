@@ -38,7 +38,7 @@ def return_unchanged(committed: Committed) -> Committed:
 
 
 class _Open(NamedTuple):
-    """Open proposal; the result of `future` will be `answer(outcome)`."""
+    """Proposal without an outcome; the result of `future` will be `answer(outcome)`."""
 
     last_index: Index
     accepted: Accepted
@@ -48,7 +48,7 @@ class _Open(NamedTuple):
 
 
 class Proposals:
-    """Open proposals of a group."""
+    """Proposals of one replica that have no outcome yet."""
 
     def __init__(self, name: str, log: GroupLog, commit_times: Histogram) -> None:
         self._name, self._log, self._commit_times = name, log, commit_times

@@ -44,7 +44,7 @@ class Rolls:
         )
 
     def may_roll(self) -> bool:
-        """Return whether the newest segment holds an offset, and no newer one is under way."""
+        """Return whether the newest segment holds an offset, and no roll is on its way to the log."""
         log = self._log
         return (
             self.proposed_index <= log.last_index

@@ -180,7 +180,7 @@ class Trims(Generic[G]):
         self._scheduled = Offset(0)
 
     def _drop(self, *, although_damaged: bool) -> None:
-        """Remove segments below the log start, unless the replica is damaged and `although_damaged` is false."""
+        """Delete segments below the log start, unless the replica is damaged and `although_damaged` is false."""
         group, log = self._group, self._group.log
         end = end_of_leftovers(log.segments, group.applied_index)
         if end is not None and self._may_drop(although_damaged):

@@ -196,7 +196,9 @@ class AcceptedConnection:
         self._begin(remote, is_noted=not is_outsider(remote, known))
 
     def _begin(self, remote: Hello, *, is_noted: bool) -> None:
-        """Serve the peer, whose identity is proved."""
+        """Begin to serve the peer, whose identity is proved.
+
+        `is_noted`: the memory of peers has recorded its handshake."""
         endpoint, peer = self._endpoint, remote.identity
         self.connection.set_frame_bounds(
             bounds_of_callers(endpoint.config, remote.channel), endpoint.config.read_buffer_bytes

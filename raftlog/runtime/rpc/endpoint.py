@@ -90,13 +90,13 @@ class Endpoint:
 
 
 def bounds_of_strangers(config: RpcConfig) -> Mapping[int, FrameBound]:
-    """Return the kinds and bounds of frames that are accepted before the handshake is done."""
+    """Return the kinds of frames, with their largest sizes, that are accepted before the handshake is done."""
     bound = FrameBound(config.hello_bytes_max, config.hello_bytes_max)
     return {FrameKind.HELLO: bound, FrameKind.PROOF: bound, FrameKind.REFUSAL: bound}
 
 
 def bounds_of_callers(config: RpcConfig, channel: Channel) -> Mapping[int, FrameBound]:
-    """Return the kinds and bounds of frames that are accepted from a peer that connected to this process."""
+    """Return the kinds of frames, with their largest sizes, that are accepted from a peer that connected to us."""
     small = FrameBound(config.hello_bytes_max, config.hello_bytes_max)
     bounds: dict[int, FrameBound] = {
         FrameKind.REFUSAL: small,
@@ -109,6 +109,6 @@ def bounds_of_callers(config: RpcConfig, channel: Channel) -> Mapping[int, Frame
 
 
 def bounds_of_answers(config: RpcConfig) -> Mapping[int, FrameBound]:
-    """Return the kinds and bounds of frames that are accepted from a peer to which this process connected."""
+    """Return the kinds of frames, with their largest sizes, that are accepted from a peer to which we connected."""
     bound = FrameBound(config.header_bytes_max, config.frame_bytes_max)
     return {FrameKind.ANSWER: bound, FrameKind.FAILURE: bound}

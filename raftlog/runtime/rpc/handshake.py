@@ -134,7 +134,7 @@ class KnownPeer(NamedTuple):
 
 
 def is_outsider(remote: Hello, known: KnownPeer) -> bool:
-    """Return whether this is a probe of a process whose node id has another disk.
+    """Return whether a probe comes from a process whose node id belongs to another disk.
 
     The process may request to replace the other disk, and nothing else."""
     return remote.channel is Channel.PROBE and known.assigned_disk not in (None, remote.identity.disk_uuid)

@@ -28,7 +28,7 @@ class PeerRecord(NamedTuple):
 
 
 class PeerMemory:
-    """Memory of peers: by disk its epoch and sequence, by node the assigned disk and the connected ones."""
+    """Remembered identities of peers: by disk its boot epoch and journal sequence, by node id the assigned disk."""
 
     def __init__(self, peers_max: int) -> None:
         self._peers_max = peers_max

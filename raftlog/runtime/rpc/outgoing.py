@@ -98,7 +98,7 @@ class Outgoing:
         self._settle(correlation, NoAnswer(f"{self._peer_name} did not answer {call.name} in {call.timeout_ms} ms"))
 
     def _settle(self, correlation: int, outcome: Answer | RaftlogError) -> None:
-        """Complete the call that waits for this answer; ignore an answer after its deadline."""
+        """Complete the request with this correlation number; ignore an answer after its deadline."""
         waiting = self._waiting.pop(correlation, None)
         if waiting is None:  # the answer came after its deadline
             return

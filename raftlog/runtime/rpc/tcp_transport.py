@@ -65,7 +65,7 @@ class _Links(NamedTuple):
 
 
 class _Hook(Generic[_H]):
-    """Attribute of the transport that is stored in its endpoint under the same name."""
+    """Descriptor: attribute of the transport that is stored in its endpoint under the same name."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name

@@ -4,7 +4,7 @@ tokens ≤ burst;   a write may make tokens negative, so a frame larger than the
 
 
 class TokenBucket:
-    """Token bucket that all writers of one budget share."""
+    """Token bucket for bytes, shared by all writers that a rate limits together."""
 
     def __init__(self, bytes_per_s: int, burst_bytes: int) -> None:
         self._bytes_per_s = bytes_per_s

@@ -28,7 +28,7 @@ _TYPE_NAMES: Final = {kind: _WORD.sub("_", kind.__name__).lower() for kind in ME
 
 
 class Flow:
-    """Counts of one direction of one channel."""
+    """Counts of the messages and bytes that one channel sends or receives."""
 
     __slots__ = ("_by_frame", "_by_type", "_notices", "bytes", "writes")
 
@@ -55,7 +55,7 @@ class Flow:
         self._by_frame[kind] += 1
 
     def messages(self) -> Counter[str]:
-        """Return the logical messages by kind; kinds that never occurred are omitted."""
+        """Return the counts of Raft messages and other frames by kind; kinds that never occurred are omitted."""
         totals: Counter[str] = Counter()
         for kind, count in self._by_type.items():
             totals[_TYPE_NAMES[kind]] += count

@@ -46,17 +46,17 @@ class Writer:
         return self._queue.messages_dropped
 
     def post_envelopes(self, envelopes: Sequence[Envelope]) -> None:
-        """Post the Raft messages of a driver's turn, and write them together with all queued frames."""
+        """Queue the Raft messages of a driver's turn, and write them together with all queued frames."""
         self._queue.add_envelopes(envelopes)
         self.flush()
 
     def post_heartbeat(self, heartbeat: ProcessHeartbeat) -> None:
-        """Post a heartbeat, in place of an older one that waits."""
+        """Queue a heartbeat to be written, in place of an older one that waits."""
         self._queue.add_heartbeat(heartbeat)
         self._schedule_flush()
 
     def post_frame(self, frame: list[Buffer]) -> bool:
-        """Post a request or an answer; return False if there is no room for it."""
+        """Queue a request or an answer to be written; return False if there is no room for it."""
         is_taken = self._queue.add_frame(frame)
         self._schedule_flush()
         return is_taken

@@ -14,7 +14,7 @@ _SAMPLED: Final = 1
 
 
 class TraceContext(NamedTuple):
-    """Trace, and the span of the caller in it, as lower-case hexadecimal digits."""
+    """Context of a request in W3C form: ids of the trace and of the caller's span, in lower-case hexadecimal digits."""
 
     trace_id: str
     span_id: str

@@ -37,7 +37,7 @@ class LogResult(NamedTuple):
 
 
 class FilesRequest(NamedTuple):
-    """Request for the segments below the roll at `below`, or if that is compacted, below the boundary."""
+    """Request for a list of the segments below the roll at `below`, or if that is compacted, below the boundary."""
 
     group: GroupKey
     below: Offset
@@ -46,7 +46,7 @@ class FilesRequest(NamedTuple):
 class FilesResult(NamedTuple):
     """List of the segments that end before the roll at `below`, with entry `boundary`.
 
-    Pieces of another `version` do not belong to them."""
+    Pieces that `PieceRequest` returns with another `version` do not belong to these segments."""
 
     version: tuple[int, int]
     below: Offset
@@ -99,7 +99,9 @@ class LogFetchRequest(NamedTuple):
 
 
 class FetchResult(NamedTuple):
-    """Entries after `after`, up to the size limit, none at the log's end; with the leader's commit and last index."""
+    """Result of `LogFetchRequest`: entries after `after` up to the size limit; none at the end of the log.
+
+    With the leader's commit index and last index."""
 
     committed: Index
     last_index: Index
@@ -107,7 +109,9 @@ class FetchResult(NamedTuple):
 
 
 class LogsDiverge(NamedTuple):
-    """Result of a leader that does not have the entry `after`: the next request begins after the committed entries."""
+    """Result of a leader whose log does not have the entry `after`.
+
+    The next request begins after the follower's committed entries."""
 
 
 BulkRequest = LogRequest | EntriesRequest | LogFetchRequest | FilesRequest | PieceRequest

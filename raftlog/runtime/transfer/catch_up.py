@@ -31,7 +31,7 @@ _DOUBLINGS_MAX = 6
 
 
 class CatchUp:
-    """Transfer tasks of a driver's groups."""
+    """Background tasks that fetch, repair or rebuild the logs of a driver's replicas."""
 
     def __init__(self, port: TransferPort) -> None:
         self._port = port
@@ -82,7 +82,7 @@ class CatchUp:
                     wait.set_result(None)
 
     def _wait_turn(self) -> "asyncio.Future[None]":
-        """Return a future that is done after the driver's next turn."""
+        """Return a future that completes after the driver's next turn."""
         wait: asyncio.Future[None] = self._port.loop.create_future()
         self._turn_waits.append(wait)
         return wait
@@ -107,7 +107,7 @@ class CatchUp:
                 del self._fetches[group.key]
 
     async def _install(self, group: PartitionReplica, fetching: LogFetch) -> None:
-        """Replace the log. A repair of the old one ends; a quarantined replica is checked again with the new one."""
+        """Replace the log by another replica's. A repair of the old log ends; a quarantined replica is checked anew."""
         self._installing[group.key] = None
         repair = self._tasks.pop(group.key, None)
         if repair is not None:

@@ -20,7 +20,7 @@ from raftlog.types import NodeId, Offset, Term
 
 
 class FileCopy:
-    """Attempt to copy the files of one replica."""
+    """One attempt to copy the segment files of another replica."""
 
     def __init__(self, port: LogPort, group: PartitionReplica, source: NodeId) -> None:
         self.bytes_taken = 0

@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Installation:
-    """Attempt to install the log of one other replica."""
+    """One attempt to replace the log by a copy of another replica's."""
 
     def __init__(self, port: LogPort, group: PartitionReplica, source: NodeId) -> None:
         self._port = port

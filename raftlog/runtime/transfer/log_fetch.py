@@ -30,7 +30,7 @@ _SLICE_ENTRIES: Final = 128
 
 
 class LogFetch:
-    """Attempt to fetch the missing entries from one leader."""
+    """One attempt of a follower to fetch the entries that it lacks from the leader."""
 
     def __init__(
         self,

@@ -60,7 +60,9 @@ class _CopiedRow(NamedTuple):
 
 
 class Rebuild:
-    """Rebuild of one group; `run` it once. The group must have no leader and no other replica that still counts."""
+    """Rebuild of the log of a replica that continues alone; `run` is called once.
+
+    The group must have no leader and no other replica that still counts."""
 
     def __init__(self, port: LogPort, group: PartitionReplica, term_min: int) -> None:
         """Prepare a rebuild; `term_min` is the highest term that any replica of the group is known to have."""

@@ -29,7 +29,7 @@ _SLICE_BYTES: Final = 1 << 20
 
 
 class Refill:
-    """Attempt to refill the log from one other replica."""
+    """One attempt to replace damaged compacted segments by copies of another replica's."""
 
     def __init__(self, port: LogPort, group: PartitionReplica, source: NodeId) -> None:
         self._port, self._group = port, group
@@ -55,7 +55,7 @@ class Refill:
             segments.close()
 
     def _check(self, files: FilesResult) -> None:
-        """Raise `Unavailable` unless the own log has a sound roll right after the files."""
+        """Raise `Unavailable` unless the own log has an undamaged roll right after the copied files."""
         group = self._group
         own = self._old.segment_of_offset(files.below)
         is_behind = own.base_offset == files.below and own.base_index == files.boundary.index + 1
@@ -67,7 +67,9 @@ class Refill:
             )
 
     async def _copy_remaining(self, segments: SegmentedLog) -> None:
-        """Copy the own entries after the copied files, in slices. Raises `Unavailable` if the log was replaced."""
+        """Append the entries that follow the copied files from the own log, in slices.
+
+        Raises `Unavailable` if the log was replaced."""
         while segments.last_index < self._group.log.written_index:
             self._copy_slice(segments)
             await asyncio.sleep(0)
@@ -75,7 +77,7 @@ class Refill:
                 raise Unavailable(f"{self._group.name} changed meanwhile")
 
     def _copy_slice(self, segments: SegmentedLog) -> None:
-        """Copy the next slice of entries from the files. Raises `CorruptBatch`."""
+        """Append the next slice of entries from the own log. Raises `CorruptBatch`."""
         first = Index(segments.last_index + 1)
         for row, batch in self._old.read_entries(first, self._group.log.written_index, _SLICE_BYTES):
             stored = bytes(batch)

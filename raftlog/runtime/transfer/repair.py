@@ -40,7 +40,7 @@ because a loop with much to do has its pause anyway."""
 
 
 class Repair:
-    """Repair of one group, one round over its files."""
+    """One pass over the files of a damaged replica that repairs entries from other replicas."""
 
     def __init__(self, port: LogPort, group: PartitionReplica) -> None:
         self._port = port

@@ -18,7 +18,7 @@ from raftlog.types import Index, Offset
 
 
 class Replacement:
-    """Attempt to replace one group's log."""
+    """One attempt to replace the log of a replica by a new one that is built in another directory."""
 
     def __init__(self, port: LogPort, group: PartitionReplica) -> None:
         self._port, self._group = port, group

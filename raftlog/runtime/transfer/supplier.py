@@ -42,7 +42,7 @@ _PACES_MAX: Final = 256
 
 
 class _FetchPace:
-    """Rate at which one follower fetches: bytes per second over the last whole period."""
+    """Measured rate, in bytes per second over the last period, at which one follower fetches."""
 
     def __init__(self, now: float) -> None:
         self._since = now
@@ -91,7 +91,7 @@ class SupplyPort(Protocol):
 
 
 class Supplier:
-    """Answers of one driver's groups."""
+    """Server of one driver for the bulk requests of other replicas: parts of logs, entries, segment files."""
 
     def __init__(self, port: SupplyPort) -> None:
         self._port = port
@@ -195,7 +195,7 @@ class Supplier:
     def _answer_fetch(
         self, group: PartitionReplica, node: NodeId, request: LogFetchRequest
     ) -> FetchResult | LogsDiverge:
-        """Return the entries that a follower lacks, as far as this replica leads the requested term."""
+        """Return the entries that a follower lacks, if this replica leads in the requested term."""
         no_sender = ReplicaId(NodeId(0), self._port.me.disk_uuid)  # the requester fills in its own id
         wanted = SupplyRequest(
             no_sender, request.term, request.sequence, request.after, _ENTRIES_MAX, self._limit_size(request.bytes_max)

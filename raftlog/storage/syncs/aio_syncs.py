@@ -34,7 +34,7 @@ Ended = Callable[[OSError | None], Job]
 
 
 class _Calls(NamedTuple):
-    """Numbers of the system calls, for which glibc has no functions."""
+    """Numbers of the system calls for AIO; glibc has no functions for them."""
 
     setup: ctypes.c_long
     destroy: ctypes.c_long
@@ -89,7 +89,9 @@ class AioRefused(Exception):
 
 
 class AioSyncs:
-    """AIO context of one event loop. All methods except `wait_while` are called in the loop's thread."""
+    """Syncs by Linux AIO for one event loop.
+
+    All methods except `wait_while` are called in the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Create a context. Raises `AioRefused` if seccomp or the limit `/proc/sys/fs/aio-max-nr` prevents it."""
@@ -191,7 +193,7 @@ class AioSyncs:
         self._run_jobs()
 
     def _take_events(self, syscall: Any, least: ctypes.c_long) -> None:
-        """Take completed syncs, at least `least` unless a signal arrives."""
+        """Process completed syncs, at least `least` of them unless a signal arrives."""
         timeout = None if least.value else _NOW
         count = syscall(self._calls.getevents, self._context, least, _MOST, self._events, timeout)
         if count < 0:

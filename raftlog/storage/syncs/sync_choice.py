@@ -18,7 +18,7 @@ _SLOWER: Final = 1.5
 
 
 class SyncChoice:
-    """Average durations of both methods, in seconds. Not thread-safe."""
+    """Choice between syncs by AIO and in threads, by the average duration of each. Not thread-safe."""
 
     def __init__(self) -> None:
         self._average: dict[bool, float] = {}

@@ -40,7 +40,7 @@ _NUMBER_MAX: Final = (1 << 63) - 1
 
 
 class _RequestForm(NamedTuple):
-    """Form of a request: count of numbers after its group, and constructor from group and numbers."""
+    """Encoding of one type of bulk request: the count of numbers after its group, and its constructor."""
 
     type: type[BulkRequest]
     numbers: int
@@ -67,7 +67,7 @@ _NAMES_BY_TYPE: Final = {form.type: name for name, form in _FORMS.items()}
 
 
 def call_of(request: BulkRequest, timeout_ms: int) -> Call:
-    """Return the call by name that carries a bulk request."""
+    """Return the `Call` that carries a bulk request."""
     fields: Sequence[Any] = request
     flat = chain.from_iterable(field if isinstance(field, tuple) else (field,) for field in fields)
     value = request.group if isinstance(request, LogRequest) else list(flat)
@@ -86,7 +86,7 @@ def request_of(call: Call) -> BulkRequest | None:
 
 
 def answer_of(result: object) -> Answer:
-    """Return the answer that carries a result of `Driver.serve`."""
+    """Return the `Answer` that carries a result of `Driver.serve`."""
     if isinstance(result, LogResult):
         boundary, base_offset, first, files = result
         # Only a compacted log has such files; without any the answer has four numbers.

@@ -159,7 +159,7 @@ def _to_row_values(layout: _Layout, message: Message) -> Sequence[Any]:
 
 
 class TurnDecoder:
-    """Decoder of frames into messages. It returns the same object for a replica that it decoded before."""
+    """Decoder of frames with Raft messages. For equal replica ids it returns the same object."""
 
     def __init__(self) -> None:
         self._replicas: dict[bytes, ReplicaId] = {}

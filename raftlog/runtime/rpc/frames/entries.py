@@ -40,8 +40,8 @@ def pack_entries(append: AppendRequest, rows: list[bytes], payload: list[Buffer]
 class EntriesReader:
     """Reader of entries, whose batches follow each other in a payload.
 
-    A part that is kept must not keep a whole payload in memory: a batch is a view only when it is at least half of it,
-    otherwise a copy. So memory in use is at most twice the size of the batches."""
+    A batch that is kept must not keep a whole payload in memory: it is a view only when it is at least half of the
+    payload, otherwise a copy. So memory in use is at most twice the size of the batches."""
 
     def __init__(self, payload: bytes | memoryview) -> None:
         self._payload = payload
@@ -94,8 +94,8 @@ def _decode_control_entry(index: Any, term: Any, batch: Buffer) -> Entry:
 def cut_payload(payload: bytes | memoryview, sizes: Sequence[int]) -> list[bytes | memoryview]:
     """Cut the payload into pieces of these sizes; raises `BadFrame` if their sum is not its length.
 
-    A part that is kept must not keep a whole payload in memory: a piece is a view only when it is at least half of it,
-    otherwise a copy. So memory in use is at most twice the size of the pieces."""
+    A piece that is kept must not keep a whole payload in memory: it is a view only when it is at least half of the
+    payload, otherwise a copy. So memory in use is at most twice the size of the pieces."""
     size = len(payload)
     ends = list(accumulate(sizes))
     if (ends[-1] if ends else 0) != size:

@@ -153,7 +153,7 @@ class FrameReader:
         self._large = grown
 
     def set_buffer(self, buffer_bytes: int) -> None:
-        """Set the number of bytes to read at once; bytes that were read and not returned yet are kept."""
+        """Change the size of the read buffer; bytes that were read and not returned yet are kept."""
         rest = self._buffer[self._start : self._end]
         self._buffer = memoryview(bytearray(max(buffer_bytes, len(rest))))
         self._buffer[: len(rest)] = rest
