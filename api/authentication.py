@@ -18,7 +18,7 @@ class ListenerAuthentication(NamedTuple):
     is_insecure: bool = False
 
     def offered(self, *, is_encrypted: bool) -> tuple[str, ...]:
-        """Return the mechanisms for a connection."""
+        """Return the SASL mechanisms that a connection may use; without TLS, PLAIN only with `is_insecure`."""
         configured = self.authenticator.mechanisms
         return tuple(
             name

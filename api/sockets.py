@@ -83,7 +83,7 @@ async def bind(
 
 
 class TlsSockets:
-    """Listening sockets whose connections begin with a TLS handshake."""
+    """Listening sockets that pass on connections after their TLS handshake."""
 
     def __init__(
         self,

@@ -96,10 +96,10 @@ class Broker:
 
     @classmethod
     async def open(cls, settings: BrokerSettings, environment: NodeEnvironment | None = None) -> Self:
-        """Open the data directory and recover everything in it.
+        """Open the data directory and recover everything in it; a damaged partition does not stop the broker.
 
         `environment` replaces the real clock, disk and network. Raises `DirectoryLocked`, `FormatError`,
-        `InvalidArgument` and `StorageError`. A damaged partition does not stop the broker."""
+        `InvalidArgument` and `StorageError`."""
         node_settings = settings.node_settings()
         environment = environment or real_environment(node_settings)
         node = await Node.open(node_settings, environment)
@@ -310,10 +310,7 @@ class Broker:
         deadline: Deadline,
         isolation: Isolation = COMMITTED,
     ) -> OffsetRange:
-        """Return the log start offset and the end of the records with this isolation.
-
-        `linearizable`: the leader is confirmed by ReadIndex, so that the end covers every record acknowledged
-        before."""
+        """Return the log start offset, and the end of the records with this isolation; `linearizable`: by ReadIndex."""
         target = await self._partition(topic, partition, deadline)
         return await self._reader.offsets(target, linearizable, deadline, isolation)
 
@@ -367,10 +364,10 @@ class Broker:
         deadline: Deadline,
         validate_only: bool = False,
     ) -> TopicState:
-        """Add partitions to a topic, so that it has `total`; return as `create_topic` does.
+        """Add partitions to a topic, so that it has `total`; return as `create_topic` does. Keys can move.
 
-        Records of a key may go to another partition afterwards. `assignments` has the node ids of each. Raises
-        `UnknownTopic`, and `InvalidArgument` unless `total` is above the present number."""
+        `assignments` has the node ids of each. Raises `UnknownTopic`, and `InvalidArgument` unless `total` is
+        higher."""
         self.check_ready()
         new = await self.parts.changes.add_partitions(topic, total, assignments, deadline, validate_only=validate_only)
         found = self._topics.by_id(new.topic_id)
@@ -445,9 +442,7 @@ class Broker:
         survivor: int | None,
         deadline: Deadline,
     ) -> RecoveryResult:
-        """Report the readable remains of a partition without a majority, and the loss of a recovery.
-
-        With `accept_loss` the recovery is executed."""
+        """Report the remains of a partition without a majority, and the loss; with `accept_loss`, recover it."""
         found = await self._partition(topic, partition, deadline)
         node = None if survivor is None else NodeId(survivor)
         recovering = self.parts.recovering

@@ -164,9 +164,7 @@ class ClusterObserver:
         return {key: [*row, damaged.get(key, ())] for key, row in best.items()}, leaderless
 
     async def leaders(self, partitions: Sequence[Partition], deadline: Deadline) -> dict[bytes, list[Any]]:
-        """Return leader, term and in-sync replicas by group id, as nodes report them.
-
-        The in-sync replicas are None if only a follower has answered."""
+        """Return leader, term and in-sync replicas (None: reported by a follower) by group id, as nodes report them."""
         rows, _ = await self._ask_leaders(partitions, deadline)
         return {key: row[:3] for key, row in rows.items()}
 

@@ -93,7 +93,7 @@ CLUSTER_SETTING_NAMES: Json = array(string(maxLength=SETTING_TEXT_MAX)) | {"maxI
 
 
 def digits(high: int) -> dict[str, Any]:
-    """Return the schema of null, a whole number up to `high`, or its text with fewer digits than `high`."""
+    """Return the JSON schema of null, a whole number up to `high`, or its text with fewer digits than `high`."""
     return {"anyOf": [integer(0, high), string(pattern=f"^[0-9]{{1,{len(str(high)) - 1}}}$"), {"type": "null"}]}
 
 

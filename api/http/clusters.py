@@ -133,7 +133,7 @@ class ClusterHandlers(V3Handlers):
         return no_content()
 
     def _mutation(self, request: web.BaseRequest, partitions: int) -> AbstractContextManager[None]:
-        """Return a block that counts changed partitions, if any. Raises `QuotaExceeded`."""
+        """Return a context that counts changed partitions against the client's quota. Raises `QuotaExceeded`."""
         if not partitions:
             return nullcontext()
         return self._broker.security.rates.mutation(caller_of(request), partitions)

@@ -36,7 +36,7 @@ SECRET_FIELDS: Final = frozenset({"password"})
 
 
 class _Field(NamedTuple):
-    """Value of a field in a body; `place` is the name of the object that contains the field."""
+    """Field of a body that is being checked; `place` is the name of the object that contains the field."""
 
     kind: inspect.Type
     value: Any
@@ -56,7 +56,7 @@ def read(
     mistyped: tuple[int, int] = INVALID_JSON,
     beyond: tuple[int, int] = BAD_REQUEST,
 ) -> T:
-    """Return a JSON value as its declaration; raises `HttpProblem`: `mistyped` for wrong types, `beyond` for bounds."""
+    """Convert a JSON value to a declared type; raises `HttpProblem`: `mistyped` for types, `beyond` for bounds."""
     try:
         found: T = msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
@@ -85,7 +85,7 @@ def _refuse_unknown_fields(field: _Field) -> None:
 
 
 def _child_of(field: _Field, step: str | int) -> _Field | None:
-    """Return the field `step` of an object, or the entry `step` of a list; None if it does not exist."""
+    """Return the member `step` of an object, or the entry `step` of a list, as a `_Field`; None without it."""
     kind, value = field.kind, field.value
     if isinstance(kind, inspect.StructType) and type(value) is dict:
         place = repr(field.name) if field.name else field.place

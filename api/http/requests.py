@@ -20,7 +20,7 @@ from raftlog.values.security import EffectName, OperationName, PatternTypeName, 
 
 
 def with_schema(schema: Json, **checked: Any) -> Meta:
-    """Return the constraints `checked` of a value, with the closer `schema` that the OpenAPI document shows."""
+    """Return constraints for a field: `checked` at run time, and the narrower `schema` in the OpenAPI document."""
     return Meta(**checked, extra_json_schema={"shown": schema})
 
 
@@ -51,7 +51,7 @@ class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class PartitionPlace(Body, frozen=True, kw_only=True):
-    """Partition of a topic, which need not exist."""
+    """Topic and partition in a body; they need not exist."""
 
     topic: Text
     partition: Int32
@@ -65,7 +65,7 @@ class PartitionPlace(Body, frozen=True, kw_only=True):
 
 
 class MemberBody(Body, frozen=True, kw_only=True):
-    """Member of a group, in its generation."""
+    """Group member in a body, with its generation."""
 
     member_id: Text
     generation: Int32
@@ -114,7 +114,9 @@ class ProtocolOfMember(Body, frozen=True, kw_only=True):
 
 
 class JoinBody(Body, frozen=True, kw_only=True):
-    """Member that joins; `member_id` is empty for a new member; a static member has an `instance_id`."""
+    """Body of a request to join a consumer group.
+
+    `member_id` is empty for a new member; a static member has an `instance_id`."""
 
     member_id: Text | None = None
     instance_id: GroupText | None = None
@@ -157,7 +159,7 @@ class MemberThatLeaves(Body, frozen=True, kw_only=True):
 
 
 class LeaveBody(Body, frozen=True, kw_only=True):
-    """Members that leave."""
+    """Body of a request that removes members from a consumer group."""
 
     members: Annotated[list[MemberThatLeaves], Meta(min_length=1, max_length=ROWS_MAX)]
 
@@ -166,7 +168,9 @@ class LeaveBody(Body, frozen=True, kw_only=True):
 
 
 class TransactionalProducerBody(Body, frozen=True, kw_only=True):
-    """Producer to initialize; with its present identity only the owner of that gets the next one (KIP-360)."""
+    """Body of a request to initialize a transactional producer.
+
+    With its present identity only the owner of that gets the next one (KIP-360)."""
 
     timeout_ms: Annotated[Timeout, with_schema(bounds.TRANSACTION_TIMEOUT)] | None = TRANSACTION_TIMEOUT_MS
     producer_id: Int64 | None = None
@@ -215,7 +219,7 @@ class SubscribeBody(Body, frozen=True, kw_only=True):
 
 
 class PartitionsBody(Body, frozen=True, kw_only=True):
-    """Partitions of a consumer instance."""
+    """Body with partitions of a consumer instance."""
 
     partitions: Places | None = None
 
@@ -305,7 +309,7 @@ class TopicSettingsBody(Body, frozen=True, kw_only=True):
 
 
 class NewReplica(Body, frozen=True, kw_only=True):
-    """Broker of a future replica; `core` is ignored."""
+    """Broker that is to have a replica of a partition; `core` is ignored."""
 
     node_id: Int32
     core: Any = None

@@ -91,5 +91,5 @@ class StatusHandlers(Handlers):
 
 
 def _has_tag(known: str, tag: str) -> bool:
-    """Return whether `If-None-Match` contains the present `ETag`."""
+    """Return whether the header `If-None-Match` (`known`) contains the present `ETag`."""
     return any(each.strip().removeprefix("W/") in (tag, "*") for each in known.split(","))

@@ -41,7 +41,7 @@ def cluster(base: str, cluster_id: str, controller_id: int | None) -> ClusterLin
 
 
 def topic(url: str, cluster_id: str, described: TopicState) -> TopicSummary:
-    """Return a KafkaTopic; `url` is that of the topic."""
+    """Return a topic in the form of the REST Proxy's v3: `KafkaTopic`; `url` is that of the topic."""
     return TopicSummary(
         **_head("KafkaTopic", url, cluster_id, f"/topic={described.name}"),
         name=described.name,
@@ -56,7 +56,7 @@ def topic(url: str, cluster_id: str, described: TopicState) -> TopicSummary:
 
 
 def config(topic_url: str, cluster_id: str, described: TopicState, name: str) -> TopicSetting:
-    """Return a KafkaTopicConfig: the setting `name` of a topic."""
+    """Return the setting `name` of a topic in the form of the REST Proxy's v3: `KafkaTopicConfig`."""
     is_own = name in described.overrides
     return TopicSetting(
         **_head(
@@ -86,6 +86,6 @@ def partition(topic_url: str, cluster_id: str, topic_name: str, described: Parti
 
 
 def _head(kind: str, url: str, cluster_id: str, name: str = "") -> dict[str, Any]:
-    """Return the members with which every v3 object begins."""
+    """Return the fields with which every v3 object begins."""
     metadata = ResourceMetadata(url, f"crn:///kafka={cluster_id}{name}")
     return {"kind": kind, "metadata": metadata, "cluster_id": cluster_id}

@@ -15,7 +15,7 @@ _TAG_BYTES: Final = 12
 
 
 def visible_health(found: ClusterHealth, visible: Visibility, topics: Collection[str]) -> ClusterHealth:
-    """Return the health without hidden partitions; the counts include them."""
+    """Return the health without the names of partitions that the caller may not see; the counts include them."""
     return found.copy_with(
         unhealthy_reasons=visible.texts(found.unhealthy_reasons, topics),
         notes=visible.texts(found.notes, topics),
@@ -29,7 +29,7 @@ def visible_health(found: ClusterHealth, visible: Visibility, topics: Collection
 def visible_brokers(
     found: Sequence[BrokerDescription], visible: Visibility, topics: Collection[str]
 ) -> list[BrokerDescription]:
-    """Return the brokers without problems that name hidden partitions."""
+    """Return the brokers without problems that name partitions that the caller may not see."""
     return [
         each if not each.problem else each.copy_with(problem=visible.texts((each.problem,), topics)[0])
         for each in found
@@ -37,7 +37,7 @@ def visible_brokers(
 
 
 async def visible_map(picture: RenderedMap, visible: Visibility) -> RenderedMap:
-    """Return the map of the cluster without hidden topics, with a tag of its own."""
+    """Return the map of the cluster without topics that the caller may not see, with a tag of its own."""
     view = await to_thread(orjson.loads, picture.body)
     shown = [topic for topic in view["topics"] if visible.has_topic(topic["name"])]
     if len(shown) == len(view["topics"]):

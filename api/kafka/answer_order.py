@@ -20,7 +20,9 @@ _CANCELLED_AT_DISCONNECT: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, Ap
 
 
 class Exchange:
-    """One request and its answer; it owns the request's memory in the budget, unless `owner` does."""
+    """Request of a Kafka connection and its answer.
+
+    It owns the request's memory in the budget, unless `owner` does."""
 
     __slots__ = (
         "answer",
@@ -69,7 +71,7 @@ class AnswerOrder:
         """See `RequestConnection`."""
 
     def may_begin(self, route: KafkaRoute) -> bool:
-        """Return whether a further request may begin now."""
+        """Return whether a further request may begin beside the pending ones."""
         return not self.pending or (route.is_pipelined and self._is_pipelined)
 
     def begin(self, exchange: Exchange) -> None:

@@ -35,7 +35,7 @@ _LENGTH: Final = Struct(">i")
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
-    """Protocol of one connection; see the module."""
+    """Protocol of one Kafka connection: reads requests, runs them, and sends the answers in order."""
 
     __slots__ = (
         "_client_id",
@@ -160,7 +160,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         )
 
     def _split(self, data: memoryview, end: int) -> None:
-        """Process the frames in `data[:end]`, keep the incomplete rest, and write the answers that are ready."""
+        """Process the complete frames in `data[:end]`, keep the incomplete rest, and write answers that are ready."""
         self._is_splitting = True
         self._take_frames(data, end)
         self._is_splitting = False
@@ -216,7 +216,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return True
 
     def _on_memory_granted(self) -> None:
-        """Count the memory granted to the frame; continue in a later turn, as the end of another request calls this."""
+        """Continue with an incomplete frame after memory for it was granted, in a later turn of the loop.
+
+        The end of another request calls this."""
         frame = self._frame
         assert frame is not None, "memory for no frame"
         frame.held += frame.missing
@@ -255,7 +257,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # ---- requests
 
     def _take(self, frame: memoryview, uncharged: int, owner: IncomingFrame | None) -> None:
-        """Take a complete frame: begin its request, or keep it until earlier requests have ended."""
+        """Process a complete frame: begin its request, or keep it until earlier requests have ended."""
         dispatcher = self._owner.dispatcher
         try:
             if self.login is not None and self.login.is_raw:
@@ -326,7 +328,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._resume()
 
     def _follow_login(self, login: KafkaLogin) -> None:
-        """Take the principal of a successful login; end the connection after the answer to a failed one."""
+        """Set the caller after a successful login; after a failed one, end the connection once it is answered."""
         if login.failure:
             self._is_refused_login = True
             self._loop.call_later(FAILED_LOGIN_S, self._close)
@@ -414,13 +416,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._transport.close()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the connection at once, without sending answers."""
         self.is_ending = True
         if self._transport is not None:
             self._transport.abort()
 
     def cancel(self) -> None:
-        """Cancel all requests."""
+        """Cancel all requests of the connection."""
         for exchange in self._order.pending:
             if exchange.task is not None:
                 exchange.task.cancel()

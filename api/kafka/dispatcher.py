@@ -91,7 +91,9 @@ def name_of(key: ApiKey) -> str:
 
 
 class Dispatcher:
-    """Routes of one listener; `counters` are shared by all listeners."""
+    """Table of the served APIs of one listener; passes requests to their handlers.
+
+    `counters` are shared by all listeners."""
 
     def __init__(
         self,

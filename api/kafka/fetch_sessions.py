@@ -32,7 +32,7 @@ FIRST_EPOCH: Final = 1
 
 
 class FetchSession:
-    """Session of one client; `fetch` has its partitions."""
+    """Fetch session of one client (KIP-227); `fetch` has its partitions."""
 
     __slots__ = ("connection", "created_s", "epoch", "fetch", "id", "is_busy", "principal", "size", "topics", "used_s")
 
@@ -52,12 +52,12 @@ class FetchSession:
         self.created_s = self.used_s = now_s
 
     def advance(self) -> None:
-        """Expect the next epoch."""
+        """Raise the epoch that the client's next request has to have."""
         self.epoch = FIRST_EPOCH if self.epoch == _EPOCH_MAX else self.epoch + 1
 
 
 class FetchSessions:
-    """Sessions of one listener. `begin_fetch` makes the fetch of a new session."""
+    """Fetch sessions of one listener. `begin_fetch` makes the fetch of a new session."""
 
     def __init__(self, begin_fetch: Callable[[], SessionFetch], random: Random, counters: KafkaCounters) -> None:
         self._begin_fetch, self._random, self._counters = begin_fetch, random, counters
@@ -94,7 +94,7 @@ class FetchSessions:
         return session
 
     def _victim(self, size: int, now_s: float) -> FetchSession | None:
-        """Return the session that a new one of this size may evict."""
+        """Return the session that has to be evicted for a new one of this size; None if none may be."""
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None or now_s - oldest.used_s > EVICTION_S:
             return oldest

@@ -15,7 +15,7 @@ from typing import Any
 
 
 class FirstStep:
-    """Replacement of a task during the first step of a coroutine."""
+    """Handle of a coroutine, with the interface of its task, while its first step runs without a task."""
 
     __slots__ = ("__weakref__", "_cancels", "_task")
 
@@ -31,7 +31,7 @@ class FirstStep:
             task.cancel()
 
     def cancel(self, msg: Any = None) -> bool:
-        """Cancel the coroutine at its present wait."""
+        """Cancel the coroutine at its first wait."""
         if self._task is not None:
             return self._task.cancel(msg)
         self._cancels += 1

@@ -28,7 +28,7 @@ def describe_wrong_size(size: int, low: int, high: int) -> str:
 
 
 class IncomingFrame:
-    """Frame without its length prefix; it owns its memory in the budget."""
+    """Frame that is being received, without its length prefix; it owns its memory in the budget."""
 
     __slots__ = ("_bytes", "filled", "held", "is_charged", "size", "swept_at", "swept_bytes")
 
@@ -51,7 +51,7 @@ class IncomingFrame:
 
     @property
     def room(self) -> memoryview:
-        """Memory for further bytes."""
+        """Part of the memory that the next received bytes go to."""
         return self._bytes[self.filled :]
 
     @property

@@ -34,7 +34,9 @@ class AuthenticateAnswer(NamedTuple):
 
 
 class KafkaLogin:
-    """State of one connection; `certified` is its principal by a client certificate, None without one."""
+    """State of the SASL login of one connection.
+
+    `certified` is its principal by a client certificate, None without one."""
 
     __slots__ = ("_authenticator", "_began", "_sasl", "certified", "failure", "identity", "is_raw", "mechanisms")
 
@@ -79,7 +81,7 @@ class KafkaLogin:
         return 0 if self.is_raw else HEAD_BYTES, FRAME_BYTES_MAX if self.principal is None else bytes_max
 
     def handshake(self, mechanism: str, version: int) -> ErrorCode:
-        """Begin an exchange."""
+        """Begin a login with this mechanism; return the error code of the answer."""
         if self._sasl is not None or (version == 0 and self.principal is not None):
             return self._fail(ErrorCode.ILLEGAL_SASL_STATE, "SaslHandshake out of order")
         if mechanism not in self.mechanisms:
@@ -93,7 +95,7 @@ class KafkaLogin:
         return ErrorCode.NONE
 
     async def authenticate(self, token: bytes, caller: Caller) -> AuthenticateAnswer:
-        """Process a token of the exchange. Raises `Unavailable` while the broker starts."""
+        """Process a message of the login. Raises `Unavailable` while the broker starts."""
         sasl = self._sasl
         if sasl is None:
             code = self._fail(ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate without SaslHandshake")

@@ -18,7 +18,7 @@ STRICT_FROM: Final[Mapping[ApiKey, int]] = {
 
 
 def is_strict(key: ApiKey, version: int) -> bool:
-    """Return whether a request above the quota is refused."""
+    """Return whether this version of a request is refused above the quota; older ones are only delayed."""
     return version >= STRICT_FROM[key]
 
 

@@ -24,7 +24,7 @@ class SweepFinding(Enum):
 
 
 class ProgressWatch:
-    """Progress of one connection, compared with that at its last periodic check (`sweep`)."""
+    """Detector of idle and stalled connections, by the bytes sent and received between periodic checks."""
 
     __slots__ = ("_swept_at", "_swept_sent", "_was_unsent", "is_active")
 

@@ -28,7 +28,7 @@ _Waiting = tuple[Sequence[KeyCommand], "asyncio.Future[list[CommandOutcome]]"]
 
 
 class Keyspace:
-    """Keys of one Raft group, with their state on this node."""
+    """Keys that one Raft group stores, with their state on this node."""
 
     def __init__(self, number: int, group: PartitionReplica, loop: asyncio.AbstractEventLoop) -> None:
         self.number, self.group = number, group

@@ -47,7 +47,7 @@ def command(key: object, what: str, *arguments: object) -> KeyCommand:
 
 
 class KeyMachine:
-    """State of the keys; each mapping is by the text of the key."""
+    """State machine of the keys of one Raft group; each mapping is by the text of the key."""
 
     def __init__(self) -> None:
         self.registers: dict[str, str] = {}

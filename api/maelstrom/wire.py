@@ -85,7 +85,7 @@ class MaelstromTransport(Transport):
             self._servers[node] = RequestServer(self._endpoint, node, posts, partial(self.serve, node))
 
     def close(self) -> None:
-        """Send only queued frames, and cancel the requests that are being served."""
+        """Cancel the requests that are being served, and send the queued frames."""
         for task in list(self._endpoint.tasks):
             task.cancel()
         self._flush()

@@ -104,9 +104,7 @@ class StartView(NamedTuple):
 
 
 class FirstStart:
-    """First start of one process: founds a cluster with the other seeds, or finds one to join.
-
-    It serves requests from its creation on; `run` is called once."""
+    """First start of one process: founds a cluster with the other seeds, or finds one; `run` is called once."""
 
     def __init__(
         self,
@@ -132,11 +130,9 @@ class FirstStart:
         node.on_request(BOOTSTRAP, self._serve_bootstrap, is_open=True)
 
     async def run(self, address: str) -> StartView | None:
-        """Wait until the cluster is founded or found.
+        """Wait until the controller's Raft group can begin here (None), or return the report of a member to join.
 
-        Returns None once the controller's Raft group can begin from the bootstrap record here; otherwise the report of
-        a member, through which this process joins. Raises `InvalidArgument` when waiting could never succeed, and
-        `IdentityRefused`."""
+        Raises `InvalidArgument` when waiting could never succeed, and `IdentityRefused`."""
         self._address = address
         me = self._node.identity.replica
         if not self._addresses():

@@ -57,7 +57,7 @@ class _ReplicaReport(NamedTuple):
 class MoveReports(NamedTuple):
     """All pending reassignments that brokers reported, and the brokers that did not answer.
 
-    `is_complete`: every broker has answered, so there are no others."""
+    `is_complete`: a leader of every partition has reported, so there are no others."""
 
     moves: list[Reconfiguration]
     silent: list[NodeId]

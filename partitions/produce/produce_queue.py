@@ -67,9 +67,7 @@ class Destination(Protocol):
 
     @property
     def leader(self) -> object:
-        """Leader as known here.
-
-        Appends to a former leader do not delay those to the next one."""
+        """Leader as known here; appends to a former leader do not delay those to the next one."""
         ...
 
     def no_leader_error(self) -> RaftlogError | None:
@@ -108,9 +106,7 @@ class _Flight:
 
 
 class ProduceQueue:
-    """Queue of the produce calls to one partition, which are appended together.
-
-    `budgets` are the partition's own and that of all partitions."""
+    """Queue of produce calls to one partition. `budgets` are the partition's own and that of all partitions."""
 
     def __init__(
         self,

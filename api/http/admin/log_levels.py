@@ -34,7 +34,7 @@ _EXPIRES: Final = in_query(
 
 
 class _Override(NamedTuple):
-    """Override of a logger's level: the level before, and the timer that restores it (None if it stays)."""
+    """Changed level of a logger: the level before, and the timer that restores it (None if it stays)."""
 
     before: int
     timer: asyncio.TimerHandle | None

@@ -35,7 +35,7 @@ def topic_in_namespace(target: Target) -> str:
 
 
 def place_of(target: Target) -> tuple[str, int]:
-    """Return the topic and the partition in a path below a namespace; raises `HttpProblem`."""
+    """Return topic and partition from a path below a namespace; raises `HttpProblem`."""
     return topic_in_namespace(target), partition_number(target.args[2])
 
 

@@ -49,7 +49,7 @@ _DIGITS: Final = 3
 
 
 class History:
-    """Ring buffer of samples: columns of numbers, of which all have the same place for a sample."""
+    """Ring buffer of samples: one column of numbers for each series; a sample has the same position in all columns."""
 
     def __init__(self) -> None:
         self._times = array("q", bytes(_NUMBER_BYTES * SAMPLES_MAX))
@@ -78,7 +78,7 @@ class History:
         self._count = min(self._count + 1, SAMPLES_MAX)
 
     def _choose_groups(self, lags: Mapping[str, int]) -> None:
-        """Keep the groups with the largest lag: new ones replace those without one, or with a smaller one."""
+        """Choose the groups whose lag is kept: those with the largest lags, also in place of earlier ones."""
         new = sorted((group for group in lags if group not in self._groups), key=lambda group: -lags[group])
         old = sorted(self._groups, key=lambda group: lags.get(group, -1), reverse=True)
         for group in new[:GROUPS_MAX]:
@@ -90,22 +90,22 @@ class History:
             self._groups[group] = _new_column()
 
     def places(self, since_ms: int) -> list[int]:
-        """Return the places of the samples from a time on, the oldest first."""
+        """Return the positions of the samples from a time on, the oldest first."""
         first = self._place - self._count
         return [
             place % SAMPLES_MAX for place in range(first, self._place) if self._times[place % SAMPLES_MAX] >= since_ms
         ]
 
     def times(self, places: Iterable[int]) -> list[int]:
-        """Return the times of samples, in milliseconds since 1970."""
+        """Return the times of the samples at these positions, in milliseconds since 1970."""
         return [self._times[place] for place in places]
 
     def series(self, name: str, places: Iterable[int]) -> list[float | None]:
-        """Return the values of one series in these places."""
+        """Return the values of one series at these positions; None: not sampled."""
         return _values(self._columns[name], places)
 
     def lags(self, group: str, places: Iterable[int]) -> list[float | None] | None:
-        """Return the lags of a consumer group in these places; None without a history of the group."""
+        """Return the lags of a consumer group at these positions; None without a history of the group."""
         column = self._groups.get(group)
         return None if column is None else _values(column, places)
 

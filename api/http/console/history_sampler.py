@@ -41,7 +41,7 @@ class Totals(NamedTuple):
 
 
 class HistorySampler:
-    """Sampler of one broker and its HTTP server."""
+    """Task that adds a sample of one broker and its HTTP server to the history at regular times."""
 
     def __init__(self, broker: Broker, requests: RequestMetrics, history: History) -> None:
         self._measuring, self._requests, self._history = broker.measuring, requests, history
@@ -83,7 +83,7 @@ class HistorySampler:
         self._history.append(time.time_ns() // 1_000_000, values | self._slow, self._lags)
 
     async def _run_passes(self, now_s: float) -> None:
-        """Read the figures of replicas and the lags of groups, each if it is due."""
+        """Read the values of all replicas and the lags of groups, each when it is due."""
         if now_s >= self._figures_due_s:
             figures = await self._read_figures()
             self._figures_due_s = next_pass_s(now_s, len(figures.replicas))
@@ -121,7 +121,7 @@ class HistorySampler:
 
 
 def next_pass_s(now_s: float, rows: int) -> float:
-    """Return the time of the next pass after one over `rows` rows."""
+    """Return the time of the next pass over all replicas or groups; later after a pass over many `rows`."""
     return now_s + max(INTERVAL_S / 2, rows * PAUSE_S)
 
 
@@ -139,7 +139,7 @@ def compare_totals(before: Totals, now: Totals, bounds: Mapping[str, Sequence[fl
 
 
 def estimate_quantile(counts: Sequence[int], bounds: Sequence[float], part: float) -> float:
-    """Return about the value that `part` of the observations do not exceed, by linear interpolation in its bucket.
+    """Estimate the quantile `part` of observations in a histogram, by linear interpolation within its bucket.
 
     The last bucket has no upper bound, so values in it count as its lower one."""
     wanted = part * sum(counts)

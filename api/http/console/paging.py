@@ -38,7 +38,7 @@ PAGE_QUERY: Final[Sequence[str | Json]] = (FILTER, AFTER, LIMIT, "timeout")
 
 
 class PageRequest(NamedTuple):
-    """Wanted page of a list. `after`: key of the last row before it; None for the first page."""
+    """Page of a list that a request asks for. `after`: key of the last row before it; None for the first page."""
 
     text: str
     after: RowKey | None
@@ -60,12 +60,12 @@ class Page(NamedTuple, Generic[T]):
 
     @property
     def bounds(self) -> dict[str, Any]:
-        """Fields of an answer beside its rows."""
+        """Fields that an answer has in addition to its rows: total, matching, next."""
         return {"total": self.total, "matching": self.matching, "next": self.next}
 
 
 def choose_sort(*names: str) -> Json:
-    """Return the query parameter `sort`; a name with a hyphen before it sorts in descending order."""
+    """Return the query parameter `sort` with these field names; a hyphen before a name sorts in descending order."""
     choices = [each for name in names for each in (name, f"-{name}")]
     return in_query("sort", string(enum=choices, default=names[0]), "Field to sort by; with `-` in descending order.")
 
@@ -143,7 +143,7 @@ def _encode_key(key: RowKey) -> str:
 
 
 def _decode_key(text: str) -> RowKey:
-    """Return the key of a position. Raises `HttpProblem` 400."""
+    """Return the sort key in a page position of a request. Raises `HttpProblem` 400."""
     try:
         found = orjson.loads(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except ValueError:

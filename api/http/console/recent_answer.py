@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class RecentAnswer(Generic[T]):
-    """Result of `find`, at most `fresh_s` seconds old."""
+    """Cache of the result of `find`, which is called again when the result is `fresh_s` seconds old."""
 
     def __init__(self, find: Callable[[], Awaitable[T]], fresh_s: float) -> None:
         self._find, self._fresh_s = find, fresh_s

@@ -29,7 +29,9 @@ _RECORDS_PER_YIELD: Final = 32
 
 
 class RecordScan:
-    """Scan from an offset on. `next_offset`: every record below was shown, or did not pass the filter."""
+    """Search for records of a partition that pass a filter, from an offset on.
+
+    `next_offset`: every record below was shown, or did not pass the filter."""
 
     def __init__(
         self,

@@ -160,7 +160,7 @@ class ConsumerRecordHandlers(GroupAnswers):
 
 
 async def _take_parts(parts: AsyncGenerator[bytes], count: int) -> AsyncGenerator[bytes]:
-    """Yield at most `count` further parts, and leave the generator open."""
+    """Yield at most `count` further parts of the generator, and leave it open."""
     while count and (part := await anext(parts, None)) is not None:
         yield part
         count -= 1

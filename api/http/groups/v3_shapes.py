@@ -99,7 +99,9 @@ class GroupShapes:
         )
 
     def lag_summary(self, group: str, lags: Sequence[LagReport]) -> GroupLagSummary:
-        """Return a KafkaConsumerGroupLagSummary, empty without partitions; an unknown lag counts as 0."""
+        """Return the lags of a group in the form of the REST Proxy's v3: `KafkaConsumerGroupLagSummary`.
+
+        Empty without partitions; an unknown lag counts as 0."""
         most = max((found for found in lags if found.lag >= 0), key=lambda found: found.lag, default=None)
         member = most.member if most else None
         topic, partition = (most.topic, most.partition) if most else ("", -1)

@@ -90,7 +90,7 @@ _FIGURES: Final = {
 
 
 def figures_families(figures: Figures) -> Iterator[Metric]:
-    """Yield the metric families of figures that one pass over all Raft groups collects."""
+    """Yield the metric families whose values one pass over all Raft groups collects."""
     for name, field in _FIGURES.items():
         yield single(name, getattr(figures, field))
     replicas = figures.replicas

@@ -24,12 +24,12 @@ _LINK: Final = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
 
 def single(name: str, value: float) -> Metric:
-    """Return the family of a counter or gauge without labels."""
+    """Return the metric family of a counter or gauge without labels."""
     return by_labels(name, [((), value)])
 
 
 def by_labels(name: str, samples: Samples) -> Metric:
-    """Return the family of a counter or gauge, by labels."""
+    """Return the metric family of a counter or gauge with one sample for each value of its labels."""
     declared = DECLARED[name]
     assert declared.kind in ("counter", "gauge"), name
     family_type = CounterMetricFamily if declared.kind == "counter" else GaugeMetricFamily
@@ -48,12 +48,12 @@ def constant(name: str, values: Sequence[str]) -> Metric:
 
 
 def times(name: str, histogram: Histogram) -> Metric:
-    """Return the family of a histogram of durations without labels."""
+    """Return the metric family of a histogram of durations without labels."""
     return times_by_label(name, {None: histogram})
 
 
 def times_by_label(name: str, histograms: Mapping[str | None, Histogram]) -> Metric:
-    """Return the family of histograms of durations, by the value of their only label."""
+    """Return the metric family of histograms of durations, by the value of their only label."""
     declared = DECLARED[name]
     assert declared.kind == "histogram", name
     family = HistogramMetricFamily(PREFIX + name, _help_text(declared.meaning), labels=declared.labels)
@@ -64,6 +64,6 @@ def times_by_label(name: str, histograms: Mapping[str | None, Histogram]) -> Met
 
 
 def _help_text(meaning: str) -> str:
-    """Return the meaning as a sentence without Markdown's marks."""
+    """Return the description of a metric as a sentence without Markdown's marks."""
     plain = _LINK.sub(r"\1", meaning).replace("`", "")
     return f"{plain[0].upper()}{plain[1:]}."

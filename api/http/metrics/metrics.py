@@ -43,7 +43,7 @@ _SLICE: Final = 250
 
 
 class _Families(Collector):
-    """Collector of given families, as the Prometheus client requires it for writing them."""
+    """Collector of given metric families, as the Prometheus client requires it for writing them."""
 
     def __init__(self, *families: Metric) -> None:
         self._families = families
@@ -99,7 +99,7 @@ class Metrics:
 
 
 def _parts(family: Metric) -> Iterator[Metric]:
-    """Yield copies of the family with at most `_SLICE` samples each."""
+    """Split a metric family into copies with at most `_SLICE` samples each."""
     samples = family.samples
     if len(samples) <= _SLICE:
         yield family
@@ -111,5 +111,5 @@ def _parts(family: Metric) -> Iterator[Metric]:
 
 
 def _strip_head(text: bytes) -> bytes:
-    """Return the text of a piece without the two lines (HELP, TYPE) that describe the family."""
+    """Return the text of a part of a family without the two lines (HELP, TYPE) that describe the family."""
     return text.split(b"\n", 2)[2]

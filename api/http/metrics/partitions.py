@@ -58,7 +58,7 @@ def _lag_family(part: Iterable[ReplicaFigures]) -> Metric:
 
 
 def _sum_by_topic(replicas: Sequence[ReplicaFigures]) -> list[TopicFigures]:
-    """Return the figures of the first topics, and the sum of all other topics in one row."""
+    """Return sums for the first topics, and the sum of all other topics in one row."""
     groups = groupby(replicas, key=attrgetter("topic"))
     topics = [_sum_topic(name, list(some)) for name, some in islice(groups, TOPICS_MAX)]
     rest = [each for _, some in groups for each in some]

@@ -40,7 +40,7 @@ def schemas_of(kind: Any) -> tuple[Json, Json]:
 
 
 def _with_shown_bounds(schema: Any) -> Any:
-    """Return a schema in which the closer bounds from `requests.with_schema` replace the checked ones."""
+    """Return a schema in which the bounds for the document (`requests.with_schema`) replace those that are checked."""
     if isinstance(schema, list):
         return [_with_shown_bounds(each) for each in schema]
     if not isinstance(schema, dict):

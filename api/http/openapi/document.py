@@ -21,7 +21,7 @@ the allowed ones), 400 (invalid HTTP) and 500 (damaged bytes, or a failure of th
 
 
 def build(version: str, endpoints: Iterable[HttpEndpoint]) -> Json:
-    """Return the document with these endpoints, for a version of raftlog."""
+    """Return the OpenAPI document with these endpoints, for a version of raftlog."""
     paths: dict[str, Json] = {}
     for each in endpoints:
         paths.setdefault(each.pattern, {})[each.method.lower()] = describe_operation(each)

@@ -9,12 +9,12 @@ INT64_MAX = (1 << 63) - 1
 
 
 def ref(name: str) -> Json:
-    """Return a reference to a schema by name."""
+    """Return a JSON reference to the schema component of this name."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def obj(properties: Mapping[str, Json], optional: Iterable[str] = (), text: str = "") -> Json:
-    """Return the schema of an object with only these properties; all but the `optional` ones are required."""
+    """Return the JSON schema of an object with only these properties; all but the `optional` ones are required."""
     left_out = set(optional)
     schema: Json = {
         "type": "object",

@@ -144,7 +144,9 @@ class FetchHandlers(Handlers):
     async def _fetch(
         self, caller: Caller, topic: str, partition: int, options: _Options, deadline: Deadline, memory: AnswerMemory
     ) -> Fetched:
-        """Return batches, for which memory is reserved. Raises `MemoryBudgetExceeded` if the first finds none."""
+        """Fetch batches, with memory reserved for them.
+
+        Raises `MemoryBudgetExceeded` if there is no memory for the first batch."""
         fetched = await self._fetch_at_most(caller, topic, partition, options, deadline, memory.room(options.max_bytes))
         if memory.try_add(sum(map(len, fetched.batches))):
             return fetched

@@ -102,7 +102,7 @@ class JsonRecords:
         return size
 
     async def _open(self, batch: Buffer) -> Iterator[Record]:
-        """Return the records of a batch, none if it is undecodable; charge the memory if it was compressed."""
+        """Return the records of a batch, none if it is undecodable; charge memory if it had to be decompressed."""
         self._held_back = None
         try:
             opened = await self._opener.open(batch)

@@ -40,7 +40,9 @@ Parts: TypeAlias = Generator[None, None, None]
 
 
 async def parse_large(body: ReceivedBody, format_: Format, deadline: Deadline) -> ParsedRecords:
-    """Like `parse_records` for a body of any size, which is emptied. Raises `MemoryBudgetExceeded` as well."""
+    """Parse a body of any size, which is emptied, as `parse_records` does; other tasks run meanwhile.
+
+    Raises `MemoryBudgetExceeded` as well."""
     data, held = body
     objects = RECORD_MEMORY_BYTES * min(RECORDS_MAX, await run_in_slices(_count_objects(data)))
     await held.cover(2 * len(data) + objects, deadline)
@@ -61,7 +63,7 @@ def _count_objects(data: Text) -> Generator[None, None, int]:
 
 
 def parse_in_steps(body: Text, format_: Format) -> Generator[None, None, ParsedRecords]:
-    """Like `parse_records` for a body of any size; yields between steps."""
+    """Parse a body of any size as `parse_records` does; yields between steps."""
     try:
         return (yield from _parse(body, format_))
     except ValueError as error:

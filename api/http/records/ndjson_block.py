@@ -34,14 +34,14 @@ ReadLineInSteps: TypeAlias = Callable[[bytes], Generator[None, None, tuple[Strea
 
 
 class LineReader(NamedTuple):
-    """Parsers of the lines of one body: for normal lines and, in steps, for large ones."""
+    """Pair of parsers for the lines of a body: for normal lines and, in steps, for large ones."""
 
     read: ReadLine
     read_large: ReadLineInSteps
 
 
 def read_value(line: bytes) -> tuple[Streamed, int | None]:
-    """Return the record of a line that is any JSON value: the text of the value."""
+    """Return a line of JSON as a record: the text of the line is the value."""
     return (line if orjson.loads(line) is not None else NewRecord(None)), None
 
 
@@ -83,7 +83,7 @@ LINE_READERS: Mapping[str, LineReader] = {
 
 
 class BadLine(Exception):
-    """Error for a line that cannot be stored; no later line is stored either."""
+    """A line cannot be stored; no later line is stored either."""
 
     def __init__(self, number: int, problem: HttpProblem) -> None:
         super().__init__(number)
@@ -91,7 +91,9 @@ class BadLine(Exception):
 
 
 class Block:
-    """Records of consecutive lines; `began` is the loop's time of the first record."""
+    """Records of consecutive lines of a body, which are appended together.
+
+    `began` is the loop's time of the first record."""
 
     __slots__ = ("_bytes_max", "_numbers", "began", "named", "records", "size_bytes")
 
@@ -113,7 +115,7 @@ class Block:
         return self.size_bytes + RECORD_MEMORY_BYTES * len(self.records)
 
     def line_of(self, place: int) -> int:
-        """Return the line number of record number `place` of the block."""
+        """Return the line number of the record with this index in the block."""
         return self._numbers[place]
 
     def add(

@@ -34,10 +34,11 @@ _LINGER_S = 0.02
 
 
 class NdjsonIngest:
-    """Ingest of one body. `memory` is the budget of all bodies; `stopping` is done when the server stops.
+    """Append of one NDJSON body as it arrives, in blocks.
 
-    `admit` is called before each block with its bytes: it raises `NotAuthorized` once the sender may not append any
-    more, and waits while the sender exceeds its quota."""
+    `memory` is the budget of all bodies; `stopping` is done when the server stops. `admit` is called before each block
+    with its bytes: it raises `NotAuthorized` once the sender may not append any more, and waits while the sender
+    exceeds its quota."""
 
     def __init__(
         self,
@@ -133,7 +134,7 @@ class NdjsonIngest:
             self._report.set_problem(bad.problem, bad.number)
 
     async def _cover(self, size: int) -> None:
-        """Hold memory for `size` bytes. Raises `MemoryBudgetExceeded` when none is released in time."""
+        """Take memory for `size` bytes from the budget. Raises `MemoryBudgetExceeded` when none is free in time."""
         if not self._held.try_cover(size):
             await self._wait_for_append()  # other requests may wait for its memory
             await self._held.cover(size, deadline_in(self._into.timeout_ms))

@@ -27,7 +27,7 @@ PARTIAL = "partial"
 
 
 class _Stored:
-    """Stored records of a stream in one partition, and the error that ended them."""
+    """Number of records of a stream that one partition has stored, and the error that ended them."""
 
     __slots__ = ("error", "first", "last", "line", "records")
 
@@ -63,7 +63,7 @@ class StreamReport:
         self._stored: dict[int, _Stored] = {}
 
     def add_share(self, share: Share, block: Block) -> None:
-        """Add one partition's result for a block."""
+        """Add the result of the block's records in one partition."""
         stored = self._stored.setdefault(share.partition, _Stored())
         if share.error is None:
             stored.records += len(share.places)

@@ -40,7 +40,7 @@ HEADERS_HEADER = "X-Raftlog-Headers"
 
 
 class OctetStream:
-    """Ingest of octet-stream bodies; `memory` is the budget of all bodies."""
+    """Append of octet-stream bodies as single records; `memory` is the budget of all bodies."""
 
     def __init__(self, broker: Broker, memory: MemoryBudget) -> None:
         self._broker, self._memory = broker, memory

@@ -144,7 +144,9 @@ class ProduceHandlers(Handlers):
         return await ingest.run(body)
 
     async def _admit(self, caller: Caller, topic: str, size: int) -> None:
-        """Admit a block of a stream: see `NdjsonIngest`."""
+        """Check permission and quota of the caller before a block of `size` bytes is appended; wait for the quota.
+
+        Raises `NotAuthorized`."""
         writing = (AclOperation.WRITE, AclResourceType.TOPIC, (topic,))
         async with self._authorizer.while_allowed(caller, *writing):
             await pace(self._broker.security.rates, caller, PRODUCED, size)
@@ -162,7 +164,7 @@ class ProduceHandlers(Handlers):
         data: bytes | bytearray,
         held: HeldMemory | None = None,
     ) -> web.StreamResponse:
-        """Produce the records of a whole body; `held` is the memory of a body that is charged to the budget."""
+        """Append the records of a complete body; `held` is the memory that the body takes from the budget."""
         if format_ is Format.BATCHES:
             return await self._produce_batches(options, data, held)
         topic, choice, acks, timeout, _, transactional_id = options

@@ -150,7 +150,7 @@ class _Tail:
         return response
 
     async def _locate(self) -> None:
-        """Find the first offset and, unless the tail follows the log, the offset at which it ends."""
+        """Look up the first offset and, unless the tail follows the log, the offset at which it ends."""
         wanted = self._wanted
         topic, partition, deadline = wanted.topic, wanted.partition, deadline_in(wanted.timeout_ms)
         start = wanted.start
@@ -273,6 +273,6 @@ class _Tail:
 
 
 async def _write_in_parts(response: web.StreamResponse, lines: Buffer) -> None:
-    """Write lines in parts, because one line can be as long as a batch and would hold the loop."""
+    """Write lines in parts, because one line can be as long as a batch and would block the event loop."""
     async for part in copy_in_parts((lines,)):
         await response.write(part)

@@ -16,7 +16,7 @@ UNCHARGED_BYTES: Final = 64 * 1024
 
 
 class AnswerMemory:
-    """Memory of one answer, charged to a budget; a context manager that releases all of it."""
+    """Memory of one answer, taken from a budget; a context manager that releases all of it."""
 
     __slots__ = ("_budget", "_charged", "_is_forced", "_reserved", "size")
 

@@ -13,7 +13,7 @@ from raftlog.values.value import Value, to_json
 
 
 class CompleteResponse(web.Response):
-    """Response with a whole body, sent with its head in one write.
+    """Response with a complete body, sent together with its head in one write.
 
     aiohttp itself sends the answer to HEAD or HTTP/1.0, and the last one of a connection."""
 

@@ -37,14 +37,14 @@ _WINDOW_S = 5.0
 
 
 class ReceivedBody(NamedTuple):
-    """Body, and the memory that is held for the body and the objects made from it."""
+    """Received body of a request, and the memory that is taken for it and for the objects made from it."""
 
     data: bytes | bytearray
     held: HeldMemory
 
 
 class BodyReader:
-    """Reader of bodies for all connections of a server; `memory` is their budget."""
+    """Reader of request bodies for all connections of a server; `memory` is their budget."""
 
     def __init__(self, body_bytes_max: int, memory: MemoryBudget, body_timeout_ms: int, bytes_per_s_min: int) -> None:
         self.body_bytes_max = body_bytes_max
@@ -67,7 +67,7 @@ class BodyReader:
 
     @asynccontextmanager
     async def receive(self, request: web.BaseRequest, bytes_max: int | None = None) -> AsyncIterator[ReceivedBody]:
-        """Receive a whole body; a context manager that holds the body's memory until the block ends.
+        """Return a context manager that receives a whole body, and keeps its memory until the block ends.
 
         Raises `HttpProblem`, and `MemoryBudgetExceeded` when no memory was released in time."""
         bytes_max = self.body_bytes_max if bytes_max is None else min(bytes_max, self.body_bytes_max)
@@ -122,11 +122,11 @@ class BodyReader:
         return await self.json_object(request) if request.body_exists else None
 
     async def read(self, request: web.BaseRequest, kind: type[B], **codes: tuple[int, int]) -> B:
-        """Read a JSON body as its declaration; raises `HttpProblem` with these codes, as `json_body.read` does."""
+        """Read a JSON body and convert it to the type `kind`; raises `HttpProblem` as `json_body.read`."""
         return read(await self._read_and_parse(request, _parse_json), kind, **codes)
 
     async def read_if_any(self, request: web.BaseRequest, kind: type[B]) -> B | None:
-        """Read a JSON body as its declaration; return None without a body. Raises `HttpProblem`."""
+        """Read a JSON body and convert it to the type `kind`; return None without a body. Raises `HttpProblem`."""
         return await self.read(request, kind) if request.body_exists else None
 
     async def refuse(self, request: web.BaseRequest, parameters: Sequence[str]) -> None:
@@ -148,7 +148,7 @@ class BodyReader:
 
 
 class _BodyPace:
-    """Check of the rate at which a body arrives, because slow bodies hold memory that other requests need."""
+    """Check of the rate at which a body arrives: slow bodies occupy memory that other requests need."""
 
     def __init__(self, window_bytes_min: int, deadline: Deadline) -> None:
         self._window_bytes_min, self._deadline = window_bytes_min, deadline

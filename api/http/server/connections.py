@@ -34,7 +34,7 @@ async def run_until(work: Coroutine[Any, Any, T], *ends: "asyncio.Future[None]")
 
 
 class ConnectionEnds:
-    """Futures of the end of each connection; `stopping` is the future of the server's stop.
+    """Futures that complete when a connection ends, and one, `stopping`, for the stop of the server.
 
     `stopping` is done once the server accepts no more requests."""
 

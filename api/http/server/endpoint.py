@@ -28,7 +28,7 @@ ORDERED = "Ordered, now or before."
 
 
 class HttpEndpoint(Struct, frozen=True):
-    """Declaration of one method of one path, used as a decorator of the handler; a handler can have several."""
+    """Declaration of an HTTP method and path, used as a decorator of its handler; a handler can have several."""
 
     route: str
     """Method and pattern, such as `GET /topics/{topic}`; the handler gets arguments by place."""

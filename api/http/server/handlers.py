@@ -31,7 +31,7 @@ class ConsoleContext(NamedTuple):
 
 
 class HandlerContext(NamedTuple):
-    """Parts of one listener that all handlers share."""
+    """Components and settings of one listener that all handlers share."""
 
     broker: Broker
     bodies: BodyReader

@@ -20,7 +20,7 @@ WAITING_MAX = 64
 
 
 class HeldMemory:
-    """Memory taken from a budget; a context manager that releases all of it."""
+    """Memory that one request takes from a budget; a context manager that releases all of it."""
 
     __slots__ = ("_budget", "size")
 
@@ -30,7 +30,7 @@ class HeldMemory:
         """Bytes that are taken."""
 
     def try_cover(self, size: int) -> bool:
-        """Hold at least `size` bytes if they are free now; return whether it does."""
+        """Take bytes up to a total of `size` if they are free now; return whether the request has them."""
         missing = size - self.size
         if missing <= 0:
             return True
@@ -41,7 +41,7 @@ class HeldMemory:
         return True
 
     async def cover(self, size: int, deadline: Deadline) -> None:
-        """Hold at least `size` bytes; wait for them until the deadline. Raises `MemoryBudgetExceeded`.
+        """Take bytes up to a total of `size`; wait for them until the deadline. Raises `MemoryBudgetExceeded`.
 
         Requests do not deadlock: the one that has held memory for the longest always gets more."""
         missing = size - self.size

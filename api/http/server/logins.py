@@ -35,7 +35,7 @@ class HttpLogins:
         self._authentication = authentication
 
     def is_current(self, request: web.BaseRequest) -> bool:
-        """Return whether the connection's caller is the one of this request."""
+        """Return whether the connection is logged in already with the header of this request."""
         connection = _connection_of(request)
         if header(request, AUTHORIZATION) != connection.authorization:
             return False
@@ -65,7 +65,7 @@ class HttpLogins:
         return await self._authenticator.check_password(user, password, caller, BASIC)
 
     def challenge(self, response: web.StreamResponse) -> None:
-        """Add the schemes that the listener takes to a 401."""
+        """Add the authentication schemes of the listener to a 401 answer."""
         offered = self._authentication.offered(is_encrypted=True)
         if any(name != OAUTHBEARER for name in offered):
             response.headers.add(WWW_AUTHENTICATE, f'{BASIC} {_REALM}, charset="UTF-8"')
@@ -74,7 +74,7 @@ class HttpLogins:
 
 
 def is_readiness(request: web.BaseRequest) -> bool:
-    """Return whether a request asks for readiness without a login."""
+    """Return whether this is the request for readiness that may be sent without a login."""
     is_read = request.method in ("GET", "HEAD") and header(request, AUTHORIZATION) is None
     return is_read and request.raw_path.partition("?")[0] == READY_PATH
 

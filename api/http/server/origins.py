@@ -29,10 +29,10 @@ _SHOWN_MAX: Final = 80
 
 
 class OriginPolicy:
-    """Policy of allowed origins and hosts.
+    """Policy of the origins and hosts from which web pages may send requests.
 
-    `names`: hosts beside localhost and loopback addresses that clients use. `is_host_checked`: only these hosts
-    are allowed, with any port, because a tunnel has its own."""
+    `names`: hosts beside localhost and loopback addresses that clients use. `is_host_checked`: only these hosts are
+    allowed, with any port, because a tunnel has its own."""
 
     def __init__(self, names: Iterable[str] = (), *, is_host_checked: bool = True) -> None:
         self._names = frozenset(map(allowed_host, names)) | {"localhost"}

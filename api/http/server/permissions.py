@@ -23,7 +23,7 @@ _CLUSTER_PLACE: Final = ""
 
 
 class EndpointPermission(NamedTuple):
-    """Operation that the caller of an endpoint must be allowed to perform, on the resource in a place of the request.
+    """Permission that an endpoint requires: an operation on the resource whose name is in the request.
 
     `place` is the name of a parameter of the path, one of the two above, or empty for the cluster."""
 
@@ -33,7 +33,7 @@ class EndpointPermission(NamedTuple):
 
 
 class RoutePermission(NamedTuple):
-    """Permission of a route. `argument` is the number of the path's argument with the name; None: the cluster."""
+    """Permission that a route requires. `argument`: number of the path's argument with the name; None: the cluster."""
 
     operation: AclOperation
     type: AclResourceType

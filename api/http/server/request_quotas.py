@@ -24,7 +24,7 @@ _STREAM: Final = web.RequestKey("raftlog.stream", bool)
 
 
 def mark_stream(request: web.BaseRequest) -> None:
-    """Leave the bytes of a request to `pace`."""
+    """Mark a request as a stream: `pace` counts its bytes for the quotas."""
     request[_STREAM] = True
 
 

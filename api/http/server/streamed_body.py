@@ -15,7 +15,9 @@ from raftlog.api.http.server.request_headers import expects_continue
 
 
 class StreamedBody:
-    """Reader of one request body; `at_end` is true once everything was received and returned."""
+    """Reader of one request body, piece by piece.
+
+    `at_end` is true once everything was received and returned."""
 
     def __init__(self, request: web.BaseRequest, silence_ms: int) -> None:
         """Create a reader of a body; raises `HttpProblem` 415 for an unsupported `Content-Encoding`."""
@@ -28,7 +30,7 @@ class StreamedBody:
         self._is_asked_for = not expects_continue(request)
 
     async def piece(self) -> bytes:
-        """Return the next bytes, empty at the end.
+        """Return the next decoded bytes of the body, empty at the end.
 
         Raises `HttpProblem`: 408 after silence, 400 when the body ended early or cannot be decoded."""
         decoder = self._decoder

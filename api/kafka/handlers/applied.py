@@ -28,7 +28,7 @@ _CHANGES: Final = frozenset(
 
 
 def with_applied_changes(broker: Broker, apis: Iterable[KafkaApi]) -> list[KafkaApi]:
-    """Return the APIs; those that change the controller's state answer once the live brokers have applied it."""
+    """Wrap the APIs that change the controller's state: they answer once the live brokers have applied the change."""
     return [api._replace(handle=_wait_after(broker, api.handle)) if api.key in _CHANGES else api for api in apis]
 
 

@@ -36,7 +36,7 @@ PartitionRow = tuple[int, int, int, int]
 
 
 class PartitionsRequest(NamedTuple):
-    """Decoded request; `topics` are names, each with the rows of its partitions."""
+    """Decoded Fetch request; `topics` are names, each with the rows of its partitions."""
 
     max_wait_ms: int
     min_bytes: int
@@ -50,7 +50,7 @@ class PartitionsRequest(NamedTuple):
 
 
 class AnsweredPartition(NamedTuple):
-    """Answer for one partition.
+    """Answer to Fetch for one partition.
 
     `aborted` are ids of producers with first offsets of aborted transactions; they are written with records only."""
 
@@ -64,7 +64,7 @@ class AnsweredPartition(NamedTuple):
 
 
 class FetchAnswer(NamedTuple):
-    """Answer; `session_id` is 0 without a session.
+    """Answer to Fetch; `session_id` is 0 without a session.
 
     `has_aborted_list`: the aborted transactions are a list, not null."""
 

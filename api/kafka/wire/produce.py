@@ -35,7 +35,7 @@ ProducedRecords = tuple[int, memoryview | None]
 
 
 class ProduceRequest(NamedTuple):
-    """Decoded request: topics with the records of their partitions, in the client's order."""
+    """Decoded Produce request: topics with the records of their partitions, in the client's order."""
 
     transactional_id: str | None
     acks: int
@@ -44,7 +44,7 @@ class ProduceRequest(NamedTuple):
 
 
 class ProducedPartition(NamedTuple):
-    """Answer for one partition; offsets are -1 if it has an error."""
+    """Answer to Produce for one partition; offsets are -1 if it has an error."""
 
     partition: int
     error_code: int

@@ -25,14 +25,14 @@ Read = Callable[[RequestReader], Any]
 
 
 class _Classes(NamedTuple):
-    """Classes of the library by API key."""
+    """Message classes of the library, by API key."""
 
     requests: dict[int, Any]
     answers: dict[int, Any]
 
 
 class _FieldReader(NamedTuple):
-    """Reader of one or more adjacent fields."""
+    """Function that reads one or more adjacent fields of a message."""
 
     names: tuple[str, ...]
     read: Read

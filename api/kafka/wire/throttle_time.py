@@ -13,7 +13,7 @@ _TAGS_BYTES: Final = 1
 
 
 def set_throttle_time(key: ApiKey, pieces: Sequence[Buffer], throttle_ms: int, *, is_tagged: bool) -> None:
-    """Write the throttle time into an answer: at the begin of Fetch, at the end of Produce; others are left alone."""
+    """Write the throttle time into an answer: at the begin of Fetch, at the end of Produce; not for other APIs."""
     if key is ApiKey.FETCH:
         _MS.pack_into(pieces[0], 0, throttle_ms)
     elif key is ApiKey.PRODUCE:

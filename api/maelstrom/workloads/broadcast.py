@@ -33,7 +33,7 @@ Body = dict[str, Any]
 
 
 class _Peer:
-    """State of the exchange with another node, as places in `BroadcastGossip.values`."""
+    """State of the exchange with another node, as indexes into `BroadcastGossip.values`."""
 
     def __init__(self) -> None:
         self.confirmed = 0
@@ -96,7 +96,7 @@ class BroadcastGossip:
                 raise Malformed("the gossip message cannot be decoded")
 
     def _add_value(self, value: object) -> int:
-        """Return the place of a value; add the value if it is new."""
+        """Return the index of a value; add the value if it is new."""
         text = text_of(value)
         place = self._places.setdefault(text, len(self.values))
         if place == len(self.values):
@@ -105,7 +105,7 @@ class BroadcastGossip:
         return place
 
     def _confirm(self, peer: _Peer, heard: int) -> None:
-        """Record that the peer has the first `heard` values; stop sending them again."""
+        """Record that the peer has received the first `heard` values; stop sending them again."""
         if peer.confirmed < heard <= len(self.values):
             peer.confirmed = heard
             peer.sent = max(peer.sent, heard)
@@ -140,7 +140,7 @@ class BroadcastGossip:
             self._schedule_round()
 
     def _next_values(self, peer: _Peer, now: float) -> list[int]:
-        """Return the places of the values to send now: new ones, or after a timeout all unconfirmed ones."""
+        """Return the indexes of the values to send now: new ones, or after a timeout all unconfirmed ones."""
         if peer.again_at <= now:
             peer.sent = peer.confirmed
             peer.again_after = min(2 * peer.again_after, _AGAIN_MAX)

@@ -32,7 +32,7 @@ _B, _S, _I, _L, _D, _LIST, _CLASS = (
 
 
 class BrokerFacts(NamedTuple):
-    """Facts about one broker from which the values of its configurations are computed."""
+    """Values of one broker from which its configurations are computed."""
 
     settings: BrokerSettings
     kafka: KafkaSettings
@@ -44,7 +44,7 @@ class BrokerFacts(NamedTuple):
 
 
 class DescribedConfig(NamedTuple):
-    """One configuration with its value. `default` is the value that it has without a change."""
+    """Configuration with its value. `default` is the value that it has without a change."""
 
     known: ConfigName
     value: str | None
@@ -56,7 +56,7 @@ _Value = Callable[[BrokerFacts], object]
 
 
 class _BrokerName(NamedTuple):
-    """Configuration of a broker; `field` is the field of the settings that has its value, if a flag sets it."""
+    """Name and source of a broker configuration; `field`: field of the settings with its value, if a flag sets it."""
 
     known: ConfigName
     value: _Value

@@ -44,7 +44,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigName(NamedTuple):
-    """Configuration name of the catalogue, with its type, documentation and fixed value."""
+    """Kafka's name of a configuration, with its type, documentation and fixed value."""
 
     name: str
     type: ConfigType

@@ -72,11 +72,11 @@ class ConfigChanges:
         ]
 
     async def replace(self, request: KafkaRequest) -> Any:
-        """Replace all configurations of each resource."""
+        """Handle AlterConfigs: replace all configurations of each resource."""
         return await self._answer(request, is_whole=True)
 
     async def change(self, request: KafkaRequest) -> Any:
-        """Change some configurations of each resource."""
+        """Handle IncrementalAlterConfigs: change some configurations of each resource."""
         return await self._answer(request, is_whole=False)
 
     async def _answer(self, request: KafkaRequest, *, is_whole: bool) -> Any:

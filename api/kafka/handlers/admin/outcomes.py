@@ -34,7 +34,7 @@ DONE: Final = Outcome(ErrorCode.NONE, None)
 
 
 class AdminRefusal(RaftlogError):
-    """Error that refuses one part of a request, with Kafka's error code."""
+    """Refusal of one part of a request, with Kafka's error code."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)

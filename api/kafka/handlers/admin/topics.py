@@ -95,7 +95,7 @@ class TopicAdministration:
         return topic.num_partitions if topic.num_partitions > 0 else self._broker.settings.default_partitions
 
     def _mutation(self, request: KafkaRequest, partitions: int) -> AbstractContextManager[None]:
-        """Return a block that counts changed partitions for the quota, unless nothing is changed."""
+        """Return a context manager that counts changed partitions for the quota, unless nothing is changed."""
         if partitions <= 0 or getattr(request.message, "validate_only", False):
             return nullcontext()
         strict = is_strict(request.key, request.version)

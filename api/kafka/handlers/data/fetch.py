@@ -90,7 +90,7 @@ class FetchHandler:
             return await self._fetch_all(message, asked, denied)
 
     def _while_readable(self, caller: Caller, topics: Collection[str]) -> AbstractAsyncContextManager[None]:
-        """Return a block that raises `TopicNotAuthorized` once the caller may not read one of these topics any more."""
+        """Return a context that raises `TopicNotAuthorized` once the caller may no longer read one of these topics."""
         return self._authorizer.while_allowed(caller, AclOperation.READ, AclResourceType.TOPIC, topics, is_checked=True)
 
     async def _fetch_all(self, message: PartitionsRequest, asked: Topics, denied: frozenset[str]) -> FetchAnswer:

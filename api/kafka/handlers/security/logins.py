@@ -30,19 +30,19 @@ def make_login_apis() -> list[KafkaApi]:
 
 
 async def handshake(request: KafkaRequest) -> tuple[ErrorCode, tuple[str, ...]]:
-    """Begin an exchange; return the error code and the offered mechanisms."""
+    """Begin a login; return the error code and the offered mechanisms."""
     login: KafkaLogin = request.login
     return login.handshake(request.message, request.version), tuple(login.mechanisms)
 
 
 async def authenticate(request: KafkaRequest) -> AuthenticateAnswer:
-    """Process a token of the exchange."""
+    """Process a message of the login."""
     login: KafkaLogin = request.login
     return await login.authenticate(request.message, request.caller)
 
 
 async def authenticate_raw(request: KafkaRequest) -> bytes | None:
-    """Process a bare token; a refusal has no answer."""
+    """Process a login message that was sent without a Kafka header; a refusal has no answer."""
     answer = await authenticate(request)
     return answer.data if answer.code is ErrorCode.NONE else None
 

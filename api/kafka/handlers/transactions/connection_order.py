@@ -22,7 +22,7 @@ PRODUCERS_MAX: Final = 100_000
 
 
 class ConnectionOrder:
-    """Newest connection of each producer to one kind of coordinator."""
+    """Newest connection of each producer to one kind of coordinator, to refuse late requests of older ones."""
 
     def __init__(self, taken_over_at: Callable[[str], float] | None = None) -> None:
         """Begin without connections.
