@@ -9,7 +9,7 @@ They take the arguments and raise the errors of those in `raftlog.client`, which
 their own. Any thread may use a producer or a broker client; one thread at a time uses a consumer.
 """
 
-from asyncio import wrap_future
+from asyncio import shield, wrap_future
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import wraps
@@ -156,7 +156,9 @@ class _ThreadedTransaction(AbstractContextManager[None]):
 
 
 class _ThreadedOffsets:
-    """Adapter that gives a transaction the offsets of a consumer in another thread."""
+    """Adapter that gives a transaction the offsets of a consumer in another thread.
+
+    The calls that end a transaction are not cancelled, so that consumer and producer agree on its outcome."""
 
     def __init__(self, offsets: ConsumedOffsets, thread: LoopThread) -> None:
         self._offsets, self._thread = offsets, thread
@@ -168,10 +170,10 @@ class _ThreadedOffsets:
         return await wrap_future(self._thread.submit(self._offsets.collect()))
 
     async def set_committed(self, offsets: OffsetsOfGroup) -> None:
-        await wrap_future(self._thread.submit(self._offsets.set_committed(offsets)))
+        await shield(wrap_future(self._thread.submit(self._offsets.set_committed(offsets))))
 
     async def rewind(self) -> None:
-        await wrap_future(self._thread.submit(self._offsets.rewind()))
+        await shield(wrap_future(self._thread.submit(self._offsets.rewind())))
 
 
 class Consumer(ThreadedClient["asynchronous.Consumer[K, V]"], Generic[K, V]):

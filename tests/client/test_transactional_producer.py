@@ -216,6 +216,110 @@ async def test_unknown_commit_ends_the_producer(
                 pass
 
 
+async def test_refusal_of_a_record_or_offset_is_raised(
+    live: str, client: BrokerClient, producer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with producer.transaction():
+        await producer.send(OUT, b"first")
+    await client.alter_topic_config(OUT, {"max.message.bytes": "1024"})  # the producer knows the limit before
+    with pytest.raises(RecordTooLarge):  # noqa: PT012  # the block is a transaction
+        async with producer.transaction():
+            await producer.send(OUT, b"lost", partition=0)
+            await producer.send(OUT, bytes(5_000), partition=1)
+
+    async def add_offsets(self: Client, *args: Any, **options: Any) -> None:
+        raise InvalidArgument("refused")
+
+    await fill(live, 4)
+    async with consume(live) as consumer:
+        with pytest.raises(InvalidArgument, match="refused"), monkeypatch.context() as patched:  # noqa: PT012
+            async with producer.transaction(consumer):
+                await producer.send(OUT, (await anext(consumer)).value)
+                patched.setattr(Client, "add_offsets", add_offsets)
+    async with producer.transaction():
+        await producer.send(OUT, b"second")
+    assert await values_of(live, OUT, 2) == [b"first", b"second"]
+
+
+async def test_cancelled_commit_ends_the_producer(
+    live: str, client: BrokerClient, producer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, decided = Client.end, asyncio.Event()
+
+    async def end(self: Client, *args: Any, **options: Any) -> ProducerIdentity:
+        await real(self, *args, **options)
+        decided.set()
+        return await asyncio.Future[ProducerIdentity]()
+
+    async def run() -> None:
+        async with producer.transaction():
+            await producer.send(OUT, b"a")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Client, "end", end)
+        running = asyncio.create_task(run())
+        await decided.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    with pytest.raises(OutcomeUnknown, match="cancelled"):
+        await run()
+    assert await values_of(live, OUT, 1) == [b"a"]
+
+
+async def test_transaction_cancelled_while_its_records_are_stored_is_aborted(
+    live: str, client: BrokerClient, producer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, sent = BrokerClient.produce_batches, asyncio.Event()
+
+    async def produce(self: BrokerClient, *args: Any, **options: Any) -> Any:
+        await real(self, *args, **options)
+        sent.set()
+        return await asyncio.Future[Any]()
+
+    async def run(value: bytes) -> None:
+        async with producer.transaction():
+            await producer.send(OUT, value)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BrokerClient, "produce_batches", produce)
+        running = asyncio.create_task(run(b"lost"))
+        await sent.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    await run(b"kept")
+    assert await values_of(live, OUT, 1) == [b"kept"]
+
+
+async def test_send_that_outlives_its_transaction_is_refused(live: str, client: BrokerClient) -> None:
+    async with TransactionalProducer[bytes, bytes](live, "tx", buffer_records=5) as producer:
+        late: list[asyncio.Task[Any]] = []
+        with pytest.raises(ZeroDivisionError):  # noqa: PT012  # the block is a transaction
+            async with producer.transaction():
+                await producer.send(OUT, b"first")
+                late += [asyncio.create_task(producer.send(OUT, b"late")) for _ in range(20)]
+                late.append(asyncio.create_task(producer.send(IN, b"late")))  # waits for the metadata of its topic
+                await asyncio.sleep(0)
+                raise ZeroDivisionError
+        async with producer.transaction():
+            await producer.send(OUT, b"kept")
+        results = await asyncio.gather(*late, return_exceptions=True)
+        assert {type(each) for each in results[-16:]} == {InvalidArgument}
+        with pytest.raises(InvalidArgument, match="no transaction is open"):
+            await producer.send(IN, b"late")
+    assert await values_of(live, OUT, 1) == [b"kept"]
+    assert await values_of(live, IN, 0) == []
+
+
+async def test_close_aborts_the_open_transaction(live: str, client: BrokerClient, producer: Any) -> None:
+    with pytest.raises(TransactionAborted, match="closed"):  # noqa: PT012  # the block is a transaction
+        async with producer.transaction():
+            await producer.send_and_wait(OUT, b"lost")
+            await producer.close()
+            assert (await client.admin.transaction("tx")).state in ("PrepareAbort", "CompleteAbort")
+
+
 async def test_failed_abort_is_made_up_for_by_the_next_begin(
     live: str, client: BrokerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """Read, process, write on a cluster: a program killed in its middle, and the crash of a broker."""
 
 import asyncio
+import sys
 
 from raftlog.client import BrokerClient, Consumer, Producer, TransactionAborted, TransactionalProducer
 from raftlog.testing import Cluster
@@ -20,7 +21,7 @@ async def fill(bootstrap: str) -> None:
 async def copy(bootstrap: str, stop_after: int | None = None) -> int:
     """Copy records from `in` to `out` until all are copied; return the number of transactions.
 
-    After `stop_after` transactions leave one open, as a killed program does."""
+    After `stop_after` transactions leave one open, print a line, and wait to be killed."""
     consumer = Consumer[bytes, bytes](
         bootstrap, "in", group="g", auto_commit=False, max_poll_records=20, session_timeout_ms=6_000
     )
@@ -28,18 +29,14 @@ async def copy(bootstrap: str, stop_after: int | None = None) -> int:
     done = 0
     async with consumer, producer:
         while sum(each.offset for each in (await consumer.committed()).values()) < RECORDS:
-            if done == stop_after:
-                transaction = producer.transaction(consumer)
-                await transaction.__aenter__()
-                while not (records := await consumer.poll(timeout_ms=200)):
-                    pass
-                for record in records:
-                    await producer.send_and_wait("out", record.value)
-                return done
             try:
                 async with producer.transaction(consumer):
                     for record in await consumer.poll(timeout_ms=200):
                         await producer.send("out", record.value, key=record.value)
+                        if done == stop_after:
+                            await producer.flush()
+                            print("open", flush=True)
+                            await asyncio.Future[None]()
             except TransactionAborted:
                 continue
             done += 1
@@ -60,7 +57,12 @@ async def test_successor_of_a_killed_program_continues_without_duplicates() -> N
     with Cluster(3) as cluster:
         async with asyncio.timeout(120):
             await fill(cluster.bootstrap)
-            await copy(cluster.bootstrap, stop_after=3)
+            program = f"import asyncio; from {__name__} import copy; asyncio.run(copy({cluster.bootstrap!r}, 3))"
+            killed = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
+            assert killed.stdout is not None
+            assert await killed.stdout.readline() == b"open\n"
+            killed.kill()
+            await killed.wait()
             await copy(cluster.bootstrap)
             assert await read_out(cluster.bootstrap) == list(range(RECORDS))
 

@@ -23,6 +23,8 @@ class TransactionIdentities(Identities):
         self._limit_s = settings.delivery_timeout_ms / 1000
         self.needs_renewal = True
         """Whether the producer has to be initialized before the next transaction."""
+        self.is_closed = False
+        """Whether the client is closed, so that no request is repeated."""
 
     async def wait_for_id(self) -> None:
         """Return at once: a transaction begins with its identity."""
@@ -95,7 +97,12 @@ class TransactionIdentities(Identities):
         self._current, self.needs_renewal = found, found.epoch >= EPOCH_MAX
 
     def _outage(self, purpose: str, limit_s: float) -> Outage:
-        return Outage(f"{purpose} the transaction of {self._transactional_id!r}", limit_s, is_temporary=is_unanswered)
+        return Outage(
+            f"{purpose} the transaction of {self._transactional_id!r}", limit_s, is_temporary=self._is_temporary
+        )
+
+    def _is_temporary(self, error: RaftlogError) -> bool:
+        return not self.is_closed and is_unanswered(error)
 
 
 def is_fatal(error: BaseException) -> bool:

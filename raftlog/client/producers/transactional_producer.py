@@ -14,9 +14,13 @@ fences this one, so a process that was replaced cannot commit.
             Open → aborted           an exception, or a record or offset that was not stored (`TransactionAborted`)
             any  → fenced            `ProducerFenced`, from then on
 
+A record belongs to the transaction in which its `send` began: a `send` that still waits when the block ends raises
+`InvalidArgument`, and its record is not sent.
+
 Not thread-safe: one event loop, one transaction at a time."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -42,6 +46,7 @@ from raftlog.errors import (
 )
 
 TRANSACTION_TIMEOUT_MS: Final = 60_000
+_log = logging.getLogger("raftlog.client")
 _ABORTING: Final = (
     Unavailable,
     OutcomeUnknown,
@@ -97,6 +102,9 @@ class TransactionalProducer(Producer[K, V]):
         self._parked: dict[str, PartitionChooser] = {}
         """Choosers of partitions between transactions, so that nothing can be sent then."""
         self._is_open = False
+        """Whether a transaction has begun, and its commit or abort has not ended."""
+        self._block: object | None = None
+        """Block of the open transaction; None once its end has begun, from when on it accepts no records."""
         self._failure: RaftlogError | None = None
         """Error after which no transaction can begin."""
 
@@ -112,10 +120,34 @@ class TransactionalProducer(Producer[K, V]):
         """Return a context manager for a transaction with the offsets of any source."""
         return _Transaction(self, source)
 
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Close; abort the open transaction, in one attempt, so that readers need not wait for its timeout."""
+        if not self._is_closed and self._block is not None:
+            error = await self.abort(None, is_urgent=True)
+            if error is not None:
+                _log.warning("%s", f"the transaction of {self._transactional_id!r} ends with its timeout: {error}")
+        self._session.is_closed = True
+        await super().close(timeout_s)
+
     async def _get_chooser(self, topic: str) -> PartitionChooser:
-        if not self._is_open:
+        block = self._block
+        if block is None:
             raise InvalidArgument("no transaction is open: send records inside `async with producer.transaction():`")
-        return await super()._get_chooser(topic)
+        chooser = await super()._get_chooser(topic)
+        if self._block is None:
+            del self._choosers[topic]
+        self._check_block(block)
+        return chooser
+
+    async def _wait_for_room(self, size: int) -> None:
+        block = self._block
+        await super()._wait_for_room(size)
+        self._check_block(block)
+
+    def _check_block(self, block: object | None) -> None:
+        """Raise `InvalidArgument` unless this block accepts records; another one must not get those of its sends."""
+        if block is None or self._block is not block:
+            raise InvalidArgument("the transaction ended while a record waited to be accepted: await each send in it")
 
     # parts of a transaction
 
@@ -137,10 +169,16 @@ class TransactionalProducer(Producer[K, V]):
             self._note_failure(error)
             raise
         self._choosers, self._parked = self._parked, {}
+        self._block = object()
         self._handle_metadata_change()
 
-    async def commit(self, source: OffsetSource | None) -> None:
-        """Store all records and offsets, then commit. Raises the error that prevents it."""
+    async def commit(self, source: OffsetSource | None) -> OffsetsOfGroup | None:
+        """Store all records and offsets, then commit; return the offsets. Raises the error that prevents it.
+
+        After an error it must be aborted, unless `failure` tells that it may be committed."""
+        if self._is_closed:
+            raise LogClosed("the producer was closed during the transaction")
+        self._end_block()
         collected = None if source is None else await source.collect()
         has_records = bool(self._lanes)
         async with asyncio.TaskGroup() as tasks:
@@ -153,9 +191,13 @@ class TransactionalProducer(Producer[K, V]):
             except OutcomeUnknown as error:
                 self._failure = error
                 raise
+            except asyncio.CancelledError:
+                self._failure = OutcomeUnknown(
+                    f"the commit of the transaction of {self._transactional_id!r} was cancelled, and may have happened"
+                )
+                raise
         self._close_lanes()
-        if source is not None and collected is not None:
-            await source.set_committed(collected)
+        return collected
 
     async def _store_records(self) -> None:
         """Wait until all records are stored. Raises the error of the first that is not."""
@@ -166,26 +208,33 @@ class TransactionalProducer(Producer[K, V]):
 
     async def abort(self, source: OffsetSource | None, *, is_urgent: bool) -> RaftlogError | None:
         """Drop records that are not sent, and abort; return the error of the abort. `is_urgent`: in one attempt."""
-        for lane in self._lanes.values():
-            await lane.abandon()
-        self._close_lanes()
-        self._unseen = []
+        self._end_block()
+        self._session.needs_renewal = True
         try:
-            if self._failure is None:
+            for lane in self._lanes.values():
+                await lane.abandon()
+            self._unseen = []
+            if self._failure is None and not self._is_closed:
                 await self._session.abort(0.0 if is_urgent else None)
         except RaftlogError as error:
             self._note_failure(error)
             return error
         finally:
+            self._close_lanes()
             if source is not None:
                 await source.rewind()
         return None
+
+    def _end_block(self) -> None:
+        """Accept no more records in the transaction."""
+        if self._block is not None:
+            self._block = None
+            self._parked, self._choosers = self._choosers, {}
 
     def _close_lanes(self) -> None:
         """End the transaction in this process: the next one begins with new lanes and sequences."""
         self._is_open = False
         self._lanes.clear()
-        self._parked, self._choosers = self._choosers, {}
         for chooser in self._parked.values():
             chooser.forget_lanes()
 
@@ -211,19 +260,29 @@ class _Transaction(AbstractAsyncContextManager[None]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            try:
-                await self._producer.commit(self._source)
-            except* RaftlogError as group:
-                await self._abort(_first_of(group))
+        if error is not None:
+            await self._abort(error)
             return
-        await self._abort(error)
+        try:
+            offsets = await self._producer.commit(self._source)
+        except BaseException as failed:
+            cause = _find_cause(failed)
+            await self._abort(cause)
+            if cause is failed:
+                raise
+            raise cause from None
+        if self._source is not None and offsets is not None:
+            await self._source.set_committed(offsets)
 
     async def _abort(self, cause: BaseException) -> None:
-        """Abort because of an error, and raise its consequence; return to let the error of the block continue."""
+        """Abort because of an error, and raise its consequence; return to let the error of the block continue.
+
+        A cancellation, Ctrl-C and the like wait for one attempt only, and always continue."""
         producer = self._producer
-        unknown = producer.failure
-        left = await producer.abort(self._source, is_urgent=isinstance(cause, asyncio.CancelledError))
+        unknown, is_urgent = producer.failure, not isinstance(cause, Exception)
+        left = await producer.abort(self._source, is_urgent=is_urgent)
+        if is_urgent:
+            return
         if unknown is not None:
             raise unknown
         if is_fatal(cause):
@@ -237,14 +296,15 @@ class _Transaction(AbstractAsyncContextManager[None]):
             cause.add_note(f"besides, the transaction is aborted only before the next one begins: {left}")
 
 
-def _first_of(group: BaseExceptionGroup[RaftlogError]) -> RaftlogError:
-    """Return the error to raise for a group of errors: one that fences the producer, otherwise the first."""
-    errors: list[RaftlogError] = []
-    pending: list[BaseException] = [group]
+def _find_cause(error: BaseException) -> BaseException:
+    """Return the error to raise for a group: one that fences the producer, else the first error of this library."""
+    errors: list[BaseException] = []
+    pending = [error]
     while pending:
         each = pending.pop(0)
         if isinstance(each, BaseExceptionGroup):
             pending += each.exceptions
-        elif isinstance(each, RaftlogError):
+        else:
             errors.append(each)
-    return next((each for each in errors if is_fatal(each)), errors[0])
+    errors.sort(key=lambda each: (not is_fatal(each), not isinstance(each, RaftlogError)))
+    return errors[0]
