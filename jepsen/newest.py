@@ -62,7 +62,7 @@ def _without_removed(newest: dict[bytes, tuple[int, bytes | None]]) -> Newest:
 
 
 def difference(one: Newest, other: Newest) -> str | None:
-    """Return a description of the first key whose records differ, or None."""
+    """Compare two sets of newest records; describe the first key whose records differ, or return None."""
     for key in sorted(one.keys() | other.keys()):
         first, second = one.get(key), other.get(key)
         if first != second:

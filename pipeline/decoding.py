@@ -140,7 +140,7 @@ def _split_by_size(records: Sequence[Record]) -> Iterator[_ArrowPiece]:
 
 
 def _size(record: Record) -> int:
-    """Return the bytes of a record's key, value and headers."""
+    """Return the total bytes of a record's key, value and headers."""
     size = len(record.key or b"") + len(record.value or b"")
     if record.headers:
         size += sum(len(key) + len(value or b"") for key, value in record.headers)
@@ -148,7 +148,9 @@ def _size(record: Record) -> int:
 
 
 class _Columns:
-    """Columns of the next record batch; up to `OPENED_MAX` records of small batches are gathered at a time."""
+    """Columns of the Arrow record batch that is being built.
+
+    Up to `OPENED_MAX` records of small batches are collected before they are appended to the columns."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -166,7 +168,7 @@ class _Columns:
         self._headers: list[list[Header]] = []
 
     def has_room(self, piece: _ArrowPiece) -> bool:
-        """Return whether the piece fits; empty columns accept every piece."""
+        """Return whether the record batch has room for the piece; an empty one accepts every piece."""
         return not self.rows or (self.rows + piece.rows <= ROWS_MAX and self.size + piece.size <= BYTES_MAX)
 
     def add(self, records: Sequence[Record], kind: int) -> None:
@@ -178,7 +180,7 @@ class _Columns:
         self.rows += len(records)
 
     def _append_open(self) -> None:
-        """Append the open records to the columns, one column after another."""
+        """Append the collected records to the columns, one column after another."""
         if not self._open:
             return
         records, self._open = self._open, []

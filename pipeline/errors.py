@@ -71,7 +71,7 @@ class WriteForgotten(OutcomeUnknown):
 
 
 class SegmentGone(StorageError):
-    """A running broker removed or replaced a segment file since the read was planned. Read again."""
+    """A running broker removed or replaced a segment file since the read was planned: read again."""
 
 
 class TransactionsInSegments(RequestError):

@@ -58,14 +58,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class OptionKind(Generic[T]):
-    """Kind of a value; `read` returns None for a text that is not `wanted`."""
+    """Kind of option values.
+
+    `read` parses a text; it returns None for a text that is not `wanted`, its description in errors."""
 
     wanted: str
     read: Callable[[str], T | None]
 
 
 class SourceOption(NamedTuple):
-    """Option with the field of the settings that it sets; a required one has no default."""
+    """Option of a data source, with the field of the settings that it sets; a required one has no default."""
 
     field: str
     kind: OptionKind[Any]

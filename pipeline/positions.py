@@ -42,7 +42,9 @@ class PositionKind(Enum):
 
 
 class OffsetPosition(NamedTuple):
-    """Position of one kind; `value` is an offset, or milliseconds since 1970."""
+    """Position in a log in one of several forms.
+
+    `value` is an offset, or milliseconds since 1970."""
 
     kind: PositionKind
     value: int = 0
@@ -94,7 +96,7 @@ def option_names(side: Side) -> tuple[str, str, str]:
 
 
 def _parse_positions(options: Options, side: Side, default: OffsetPosition, unnamed: OffsetPosition) -> OffsetPositions:
-    """Parse the given one of the three options; `unnamed` is for partitions that the option does not name."""
+    """Parse whichever of the three options is given; `unnamed` is for partitions that the option does not name."""
     offsets, timestamp, by_timestamp = option_names(side)
     which = options.find_one_of(offsets, timestamp, by_timestamp)
     if which is None:

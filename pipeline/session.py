@@ -63,7 +63,7 @@ def local_session(app: str = "raftlog", master: str = "local[*]", config: Mappin
 
 
 def settings(config: Mapping[str, str], is_local: bool) -> dict[str, str]:
-    """Return the settings of a new session: defaults, overridden by `config`; Java options are joined."""
+    """Return the settings of a new Spark session: defaults, overridden by `config`; Java options are joined."""
     chosen = {**SETTINGS, **(LOCAL_SETTINGS if is_local else {}), **config}
     quiet = f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
     chosen[_JAVA_OPTIONS] = " ".join(filter(None, (quiet, config.get(_JAVA_OPTIONS, ""))))

@@ -60,7 +60,7 @@ KEPT_MAX: Final = 100
 
 
 class Anomaly(NamedTuple):
-    """Broken promise: a sentence, and the entries that prove it, in the order of the history."""
+    """Violation of a promise: a sentence, and the entries that prove it, in the order of the history."""
 
     kind: AnomalyKind
     what: str

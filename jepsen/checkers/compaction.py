@@ -19,7 +19,7 @@ from raftlog.types import Offset, TopicPartition
 
 
 class _Step(NamedTuple):
-    """Step of a consumer from offset `last` to `first`, without the offsets between."""
+    """Offsets that a consumer skipped: it received `last`, and then `first`, without those between."""
 
     last: Offset
     first: Offset
@@ -27,7 +27,7 @@ class _Step(NamedTuple):
 
 
 class _Pass:
-    """Offsets that one consumer received since its assignment: from `start` to `last`, except the ranges in `steps`.
+    """Offsets that one consumer received since its assignment: from `start` to `last`, except those that `steps` skip.
 
     `sequence` is the entry of the assignment."""
 
@@ -40,7 +40,7 @@ class _Pass:
 
 
 class Compaction(Checker):
-    """Checker of the readers of compacted partitions."""
+    """Checker of compacted partitions: readers miss only records that were replaced or deleted."""
 
     completions: ClassVar[frozenset[Kind]] = frozenset((ASSIGN, SUBSCRIBE, POLL))
 

@@ -18,7 +18,7 @@ SHOWN_MAX = 5
 
 
 class Density(Checker):
-    """Checker of missing offsets between the first and the last known one."""
+    """Checker that no offset is missing between the first and the last known one of a partition."""
 
     def __init__(self, book: RecordBook, findings: Findings | None = None) -> None:
         super().__init__(findings)

@@ -15,7 +15,7 @@ from raftlog.types import Offset, TopicPartition
 
 
 class _Handled(NamedTuple):
-    """First entries of one record in one group."""
+    """First call of the handler for one record in one group: its invocation, and its return if it returned."""
 
     key: str
     began: Op
@@ -23,7 +23,7 @@ class _Handled(NamedTuple):
 
 
 class HandlerOrder(Checker):
-    """Checker of the order and completeness of handled records."""
+    """Checker that handlers of a group receive the records in order, and none is left out."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((HANDLE,))
     completions: ClassVar[frozenset[Kind]] = frozenset((HANDLE, SEND, COMMITTED))

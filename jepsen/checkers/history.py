@@ -194,8 +194,7 @@ class Topic(NamedTuple):
     """Creation or deletion of a topic, or a query for it by its name.
 
     `topic_id` distinguishes topics that had the name one after the other: the `ok` of a creation has it, and that of a
-    search, where it is empty when there is none.
-    """
+    search, where it is empty when there is none."""
 
     action: Literal["create", "delete", "find"]
     name: str
@@ -250,7 +249,7 @@ class Transaction(NamedTuple):
 
 
 class Nemesis(NamedTuple):
-    """Begin or end of a fault; ignored by checkers, shown in timelines."""
+    """Entry for the begin or end of a fault; ignored by checkers, shown in timelines."""
 
     what: str
 
@@ -301,7 +300,7 @@ class Op(NamedTuple):
 
 
 class Recorder:
-    """Recorder of entries: numbers each, adds its time, and passes it to `sink` (such as a checker's `feed`)."""
+    """Writer of a history: numbers each entry, adds its time, and passes it to `sink` (such as a checker's `feed`)."""
 
     def __init__(self, clock_ns: Callable[[], int], sink: Callable[[Op], object]) -> None:
         self._clock_ns, self._sink = clock_ns, sink
@@ -337,7 +336,7 @@ class Recorder:
 
 
 def describe(payload: Payload) -> str:
-    """Return the payload in one line, with long runs shortened."""
+    """Return the payload of an entry in one line, with long runs of values shortened."""
     if isinstance(payload, Send):
         return _describe_send(payload)
     if isinstance(payload, Poll):

@@ -34,7 +34,7 @@ from raftlog.errors import InvalidArgument
 
 
 class Rules(NamedTuple):
-    """Promises of the log under test."""
+    """Promises of the log under test; checkers report violations of these."""
 
     dense: bool = True
     """Offsets have no holes: no transactions. Compacted partitions, whose values have keys, are excepted."""

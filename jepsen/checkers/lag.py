@@ -53,7 +53,7 @@ class Acknowledged:
 
 
 class Reader:
-    """Last offset that a process received in each of its partitions, and the time since which it reads them."""
+    """Last offset that a process received in each of its partitions, and since when it reads them."""
 
     __slots__ = ("is_subscribed", "last", "missed", "since_ns")
 
@@ -69,7 +69,7 @@ Observe = Callable[[int, int, int], None]
 
 
 class RealtimeLag(Checker):
-    """Checker of the time for which acknowledged records stay unread by consumers.
+    """Checker of the longest time for which an acknowledged record stays unread by consumers.
 
     `bound_ns=None` only measures; `observe` receives the measurements, for plots."""
 

@@ -18,7 +18,9 @@ from jepsen.checkers.zones import find_contradiction
 
 
 class Linearizability(Checker):
-    """Checker; `steps_max` bounds the search steps for all registers together, which begin with the small registers."""
+    """Checker that the operations on each register are linearizable.
+
+    `steps_max` bounds the search steps for all registers together, which begin with the small registers."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((WRITE, CAS))
     completions: ClassVar[frozenset[Kind]] = frozenset((WRITE, READ, CAS))

@@ -19,7 +19,9 @@ NEVER: Final = 1 << 62
 
 
 class _Commit:
-    """Commit of one offset. `ended` and `replaced_at` are sequences of entries; `by` proves that it was replaced."""
+    """Commit of one offset by a group member.
+
+    `ended` and `replaced_at` are sequences of entries; `by` proves that it was replaced."""
 
     __slots__ = ("began", "by", "ended", "generation", "offset", "op", "replaced_at")
 

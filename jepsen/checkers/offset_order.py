@@ -19,7 +19,7 @@ from raftlog.types import Offset, TopicPartition
 
 
 class Floor(NamedTuple):
-    """Highest offset known to exist, and the entry that showed it."""
+    """Lower bound for later offsets: the highest offset known to exist, and the entry that showed it."""
 
     offset: Offset
     op: Op

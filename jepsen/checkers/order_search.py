@@ -29,7 +29,7 @@ _CONFIGURATION_BYTES: Final = 1000
 
 
 class _Unobserved(NamedTuple):
-    """Value of a register that no operation observes."""
+    """Value of a register after a write whose value no operation reads."""
 
 
 _UNOBSERVED: Final = _Unobserved()
@@ -102,7 +102,7 @@ def search(gathered: RegisterOperations, steps_max: int = STEPS_MAX) -> SearchRe
 
 
 class _Observations(NamedTuple):
-    """Writers of each value, and the time at which its observers first received it."""
+    """Operations that wrote each value, and the time at which it was first read."""
 
     written: dict[_Held, list[_Step]]
     shown: dict[_Held, int]
@@ -122,7 +122,7 @@ def _collect_observations(steps: list[_Step]) -> _Observations:
 
 
 def _narrow(steps: list[_Step], observed: _Observations) -> Contradiction | None:
-    """Narrow the intervals of operations whose answer only one write explains; return the contradiction, or None.
+    """Narrow the time intervals of operations whose answer only one write explains; return a contradiction, or None.
 
     `None` may be the initial value as well."""
     sources: dict[_Held, _Step] = {
@@ -142,7 +142,7 @@ def _narrow(steps: list[_Step], observed: _Observations) -> Contradiction | None
 
 
 class _Search:
-    """Depth-first search over configurations, with limits."""
+    """Depth-first search for a linearizable order of operations, with limits."""
 
     def __init__(self, required: list[_Step], optional: list[_Step], steps_max: int) -> None:
         self._required, self._optional, self._steps_max = required, optional, steps_max
@@ -181,7 +181,7 @@ class _Search:
         return self._next_steps(configuration)
 
     def _next_steps(self, here: _Configuration) -> Iterator[tuple[_Configuration | None, _Step]]:
-        """Yield each possible next step with its configuration; `None` when no operation is left behind it."""
+        """Yield each possible next step with its configuration; `None` when no operation is left after it."""
         places, until = self._find_open_places(here.base, here.window)
         tried = set()
         for place in sorted(places, key=lambda place: self._required[place].completed):
@@ -207,7 +207,7 @@ class _Search:
         return not used >> number & 1 and self._optional[number].invoked <= until
 
     def _find_open_places(self, base: int, window: int) -> tuple[list[int], int]:
-        """Return places of required operations that may be next, and the time until which any may begin."""
+        """Return the indexes of required operations that may be next, and the time until which any may begin."""
         places, until = [], NEVER
         for place in range(base, len(self._required)):
             step = self._required[place]
@@ -231,7 +231,7 @@ class _Search:
                 return window
 
     def _settle(self, base: int, window: int, used: int, held: _Held) -> _Configuration | None:
-        """Return the configuration after all steps that change nothing; `None` when none is left."""
+        """Return the configuration after all steps that change nothing; `None` when no operation is left."""
         while True:
             before = window
             for place in self._find_open_places(base, window)[0]:

@@ -74,10 +74,9 @@ class Ownership(Checker):
             self._record_place(joined, op)
 
     def _record_place(self, joined: Membership, op: Op) -> None:
-        """Record the static member's place.
+        """Record the member that has the name of a static member now.
 
-        Answers may overtake one another, so the last member that joined the newest generation certainly holds the
-        place."""
+        Answers may overtake one another, so the last member that joined the newest generation certainly has it."""
         self._instances[joined.group, joined.member] = joined.instance
         before = self._places.get((joined.group, joined.instance))
         held = before.payload if before is not None else None

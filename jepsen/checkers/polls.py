@@ -32,7 +32,9 @@ from raftlog.types import Offset, TopicPartition
 
 
 class Consumer:
-    """Position of a process. `last[p]` is the last offset that it received, with the entry of the poll."""
+    """Positions of a consumer process.
+
+    `last[p]` is the last offset that it received, with the entry of the poll."""
 
     __slots__ = ("last", "maybe_ahead", "subscribed")
 
@@ -43,7 +45,7 @@ class Consumer:
 
 
 class Step(NamedTuple):
-    """Step of a consumer from offset `last` to `first`, without the offsets between."""
+    """Offsets that a consumer skipped: it received `last`, and then `first`, without those between."""
 
     kind: AnomalyKind
     partition: TopicPartition
@@ -53,7 +55,9 @@ class Step(NamedTuple):
 
 
 class Polls(Checker):
-    """Checker of consumers; `book` is needed only for logs that are not dense."""
+    """Checker of the polls of consumers: order, repetitions and gaps.
+
+    `book` (the known records) is needed only for logs that are not dense."""
 
     completions: ClassVar[frozenset[Kind]] = frozenset((POLL, ASSIGN, SUBSCRIBE))
 

@@ -69,7 +69,7 @@ class StatusColumns(NamedTuple):
 
 
 class _Partition:
-    """State of one partition.
+    """Sent and received records of one partition.
 
     `polled_end` is behind the highest offset that was polled, `start` the highest log start that was returned,
     `start_max` the highest possible log start. `phantoms` are values that were polled before they were sent, with the
@@ -101,7 +101,9 @@ class _Partition:
 
 
 class RecordStatuses(Checker):
-    """Status of each record; feed it a history, then call `statuses`, which calls `may_be_deleted` (see `Topics`)."""
+    """Status of each record at the end of a test, such as lost, or acknowledged and read.
+
+    Feed it a history, then call `statuses`, which calls `may_be_deleted` (see `Topics`)."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((SEND, TRIM))
     completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, LIST, TRIM))
@@ -188,7 +190,7 @@ class RecordStatuses(Checker):
                 self._record_seen(place, offset, row, op.time_ns)
 
     def _record_seen(self, place: _Partition, offset: int, row: int, now_ns: int) -> None:
-        """Record that a client received the row at the offset; a phantom has no row."""
+        """Record that a client received the record of this row at the offset; a phantom has no row."""
         missing = offset + 1 - len(place.holders)
         if missing > _HOLE_MAX:
             return

@@ -50,7 +50,9 @@ BEHIND_ALL: Final = Offset(1 << 63)
 
 
 class PartitionBook:
-    """Known records of one partition. `offsets` and `values` hold the first offset of a value, and the reverse."""
+    """Offsets and values of the known records of one partition, by the entries of a history.
+
+    `offsets` and `values` hold the first offset of a value, and the reverse."""
 
     __slots__ = (
         "began",
@@ -110,7 +112,9 @@ class PartitionBook:
 
 
 class RecordBook(Checker):
-    """Record book, see the module; `Density` and `Polls` read it too."""
+    """Checker of records: each value that was acknowledged is at one offset, and is read there.
+
+    `Density` and `Polls` read the known records as well."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((SEND, TRIM, TXN))
     completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, LIST, TRIM, TXN))

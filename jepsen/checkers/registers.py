@@ -63,7 +63,7 @@ class RegisterOperations:
 
     @property
     def is_plain(self) -> bool:
-        """Whether each value identifies the write that it comes from: only plain writes, no value twice."""
+        """Whether each value identifies the write that it comes from: no compare-and-set, and no value twice."""
         written = [operation.value for operation in self.operations.values() if operation.kind == WRITE]
         has_cas = any(operation.kind == CAS for operation in self.operations.values())
         return not has_cas and None not in written and len(set(written)) == len(written)

@@ -29,7 +29,7 @@ class _EpochKey(NamedTuple):
 
 
 class Sequences(Checker):
-    """Checker of the offsets of idempotent producers' values."""
+    """Checker that the values of idempotent producers are stored once each, in the order of their sequences."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((SEND,))
     completions: ClassVar[frozenset[Kind]] = frozenset((SEND,))

@@ -45,7 +45,7 @@ NONE: Final = ""
 
 
 class CertainState(NamedTuple):
-    """State of a name that was certain at a request, and the entry since which it is certain.
+    """State of a topic name that was certain at a request, and the entry since which it is certain.
 
     `topic_id` is an id, `NONE`, or None when nothing was certain."""
 

@@ -19,7 +19,9 @@ from jepsen.checkers.registers import NEVER, Contradiction, Operation, RegisterO
 
 
 class Cluster:
-    """Operations of one value, with the entries that bound their zone; the initial value may have none."""
+    """Write of one value and all reads of it, with the entries that bound their zone; see the module.
+
+    The initial value may have no entries."""
 
     __slots__ = ("end", "end_op", "start", "start_op", "value", "write")
 

@@ -10,7 +10,9 @@ from jepsen.nemeses.fault import Fault, FaultKind
 
 
 class Case(NamedTuple):
-    """Case of the negative control. `down_s` is the time for which the victims stay down."""
+    """Case of the negative control: faults against the library pysyncobj.
+
+    `down_s` is the time for which the victims stay down."""
 
     repaired: str
     """The build that lacks the cause."""

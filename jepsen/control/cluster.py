@@ -44,7 +44,7 @@ class _WorstCaseRandom(Random):
 
 
 class WorstDisk(NodeDisk):
-    """Disk that loses all unsynced writes, and describes the loss by entries of the journal."""
+    """Disk that loses all unsynced writes at a power loss, and describes the loss by entries of the journal."""
 
     def __init__(self, data_dir: Path, state_dir: Path) -> None:
         super().__init__(data_dir, state_dir)
@@ -58,7 +58,7 @@ class WorstDisk(NodeDisk):
 
 
 class SyncObjCluster(WithoutFaults):
-    """A `System`. With `loses_power` its disks are `WorstDisk`."""
+    """Cluster of pysyncobj nodes as a system under test. With `loses_power` its disks are `WorstDisk`."""
 
     def __init__(
         self, nodes: int, directory: Path, *, lists: int, build: str, delay_ms: float, loses_power: bool

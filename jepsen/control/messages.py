@@ -23,7 +23,7 @@ class Part(NamedTuple):
 
 
 class Stream:
-    """Parser of the messages in one direction of a connection.
+    """Parser of pysyncobj's messages in one direction of a connection.
 
     It receives all bytes in order, and the number of bytes that the peer received."""
 

@@ -27,7 +27,7 @@ Marks = dict[tuple[str, int], int]
 
 
 class Refused(Exception):
-    """Refusal by the library; `is_definite` when the command has no effect, now or later."""
+    """The library refused a command; `is_definite` when the command has no effect, now or later."""
 
     def __init__(self, why: int) -> None:
         names = {number: name for name, number in vars(FAIL_REASON).items() if isinstance(number, int)}
@@ -36,7 +36,7 @@ class Refused(Exception):
 
 
 class NodeClasses(NamedTuple):
-    """Classes that a node is composed of."""
+    """Classes of which a pysyncobj node is composed."""
 
     sync_obj: type[SyncObj]
     transport: type[TCPTransport]
@@ -81,7 +81,7 @@ class Commits(SyncObjConsumer):  # type: ignore[misc]  # the library has no anno
 
 
 class Peer:
-    """One node of the library. Made inside a running event loop, by the main thread; `close` it."""
+    """One pysyncobj node. Created inside a running event loop, by the main thread; `close` it."""
 
     def __init__(self, own: str, others: Sequence[RelayedNode], directory: Path, lists: int, build: str) -> None:
         self._loop = asyncio.get_running_loop()

@@ -31,7 +31,7 @@ _Result = TypeVar("_Result")
 
 
 class _Lane:
-    """One direction of one connection."""
+    """One direction of one relayed connection, with the bytes under way."""
 
     def __init__(self, relay: "Relay", link: Link) -> None:
         self._relay, self.link = relay, link
@@ -111,7 +111,9 @@ class _Lane:
 
 
 class _End(asyncio.Protocol):
-    """One socket of a connection: bytes received go into one lane, and the other lane leads to it."""
+    """Socket at one end of a relayed connection.
+
+    Bytes received go into one direction; the other direction leads to it."""
 
     def __init__(self, out: _Lane, into: _Lane, ended: Callable[[], None]) -> None:
         self._out, self._into, self._on_end = out, into, ended
@@ -186,7 +188,9 @@ class _Connection:
 
 
 class Relay:
-    """Relay of all connections of a cluster. `nodes` are the addresses at which the nodes listen."""
+    """Relay of all connections of a cluster, which can delay, cut and lose bytes.
+
+    `nodes` are the addresses at which the nodes listen."""
 
     def __init__(self, nodes: Mapping[int, str]) -> None:
         self._nodes = nodes
@@ -269,7 +273,7 @@ class Relay:
             await asyncio.sleep(_LOOK_S)
 
     def bytes_under_way(self, link: Link) -> int:
-        """Return the bytes that were received and not passed on over a link."""
+        """Return the number of bytes that this link holds and has not delivered."""
 
         async def count() -> int:
             return sum(connection.held_bytes_on(link) for connection in self._connections)

@@ -63,7 +63,7 @@ class SyncingTransport(TCPTransport):  # type: ignore[misc]  # the library has n
 
 
 class DeferredCutJournal(FileJournal):  # type: ignore[misc]  # the library has no annotations
-    """Journal that cuts at the first conflicting entry.
+    """Journal that cuts its log only at the first entry that conflicts.
 
     Call `settle` after each message, to drop a requested cut without a conflict."""
 

@@ -21,7 +21,7 @@ _BYTES: Final = _BEYOND_AT + _BEYOND_BYTES
 
 
 class DiskCounters(NamedTuple):
-    """Counts of events since the last launch, or since some other moment."""
+    """Counts of the disk's syncs, writes and injected faults since the last launch, or some other moment."""
 
     syncs: int
     """Syncs of files and directories below the data directory, or of its whole file system."""

@@ -28,7 +28,9 @@ class Outcome(Enum):
 
 
 class Trial(NamedTuple):
-    """Result of a trial. `detail` is the end of pytest's output, or the reason why the mutant does not apply."""
+    """Result of the tests with one mutant.
+
+    `detail` is the end of pytest's output, or the reason why the mutant does not apply."""
 
     name: str
     outcome: Outcome

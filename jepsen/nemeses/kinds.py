@@ -28,7 +28,7 @@ STROBE_S: Final = 0.2
 
 
 class Kind(ABC):
-    """Base of all kinds. `hit` are the nodes that were up when the fault began."""
+    """Base of all kinds of faults. `hit` are the nodes that were up when the fault began."""
 
     def starts_nodes(self, fault: Fault) -> bool:
         """Return whether the end of the fault starts its nodes, so that they serve only some time later."""
@@ -41,7 +41,7 @@ class Kind(ABC):
     def during(  # noqa: B027 - most kinds have nothing to do in between
         self, victims: Victims, fault: Fault, hit: tuple[int, ...], since_s: float
     ) -> None:
-        """Act during the fault; called often while it lasts."""
+        """Act repeatedly while the fault lasts."""
 
     def may_end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> bool:
         """Return whether a fault whose time is over may end now, so that its effect is observable afterwards.
@@ -127,7 +127,7 @@ class Stall(DiskKind):
 
 
 class Clock(Kind):
-    """Wrong time of day: it jumps, jumps to and fro, or drifts; the monotonic clock stays right."""
+    """Wrong time of day: the clock jumps, jumps to and fro, or drifts; the monotonic clock stays right."""
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
         random = Random(fault.seed)  # noqa: S311 - repeatable, not secret

@@ -32,7 +32,7 @@ END_LATER_S_MAX: Final = 15.0
 
 
 class _RestartingVictims(NamedTuple):
-    """Fault that has ended, with its victims that do not serve yet."""
+    """Fault that has ended, with those of its nodes that do not serve yet."""
 
     happened: InjectedFault
     nodes: tuple[int, ...]
@@ -146,7 +146,7 @@ class Nemesis:
     def _aim(self, fault: Fault) -> Fault:
         """Return the fault for the present leader, with other nodes in place of those that have left the cluster.
 
-        A node that is leaving is a victim like any other, but no fault loses its files."""
+        A node that is being removed is a victim like any other, but no fault loses its files."""
         if fault.kind in ("roll", "members"):
             return fault
         if fault.of_leader is not None:

@@ -16,7 +16,7 @@ def all_links(nodes: Sequence[int]) -> tuple[Link, ...]:
 
 
 def _ring(nodes: Sequence[int]) -> tuple[Link, ...]:
-    """Return cuts after which every node receives from a majority, and no two nodes from the same majority."""
+    """Return cuts after which each node receives from a majority, and no two nodes from the same one."""
     count = len(nodes)
     near = {(i, (i + step) % count) for i in range(count) for step in (1, count - 1)}
     return tuple((nodes[i], nodes[j]) for i in range(count) for j in range(count) if i != j and (i, j) not in near)

@@ -46,7 +46,7 @@ def draw_schedule(
 
 
 class _Drawing:
-    """Generator of the faults of one schedule."""
+    """Random generator of the faults of one schedule."""
 
     def __init__(self, random: Random, kinds: Sequence[FaultKind], nodes: Sequence[int], partitions: int) -> None:
         self._random, self._nodes, self._partitions = random, list(nodes), partitions

@@ -12,7 +12,9 @@ from raftlog.types import TopicPartition
 
 
 class Victims(Protocol):
-    """Nodes of a system under faults, called from one thread. `disks` and `clocks` are empty if not simulated."""
+    """System whose nodes are subjected to faults, called from one thread.
+
+    `disks` and `clocks` are empty if not simulated."""
 
     @property
     def addresses(self) -> Mapping[int, str]:

@@ -58,7 +58,7 @@ def kill_quiesced_leader(stage: Stage) -> None:
 
 
 class _Numbered:
-    """Idempotent producer of one record at a time, to the first partition of the script's own topic."""
+    """Idempotent producer that sends one record at a time, to the first partition of the script's own topic."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage, self.own = stage, OwnTopic(stage, {})

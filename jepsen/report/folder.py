@@ -41,7 +41,9 @@ class KindFindings(NamedTuple):
 
 
 class Folder:
-    """Folder of a run. Raises `InvalidArgument` if its `results.json` is not the result of a run."""
+    """Folder of a run, with its results and logs.
+
+    Raises `InvalidArgument` if its `results.json` is not the result of a run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

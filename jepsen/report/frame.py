@@ -11,7 +11,7 @@ _BINS_MAX: Final = 240
 
 
 class Band(NamedTuple):
-    """Fault with or without an observed effect, in seconds from the beginning of the load.
+    """Fault in a plot, with or without an observed effect, in seconds from the beginning of the load.
 
     Its victims served again at `served_s`."""
 
@@ -45,7 +45,9 @@ def label_of(kind: str, description: str) -> str:
 
 
 class Frame(NamedTuple):
-    """Time span in seconds from the beginning of the load, which ends at `load_s`; the drain follows."""
+    """Time span that the plots show, in seconds from the beginning of the load.
+
+    The load ends at `load_s`; the drain follows."""
 
     begin_s: float
     end_s: float

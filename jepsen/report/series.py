@@ -83,7 +83,7 @@ class Series(NamedTuple):
 
 
 class _Columns(Checker):
-    """Columns of all operations, of every kind."""
+    """Collector of the data of all operations, of every kind, in columns."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset(KINDS)
     completions: ClassVar[frozenset[Kind]] = frozenset(KINDS)
@@ -107,7 +107,7 @@ class _Columns(Checker):
 
 
 class _LagColumns:
-    """Columns of the lags of all consumers."""
+    """Collector of the lags of all consumers, in columns."""
 
     def __init__(self) -> None:
         self.at_ns, self.process, self.lag_ns = array("q"), array("q"), array("q")

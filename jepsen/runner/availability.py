@@ -29,7 +29,9 @@ class FaultFigures(NamedTuple):
 
 
 class Availability:
-    """Times of sends with `acks=all`, added with `record`. Nanoseconds count from the beginning of the test."""
+    """Times of sends with `acks=all`, from which the effect of faults on writers is computed.
+
+    They are added with `record`. Nanoseconds count from the beginning of the test."""
 
     def __init__(self) -> None:
         self._done: dict[str, list[int]] = {"ok": [], "fail": [], "info": []}

@@ -36,7 +36,7 @@ PROGRAM: Final = ("-P", "-m", "raftlog.cli")
 
 
 class RealCluster:
-    """`System` of real broker processes.
+    """Cluster of real broker processes as a system under test.
 
     `directory` holds the brokers' data and logs, and is kept. `faults` are the kinds that may be injected; `program`
     has the arguments of the interpreter before `serve`."""

@@ -9,7 +9,7 @@ SHOWN_MAX: Final = 20
 
 
 class Finding(NamedTuple):
-    """Broken promise or other problem found in a run, with its evidence.
+    """Violation of a promise, or another problem of a run, with its evidence.
 
     `kind` is a checker's kind of anomaly, or one of this harness; `evidence` are lines of the history or of a log."""
 

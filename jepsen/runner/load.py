@@ -31,7 +31,7 @@ _LOOK_S: Final = 0.02
 
 
 class _Client:
-    """Client process, with its figures."""
+    """Client process of the load, and the figures that it has reported."""
 
     def __init__(self, config: ClientConfiguration, store: Store) -> None:
         self.number = config.number
@@ -53,7 +53,7 @@ class _Client:
         os.set_blocking(self.process.stdout.fileno(), False)
 
     def read_output(self) -> None:
-        """Read the client's output since the last call."""
+        """Read the figures that the client has printed since the last call."""
         assert self.process.stdout is not None, "its stdout is a pipe"
         *lines, self._output = (self._output + (self.process.stdout.read() or b"")).split(b"\n")
         for line in lines:
@@ -159,7 +159,7 @@ class Load:
         )
 
     def end(self) -> None:
-        """End the load early: no client begins another operation.
+        """End the load early: clients begin no further operations.
 
         `wait` waits for the last answers."""
         for client in self._clients:

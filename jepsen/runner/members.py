@@ -22,7 +22,7 @@ ASK_S_MAX: Final = 2.0
 
 
 class Members:
-    """Brokers of a cluster under test; `launch` starts the process of a new one."""
+    """Membership changes of a cluster under test; `launch` starts the process of a new broker."""
 
     def __init__(self, cluster: Cluster, launch: Callable[[int], None]) -> None:
         self._cluster, self._launch = cluster, launch
@@ -53,7 +53,7 @@ class Members:
         return f"node {node.node_id} was started, to join"
 
     def _leave(self, node: int) -> str:
-        """Decommission a node, unless too few would remain for the replicas."""
+        """Decommission a node, unless too few nodes would remain for the replicas."""
         if node in self.leaving or len(self.remaining_nodes()) <= self._first:
             return ""
         self.leaving.add(node)

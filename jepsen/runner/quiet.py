@@ -41,7 +41,7 @@ _NEVER: Final = 1 << 62
 
 
 class KindFigures(NamedTuple):
-    """Operations of one kind in quiet time."""
+    """Numbers and latencies of the operations of one kind while no fault was under way."""
 
     operations: int
     succeeded: int
@@ -55,7 +55,7 @@ class KindFigures(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Operation without success; `took_s` is None if it did not end."""
+    """Operation that did not succeed; `took_s` is None if it did not end."""
 
     at_s: float
     kind: str
@@ -66,7 +66,7 @@ class Failure(NamedTuple):
 
 
 class QuietFigures(NamedTuple):
-    """Figures of quiet time; `failures` holds only the first ones."""
+    """Figures of the operations while no fault was under way; `failures` holds only the first ones."""
 
     seconds: float
     kinds: dict[str, KindFigures]
@@ -109,7 +109,9 @@ class _EndedOperations:
 
 
 class Requests:
-    """Collector of operations: add the invocation and the end of each, then read the figures."""
+    """Collector of operations for the figures of quiet time, in which no fault is under way.
+
+    Add the invocation and the end of each, then read the figures."""
 
     def __init__(self) -> None:
         self._began = array("q")
@@ -182,7 +184,7 @@ class Requests:
 
 
 class _QuietWindows:
-    """Ascending quiet spans in nanoseconds of the history, and the times at which nodes left the cluster."""
+    """Spans without a fault, ascending, in nanoseconds of the history, and the times at which nodes left."""
 
     def __init__(self, spans: Sequence[tuple[float, float]], begin_ns: int, left: Mapping[int, int]) -> None:
         self._begins = [begin_ns + round(since * 1e9) for since, _ in spans]

@@ -49,7 +49,7 @@ def run(
 
 
 def draw_page(folder: Path) -> str:
-    """Draw the page of a run or suite; return its place, or the reason of a failure (no part of the verdict)."""
+    """Draw the page of a run or suite; return its path, or the reason of a failure (no part of the verdict)."""
     try:
         return write_page(folder) or f"drawn in {folder / INDEX}"
     except Exception as error:  # noqa: BLE001 - whatever it is, it says nothing about the log

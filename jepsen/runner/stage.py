@@ -36,11 +36,13 @@ FOREVER_S: Final = 1e9
 
 
 class FoundEnough(Exception):
-    """Raised to end the script early, because `RunOptions.is_enough` accepts the findings."""
+    """The findings suffice by `RunOptions.is_enough`, so the script ends early."""
 
 
 class Stage:
-    """Running test, as a script uses it. `follow` checks the load once; it may raise `SystemFailed`."""
+    """Running test, with the actions of a script: begin and end faults, wait, check expectations.
+
+    `follow` checks the load once; it may raise `SystemFailed`."""
 
     def __init__(
         self,

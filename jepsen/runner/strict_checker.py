@@ -47,7 +47,7 @@ _LINE_MAX: Final = 300
 
 
 class StrictChecker:
-    """Checker of leader epochs and errors; `feed` it every line."""
+    """Checker of leader epochs and of errors that no fault explains; `feed` it every line."""
 
     def __init__(self, findings: Findings, faults: Collection[FaultKind] = ()) -> None:
         self._findings = findings
@@ -156,7 +156,7 @@ class _Deletions:
 
 
 class _Span:
-    """Lowest and highest offset known under one epoch, each with the line that shows it."""
+    """Lowest and highest offset seen under one leader epoch, each with the line that shows it."""
 
     __slots__ = ("high", "high_line", "low", "low_line")
 
@@ -166,7 +166,7 @@ class _Span:
 
 
 class _Epochs:
-    """Spans of one partition by epoch; the span of a later epoch must lie after that of an earlier one.
+    """Spans of offsets of one partition, by leader epoch; later epochs must have higher offsets.
 
     Claims that contradict this have been reported, and change no span."""
 

@@ -54,7 +54,9 @@ class Outcome(NamedTuple):
 
 
 class Trial:
-    """Trial, to `run` once. `script` injects the faults; by default they are drawn from the options' seed."""
+    """One run of a test, without the check of its history; `run` is called once.
+
+    `script` injects the faults; by default they are drawn from the options' seed."""
 
     def __init__(
         self, options: RunOptions, system: System, store: Store, progress: Progress, script: Script = play_drawn_faults

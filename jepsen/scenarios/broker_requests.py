@@ -78,7 +78,7 @@ def read_records_through(stage: Stage, node: int, place: TopicPartition, end: in
 
 
 class OwnTopic:
-    """Topic of the script's own with one partition, which the clients of the load do not use."""
+    """Topic of the script with one partition, which the clients of the load do not use."""
 
     def __init__(self, stage: Stage, configs: Mapping[str, str]) -> None:
         self._stage, self.place = stage, TopicPartition(TOPIC, 0)

@@ -34,7 +34,7 @@ def kill_coordinators(stage: Stage) -> None:
 
 
 class SilentGroup:
-    """Consumer group with one member, which only commits."""
+    """Consumer group with one member, which only commits and sends no heartbeats."""
 
     def __init__(self, stage: Stage, group: str) -> None:
         self._stage, self._group = stage, group

@@ -48,7 +48,7 @@ def _ignore(_: object) -> None:
 
 
 class Moment(Enum):
-    """Moments at which a fault may strike; votes and acknowledgements have been sent by then."""
+    """Moments of a replica's work at which a fault may occur; votes and acknowledgements have been sent by then."""
 
     VOTE = "votes"
     LEAD = "becomes leader"
@@ -58,7 +58,7 @@ class Moment(Enum):
 
 
 class GroupPlan:
-    """A Raft group of the cluster, with its properties observed from outside."""
+    """Raft group of a simulated cluster: its members, clients' topic, and properties observed from outside."""
 
     def __init__(self, number: int, group_id: uuid.UUID) -> None:
         self.number, self.group_id = number, group_id

@@ -110,7 +110,7 @@ class Convergence:
         return [(machine, group) for machine, group in replicas if held.has_member(machine.me)]
 
     def _drain(self) -> None:
-        """Read everything from every replica."""
+        """Read all records from every replica, as clients."""
         for plan in self.cluster.groups:
             for machine, group in self._members(plan):
                 self._drain_one(plan, machine, group)

@@ -39,7 +39,9 @@ class MemoryLog(LogView):
         return prefix_within_bytes(self._entries[start : start + max_entries], max_bytes)
 
     def stored_bytes_from(self, first: Index) -> int:
-        """Return the size of the entries from `first` on, as if all of them were in files."""
+        """Return the size of the entries from `first` on.
+
+        As if all of them were in files."""
         return sum(entry.size_bytes for entry in self._entries[max(0, first - self._boundary.index - 1) :])
 
     def entries_from_start(self) -> list[Entry]:
@@ -55,12 +57,12 @@ class MemoryLog(LogView):
         self._entries.extend(entries)
 
     def cut_to(self, index: Index) -> None:
-        """Drop everything above `index`."""
+        """Remove all entries above `index`."""
         assert self._boundary.index <= index, f"cut to {index} below the boundary {self._boundary.index}"
         del self._entries[index - self._boundary.index :]
 
     def trim_to(self, index: Index) -> None:
-        """Drop everything up to `index` and remember its term."""
+        """Remove all entries up to `index`, and remember the term of the last one."""
         term = self.term_at(index)
         del self._entries[: index - self._boundary.index]
         self._boundary = EntryId(index, term)

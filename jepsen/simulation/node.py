@@ -51,7 +51,7 @@ class Scheduler(Protocol):
         ...
 
     def release(self, handles: list["VirtualHandle"]) -> None:
-        """Run the held work."""
+        """Run callbacks that were held back while their process was paused."""
         ...
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str | None, context: Context) -> "VirtualTask[T]":

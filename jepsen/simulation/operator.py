@@ -32,7 +32,7 @@ INTERFERENCE: Final = 0.05
 
 
 class Operator:
-    """Operator, see the module. `target` are the nodes that shall be voters."""
+    """Simulated operator that changes the voters of a Raft group; `target` are the nodes that shall be voters."""
 
     def __init__(self, cluster: Cluster, plan: GroupPlan, fault_budget: FaultBudget, random: Random) -> None:
         self.cluster, self.plan, self.fault_budget, self.random = cluster, plan, fault_budget, random
@@ -81,7 +81,7 @@ class Operator:
             machine.call(partial(self._change, change))
 
     def _interfere(self, machine: Machine, held: Configuration) -> None:
-        """Demote two voters at once without waiting for pending changes; at most one change may succeed."""
+        """Try to demote two voters at once, without waiting for pending changes; at most one change may succeed."""
         for voter in self.random.sample(held.voters, min(2, len(held.voters) - 1)):
             voters = tuple(other for other in held.voters if other != voter)
             change = ConfigurationChange(voters, (*held.learners, voter), held.index)

@@ -19,7 +19,7 @@ MACHINES_MAX: Final = 6
 
 
 class Scenario(Enum):
-    """Subject of the run: all faults at once, or one promise without other disturbances."""
+    """Subject of a run: all faults at once, or one promise without other disturbances."""
 
     EVERYTHING = "everything"
     FLAPPING = "flapping"
@@ -79,9 +79,10 @@ DRIVER_FAULTS: Final = tuple(fault for fault in Fault if fault not in BROKERS_ON
 
 
 class AppendDeferral(NamedTuple):
-    """Appends that followers beyond the quorum get later: up to so many bytes, after so many milliseconds.
+    """Settings of deferred appends, which followers beyond the quorum get later.
 
-    `quorum_wait_ms` is the time without a commit after which they get them sooner."""
+    Followers get them when they have reached a size in bytes, or after some milliseconds. `quorum_wait_ms` is the time
+    without a commit after which they get them sooner."""
 
     bytes_max: int
     delay_ms: int
@@ -255,7 +256,7 @@ def draw(seed: int) -> Options:
 
 
 def _draw_and_skip(random: Random, value: int) -> int:
-    """Return `value` after one unused draw, which keeps later draws of the kept seeds the same."""
+    """Make one unused draw, so that later draws of the kept seeds stay the same; return `value`."""
     random.random()
     return value
 

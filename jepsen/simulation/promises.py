@@ -25,7 +25,7 @@ class DurablePromise(NamedTuple):
 
 
 class Promises:
-    """Promises of all replicas of one Raft group."""
+    """Promises that the replicas of one Raft group have sent: votes, terms and durable entries."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -40,7 +40,7 @@ FIRST_INDEX: Final = Index(1)
 
 
 class ReplicaLog(LogView, Protocol):
-    """Interface of a replica's log, for the checks."""
+    """Read access to a replica's log, for the checks."""
 
     def offset_of(self, index: Index) -> Offset: ...
 
@@ -120,7 +120,7 @@ def configuration_error(before: Configuration, after: Configuration, committed: 
 
 
 class GroupProperties:
-    """Properties of one Raft group, see the module; `name` is used in reports."""
+    """Checks of the Raft properties of one group, from observed Readys and messages; `name` is used in reports."""
 
     def __init__(self, name: str) -> None:
         self.name = name

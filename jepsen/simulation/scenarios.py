@@ -24,7 +24,7 @@ ROUNDS: Final = 4
 
 
 class Script:
-    """Safety phase of one scenario."""
+    """Phase with faults of one scenario."""
 
     def __init__(self, cluster: Cluster, workload: Workload, nemesis: Nemesis) -> None:
         self.cluster, self.workload, self.nemesis = cluster, workload, nemesis

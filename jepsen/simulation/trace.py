@@ -31,7 +31,9 @@ class Event(NamedTuple):
 
 
 class Trace:
-    """Trace of a run. `steps` counts callbacks, `events` keeps the last `events_max` notes."""
+    """Trace of a run: a digest of all steps, and the last `events_max` notes (`events`).
+
+    `steps` counts callbacks."""
 
     def __init__(self, events_max: int = TIMELINE_EVENTS_MAX) -> None:
         self.steps = 0
@@ -48,7 +50,7 @@ class Trace:
             self._hash_pending()
 
     def record_number(self, number: int) -> None:
-        """Record a fact within a step as a number: a size, a node, a term."""
+        """Add a fact about the present step to the digest, as a number: a size, a node, a term."""
         self._pending += _NUMBER(number)
 
     def note(self, time_ns: int, node: str, text: str) -> None:

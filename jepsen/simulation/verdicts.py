@@ -5,7 +5,7 @@ from typing import ClassVar
 
 
 class PropertyBroken(Exception):
-    """Broken promise of the log, as observed from outside; `numbers` are the evidence."""
+    """Violation of a promise of the log, as observed from outside; `numbers` are the evidence."""
 
     raised: ClassVar[list["PropertyBroken"]] = []
     """Errors raised in this run. Code under test may catch one that was raised inside of it; the verdict stays."""

@@ -35,7 +35,9 @@ VALUES_PER_CLIENT: Final = 1_000_000
 
 
 class Request:
-    """Pending operation. `has_ended` once its outcome is recorded; later events are ignored."""
+    """Pending request of a simulated client.
+
+    `has_ended` once its outcome is recorded; later events are ignored."""
 
     __slots__ = ("has_ended", "machine", "op")
 
@@ -45,7 +47,7 @@ class Request:
 
 
 class Client(ABC):
-    """Base of producers and readers: a Raft group, a process number, a deadline."""
+    """Base of simulated producers and readers, for one Raft group, with one request at a time."""
 
     def __init__(self, cluster: Cluster, plan: GroupPlan, random: Random) -> None:
         self.cluster, self.plan, self.random = cluster, plan, random
@@ -204,7 +206,7 @@ class Reader(Client):
             machine.call(partial(self._poll, request))
 
     def _any_leader(self) -> Machine | None:
-        """Return the leader with the oldest term, which may be a deposed one; None without a leader."""
+        """Return the machine whose leader has the oldest term, which may be deposed; None without a leader."""
         leading = [
             (group.core.term, machine.node.number, machine)
             for machine, group in self.cluster.replicas(self.plan)

@@ -20,7 +20,7 @@ from jepsen.workloads.plan import Plan
 
 
 class Workload(NamedTuple):
-    """Workload; `begin` starts the roles of one client."""
+    """Workload of a test by name; `begin` adds its roles to one client."""
 
     plan: Plan
     begin: Callable[[Client], None]

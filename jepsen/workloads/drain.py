@@ -35,7 +35,9 @@ _AT_ONCE: Final = 16
 
 
 class Drained(NamedTuple):
-    """Result of a drain; `unsettled` and `unread` name the failures within the bound as `node N topic/partition`."""
+    """Result of the final reads; `unsettled` and `unread` name partitions without an end, or not read, in time.
+
+    Their entries have the form `node N topic/partition`."""
 
     settled_s: float
     """Time from the beginning of the drain until every broker had accepted a write to every partition."""

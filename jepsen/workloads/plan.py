@@ -10,7 +10,7 @@ SMALL_SEGMENTS: Final = {"segment.bytes": "65536"}
 
 
 class Plan(NamedTuple):
-    """Topics to create for a workload, and flags of the brokers."""
+    """Requirements of a workload: the topics to create, and flags of the brokers."""
 
     partitions: dict[str, int]
     """By topic."""

@@ -1,6 +1,6 @@
 """Replica of one partition on this node: append, read and retention over a Raft group.
 
-    Replica → raftlog.runtime.replica.partition_replica.Group        batches come ready-made from the routing's queues
+    Replica → raftlog.runtime.replica.partition_replica.PartitionReplica    batches are complete when they arrive
 
 Nothing here depends on other nodes: a replica that does not lead raises `NotLeader`, and the routing goes elsewhere."""
 

@@ -37,8 +37,8 @@ class PartitionArchived(NamedTuple):
 class ArchiveReport:
     """Result of one run of `archive`.
 
-    `lost` are offsets that were trimmed before they were archived; of partitions that are `behind` the source has
-    less than the archive."""
+    `lost` are offsets that were trimmed before they were archived. `behind`: partitions of which the source has less
+    than the archive."""
 
     path: str
     run: str
@@ -103,7 +103,9 @@ def archive_in_batches(
 
 
 class ArchivePlan(NamedTuple):
-    """Plan of a run: `wanted` are offsets to archive; `begun` is new coverage that precedes them."""
+    """Plan of a run of `archive`.
+
+    `wanted` are offsets to archive; `begun` is new coverage that precedes them."""
 
     wanted: tuple[SourceLog, ...]
     begun: dict[TopicPartition, Coverage]

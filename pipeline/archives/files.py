@@ -196,7 +196,7 @@ def files_at(path: str) -> Files:
 
 
 class _NoLock:
-    """Lock of a remote file system, which has none."""
+    """Lock object for remote file systems, which have no locks."""
 
     def release(self) -> None:
         """Do nothing, because there is no lock."""

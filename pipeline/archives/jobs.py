@@ -95,7 +95,9 @@ def _make_batch_runner(spark: SparkSession, on_progress: OnProgress | None) -> S
 
 
 def shift_progress(on_progress: OnProgress | None, before: int, every: int) -> OnProgress | None:
-    """Return a callback for one of several jobs, which adds `before` to its tasks and reports `every` as total."""
+    """Return a progress callback for one of several jobs of a run.
+
+    It adds `before` to the job's tasks and reports `every` as the total."""
     if on_progress is None:
         return None
 

@@ -23,10 +23,11 @@ SPLIT_ROWS: Final = 500_000
 
 
 class Brokers:
-    """Running cluster as a source; `bootstrap` is a comma-separated list of HOST:PORT, or a `BrokerAddresses`.
+    """Running cluster as the source of an archive.
 
-    A task reads `split_rows` offsets at most, and waits `request_timeout_ms` for unavailable brokers. With
-    `skip_undecodable` records that cannot be decoded are left out, with a warning."""
+    `bootstrap` is a comma-separated list of HOST:PORT, or a `BrokerAddresses`. A task reads `split_rows` offsets at
+    most, and waits `request_timeout_ms` for unavailable brokers. With `skip_undecodable` records that cannot be decoded
+    are left out, with a warning."""
 
     may_lag: Final = False
 
@@ -69,10 +70,10 @@ class Brokers:
 
 
 class Segments:
-    """Data directories of stopped brokers, or copies of them, as a source; all executors must have access.
+    """Data directories of stopped brokers, or copies of them, as the source of an archive.
 
-    They may be older than the archive. A task reads `split_bytes` of a segment file at most. With `skip_undecodable`
-    records that cannot be decoded are left out, with a warning."""
+    All executors must have access. The directories may be older than the archive. A task reads `split_bytes` of a
+    segment file at most. With `skip_undecodable` records that cannot be decoded are left out, with a warning."""
 
     may_lag: Final = True
 

@@ -68,8 +68,7 @@ class LostRange(NamedTuple):
 class ArchivedFile(NamedTuple):
     """Parquet file with rows of one topic, partition and day, by rising offset from `first` to `last`.
 
-    `day` is what `day_of` gives. Files of one partition and day do not overlap; those of different days may.
-    """
+    `day` is the result of `day_of`. Files of one partition and day do not overlap; those of different days may."""
 
     topic: str
     partition: PartitionNumber
@@ -119,7 +118,7 @@ class Commit(NamedTuple):
 
 
 class _StoredCommit(msgspec.Struct):
-    """Members of a commit with their JSON types."""
+    """Members of a commit's JSON object with their types."""
 
     number: Count
     kind: Kind
@@ -207,7 +206,7 @@ def decode_file(row: Any) -> ArchivedFile:
 
 
 def _require_range(lost: LostRange) -> LostRange:
-    """Return a lost range that is checked. Raises `ValueError`."""
+    """Check a lost range and return it. Raises `ValueError`."""
     check_topic_name(lost.topic)
     if lost.end < lost.start:
         raise ValueError(f"{lost} ends before it starts")

@@ -193,10 +193,9 @@ def read_in_order(files: Files, archived: Sequence[ArchivedFile], start: int, en
 
 
 class RowsByOffset:
-    """Reader of non-empty batches of rows sorted by offset, from which rows are taken up to given offsets.
+    """Reader of rows sorted by offset, from which rows are taken up to given offsets.
 
-    `last` is the offset of the last row at hand.
-    """
+    Its input are non-empty batches of rows. `last` is the offset of the last row of the present batch."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -251,7 +250,7 @@ def _rows_of_file(
 
 
 class _WrongContent(Exception):
-    """Error for a Parquet file that is not the written one."""
+    """The Parquet file is not the one that was written."""
 
 
 def _check_content(file: pq.ParquetFile, archived: ArchivedFile) -> None:

@@ -25,7 +25,7 @@ class ArchiveSplit(NamedTuple):
 
 
 class SourceLog(NamedTuple):
-    """Log of a partition in the source, `start ≤ offset < end`."""
+    """Log of a partition in the source of an archive, `start ≤ offset < end`."""
 
     place: TopicPartition
     log_id: str
@@ -36,7 +36,7 @@ class SourceLog(NamedTuple):
 
 
 class ArchiveSource(Protocol):
-    """Source of an archive: a cluster or a backup."""
+    """Interface of the sources of an archive: a cluster, or data directories."""
 
     @property
     def may_lag(self) -> bool:
@@ -52,7 +52,7 @@ class ArchiveSource(Protocol):
 
 
 class SplitBatches(Protocol):
-    """Executor of `work` on splits, in batches: Spark in `jobs`, a loop in tests.
+    """Interface of executors that run `work` on splits, in batches: Spark in `jobs`, a loop in tests.
 
     A batch is committed as a whole: it bounds the loss of a run that is interrupted, the size of a commit, and the
     memory of the driver."""

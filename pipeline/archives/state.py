@@ -40,7 +40,7 @@ _SNAPSHOTS_TRIED: Final = 3
 
 
 class ArchiveState(NamedTuple):
-    """State after commit `number`; the mappings are replaced and never changed."""
+    """State of an archive after commit `number`; the mappings are replaced and never changed."""
 
     archive_id: str
     number: int
@@ -78,7 +78,7 @@ class ArchiveState(NamedTuple):
 
 
 def _require_growth(commit: Commit, place: TopicPartition, before: Coverage | None, now: Coverage) -> None:
-    """Raise `ArchiveDamaged` if a commit changes a partition's coverage otherwise than at its end."""
+    """Raise `ArchiveDamaged` if a commit changes a partition's coverage other than by extending its end."""
     fits = now.start <= now.end
     if before is not None:
         fits = (now.log_id, now.start) == (before.log_id, before.start) and now.end >= before.end
@@ -87,7 +87,7 @@ def _require_growth(commit: Commit, place: TopicPartition, before: Coverage | No
 
 
 class ReadArchive(NamedTuple):
-    """Result of reading an archive; `newest` is the state after all commits.
+    """Archive as it was read; `newest` is the state after all commits.
 
     The files of the `unsettled` commit, the last with any, may still be in the staging directory; `before` is the state
     without it. Without one both states are the same."""

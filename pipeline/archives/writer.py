@@ -68,7 +68,7 @@ def open_writer(files: Files, *, grace_seconds: float = 0, may_create: bool = Fa
 
 
 def _require_begun_or_empty(files: Files, *, may_create: bool) -> None:
-    """Raise `NotAnArchive` for a directory with other files, or, without `may_create`, for any."""
+    """Raise `NotAnArchive` for a directory with other files, or, without `may_create`, for one without an archive."""
     others = [name for name in files.names("") if name != INTERNALS]
     if others or not may_create:
         lies = f"other files lie there, such as {others[0]}" if others else "nothing was archived there yet"
@@ -78,7 +78,7 @@ def _require_begun_or_empty(files: Files, *, may_create: bool) -> None:
 
 
 class ArchiveWriter:
-    """Run that has claimed the archive; `state` is the state after its latest commit."""
+    """Run that has claimed an archive for writing; `state` is the state after its latest commit."""
 
     def __init__(self, files: Files, grace_seconds: float) -> None:
         self._files = files

@@ -33,7 +33,7 @@ Batch = tuple[BatchHeader, memoryview]
 
 
 class Chunk(NamedTuple):
-    """Consecutive batches, `size` bytes in total; the next chunk begins at `next_offset`."""
+    """Consecutive batches from one fetch, `size` bytes in total; the next chunk begins at `next_offset`."""
 
     batches: list[Batch]
     next_offset: int
@@ -74,7 +74,7 @@ def _read_batches(split: BrokerSplit) -> Iterator[Batch]:
 
 
 class _Fetcher:
-    """Fetcher of consecutive chunks; `offset` is the start of the next one."""
+    """Fetches the batches of one split in consecutive chunks; `offset` is the start of the next one."""
 
     def __init__(self, split: BrokerSplit) -> None:
         self._split = split

@@ -84,7 +84,7 @@ def _report_lost_topics(start: StreamOffset, ids: Mapping[str, str], fail_on_dat
 
 
 def _end_of_partition(log: PartitionLog, known: int | None, targets: Targets | None) -> int | None:
-    """Return the end offset of the batch in a partition; without a target it stays `known`, the previous end.
+    """Return the end of a micro-batch in a partition: the target, the present end, or `known`, the previous end.
 
     None for a partition that the stream has not begun to read."""
     if targets is None:

@@ -51,14 +51,14 @@ class PartitionLog(NamedTuple):
 
 
 class ClusterLayout(NamedTuple):
-    """Partitions by topic and number, and the addresses of the bootstrap list and of all brokers."""
+    """Partitions to read by topic and number, and addresses of the bootstrap list and of all brokers."""
 
     logs: list[PartitionLog]
     addresses: Sequence[str]
 
 
 class EarlierOffsets(NamedTuple):
-    """Results of an earlier request: ids of topics by name, and ends of partitions."""
+    """Results of an earlier request, to detect stale answers: ids of topics by name, and ends of partitions."""
 
     ids: Mapping[str, str]
     offsets: Mapping[TopicPartition, int]
@@ -113,7 +113,7 @@ async def read_layout(
 
 
 async def _ask_at_once(ask: Callable[..., Awaitable[T]], places: Sequence[tuple[Any, ...]]) -> list[T]:
-    """Call `ask` for all places, at most `ASKED_AT_ONCE` concurrently; return the answers in order."""
+    """Call `ask` with the arguments of each of `places`, at most `ASKED_AT_ONCE` at a time; return the answers."""
     slots = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def ask_one(place: tuple[Any, ...]) -> T:
@@ -124,7 +124,7 @@ async def _ask_at_once(ask: Callable[..., Awaitable[T]], places: Sequence[tuple[
 
 
 async def plan_splits(client: BrokerClient, settings: ReadSettings, there: ClusterLayout) -> list[BrokerSplit]:
-    """Return one split per partition, including empty ones. Raises `InvalidArgument` and `DataLost`."""
+    """Return one split for each partition, empty ones included. Raises `InvalidArgument` and `DataLost`."""
     _check_named(settings, there.logs)
     bounded = await _ask_at_once(_select_range, [(client, settings, log) for log in there.logs])
     return [make_split(settings, there.addresses, log) for log in bounded]

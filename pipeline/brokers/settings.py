@@ -56,7 +56,9 @@ BATCH_OPTIONS: Final = STREAM_OPTIONS - {"maxOffsetsPerTrigger"} | {*option_name
 
 @dataclass(frozen=True)
 class ReadSettings:
-    """Settings of a read; `request_timeout_ms` limits the time without progress while brokers are unavailable."""
+    """Settings of a read from a cluster.
+
+    `request_timeout_ms` limits the time without progress while brokers are unavailable."""
 
     bootstrap: Sequence[str]
     topics: TopicChoice

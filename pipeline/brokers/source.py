@@ -54,7 +54,9 @@ class RaftlogDataSource(DataSource):
 
 @hide_stack_traces
 class BatchReader(DataSourceReader):
-    """Reader of a batch: topics as they are when Spark requests the splits, in a process beside the driver."""
+    """Reader of a batch query: the topics as they are when Spark requests the splits.
+
+    Spark calls it in a process beside the driver."""
 
     def __init__(self, settings: ReadSettings) -> None:
         self._settings = settings

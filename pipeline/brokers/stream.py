@@ -37,7 +37,7 @@ Json = dict[str, Any]
 
 @hide_stack_traces
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reader of a stream; not thread-safe, as Spark makes one call at a time."""
+    """Reader of a streaming query; not thread-safe, as Spark makes one call at a time."""
 
     def __init__(self, settings: ReadSettings) -> None:
         self._settings = settings
@@ -51,7 +51,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # offsets
 
     def initialOffset(self) -> Json:  # noqa: N802 – the names are Spark's
-        """Return the start of a new query; raises as the planning of a batch."""
+        """Return the position at which a new query starts, as JSON; raises as the planning of a batch."""
         if self._initial is None:
             self._initial = self._connection().ask(self._find_start).as_json()
         return self._initial
@@ -61,7 +61,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
-        """Return the end of the next micro-batch.
+        """Return the position at which the next micro-batch ends, as JSON.
 
         Raises `CheckpointMismatch`, `DataLost`, and `Unavailable` when brokers do not answer in time."""
         begin = StreamOffset.from_json(start)

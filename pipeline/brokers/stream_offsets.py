@@ -21,7 +21,7 @@ Offsets = dict[TopicPartition, int]
 
 @dataclass(frozen=True)
 class StreamOffset:
-    """Position of a stream; `ids` has the id of each topic in `offsets`."""
+    """Position of a streaming query: an offset for each partition; `ids` has the id of each topic in `offsets`."""
 
     ids: Mapping[str, str] = field(default_factory=dict)
     offsets: Offsets = field(default_factory=dict)

@@ -50,7 +50,7 @@ T = TypeVar("T")
 class TopicReplayed(NamedTuple):
     """Result for one topic: `rows` rows were written to the topic `target` in this run.
 
-    None were where all existed already. The sink records the write under `write_id`."""
+    0 rows if all had been written before. The sink records the write under `write_id`."""
 
     topic: str
     target: str
@@ -190,7 +190,9 @@ class _ReplayContext:
         return _digest([self.where, self.keep_partitions])
 
     def make_write_id(self, name: str | None, what: Sequence[str]) -> str:
-        """Return the write id. Options are part of it, except in a named replay, whose record has them."""
+        """Return the id under which the sink records the write of `what`.
+
+        Options are part of it, except in a named replay, whose record has them."""
         return f"{name}-{_digest(what)}" if name is not None else f"replay-{_digest([*what, self.options_digest])}"
 
 

@@ -58,7 +58,7 @@ class Range(NamedTuple):
 def newly_covered_ranges(
     topic: str, covered: Mapping[TopicPartition, Coverage], before: Mapping[TopicPartition, Coverage] | None
 ) -> list[Range]:
-    """Return, by partition, the offsets that are covered now and were not covered before."""
+    """Return the offsets, by partition, that the archive covers now and did not cover before."""
     ranges = []
     for place, coverage in sorted(covered.items()):
         if place.topic != topic:
@@ -108,7 +108,9 @@ def current_round(state: ArchiveState, reached: ReplayProgress | None, done: int
 
 
 class ReplayRecord:
-    """Record of a topic's progress; `what` identifies the rows to write by a named replay."""
+    """Record of a topic's progress in a replay, stored as a committed offset.
+
+    `what` identifies the rows to write by a named replay."""
 
     def __init__(self, write_id: str, target: str, what: str) -> None:
         self._what = what

@@ -31,7 +31,7 @@ def read_step(spark: SparkSession, uri: str, topic: str, ranges: Sequence[Range]
 
 
 class ArchiveStepSource(DataSource):
-    """Data source of one step; see the module."""
+    """Spark data source that reads the rows of one step of a replay from the archive."""
 
     @classmethod
     def name(cls) -> str:

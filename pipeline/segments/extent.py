@@ -39,7 +39,7 @@ CARRIED_ALTOGETHER_MAX: Final = 32 << 20
 
 
 class LogExtent(NamedTuple):
-    """Part of a log that a replica's directory contains: offsets from `start` up to `end`, in pieces.
+    """Range of offsets, `start` to `end`, that a replica's directory contains, in pieces with their batches.
 
     `problems` are missing or damaged bytes that are found without reading everything."""
 
@@ -65,7 +65,7 @@ class LogExtent(NamedTuple):
 
 
 class CarriedBudget:
-    """Budget of journaled bytes that the pieces of one plan may carry, `CARRIED_ALTOGETHER_MAX` in total."""
+    """Budget for journaled bytes that the pieces of one plan contain, `CARRIED_ALTOGETHER_MAX` in total."""
 
     def __init__(self, left: int = CARRIED_ALTOGETHER_MAX) -> None:
         self._left = left
@@ -94,7 +94,7 @@ def file_name(path: str, base: int) -> str:
 
 
 class _Chain:
-    """Chain of consecutive segment files, with the pieces of batches in them."""
+    """Search for consecutive segment files of a log, and for the pieces of batches in them."""
 
     def __init__(self, disk: Disk, path: str, *, is_lone: bool) -> None:
         self.bases = segment_bases(disk, path)
@@ -110,7 +110,7 @@ class _Chain:
         self._path, self._is_lone = path, is_lone
 
     def follow(self, base: int | None, stop_index: int | None) -> None:
-        """Follow the files from `base` on, up to entry `stop_index` or to the end of the last file."""
+        """Add the files from `base` on, up to entry `stop_index` or to the end of the last file."""
         while base is not None:
             try:
                 segment = self._open(base)
@@ -161,7 +161,7 @@ class _Chain:
         return segment
 
     def _take_file(self, segment: Segment, stop_index: int | None) -> str | None:
-        """Add the pieces of a file; return the reason if the chain ends before the end of the file, else None."""
+        """Add the pieces of a file; return the reason if the log ends before the end of the file, else None."""
         base = segment.base_offset
         follows = self.base >= 0 and base == self.place.offset
         if follows and segment.base_index != self.place.index and segment.files.log.size():
@@ -195,7 +195,7 @@ class _Chain:
         )
 
     def _end_reason(self, segment: Segment, why: str | None, *, has_rows_behind: bool) -> str | None:
-        """Return the reason if the file ends where it should not; a torn tail of the last file is none."""
+        """Return the reason if the file ends too early; an unfinished write at the end of the last file is none."""
         is_last = segment.base_offset == self.bases[-1]
         if why is None:
             return "the file ends before a batch that was synced" if has_rows_behind and self._is_lone else None
@@ -224,7 +224,7 @@ class _Chain:
 
 
 def _lone_extent(disk: Disk, replica: FoundReplica, chain: _Chain) -> LogExtent:
-    """Return the extent of a log without a journal: up to its last sound batch."""
+    """Return the extent of a log without a journal: up to its last undamaged batch."""
     checkpoint = read_checkpoint(disk, replica.path)
     first = chain.bases[0] if chain.bases else None
     if checkpoint is not None:
@@ -287,7 +287,7 @@ def _report_missing_entries(chain: _Chain, index: int) -> None:
 
 
 class _JournalTail:
-    """Entries after the last checkpoint: in the segments if these contain the same bytes, else in the journal."""
+    """Entries after the last checkpoint: read from the segments if these contain the same bytes, else the journal."""
 
     def __init__(self, replica: FoundReplica, chain: _Chain, room: CarriedBudget, files: ExitStack) -> None:
         self._chain, self._room, self._files = chain, room, files
@@ -321,7 +321,7 @@ class _JournalTail:
         self._end_run()
 
     def _take_batch(self, batch: memoryview) -> None:
-        """Append a batch of the journal; it is carried unless the file has the same bytes."""
+        """Append a batch of the journal; the piece contains its bytes unless the file has the same ones."""
         place = self._chain.place
         is_in_file = self._read(place.position, len(batch)) == batch
         self._begin_run(is_journaled=not is_in_file)
@@ -355,14 +355,14 @@ class _JournalTail:
         self._chain.place = BatchBoundary(position + size, index + 1, header.next_offset)
 
     def _begin_run(self, *, is_journaled: bool) -> None:
-        """Begin a run, unless one of this kind is open and has room for more bytes."""
+        """Begin a sequence of batches from one source, unless one is open and has room for more bytes."""
         if self._run is not None and (self._run[1] != is_journaled or self._carried >= CARRIED_BYTES_MAX):
             self._end_run()
         if self._run is None:
             self._run = (self._chain.place, is_journaled)
 
     def _end_run(self) -> None:
-        """Append the open run as one piece."""
+        """Append the open sequence of batches as one piece."""
         if self._run is None:
             return
         (first, is_journaled), chain = self._run, self._chain

@@ -81,7 +81,7 @@ class SegmentSplit:
 
 
 class IndexRows:
-    """Unchecked rows of an `.index` file."""
+    """Reader of the rows of an `.index` file, without checks of their content."""
 
     def __init__(self, file: File) -> None:
         self._file = file
@@ -183,14 +183,14 @@ def _index_after(segment: Segment, row: Row, header: BatchHeader) -> int:
 
 
 class PieceWalk(NamedTuple):
-    """Result of a walk: the boundary after its last sound batch, and the reason if it ended early."""
+    """Result of `walk_headers`: the boundary after the last undamaged batch, and the reason if it ended early."""
 
     place: BatchBoundary
     why: str | None
 
 
 def walk_headers(segment: Segment, start: BatchBoundary, stop_index: int | None, *, checks_crc: bool) -> PieceWalk:
-    """Walk from header to header, from `start` to the end of the file or past entry `stop_index`."""
+    """Read the headers of consecutive batches from `start` to the end of the file, or past entry `stop_index`."""
     walked = PieceWalk(start, None)
     for walked in _steps(segment, start, checks_crc):
         if stop_index is not None and walked.place.index > stop_index:
@@ -199,7 +199,7 @@ def walk_headers(segment: Segment, start: BatchBoundary, stop_index: int | None,
 
 
 def _steps(segment: Segment, start: BatchBoundary, checks_crc: bool) -> Iterator[PieceWalk]:
-    """Yield the boundary after each batch; before damage yield the last boundary again, with the reason."""
+    """Yield the boundary after each batch; at damage yield the last boundary again, with the reason."""
     log = segment.files.log
     size = log.size()
     window = Window(log, _WINDOW_BYTES if checks_crc else _HEADERS_BYTES)
@@ -226,7 +226,7 @@ def _steps(segment: Segment, start: BatchBoundary, checks_crc: bool) -> Iterator
 
 
 def _mismatch_reason(head: memoryview, place: BatchBoundary, size: int) -> str | None:
-    """Return the reason why no sound header follows at this boundary; None if one does."""
+    """Return the reason why no valid header follows at this boundary; None if one does."""
     if len(head) < HEADER_SIZE:
         return "the file ends inside a batch header"
     header = read_header(head)
@@ -245,7 +245,7 @@ def _mismatch_reason(head: memoryview, place: BatchBoundary, size: int) -> str |
 def divide_piece(
     piece: SegmentPiece, segment: Segment, start: int, end: int, piece_bytes: int
 ) -> Iterator[SegmentPiece]:
-    """Yield the part of a piece in offsets `[start, end)`, in pieces of at most `piece_bytes`, or of one batch."""
+    """Divide the offsets `[start, end)` of a piece into pieces of at most `piece_bytes`, or of one batch."""
     if piece.rows:
         found = _divide_by_rows(piece, _RowBoundaries(piece, segment), start, end, piece_bytes)
     else:
@@ -254,7 +254,7 @@ def divide_piece(
 
 
 class _RowBoundaries:
-    """Boundaries between the batches of a piece, from its undamaged rows."""
+    """Boundaries between the batches of a piece, as its undamaged index rows show them."""
 
     def __init__(self, piece: SegmentPiece, segment: Segment) -> None:
         self.rows, self._piece, self._log = IndexRows(segment.files.index), piece, segment.files.log
@@ -308,7 +308,7 @@ def _divide_by_rows(
 def _divide_by_headers(
     piece: SegmentPiece, segment: Segment, start: int, end: int, piece_bytes: int
 ) -> Iterator[SegmentPiece]:
-    """Divide a piece by walking from header to header; see `divide_piece`."""
+    """Divide a piece by reading the header of each batch; see `divide_piece`."""
     first = before = piece.first
     for place, why in _steps(segment, piece.first, False):
         if why is not None or place.position > piece.last.position:

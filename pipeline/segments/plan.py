@@ -159,7 +159,7 @@ def _commit_index(replica: FoundReplica) -> int:
 
 
 def _preference(extent: LogExtent) -> tuple[bool, int]:
-    """Return the sort key of an extent: without problems before others, then by last index."""
+    """Return the sort key to prefer an extent: without problems before others, then by last index."""
     return not extent.problems, extent.last_index
 
 

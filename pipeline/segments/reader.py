@@ -40,7 +40,7 @@ _NO_HEADER: Final = read_header(bytes(HEADER_SIZE))
 
 
 class _CarriedBytes:
-    """Bytes that a piece carries, with the interface of a file."""
+    """Journaled bytes that a piece contains, with the interface of a file."""
 
     def __init__(self, position: int, data: bytes | memoryview) -> None:
         self._position, self._data = position, memoryview(data)
@@ -154,7 +154,7 @@ def _warn(problem: CorruptBatch) -> None:
 
 
 class _Journal:
-    """Journal with the journaled part of a split; it is folded once, at the first use."""
+    """Journal with the journaled part of a split; it is read once, at the first use."""
 
     def __init__(self, disk: Disk, split: SegmentSplit) -> None:
         self._disk, self._split = disk, split
@@ -188,7 +188,7 @@ class _PieceReader:
         """Damage of the current batch."""
 
     def batches(self) -> Iterator[CheckedBatch]:
-        """Return the sound batches of the piece; damage is raised or reported."""
+        """Return the undamaged batches of the piece; damage is raised or reported."""
         piece = self._piece
         if piece.batches is not None:
             return self._check_batches(_CarriedBytes(piece.first.position, piece.batches), None)
@@ -214,7 +214,7 @@ class _PieceReader:
     # checking
 
     def _check_batches(self, log: _Log, index: File | None) -> Iterator[CheckedBatch]:
-        """Yield the sound batches of the piece; report or raise damage between them."""
+        """Yield the undamaged batches of the piece; report or raise damage between them."""
         last = self._piece.last
         rows = None if index is None else _RowReader(index)
         while True:
@@ -319,7 +319,7 @@ class _PieceReader:
 def _split_batches(
     log: _Log, position: int, offset: int, end: int
 ) -> Iterator[tuple[BatchHeader, memoryview, str | None]]:
-    """Yield consecutive batches between `position` and `end`, each with the error of its frame or None.
+    """Yield consecutive batches between `position` and `end`, each with an error in its length, or None.
 
     The first error ends it. The file is read in large chunks; a length counts only up to `end`."""
     data, start, limit = memoryview(b""), position, position
@@ -358,7 +358,7 @@ class _RowReader:
         self._first = self._end = 0
 
     def contradicts(self, number: int, batch: memoryview) -> bool:
-        """Return whether row `number` is sound and describes another batch."""
+        """Return whether row `number` is undamaged and describes another batch."""
         if not self._first <= number < self._end:
             self._data = memoryview(self._index.read(number * ROW_SIZE, _ROWS_AT_ONCE * ROW_SIZE))
             self._first, self._end = number, number + _ROWS_AT_ONCE

@@ -42,7 +42,9 @@ T = TypeVar("T")
 
 
 class AttemptOutcome(NamedTuple):
-    """Result of an attempt: `ends` are offsets after its records; `rows` is 0 if the epoch was complete before."""
+    """Result of an attempt of a task: `ends` are the offsets after its records, by partition.
+
+    `rows` is 0 if the epoch was complete before."""
 
     rows: int
     ends: dict[TopicPartition, int]
@@ -73,7 +75,7 @@ def write_rows(
 
 
 class _Writer:
-    """Writer on the event loop, created by `open`."""
+    """Writer of one task's rows to brokers, on the event loop; created by `open`."""
 
     def __init__(
         self, client: BrokerClient, settings: SinkSettings, identity: WriteIdentity, mine: "_Run", marks: Marks
@@ -124,7 +126,7 @@ class _Writer:
     # rows
 
     async def add_rows(self, some: Slice) -> None:
-        """Add rows to send; wait while too many are held. Raises the error that ends the attempt."""
+        """Add rows to send; wait while too many rows have no outcome. Raises the error that ends the attempt."""
         for name, part in group_by_topic(some, self._settings.topic).items():
             topic = self._topics.get(name) or await self._begin_topic(name)
             timed = part._replace(rows=part.rows.with_default_time(topic.beginning.ms))
@@ -153,7 +155,7 @@ class _Writer:
             self._start_sender(sending)
 
     def _flush_largest(self, wanted_bytes: int) -> None:
-        """Flush the lanes with most waiting bytes, until these are `wanted_bytes` together."""
+        """Send the waiting rows of the partitions that have most, until `wanted_bytes` of rows are being sent."""
         for sending in sorted(self._sendings.values(), key=lambda each: -each.lane.waiting_bytes):
             if wanted_bytes <= 0:
                 return
@@ -162,7 +164,7 @@ class _Writer:
             self._start_sender(sending)
 
     def _start_sender(self, sending: LaneSender) -> None:
-        """Start the sender of a lane, unless it runs or has nothing to do."""
+        """Start the sender of a partition, unless it runs or has nothing to do."""
         if sending.task is None and sending.lane.next(flush=sending.flush) is not None:
             sending.task = asyncio.get_running_loop().create_task(sending.run())
             sending.task.add_done_callback(partial(self._on_sender_end, sending))
@@ -246,7 +248,7 @@ class _Writer:
 
 
 class _Run(NamedTuple):
-    """One execution of the driver, with the tools of its attempts."""
+    """One execution of the driver: its identity, and the objects that its attempts share."""
 
     name: str
     recorder: Recorder

@@ -17,7 +17,7 @@ SLICE_BYTES_MAX: Final = 4 << 20
 
 
 class Slice(NamedTuple):
-    """Consecutive rows; `topics` and `partitions` are None if there is no such column."""
+    """Columns of consecutive rows; `topics` and `partitions` are None if there is no such column."""
 
     rows: Rows
     topics: list[str | None] | None = None
@@ -39,7 +39,7 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Number of each column in a batch; None for an absent column."""
+    """Position of each column in a batch; None for an absent column."""
 
     value: int
     key: int | None = None

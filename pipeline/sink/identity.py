@@ -25,7 +25,7 @@ class WriteIdentity(NamedTuple):
     epoch: int
 
     def producer_id(self, generation: int = 0) -> int:
-        """Return the producer id of a generation, which is never one that brokers assign."""
+        """Return the producer id of a generation; brokers never assign such ids."""
         return _producer_id(self.write_id, self.spark_partition, self.epoch // _EPOCHS, generation)
 
     @property
@@ -40,6 +40,6 @@ class WriteIdentity(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def _producer_id(write_id: str, spark_partition: int, block: int, generation: int) -> int:
-    """Return a hash of the identity, with the bit that only computed producer ids have."""
+    """Return a hash of the identity as a producer id, with the bit that only computed producer ids have."""
     text = f"{spark_partition}/{block}/{generation}/{write_id}"
     return _OWN_IDS | int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 2

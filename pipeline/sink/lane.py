@@ -32,7 +32,7 @@ ANSWERED_BEFORE: Final = (DuplicateSequence, OutOfOrderSequence, UnknownProducer
 
 
 class SendBatch(NamedTuple):
-    """Step: append this batch, unchanged until its outcome is known."""
+    """Next step of a lane: append this batch, unchanged until its outcome is known."""
 
     rows: Rows
     producer_id: int
@@ -41,13 +41,15 @@ class SendBatch(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """Step: read the stored records of the lane's identity, from this offset on."""
+    """Next step of a lane: read the stored records of this write's identity, from this offset on."""
 
     start: Offset
 
 
 class FoundBatch(NamedTuple):
-    """Stored batch of the identity; `span` is its number of sequences, `digests` are of its remaining records."""
+    """Stored batch that a scan has found for the write's identity.
+
+    `span` is its number of sequences, `digests` are of its remaining records."""
 
     generation: int
     base_sequence: int
@@ -55,15 +57,15 @@ class FoundBatch(NamedTuple):
     digests: bytes
 
     def each_digest(self) -> list[bytes]:
-        """Return the digests one by one."""
+        """Return the digests as a list, one for each record."""
         return [self.digests[at : at + DIGEST_SIZE] for at in range(0, len(self.digests), DIGEST_SIZE)]
 
 
 class SinkLane:
-    """State of the rows of one topic-partition; no record of the identity is stored below `start`.
+    """Rows that an attempt writes to one partition; it skips rows that are stored already.
 
-    `must_scan`: an earlier run may have written, so the log is read before anything is sent; `is_old`: so long ago
-    that the partition has expired the producer."""
+    No record of the write's identity is stored below `start`. `must_scan`: an earlier run may have written, so the log
+    is read before anything is sent; `is_old`: so long ago that the partition has expired the producer."""
 
     def __init__(
         self,
@@ -203,7 +205,7 @@ class SinkLane:
         return anything
 
     def _add_stored(self, batch: FoundBatch) -> None:
-        """Account for a stored batch. Raises `WriteForgotten` for a repetition and for hidden records."""
+        """Take a stored batch into account. Raises `WriteForgotten` for a repetition and for hidden records."""
         if batch.generation > self._generation:
             self._begin_generation(batch.generation)
         expected = self._sequences[batch.generation]
@@ -239,7 +241,7 @@ class SinkLane:
         self._generation = generation
 
     def _drop_stored_again(self) -> None:
-        """Add all waiting rows again, without those that the scan has found."""
+        """Put all waiting rows into new batches, without those that the scan has found."""
         waiting = [rows for rows, _ in self._full] + [self._open]
         self._full.clear()
         self._open, self._open_bytes, self.waiting_bytes = Rows([], [], [], []), 0, 0

@@ -22,7 +22,9 @@ _ALL: Final[IsolationName] = "read_uncommitted"
 
 
 class ScanResult(NamedTuple):
-    """Batches with their offsets, and the end of the scan; `is_cut`: the log now begins after the start."""
+    """Batches of the identity that a scan found, and the end of the scan.
+
+    `is_cut`: the log now begins after the start of the scan."""
 
     found: list[tuple[Offset, FoundBatch]]
     end: Offset

@@ -36,7 +36,9 @@ class EpochStart(NamedTuple):
 
 
 class Marks:
-    """Committed offsets of the group; raises `WriteForgotten` for one that this module did not write."""
+    """Records of a write's progress, in the committed offsets of its group.
+
+    Raises `WriteForgotten` for one that this module did not write."""
 
     def __init__(self, committed: Mapping[TopicPartition, CommittedOffset]) -> None:
         self._fields = {place: _check_fields(place, found) for place, found in committed.items()}
@@ -64,7 +66,7 @@ class Marks:
 
 
 class Recorder:
-    """Client that reads and writes the marks of one write."""
+    """Reads and writes the marks (records of progress) of one write."""
 
     def __init__(self, client: BrokerClient, write_id: str) -> None:
         self._client, self._write_id = client, write_id
@@ -126,12 +128,12 @@ class Recorder:
 
 
 def _begun_mark(epoch: int) -> int:
-    """Return the mark of an epoch that has begun."""
+    """Return the number that marks the begin of an epoch."""
     return 2 * epoch + 1
 
 
 def _make_mark(mark: int, fields: Mapping[str, Any]) -> CommittedOffset:
-    """Return the commit of a mark with these fields."""
+    """Return the offset commit that stores a mark with these fields."""
     return make_commit(_BASE + mark, fields)
 
 

@@ -32,7 +32,9 @@ def group_by_topic(some: Slice, topic: str | None) -> dict[str, Slice]:
 
 
 class RowPartitioner:
-    """Partitioner for the topics of one attempt; `partitioner` is the name of the key hash."""
+    """Choice of the partition of each row, for the topics of one attempt.
+
+    `partitioner` is the name of the key hash."""
 
     def __init__(self, partitioner: str) -> None:
         self._hash: HashKey = lru_cache(_KEYS_REMEMBERED)(find_hash(partitioner))

@@ -45,7 +45,7 @@ class Rows:
         return len(self.timestamps)
 
     def contents(self) -> Iterator[Content]:
-        """Iterate over the content of each row."""
+        """Iterate over the contents (key, value, headers, timestamp) of the rows."""
         return zip(self.timestamps, self.keys, self.values, self.headers, strict=True)
 
     def select(self, numbers: Sequence[int]) -> "Rows":

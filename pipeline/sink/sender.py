@@ -20,10 +20,10 @@ _NAMED_MAX = 5
 
 
 class LaneSender:
-    """Sender of one lane; `slots` limits the number of batches that are built at a time.
+    """Sender of the rows of one partition (lane); `slots` limits the number of batches that are built at a time.
 
-    `lease_s`: for this long after a scan, the partition cannot have expired records that the log does not hold, so
-    that a first batch is compared with the stored ones."""
+    `lease_s`: for this long after a scan, the partition cannot have expired records that the log does not hold, so that
+    a first batch is compared with the stored ones."""
 
     def __init__(
         self, client: BrokerClient, lane: SinkLane, settings: SinkSettings, lease_s: float, slots: asyncio.Semaphore

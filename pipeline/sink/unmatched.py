@@ -9,7 +9,9 @@ from raftlog.pipeline.sink.rows import DIGEST_SIZE
 
 
 class UnmatchedRecords:
-    """Multiset of digests: `put` adds those of stored records, `take` removes those of rows."""
+    """Digests of stored records for which the task has sent no row yet; repetitions count.
+
+    `put` adds digests of stored records, `take` removes those of rows."""
 
     __slots__ = ("_at", "_in_order", "_table")
 

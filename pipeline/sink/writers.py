@@ -35,7 +35,7 @@ _log = logging.getLogger("raftlog.pipeline")
 
 @dataclass(frozen=True)
 class WrittenTask(WriterCommitMessage):
-    """Result of a task, for the driver."""
+    """Result of a task, which Spark passes to the driver."""
 
     write_id: str
     epoch: int

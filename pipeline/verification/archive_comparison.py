@@ -38,7 +38,7 @@ _NO_ROWS: Final = pa.RecordBatch.from_pylist([], schema=FILE_SCHEMA)
 
 
 class ArchiveRange(NamedTuple):
-    """Work of one task: compare the offsets of `split` with these files of the archive."""
+    """Range for one task: compare the offsets of `split` with these files of the archive."""
 
     path: str
     split: SegmentSplit
@@ -46,7 +46,7 @@ class ArchiveRange(NamedTuple):
 
 
 class ComparedRange(NamedTuple):
-    """Verdict on a range; each of `sentences` describes at least one record."""
+    """Result of comparing a range; each of `sentences` describes at least one record."""
 
     verdict: ArchiveVerdict
     sentences: tuple[str, ...]
@@ -138,7 +138,7 @@ def _make_ranges(
 
 
 def archive_verdicts(compared: Iterable[ComparedRange], problems: Problems) -> list[ArchiveVerdict]:
-    """Join the verdicts on ranges to verdicts on partitions."""
+    """Combine the results of ranges into one result for each partition."""
     verdicts = []
     in_order = sorted(compared)
     for (topic, partition), ranges in groupby(in_order, key=attrgetter("verdict.topic", "verdict.partition")):
@@ -165,7 +165,7 @@ def check_range(compare: ArchiveRange) -> list[ComparedRange]:
 
 
 class _Comparison:
-    """Comparison of both sides of a range, each read up to the same offset `at`."""
+    """Comparison of the log and the archive in one range; both are read up to the same offset `at`."""
 
     def __init__(self, compare: ArchiveRange) -> None:
         self.sentences: list[str] = []

@@ -31,7 +31,7 @@ class ComparedFiles(NamedTuple):
     """Range of a segment, and the files to compare in it; the one with most index rows is first.
 
     `span.stop` is the last entry that is known to be committed on all of them, `kept_to` the last one that the journal
-    leaves to the file; None without a journal: of such a file everything sound counts."""
+    leaves to the file; None without a journal: of such a file everything undamaged counts."""
 
     span: SegmentSpan
     files: tuple[SegmentFile, ...]
@@ -44,7 +44,7 @@ class ComparedFiles(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Difference between two files at the same position; `what` describes it."""
+    """First difference between two files in a range; `what` describes it."""
 
     files: tuple[str, str]
     position: int
@@ -54,9 +54,9 @@ class Difference(NamedTuple):
 
 
 class CheckedRange(NamedTuple):
-    """Result for a range of one file; `difference` is that from the sound file.
+    """Result for a range of one file; `difference` is that from an undamaged file.
 
-    `is_compared`: with a sound file. A file without another one to compare counts as compared."""
+    `is_compared`: with an undamaged file. A file without another one to compare counts as compared."""
 
     file: SegmentFile
     start: BatchPosition
@@ -117,7 +117,7 @@ def _span_in(file: OpenFile, span: SegmentSpan) -> SegmentSpan:
 
 
 class _Follower:
-    """Comparison of a file with chunks of another one, up to the first difference."""
+    """Comparison of a file with the chunks read from another one, up to the first difference."""
 
     def __init__(self, file: OpenFile) -> None:
         self._file = file
@@ -139,7 +139,7 @@ def _compare_others(
     followers: Mapping[int, _Follower],
     damaged: Mapping[int, SegmentWalk],
 ) -> Iterator[CheckedRange]:
-    """Yield the results of the other files, compared with the sound file number `sound`."""
+    """Yield the results of the other files, compared with the undamaged file number `sound`."""
     rows = rows_of(files[sound], _span_in(files[sound], unit.span))
     limit = _end_in(files[sound].file, unit.span)
     for number, follower in followers.items():
@@ -190,7 +190,7 @@ def _describe_difference(
 
 
 def _batch_at(file: OpenFile, start: BatchPosition, end: BatchPosition, at: int) -> BatchPosition:
-    """Return the batch of a sound file that contains byte `at`; its end where that is after it."""
+    """Return the batch of an undamaged file that contains byte `at`; its end where that is after it."""
     position, row, index, offset = start
     while position < end.position:
         header = read_header(file.read(position, HEADER_SIZE))

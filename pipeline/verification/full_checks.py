@@ -24,14 +24,14 @@ PROBLEMS_OF_A_SEGMENT_MAX: Final = 100
 
 
 class SegmentToCheck(NamedTuple):
-    """Segment to check as a whole; `newer` is the base offset of the next segment."""
+    """Segment to check completely; `newer` is the base offset of the next segment."""
 
     file: SegmentFile
     newer: int | None
 
 
 class Copy(NamedTuple):
-    """Copy of a Raft group's log."""
+    """Copy of a Raft group's log, and its path."""
 
     path: str
     owner: DataDirectory | None
@@ -39,7 +39,7 @@ class Copy(NamedTuple):
 
 
 class GroupToCompare(NamedTuple):
-    """Copies to compare entry by entry; with `newest_below`, by their newest records below that entry."""
+    """Copies of a log to compare entry by entry; with `newest_below`, by their newest records below that entry."""
 
     group_id: UUID
     copies: tuple[Copy, ...]

@@ -56,7 +56,7 @@ class PartitionCopies(NamedTuple):
 
     @property
     def has_doubtful_rolls(self) -> bool:
-        """Whether the rolls of some files do not prove that these belong together."""
+        """Whether the rolls of some files do not prove that the files belong to the same log."""
         begins: dict[int, int] = {}
         for log in self.copies.logs:
             for segment in log.segments:
@@ -71,7 +71,7 @@ class PartitionCopies(NamedTuple):
 def group_copies(
     found: FoundLogs, journals: Iterable[JournalRead], seen: Mapping[str, ListedLog]
 ) -> list[PartitionCopies]:
-    """Return all logs, each in one group, sorted by topic and partition."""
+    """Group all logs by partition, sorted by topic and partition."""
     journaled = {each.path: each for journal in journals for each in journal.replicas}
     members: dict[UUID, list[FoundLog]] = {}
     alone = []

@@ -85,7 +85,7 @@ def _describe_replica(disk: Disk, replica: OfflineReplica) -> JournaledReplica:
 
 
 class _JournalWalk:
-    """Comparison of a journal's entries with the segment files, up to the first difference."""
+    """Comparison of the journal's entries with the segment files of one replica, up to the first difference."""
 
     def __init__(self, disk: Disk, path: str, folded: FoldedGroup) -> None:
         self.held_to: int = folded.keep_to
@@ -109,7 +109,7 @@ class _JournalWalk:
             self._close()
 
     def _begin(self, folded: FoldedGroup) -> None:
-        """Open the file at the position of the entry after `keep_to`."""
+        """Open the segment file that holds the first entry after `keep_to`, at that entry."""
         end = folded.end
         if end is None or not folded.keep_to:
             return

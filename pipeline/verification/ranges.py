@@ -60,7 +60,7 @@ class ListedLog(NamedTuple):
 
 
 class Copies(NamedTuple):
-    """Logs that should contain the same entries up to `stop`, the last entry committed on all by their journals.
+    """Logs that should contain the same entries up to `stop`, the last entry committed in all, by their journals.
 
     `kept_to` has of each log the last entry that its journal leaves to the files; None without a journal."""
 
@@ -127,7 +127,7 @@ def _divide(
 
 
 def _find_borders(disk: Disk, seen: ListedSegment, split_bytes: int) -> Iterator[BatchPosition]:
-    """Return batch positions about `split_bytes` apart, from rows of the index that agree with the headers."""
+    """Return batch positions about `split_bytes` apart, from index rows that match the batches' headers."""
     if seen.file.log_bytes <= split_bytes:
         return
     with closing(open_for_reading(disk, seen.file.directory, seen.file.base)) as segment:

@@ -13,7 +13,7 @@ NOTES_MAX: Final = 100
 
 
 class PartitionVerdict(NamedTuple):
-    """Verdict on one partition, with its number of replicas.
+    """Result of the verification of one partition, with its number of replicas.
 
     Entries `first_index` to `last_index` were compared: up to the last one that is committed in all of them, before
     `end_offset`; none where `last_index` is the smaller. `bytes`, `batches`, `records` and `segments` are those of all
@@ -38,11 +38,10 @@ class PartitionVerdict(NamedTuple):
 
 
 class ArchiveVerdict(NamedTuple):
-    """Verdict on the archive of a partition, compared with its log from offset `start` to `end` (exclusive).
+    """Result of comparing the archive of a partition with its log from offset `start` to `end` (exclusive).
 
     `different` are in both and not the same, `missing` are in the log alone, `unknown` in the archive alone, `doubled`
-    more than once in the archive.
-    """
+    more than once in the archive."""
 
     topic: str
     partition: int
@@ -79,10 +78,9 @@ class Problems:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """Report: `problems` has the first of `problem_count`; `notes` are no errors, such as missing copies.
+    """Report of a verification: the first of `problem_count` problems; `notes` are no errors, such as missing copies.
 
-    `tail_bytes` are no error either: writes under way, or torn by a crash, which the next start cuts off.
-    """
+    `tail_bytes` are no error either: writes under way, or torn by a crash, which the next start cuts off."""
 
     logs: int
     segments: int

@@ -75,7 +75,7 @@ class SegmentFile(NamedTuple):
 
 
 class SegmentWalk(NamedTuple):
-    """Result of a walk. `end` is after the last sound batch; `problem` is the reason if it ended early.
+    """Result of reading a range of a segment. `end` is after the last undamaged batch; `problem`: it ended early.
 
     `terms` are those of the first and last batch, `term_decrease` locates one that is lower than the one before.
     `offset_at_stop` follows the requested entry. `tail_bytes` are a write in progress, or one that a crash tore."""
@@ -255,7 +255,7 @@ class _Walk:
         return last_index_of(batch, header, index)
 
     def finish(self, to: int) -> SegmentWalk:
-        """Check that the walk reached the end of its range, and return its result."""
+        """Check that the end of the range was reached, and return the result."""
         end = BatchPosition(self.position, self._number, self._index, self._offset)
         rows_taken = self._number - self._span.start.row
         tail = 0

@@ -26,7 +26,7 @@ FileKey = tuple[str, int]
 
 
 class CheckedSegment(NamedTuple):
-    """Result for a segment that was checked as a whole; `problem_count` includes unlisted problems.
+    """Result for a segment that was checked completely; `problem_count` includes unlisted problems.
 
     Without a report it was deleted by a trim."""
 
@@ -70,7 +70,7 @@ def sum_counts(reports: Sequence[LogCheck]) -> tuple[int, int, int, int]:
 
 
 def report_sound_segment(segment: ListedSegment, ranges: Sequence[CheckedRange]) -> SegmentReport | None:
-    """Return the report of a sound file; None if the file has to be checked as a whole."""
+    """Return the report of an undamaged file; None if the file has to be checked completely."""
     if not ranges or any(each.walked.problem is not None for each in ranges):
         return None
     if any(one.walked.end != other.start or one.walked.tail_bytes for one, other in pairwise(ranges)):
@@ -95,7 +95,7 @@ def report_sound_segment(segment: ListedSegment, ranges: Sequence[CheckedRange])
 def list_doubtful(
     seen: Iterable[ListedLog], ranges: Mapping[FileKey, Sequence[CheckedRange]]
 ) -> list[tuple[SegmentFile, int | None]]:
-    """Return files that have to be checked as a whole, each with the base offset of the next file."""
+    """Return the files that have to be checked completely, each with the base offset of the next file."""
     found: list[tuple[SegmentFile, int | None]] = []
     for log in seen:
         for number, segment in enumerate(log.segments):
@@ -118,7 +118,7 @@ def needs_entry_comparison(group: PartitionCopies, ranges: Mapping[FileKey, Sequ
 
 
 class Verdicts:
-    """Verdicts on partitions, from the results of all tasks."""
+    """Results for partitions, computed from the results of all tasks."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Verdicts:
             self._groups.setdefault(each.group_id, []).append(each)
 
     def verdict(self, group: PartitionCopies, problems: Problems) -> tuple[PartitionVerdict, list[LogCheck]]:
-        """Return the verdict on a partition and the reports of its copies; add problems to `problems`."""
+        """Return the result for a partition and the reports of its copies; add problems to `problems`."""
         before = problems.count
         reports = []
         for log, journaled in zip(group.copies.logs, group.journaled, strict=True):
@@ -183,7 +183,7 @@ class Verdicts:
         return report
 
     def _next_index(self, log: ListedLog) -> int:
-        """Return the index after the last sound entry of a log; 0 without segments."""
+        """Return the index after the last undamaged entry of a log; 0 without segments."""
         last = self._report(log.segments[-1]) if log.segments else None
         return 0 if last is None else last.next_index
 

@@ -66,7 +66,7 @@ class Transactions(Checker):
         self._check_balance(ended)
 
     def _judge(self, invocation: Op, completion: Op | None) -> Ended:
-        """Return the transaction with its outcome, as far as known."""
+        """Return the transaction with its outcome, as far as the history shows it."""
         transaction = (completion or invocation).payload
         assert isinstance(transaction, Transaction), invocation
         appends = transaction.appends()
@@ -80,7 +80,7 @@ class Transactions(Checker):
         return append.value in book.offsets and book.was_polled(append.value)
 
     def _is_passed(self, append: Append) -> bool:
-        """Return whether a reader went past the offset of an append."""
+        """Return whether readers have received records from beyond the offset of an append."""
         book = self._book.book(append.partition)
         return append.offset is not None and book.start <= append.offset < book.polled_end
 
@@ -95,7 +95,7 @@ class Transactions(Checker):
         return Committed(each.invocation, answered, each.transaction, offsets)
 
     def _check_whole(self, each: Ended) -> None:
-        """Report a transaction of which one record was seen and another was passed over."""
+        """Report a transaction of which one record was read, and another was skipped by a reader."""
         appends = each.transaction.appends()
         seen = [append for append in appends if self._is_polled(append)]
         for append in appends:
@@ -131,7 +131,7 @@ class Transactions(Checker):
                         self.findings.report("intermediate-read", f"{text}transaction", (each.op, reader.op))
 
     def _owners(self, ended: list[Ended]) -> dict[tuple[TopicPartition, Offset], Op]:
-        """Return the transactions, by their invocations, of all offsets that are known."""
+        """Return for every known offset the transaction that wrote it, by its invocation."""
         found = {}
         for each in ended:
             for append in each.transaction.appends():

@@ -50,7 +50,7 @@ class _Range(NamedTuple):
 
 
 class Consumption:
-    """Consumed ranges by group and partition."""
+    """Ranges of offsets that transactions consumed, by group and partition."""
 
     def __init__(self, transactions: Sequence[Ended], book: RecordBook, findings: Findings) -> None:
         self._book, self._findings = book, findings

@@ -34,7 +34,7 @@ class Committed(NamedTuple):
 
 
 class _Nodes(NamedTuple):
-    """Nodes of a transaction's events; all are the same one if transactions are serial."""
+    """Nodes of a transaction's events in the graph; all are the same one if transactions are serial."""
 
     begin: int
     steps: list[int]
@@ -42,7 +42,7 @@ class _Nodes(NamedTuple):
 
 
 class HappenedBefore:
-    """Graph of the events of committed transactions."""
+    """Graph of the order of events of committed transactions; a cycle is an anomaly."""
 
     def __init__(self, transactions: Sequence[Committed], *, is_serial: bool = False) -> None:
         self._transactions: Final = transactions
@@ -102,7 +102,7 @@ class HappenedBefore:
                 self._graph.add_edge(chain[earlier - 1], self._nodes[number].begin, "order")
 
     def _add_writes(self) -> None:
-        """Add an edge between neighbours of each partition."""
+        """Add an edge between the writers of neighbouring records in each partition."""
         written: dict[TopicPartition, list[tuple[Offset, int]]] = {}
         for number, each in enumerate(self._transactions):
             for step, offset in each.offsets.items():

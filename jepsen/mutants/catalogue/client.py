@@ -13,7 +13,7 @@ _GROUP: Final = ("tests/client/test_consumer_group.py",)
 
 
 def _client(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:
-    """Return a mutant at `place`, which is module:function."""
+    """Return a mutant at `place`, a text `module:function`."""
     module, _, function = place.partition(":")
     return Mutant(f"client-{name}", f"raftlog/client/{module}.py", function, old, new, tests, equivalent)
 

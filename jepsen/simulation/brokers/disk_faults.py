@@ -157,7 +157,7 @@ class DiskFaults(MachineFaults[Machine]):
             machine.note("its disk is copied")
 
     def _is_known_to_be_old(self, copy: "_OldCopy") -> bool:
-        """Return whether all other disks hold a later boot epoch than the copy would have at its first start."""
+        """Return whether all other disks hold a later boot epoch than the copy's next start would have."""
         others = [
             machine
             for machine in self.cluster.members()

@@ -30,7 +30,7 @@ class Order(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elasticity:
-    """Options of one run for changes of the cluster. Times are in seconds."""
+    """Options of one run for changes of the cluster: moves, decommissions, new brokers. Times are in seconds."""
 
     late_joiners: int
     """Number of brokers that join the cluster later."""
@@ -64,7 +64,7 @@ NONE: Final = Elasticity(
 
 
 def draw_elasticity(random: Random, late_joiners_max: int) -> Elasticity:
-    """Return the elasticity of a seed."""
+    """Draw the options for changes of the cluster."""
     if random.random() < 0.5:
         return NONE
     kinds = [order for order in Order if random.random() < random.choice((0.3, 0.6))]

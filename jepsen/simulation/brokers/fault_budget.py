@@ -54,7 +54,7 @@ class Damage(NamedTuple):
 
 
 class FaultBudget:
-    """Record of the damages of a run, which limits further ones."""
+    """Limit on damages: records those of a run, so that enough undamaged replicas remain."""
 
     def __init__(self, cluster: BrokerCluster) -> None:
         self.cluster = cluster
@@ -114,7 +114,7 @@ class FaultBudget:
             yield Configuration(Index(0), state.assignment(name).replicas)
 
     def _has_left(self, replica: ReplicaId, key: GroupKey) -> bool:
-        """Return whether the replica's broker runs and has no replica of the Raft group any more."""
+        """Return whether the replica's broker runs and has removed its replica of the Raft group."""
         broker = self.cluster.machines[replica.node_id].service
         return broker is not None and key not in broker.node.driver.groups
 

@@ -27,7 +27,9 @@ MOVE_MS: Final = 2_000
 
 
 class Faults(DiskFaults):
-    """Faults, see the module. `absent_until_ns`: machines that stay down even when all faults end."""
+    """Injector of faults into brokers: crashes, network, disks, moves.
+
+    `absent_until_ns`: machines that stay down even when all faults end."""
 
     def __init__(self, cluster: BrokerCluster, random: Random) -> None:
         super().__init__(cluster, random)
@@ -73,7 +75,7 @@ class Faults(DiskFaults):
         self.absent_until_ns[machine.node_id] = self.loop.now_ns + int(self.random.uniform(*ABSENT_S) * SECOND_NS)
 
     def _ambush(self) -> None:
-        """Strike a leader that offers its log, or the replica that fetches it, during the transfer."""
+        """Crash or isolate a leader that offers its log, or the replica that fetches it, during the transfer."""
         self._strikes, self._passed_by = self.random.choice((1, 2, 4)), self.random.choice((0, 0, 1, 2))
         self.cluster.watch.on_offer = self._on_offer
 
@@ -92,7 +94,7 @@ class Faults(DiskFaults):
         self.loop.call_at_ns(self.loop.now_ns + delay_ns, strike, target)
 
     def strike(self, machine: Machine) -> None:
-        """Crash the machine, cut its power, or isolate it."""
+        """Crash the machine, cut its power, or isolate it; chosen at random."""
         self._draw_strike()(machine)
 
     def _draw_strike(self) -> Callable[[Machine], None]:

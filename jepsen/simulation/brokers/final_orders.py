@@ -112,7 +112,7 @@ class FinalRequests:
         await broker.operations.brokers.recommission(node, deadline=deadline_in(TIMEOUT_MS))
 
     def _is_dispensable(self, node: NodeId, state: ControllerState) -> bool:
-        """Return whether enough brokers are not draining, for the replicas of every partition."""
+        """Return whether enough non-draining brokers exist for the replicas of every partition."""
         staying = [each for each in state.all_brokers() if not each.is_draining]
         factors = [len(replicas) for topic in state.topics for replicas in state.replicas_of(topic)]
         return len(staying) >= max(factors, default=1)

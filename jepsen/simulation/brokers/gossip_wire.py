@@ -58,14 +58,14 @@ class CoupledNetwork(SimulatedNetwork):
 
 
 class Interference:
-    """Interference with datagrams; `share` is the part of them that is followed by an old or changed one."""
+    """Sender of old and changed datagrams; `share` is the part of datagrams that one of these follows."""
 
     def __init__(self, random: Random, share: float) -> None:
         self._random, self._share = random, share
         self._kept: list[bytes] = []
 
     def send(self, datagram: bytes, send: "Callable[[bytes], None]", later: "Callable[[int, bytes], None]") -> None:
-        """Send a datagram, and later perhaps an old or changed one too."""
+        """Send a datagram, and later perhaps an old or a changed one too."""
         send(datagram)
         random = self._random
         if self._share == 0.0 or random.random() >= self._share:

@@ -57,7 +57,9 @@ def _no_wire(process: Process) -> Wire:
 
 
 class Machine(Generic[S]):
-    """Machine with at most one process. `seed` names the generators of its processes, one for each start."""
+    """Simulated machine with at most one process.
+
+    `seed` names the generators of its processes, one for each start."""
 
     def __init__(
         self,

@@ -17,14 +17,14 @@ STRIKES_MAX: Final = 12
 
 
 class MembershipAmbush:
-    """Ambush of configuration changes; `chance` is that of a strike at a change of voters."""
+    """Faults that hit leaders during configuration changes; `chance` is that of a fault at a change of voters."""
 
     def __init__(self, faults: Faults, random: Random, chance: float) -> None:
         self._faults, self._random, self._chance = faults, random, chance
         self._left = STRIKES_MAX
 
     def on_change(self, leader: Replica, before: Configuration, after: Configuration) -> None:
-        """Strike, by chance, a leader that appended another Raft configuration."""
+        """Crash or isolate, by chance, a leader that has appended another Raft configuration."""
         concerns_voters = before.is_joint or after.is_joint
         if not concerns_voters or self._left == 0 or self._random.random() >= self._chance:
             return

@@ -27,7 +27,7 @@ GRACE_NS: Final[int] = 2 * SECOND_NS
 
 
 class _WantedMembers(NamedTuple):
-    """Assignment of one Raft group in one copy of the controller's state: wanted members, and dispensable ones."""
+    """Assignment of one Raft group in one copy of the controller's state: members that it must and may have."""
 
     wanted: frozenset[ReplicaId]
     dispensable: frozenset[ReplicaId]

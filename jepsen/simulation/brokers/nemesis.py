@@ -64,7 +64,7 @@ class Nemesis:
         self.faults.heal()
 
     def _disturb_later(self, machine: Machine) -> None:
-        """Inject a fault while the cluster is founded."""
+        """Inject a fault into a machine while the cluster is being founded."""
         for _ in range(self.random.choice((1, 1, 3))):
             seconds = self.random.uniform(0, BIRTH_S)
             self.loop.call_at_ns(self.loop.now_ns + int(seconds * SECOND_NS), self._disturb, machine)

@@ -52,7 +52,9 @@ class SiteOptions(Protocol):
 
 
 class Site(ABC, Generic[S]):
-    """Machines on a network; see the module. `name` separates the generators of different kinds of simulation."""
+    """Base of simulations with machines on a network.
+
+    `name` separates the random generators of different kinds of simulation."""
 
     def __init__(self, name: str, options: SiteOptions) -> None:
         self.loop = WiredLoop(Trace())

@@ -22,7 +22,9 @@ _CREDENTIALS: Final = credentials_of(SECRET)
 
 
 class SimulatedTransport(TcpTransport):
-    """Transport of one process, whose loop is a `WiredLoop`; without TLS. `watch` sees all messages sent."""
+    """Transport of one simulated process, without TLS.
+
+    Its loop is a `WiredLoop`; `watch` sees all messages sent."""
 
     def __init__(
         self,

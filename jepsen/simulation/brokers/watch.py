@@ -46,7 +46,7 @@ class ObservedProcess(NamedTuple):
 
 
 class Watch:
-    """Observer of one run.
+    """Observer of all brokers of one run, which checks their Raft groups.
 
     `is_damage_expected` returns whether files of this Raft group on this machine were damaged."""
 

@@ -142,7 +142,7 @@ class StreamTransport(asyncio.Transport):
 
 
 class AcceptedStream:
-    """Stream in place of an accepted socket."""
+    """Stand-in for an accepted socket: a stream of the simulated network."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -152,7 +152,7 @@ class AcceptedStream:
 
 
 class ListeningPort:
-    """Port in place of a listening socket, with the streams that wait to be accepted."""
+    """Stand-in for a listening socket: a port of the simulated network, with streams that wait to be accepted."""
 
     def __init__(self, network: SimulatedNetwork, process: Process, address: tuple[str, int]) -> None:
         self._address = address

@@ -55,7 +55,7 @@ class SimulatedFile(File):
         return self._path
 
     def inode(self) -> Inode:
-        """Return the file of the handle; raises `EBADF` when closed or stale."""
+        """Return the file that the handle opened; raises `EBADF` when the handle is closed or stale."""
         if self._closed or self._epoch != self._disk.epoch:
             raise os_error(errno.EBADF, self._path)
         return self._inode

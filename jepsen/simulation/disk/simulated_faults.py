@@ -43,7 +43,7 @@ def flip_coin(random: Random) -> bool:
 
 
 class Inode:
-    """A file without its name."""
+    """Content of a file, written and durable, without its name."""
 
     def __init__(self) -> None:
         self.content = bytearray()
@@ -246,7 +246,7 @@ class Operation:
 
 
 class DirectoryJournal:
-    """Directory operations that are not durable yet, oldest first."""
+    """Creations, renames and removals of files that are not durable yet, oldest first."""
 
     def __init__(self) -> None:
         self.sequence = 0

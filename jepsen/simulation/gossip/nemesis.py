@@ -15,7 +15,7 @@ EVENT_INTERVAL_S = 45.0
 
 
 class Nemesis:
-    """Nemesis of gossip members, drawn from one seed."""
+    """Injector of faults into gossip members, drawn from one seed."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch

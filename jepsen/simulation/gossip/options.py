@@ -28,7 +28,7 @@ class GossipFault(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GossipOptions:
-    """Options of one run. Times in seconds."""
+    """Options of one run of simulated gossip. Times in seconds."""
 
     seed: int
     members: int

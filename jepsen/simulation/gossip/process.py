@@ -23,7 +23,9 @@ class Datagram(NamedTuple):
 
 
 class Process:
-    """Gossip member. `wake_at` is the time of the next call of `tick`; `starts` counts the starts."""
+    """Simulated process with a gossip member.
+
+    `wake_at` is the time of the next call of `tick`; `starts` counts the starts."""
 
     def __init__(self, node_id: NodeId) -> None:
         self.node_id = node_id

@@ -32,7 +32,7 @@ Event: TypeAlias = tuple[float, int, "Process | None", "Datagram | Callable[[], 
 
 
 class World:
-    """Processes and the network between them. `watcher` is called with every reported change."""
+    """Simulated gossip members and the network between them. `watcher` is called with every reported change."""
 
     def __init__(self, options: GossipOptions, watcher: Callable[[Process, MemberChange], None]) -> None:
         self.options = options

@@ -27,7 +27,7 @@ DELAYS_MS: Final = (0, 1, 20, 300)
 
 
 class CutAmbushes:
-    """Injector of power losses while a log is cut."""
+    """Injector of power losses at the moment at which a replica truncates its log."""
 
     def __init__(self, cluster: Cluster, random: Random) -> None:
         self._cluster, self._loop, self._random = cluster, cluster.loop, random

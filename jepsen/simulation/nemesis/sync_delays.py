@@ -34,8 +34,8 @@ class UnorderedDelays:
         """Return the duration of a sync in nanoseconds: between a tenth of the maximum and the maximum.
 
         `usual_ns` is the most that a sync takes on this disk when nothing is wrong with it, `now_ns` the same while it
-        is slow or stalled. The two slownesses do not multiply: seconds for each sync would only stop everything.
-        """
+        is slow or stalled. The maximum is `now_ns`, or `usual_ns` times the slowness of this kind of files if that is
+        larger."""
         most_ns = max(now_ns, usual_ns * self._slowness_of(files, directories))
         return self._random.randint(most_ns // 10, most_ns)
 

@@ -41,7 +41,8 @@ class Drop(NamedTuple):
 class SimulatedNetwork:
     """Simulated network between nodes.
 
-    `attach` nodes, `bind` services; disturb it with `cut`, `impose`, `set_conditions`, repair it with `heal`."""
+    `attach` connects nodes and `bind` services. `cut`, `impose` and `set_conditions` cause faults, which `heal`
+    ends."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ class Carrier(Protocol):
 
 
 class Stream:
-    """One end of a stream. Either set callbacks with `start`, or call `receive` for each message."""
+    """One end of a simulated TCP connection. Either set callbacks with `start`, or call `receive` for each message."""
 
     def __init__(self, board: Carrier, process: Process, peer_node: Node, service: str) -> None:
         self.process, self.peer_node, self.service = process, peer_node, service

@@ -38,7 +38,7 @@ class StreamNetwork(Protocol):
 
 
 class Switchboard:
-    """All streams of a network: listeners, open ends, and the events on them."""
+    """Simulated TCP connections of a network: listeners, open ends, and the events on them."""
 
     def __init__(self, network: StreamNetwork, loop: VirtualLoop, random: Random, times: StreamTimes) -> None:
         self._network, self._loop, self._random, self._times = network, loop, random, times

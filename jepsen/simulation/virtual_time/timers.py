@@ -11,7 +11,7 @@ CANCELLED_MAX: Final = 128
 
 
 class Timers:
-    """Heap of (time, number, handle). `_cancelled` counts the cancelled timers in it."""
+    """Pending timers of the event loop: a heap of (time, number, handle). `_cancelled` counts the cancelled ones."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, VirtualHandle]] = []

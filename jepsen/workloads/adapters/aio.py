@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class AioProducer:
-    """`RecordProducer` by aiokafka."""
+    """Producer of aiokafka behind the interface `RecordProducer`."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
@@ -117,7 +117,7 @@ class AioProducer:
 
 
 def _complete(delivery: "asyncio.Future[DeliveredOffset]", accepted: "asyncio.Future[Any]") -> None:
-    """Pass the outcome on to `delivery`, unless the sender has ended."""
+    """Give the outcome of the library's future to `delivery`, unless the sender has ended."""
     error = None if accepted.cancelled() else accepted.exception()
     if delivery.done():
         return
@@ -214,7 +214,7 @@ class AioConsumer:
 
 
 class AioAssigned(AioConsumer):
-    """`AssignedConsumer` by aiokafka, which seeks only if its position is not the requested one.
+    """Consumer of aiokafka behind `AssignedConsumer`, which seeks only if its position is not the requested one.
 
     The partitions of a consumer with a group are assigned only once, because aiokafka loses the group's coordinator
     when the assignment changes during a request."""
@@ -248,7 +248,7 @@ class AioAssigned(AioConsumer):
 
 
 class AioSubscribed(AioConsumer):
-    """`SubscribedConsumer` by aiokafka."""
+    """Consumer of aiokafka behind the interface `SubscribedConsumer`."""
 
     async def __aenter__(self) -> Self:
         await self._ensure_started()
@@ -262,7 +262,7 @@ class AioSubscribed(AioConsumer):
 
 
 class AioMember(AioConsumer, ConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types
-    """`MemberConsumer` by aiokafka. A rebalance waits for the end of a commit."""
+    """Consumer of aiokafka behind the interface `MemberConsumer`. A rebalance waits for the end of a commit."""
 
     def __init__(self, topics: Sequence[str], settings: Mapping[str, Any], assigned: Assigned) -> None:
         super().__init__(topics, settings)
@@ -296,7 +296,7 @@ class AioMember(AioConsumer, ConsumerRebalanceListener):  # type: ignore[misc]  
 
 
 class Aiokafka:
-    """`KafkaLibrary` of aiokafka."""
+    """Factory of aiokafka's clients, with the interface `KafkaLibrary`."""
 
     can_send_once: Final = False
     strategies: Final = tuple(_ASSIGNORS)

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class AioTransactional:
-    """`TransactionalProducer` by aiokafka."""
+    """Transactional producer of aiokafka behind the interface `TransactionalProducer`."""
 
     def __init__(self, common: Mapping[str, Any], settings: TransactionSettings) -> None:
         self._settings = settings
@@ -85,7 +85,7 @@ class AioTransactional:
 
 
 class AioChainConsumer(AioConsumer):
-    """`ChainConsumer` by aiokafka, of fixed partitions."""
+    """Consumer of aiokafka behind the interface `ChainConsumer`, of fixed partitions."""
 
     def __init__(self, configuration: Mapping[str, Any], settings: ChainSettings) -> None:
         super().__init__((), {**configuration, "isolation_level": "read_committed"})
@@ -105,7 +105,7 @@ class AioChainConsumer(AioConsumer):
 
 
 class AioTransactions:
-    """`TransactionalLibrary` of aiokafka."""
+    """Factory of aiokafka's transactional clients, with the interface `TransactionalLibrary`."""
 
     names_members: Final = False
 

@@ -16,7 +16,7 @@ BATCH_RECORDS: Final = 10_000
 
 
 class HttpAdapter:
-    """`Adapter` for HTTP."""
+    """Factory of the roles of a client that uses HTTP, with the interface `Adapter`."""
 
     def __init__(self, addresses: Sequence[str], access: Access, share: LoadShare) -> None:
         self._addresses, self._share = list(addresses), share

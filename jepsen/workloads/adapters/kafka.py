@@ -23,7 +23,7 @@ _WAIT_MS_MIN: Final = 20
 
 
 class KafkaAccess:
-    """`LogAccess` over Kafka's protocol. Consumers are created at their first use."""
+    """Client for partitions and groups over Kafka's protocol (`LogAccess`). It creates consumers at first use."""
 
     member_of_commits: Final = OPERATOR
 
@@ -64,7 +64,7 @@ class KafkaAccess:
 
 
 class KafkaFetcher:
-    """`Fetcher` with a consumer of the library."""
+    """Source of one reader's records (`Fetcher`), with a consumer of the library."""
 
     def __init__(self, consumer: AssignedConsumer) -> None:
         self._consumer = consumer
@@ -79,7 +79,7 @@ class KafkaFetcher:
 
 
 class KafkaAdapter:
-    """`Adapter` for Kafka's protocol."""
+    """Factory of the roles of a client that uses Kafka's protocol, with the interface `Adapter`."""
 
     def __init__(self, library: KafkaLibrary, nodes: Sequence[int], share: LoadShare) -> None:
         self._library, self._share = library, share

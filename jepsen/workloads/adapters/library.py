@@ -15,7 +15,7 @@ CLOSE_S: Final = 5.0
 
 
 class ConsumedRecord(NamedTuple):
-    """`PlacedRecord` of a consumer."""
+    """Record that a consumer of a Kafka library returned (`PlacedRecord`)."""
 
     topic: str
     partition: int
@@ -27,7 +27,7 @@ class ConsumedRecord(NamedTuple):
 
 
 class DeliveredOffset(NamedTuple):
-    """`KnownOffset` of a producer."""
+    """Offset that a producer of a Kafka library returned (`KnownOffset`)."""
 
     offset: Offset
 

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class LibrdkafkaProducer:
-    """`RecordProducer` by librdkafka."""
+    """Producer of librdkafka behind the interface `RecordProducer`."""
 
     def __init__(self, settings: Mapping[str, Any], *, sends_once: bool) -> None:
         self._producer = Producer(dict(settings))
@@ -147,7 +147,7 @@ class LibrdkafkaConsumer:
 
 
 class LibrdkafkaAssigned(LibrdkafkaConsumer):
-    """`AssignedConsumer` by librdkafka, which seeks only if its position is not the requested one."""
+    """Consumer of librdkafka behind `AssignedConsumer`, which seeks only if its position is not the requested one."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         super().__init__(settings)
@@ -177,7 +177,7 @@ class LibrdkafkaAssigned(LibrdkafkaConsumer):
 
 
 class LibrdkafkaSubscribed(LibrdkafkaConsumer):
-    """`SubscribedConsumer` by librdkafka."""
+    """Consumer of librdkafka behind the interface `SubscribedConsumer`."""
 
     def __init__(self, settings: Mapping[str, Any], topics: Sequence[str]) -> None:
         super().__init__(settings)
@@ -195,7 +195,7 @@ class LibrdkafkaSubscribed(LibrdkafkaConsumer):
 
 
 class LibrdkafkaMember(LibrdkafkaConsumer):
-    """`MemberConsumer` by librdkafka. Rebalances happen only inside of polls, never during a commit."""
+    """Consumer of librdkafka behind `MemberConsumer`. Rebalances happen only inside of polls, never during a commit."""
 
     def __init__(self, settings: Mapping[str, Any], topics: Sequence[str], assigned: Assigned) -> None:
         super().__init__(settings)
@@ -232,7 +232,7 @@ class LibrdkafkaMember(LibrdkafkaConsumer):
 
 
 class Librdkafka:
-    """`KafkaLibrary` of librdkafka."""
+    """Factory of librdkafka's clients, with the interface `KafkaLibrary`."""
 
     can_send_once: Final = True
     strategies: Final = ("range", "roundrobin", "cooperative-sticky")

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class LibrdkafkaTransactional:
-    """`TransactionalProducer` by librdkafka."""
+    """Transactional producer of librdkafka behind the interface `TransactionalProducer`."""
 
     def __init__(self, common: Mapping[str, Any], settings: TransactionSettings) -> None:
         self._settings = settings
@@ -125,7 +125,7 @@ class LibrdkafkaTransactional:
 
 
 class LibrdkafkaChainConsumer(LibrdkafkaConsumer):
-    """`ChainConsumer` by librdkafka: a group member, which fences its commits by the group's generation."""
+    """Group member of librdkafka behind `ChainConsumer`, which fences its commits by the group's generation."""
 
     def __init__(self, configuration: Mapping[str, Any], settings: ChainSettings) -> None:
         more = {
@@ -162,7 +162,7 @@ class LibrdkafkaChainConsumer(LibrdkafkaConsumer):
 
 
 class LibrdkafkaTransactions:
-    """`TransactionalLibrary` of librdkafka."""
+    """Factory of librdkafka's transactional clients, with the interface `TransactionalLibrary`."""
 
     names_members: Final = True
 

@@ -16,7 +16,7 @@ CLIENT_NAMES: tuple[ClientName, ...] = ("http", "librdkafka", "aiokafka")
 
 
 class FoundRecords(Protocol):
-    """Records of one partition: parallel lists of offsets and values, and the leader epochs of batches."""
+    """Interface of a fetch's result: parallel lists of offsets and values, and the leader epochs of batches."""
 
     place: TopicPartition
     offsets: list[Offset]
@@ -34,7 +34,7 @@ class Fetcher(Protocol):
 
 
 class LogAccess(Protocol):
-    """Reads of partitions, and committed offsets of groups without members."""
+    """Interface for reads of partitions, and for committed offsets of groups without members."""
 
     nodes: list[int]
 

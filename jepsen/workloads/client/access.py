@@ -28,7 +28,7 @@ _FETCH_BYTES: Final = 1 << 20
 
 
 class Access:
-    """`LogAccess` over HTTP, and single requests. Create it inside a running event loop."""
+    """HTTP client for single requests and for reads (`LogAccess`). Create it inside a running event loop."""
 
     member_of_commits: Final = ""
 
@@ -109,7 +109,7 @@ class Access:
         )
 
     async def offsets(self, node: int, place: TopicPartition, linearizable: bool, timeout_ms: int) -> tuple[int, int]:
-        """Return first and end offset."""
+        """Return the log start and the end offset of a partition."""
         query = {"linearizable": "true"} if linearizable else {}
         answer = await self.get(
             node, f"{partition_path(place)}/offsets", timeout_ms, {"timeout": timeout_ms, **query}, place=place

@@ -44,7 +44,7 @@ RoleRun = Callable[[float], Awaitable[None]]
 
 
 class Client:
-    """Client, created inside a running event loop. Add its roles before `work`."""
+    """Test client of one process, created inside a running event loop. Add its roles before `work`."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ SIZES: Final = (10, 100, 100, 300, 1000)
 
 
 class Deliverer:
-    """Sender of records through the client's producer; one for each client. Calls of `send` may overlap."""
+    """Role that sends records with the client library's producer, one for each client. Calls of `send` may overlap."""
 
     def __init__(
         self,

@@ -46,7 +46,9 @@ _PAYLOAD_BYTES: Final = 100
 
 
 class Chain:
-    """Chain in one process, and its successors. `partitions` are those that it owns without a group."""
+    """Role that moves records from input to output topics in transactions; a new chain follows one that fails.
+
+    `partitions` are those that it owns without a group."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ MOMENT_S: Final = 0.05
 
 
 class Member:
-    """Group member in one process of the history."""
+    """Role of a group member, in one process of the history."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ ENDS: Final = 0.02
 
 
 class GroupReader:
-    """Group member; when one stops, a new one follows."""
+    """Role of a group member that polls records; when one stops, a new one follows."""
 
     def __init__(
         self,

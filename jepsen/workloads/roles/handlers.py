@@ -29,7 +29,7 @@ _PAUSE_S: Final = 0.3
 
 
 class Handlers:
-    """Group member with handlers; when one stops, a new one follows."""
+    """Role of a group member that passes records to handler functions; when one stops, a new one follows."""
 
     def __init__(
         self,

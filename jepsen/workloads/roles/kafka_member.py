@@ -25,7 +25,9 @@ COMMITS, READS = 0.2, 0.05
 
 
 class KafkaMember:
-    """Group member and its successors, with one process for polls and commits, and one for joins."""
+    """Role of a group member of a Kafka library, with one process for polls and commits, and one for joins.
+
+    When one stops, a new one follows."""
 
     def __init__(
         self,

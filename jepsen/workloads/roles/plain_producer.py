@@ -142,7 +142,7 @@ async def send_batch(
 
 
 def _hasty_fields(timeout_ms: int) -> dict[str, Any]:
-    """Return the history's mark of a request whose timeout is too short for a healthy cluster."""
+    """Return the history fields that mark a request whose timeout is too short for a healthy cluster."""
     return {"hasty": True} if timeout_ms < LONG_TIMEOUT_MS else {}
 
 

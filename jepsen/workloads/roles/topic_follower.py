@@ -56,7 +56,9 @@ async def find_topic(access: Access, history: HistoryWriter, process: int, node:
 
 
 class Follower:
-    """Reader at one node, in one process of the history; `known_topics` holds the node's latest answers."""
+    """Role that reads topics at one node, in one process of the history.
+
+    `known_topics` holds the node's latest answers."""
 
     def __init__(
         self, access: Access, history: HistoryWriter, process: int, node: int, names: Sequence[str], random: Random

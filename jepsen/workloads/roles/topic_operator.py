@@ -27,7 +27,7 @@ _TOPICS: Final = "/v3/clusters/-/topics"
 
 
 class Operator:
-    """Operator in one process of the history, the only one that changes this topic."""
+    """Role that creates and deletes one topic, in one process of the history; nothing else changes this topic."""
 
     def __init__(self, access: Access, history: HistoryWriter, process: int, name: str, random: Random) -> None:
         self._access, self._history, self._process, self._random = access, history, process, random

@@ -60,7 +60,7 @@ class Scanner:
 
 
 class Attempt:
-    """Transaction under way, with its entries in the history."""
+    """Transaction that is not ended yet, with its entries in the history."""
 
     def __init__(self, history: HistoryWriter, process: int, plan: Transaction) -> None:
         self._history, self._plan = history, plan

@@ -22,7 +22,7 @@ ALL_SHARE: Final = 0.05
 
 
 class Trimmer:
-    """Trimmer in one process of the history."""
+    """Role that deletes records below an offset, in one process of the history."""
 
     def __init__(
         self, access: Access, history: HistoryWriter, process: int, partitions: Sequence[TopicPartition], random: Random

@@ -38,7 +38,7 @@ _RETRIED_CODES: Final = frozenset(
 
 
 class _Lane:
-    """Sender of batches to one partition, one at a time; `sequence` is that of the next record."""
+    """Sender of batches of one producer to one partition, one at a time; `sequence` is that of the next record."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -46,7 +46,7 @@ class _Lane:
 
 
 class KafkaProducer(KafkaRole):
-    """Idempotent producer with a lane for each partition; the lanes share connections."""
+    """Idempotent producer with one sender for each partition; the senders share connections."""
 
     def __init__(self, cluster: BrokerCluster, name: str) -> None:
         super().__init__(cluster, name)
@@ -70,7 +70,7 @@ class KafkaProducer(KafkaRole):
                 tasks.create_task(self._write(_Lane(number), identity, has_ended))
 
     async def _write(self, lane: _Lane, identity: tuple[int, int], has_ended: asyncio.Event) -> None:
-        """Write batches until a batch of any lane is abandoned, or the producer shall get a new id."""
+        """Write batches to one partition until any partition's batch is abandoned, or a new id is needed."""
         while not (self.is_stopped or has_ended.is_set()):
             topic = self.topic()
             if topic is not None:

@@ -113,7 +113,7 @@ class KafkaReader(KafkaRole):
 
 
 async def fetch_committed(role: KafkaRole, number: int, position: Offset, wait_ms: int) -> Any:
-    """Return the row of a partition in the answer to Fetch, of committed records if there are transactions."""
+    """Fetch from one partition and return its row of the answer; only committed records in a run with transactions."""
     leader = await role.leader(number)
     request = schemas.request_class(ApiKey.FETCH)
     row = request.FetchTopic.FetchPartition(

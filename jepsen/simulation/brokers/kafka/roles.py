@@ -22,7 +22,7 @@ _CREATE_MS: Final = 3_000
 
 
 class KafkaRole(ABC):
-    """Program that runs until `is_stopped`."""
+    """Base of simulated clients of Kafka's protocol; each runs until `is_stopped`."""
 
     def __init__(self, cluster: BrokerCluster, name: str) -> None:
         self.cluster, self.random = cluster, cluster.random(name)

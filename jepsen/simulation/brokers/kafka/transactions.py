@@ -53,7 +53,7 @@ _CRC_AT: Final = 17
 
 
 class Refused(Exception):
-    """Definite refusal of a request of a transaction, or the end of the client's patience."""
+    """A request of a transaction was refused definitely, or the client has given up."""
 
 
 class TransactionalRole(KafkaRole):

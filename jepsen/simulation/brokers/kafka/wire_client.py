@@ -95,7 +95,7 @@ class LeaderOfPartition(NamedTuple):
 
 
 class WireClient:
-    """Client, see the module. `hosts` are the bootstrap brokers."""
+    """Client of Kafka's protocol over the simulated network. `hosts` are the bootstrap brokers."""
 
     def __init__(self, hosts: Sequence[str], random: Random) -> None:
         self._hosts, self._random = list(hosts), random

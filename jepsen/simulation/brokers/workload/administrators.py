@@ -21,7 +21,7 @@ from raftlog.partitions.broker import Broker
 
 
 class Topic(Enum):
-    """State of the topic of the name. `UNSURE` is final."""
+    """State of the topic with the client's name. `UNSURE` is final."""
 
     ABSENT = "absent"
     PRESENT = "present"
@@ -36,7 +36,9 @@ _ABSENT_NS: Final = SECOND_NS // 2
 
 
 class Administrator(Client):
-    """Administrator of one topic name; `place` is the position of the name in the clients' list."""
+    """Simulated client that creates, grows and deletes the topic of one name.
+
+    `place` is the position of the name in the clients' list."""
 
     def __init__(self, cluster: BrokerCluster, random: Random, place: int) -> None:
         super().__init__(cluster, random)

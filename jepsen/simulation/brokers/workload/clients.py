@@ -79,7 +79,7 @@ Work = Callable[[Attempt, Broker], Coroutine[Any, Any, None]]
 
 
 class Client(ABC):
-    """Client with one request at a time."""
+    """Base of simulated clients with one request at a time."""
 
     def __init__(self, cluster: BrokerCluster, random: Random) -> None:
         self.cluster, self.random = cluster, random

@@ -38,7 +38,7 @@ class _UncertainCommit(NamedTuple):
 
 
 class Commits:
-    """Shared state of all committers of a run."""
+    """Offsets that all committers of a run have committed, for checks of later reads."""
 
     def __init__(self, cluster: BrokerCluster) -> None:
         self._cluster = cluster
@@ -83,7 +83,7 @@ class Commits:
 
 
 class Committer(Client):
-    """Committer with one request at a time, for any group."""
+    """Simulated client that commits offsets without being a member, one request at a time, for any group."""
 
     def __init__(self, cluster: BrokerCluster, random: Random, commits: Commits) -> None:
         super().__init__(cluster, random)

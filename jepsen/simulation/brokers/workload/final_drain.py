@@ -32,7 +32,7 @@ TRANSACTIONS_TOPIC: Final = "kafka-topic"
 
 
 class Drain:
-    """Final drain; `partitions` are named by topic and number."""
+    """Final read of all partitions and groups; `partitions` are named by topic and number."""
 
     def __init__(
         self, cluster: BrokerCluster, partitions: Mapping[GroupKey, tuple[str, int]], commits: Commits

@@ -59,7 +59,7 @@ class JoinState(Enum):
 
 
 class Member(Client):
-    """Group member. `place` is its number among all members; an even one is in the first group."""
+    """Simulated group member. `place` is its number among all members; an even one is in the first group."""
 
     def __init__(self, cluster: BrokerCluster, random: Random, place: int, commits: Commits) -> None:
         super().__init__(cluster, random)

@@ -94,7 +94,7 @@ class BatchStream:
 
 
 class IdempotentProducer:
-    """One idempotent producer: the state that its lanes share."""
+    """Idempotent producer: the state that its concurrent senders (lanes) share."""
 
     def __init__(self, cluster: BrokerCluster, random: Random) -> None:
         self.cluster, self.random = cluster, random
@@ -156,7 +156,7 @@ class IdempotentProducer:
 
 
 class Lane(Client):
-    """Sender of one of the requests in flight."""
+    """Sender of an idempotent producer with one request at a time; several of them send concurrently."""
 
     def __init__(self, cluster: BrokerCluster, random: Random, producer: IdempotentProducer) -> None:
         super().__init__(cluster, random)

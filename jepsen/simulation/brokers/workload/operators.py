@@ -41,7 +41,7 @@ class Target(NamedTuple):
 
 
 class AcceptedRequests:
-    """Accepted requests of operators; `versions` are those of assignments."""
+    """Requests of operators that brokers have accepted; `versions` are those of assignments."""
 
     def __init__(self) -> None:
         self.versions: dict[GroupName, int] = {}
@@ -60,7 +60,7 @@ class AcceptedRequests:
 
 
 class Operator(Client):
-    """Operator with one request at a time."""
+    """Simulated operator that reassigns partitions, with one request at a time."""
 
     def __init__(self, cluster: BrokerCluster, random: Random, faults: Faults, taken: AcceptedRequests) -> None:
         super().__init__(cluster, random)

@@ -17,7 +17,7 @@ from raftlog.types import Offset
 
 
 class Producer(Client):
-    """Producer with one request at a time, to any partition in the called broker's metadata."""
+    """Simulated client that writes, with one request at a time, to any partition in the called broker's metadata."""
 
     def __init__(self, cluster: BrokerCluster, random: Random) -> None:
         super().__init__(cluster, random)

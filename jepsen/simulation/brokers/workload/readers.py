@@ -24,7 +24,7 @@ POLL_BYTES: Final = 8192
 
 
 class Reader(Client):
-    """Reader of one partition at a time, which it changes at times."""
+    """Simulated client that reads one partition at a time, and sometimes changes to another."""
 
     def __init__(self, cluster: BrokerCluster, random: Random) -> None:
         super().__init__(cluster, random)
@@ -126,7 +126,7 @@ class Decoded(NamedTuple):
 
 
 def decode(partition: TopicPartition, batches: list[memoryview], position: Offset) -> Decoded:
-    """Return offsets and values from `position` on; a fetch begins with a whole batch."""
+    """Return the offsets and values from `position` on. The fetched batches may begin at a lower offset."""
     offsets, values = [], []
     for batch in batches:
         header = read_header(batch)

@@ -17,7 +17,7 @@ PAUSE_NS: Final = 2 * SECOND_NS
 
 
 class Trimmer(Client):
-    """Trimmer with one request at a time."""
+    """Simulated client that deletes records below an offset, with one request at a time."""
 
     def step(self) -> None:
         self.ask(self._trim)

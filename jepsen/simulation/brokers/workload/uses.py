@@ -10,7 +10,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadFeatures:
-    """Features of the workload of one run."""
+    """Features that the clients of one run use: groups, transactions, compaction and others."""
 
     members: int
     """Total number of members, over all groups that have members."""

@@ -21,7 +21,7 @@ _ONCE: Final = "once-"
 
 
 class Values:
-    """Source of values of one client process."""
+    """Source of the values that one client process writes, each only once in a run."""
 
     def __init__(self, process: int, random: Random, options: BrokerOptions) -> None:
         self._random, self._options = random, options

@@ -16,7 +16,7 @@ from raftlog.runtime.journal.operations import GroupKey
 
 
 class Workload:
-    """All clients of one run."""
+    """Simulated clients of one run, of all kinds."""
 
     def __init__(self, cluster: BrokerCluster) -> None:
         self.cluster = cluster
