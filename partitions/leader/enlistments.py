@@ -5,28 +5,31 @@
 A producer over Kafka's protocol has added the partition to the transaction before. For one over HTTP the leader adds it
 (`AdmittedAppend.joins`), and waits for the marker of the producer's last transaction, which may still be on its way.
 
-Held appends of one producer are admitted in order, and delay no other producer. Called by `appends`."""
+Held appends of one transaction are admitted in order, and delay no others, such as those that name the same producer
+with another epoch or transactional id. Called by `appends`."""
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from contextlib import suppress
+from typing import Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from raftlog.errors import ConcurrentTransactions, LogClosed, Overloaded, RaftlogError
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.results import TransactionalProducer
 from raftlog.partitions.produce.pending import copied_error
-from raftlog.partitions.replica import Replica, ReplicaAppended
+from raftlog.partitions.replica import AppendPermission, Replica, ReplicaAppended
 from raftlog.partitions.results import Acks
 from raftlog.partitions.routing.partition import Partition
 from raftlog.records import BatchHeader
 from raftlog.runtime.histogram import stopwatch
 
 _HELD_MAX: Final = 1_000
-"""Appends of one producer that are held in one partition; more are refused."""
-_Key = tuple[Replica, int]
-"""Replica and producer id."""
+"""Appends of one transaction that are held in one partition; more are refused."""
+_CONFIRM_S: Final = 1.0
+"""Time without the marker of a producer's last transaction after which the coordinator confirms the present one."""
+_Key: TypeAlias = tuple[Replica, TransactionalProducer]
 
 
 class VerifyPartition(Protocol):
@@ -105,13 +108,14 @@ class Enlistments:
         """Keep a transactional append until its producer may append; return False if it may append already."""
         append = admitted.append
         [producer_id] = admitted.producers
-        key = append.replica, producer_id
+        producer = TransactionalProducer(transactional_id, producer_id, admitted.headers[0].producer_epoch)
+        key = append.replica, producer
         held = self._held.get(key)
         if held is None:
-            if append.replica.transactions.is_enlisted(producer_id, admitted.headers[0].producer_epoch):
+            if append.replica.transactions.is_enlisted(producer_id, _permission_of(producer)):
                 return False
             self._held[key] = deque([admitted])
-            task = asyncio.get_running_loop().create_task(self._enlist(key, transactional_id), name="enlistment")
+            task = asyncio.get_running_loop().create_task(self._enlist(key), name="enlistment")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         elif len(held) < _HELD_MAX:
@@ -122,47 +126,50 @@ class Enlistments:
             )
         return True
 
-    async def _enlist(self, key: _Key, transactional_id: str) -> None:
-        """Ask for a producer's permission, then admit or fail its waiting appends; once for each epoch among them."""
-        replica, producer_id = key
+    async def _enlist(self, key: _Key) -> None:
+        """Enlist a producer, and admit or fail its held appends."""
+        replica, producer = key
         held = self._held[key]
-        while held:
-            epoch = held[0].headers[0].producer_epoch
-            error: RaftlogError | None = None
-            try:
-                await self._get_permission(
-                    replica, held[0], TransactionalProducer(transactional_id, producer_id, epoch)
-                )
-            except RaftlogError as failed:
-                error = failed
-            while held and held[0].headers[0].producer_epoch == epoch:
-                admitted = held.popleft()
-                if admitted.append.future.done():
-                    continue
-                if error is None:
-                    self._admit(admitted)
-                else:
-                    admitted.append.future.set_exception(copied_error(error))
+        error: RaftlogError | None = None
+        try:
+            await self._get_permission(replica, held[0], producer)
+        except RaftlogError as failed:
+            error = failed
         del self._held[key]
+        for admitted in held:
+            if admitted.append.future.done():
+                continue
+            if error is None:
+                self._admit(admitted)
+            else:
+                admitted.append.future.set_exception(copied_error(error))
 
     async def _get_permission(
         self, replica: Replica, admitted: AdmittedAppend, producer: TransactionalProducer
     ) -> None:
-        """Ask the coordinator to let a producer append; wait for the end of its last transaction if it joins."""
+        """Ask the coordinator to let a producer append; wait for the end of its last transaction if it joins.
+
+        While that does not end, the coordinator is asked as well, since it may never have given out the epoch."""
         partition, deadline = admitted.partition, admitted.append.deadline
         ask = self._join if admitted.joins else self._verify
 
         async def verify() -> int:
             return await ask(producer, partition.topic_id, partition.number, deadline=deadline)
 
+        loop, wanted = asyncio.get_running_loop(), _permission_of(producer)
+        confirm_at = loop.time() + _CONFIRM_S
         while True:
             try:
-                await replica.transactions.enlist(producer.producer_id, producer.epoch, verify, deadline)
+                await replica.transactions.enlist(producer.producer_id, wanted, verify, deadline)
             except ConcurrentTransactions:
                 if not admitted.joins or not await replica.transactions.wait_for_marker(deadline):
                     raise
             else:
                 return
+            if loop.time() >= confirm_at:
+                with suppress(ConcurrentTransactions):
+                    await verify()
+                confirm_at = loop.time() + _CONFIRM_S
 
     def close(self) -> None:
         """Fail the held appends; none of them happened."""
@@ -173,3 +180,7 @@ class Enlistments:
             for partition, append, *_ in appends:
                 if not append.future.done():
                     append.future.set_exception(LogClosed(f"{partition.name}: the broker stops"))
+
+
+def _permission_of(producer: TransactionalProducer) -> AppendPermission:
+    return AppendPermission(producer.epoch, producer.transactional_id)

@@ -5,8 +5,9 @@
 Nothing here depends on other nodes: a replica that does not lead raises `NotLeader`, and the routing goes elsewhere."""
 
 from raftlog.partitions.replica.description import ReplicaDescription
+from raftlog.partitions.replica.leader_transactions import AppendPermission
 from raftlog.partitions.replica.pending_appends import ReplicaAppended
 from raftlog.partitions.replica.read_queue import ReadQueue
 from raftlog.partitions.replica.replica import Replica
 
-__all__ = ["ReadQueue", "Replica", "ReplicaAppended", "ReplicaDescription"]
+__all__ = ["AppendPermission", "ReadQueue", "Replica", "ReplicaAppended", "ReplicaDescription"]

@@ -1,7 +1,7 @@
 """Transactions at the leader: permissions of producers to append to one, and the state ahead of the committed one.
 
-    guard → the coordinator confirms the transaction → permission of (producer id, epoch)       until a marker of the
-    producer is appended, or the term ends
+    guard → the coordinator confirms the transaction → permission of (producer id, epoch, transactional id)
+    until a marker of the producer is appended, or the term ends
 
 A batch of a transaction without a permission is refused, so none is appended after the marker of its transaction. The
 guard begins before the coordinator is asked: a marker that is appended meanwhile breaks it, because the answer may be
@@ -29,13 +29,20 @@ _GUARDS_MAX: Final = 10_000
 """Guards whose coordinator has not answered."""
 
 
+class AppendPermission(NamedTuple):
+    """Epoch with which a producer may append to its transaction, and the transactional id that was confirmed."""
+
+    epoch: int
+    transactional_id: str
+
+
 class TransactionGuard:
     """Marker of a pending question to a producer's coordinator; an end of the transaction invalidates it."""
 
-    __slots__ = ("epoch", "is_broken", "producer_id")
+    __slots__ = ("is_broken", "producer_id", "wanted")
 
-    def __init__(self, producer_id: int, epoch: int) -> None:
-        self.producer_id, self.epoch = producer_id, epoch
+    def __init__(self, producer_id: int, wanted: AppendPermission) -> None:
+        self.producer_id, self.wanted = producer_id, wanted
         self.is_broken = False
         """Whether a marker of the producer was appended, or the term has ended, since it began."""
 
@@ -54,8 +61,8 @@ class LeaderTransactions:
 
     def __init__(self, name: str, state: ProducerState, permissions_max: int) -> None:
         self._name, self._state, self._permissions_max = name, state, permissions_max
-        self._permitted: dict[int, int] = {}
-        """Epoch with which a producer may append to its transaction."""
+        self._permitted: dict[int, AppendPermission] = {}
+        """Permissions by producer."""
         self._guards: dict[int, list[TransactionGuard]] = {}
         """Guards by producer."""
         self._ahead: dict[int, _Ahead] = {}
@@ -71,18 +78,18 @@ class LeaderTransactions:
 
     # permissions
 
-    def is_permitted(self, producer_id: int, epoch: int) -> bool:
-        """Return whether the producer may append to its transaction with this epoch."""
-        return self._permitted.get(producer_id) == epoch
+    def is_permitted(self, producer_id: int, wanted: AppendPermission) -> bool:
+        """Return whether the producer may append to its transaction with this epoch and transactional id."""
+        return self._permitted.get(producer_id) == wanted
 
-    def begin_guard(self, producer_id: int, epoch: int, known_epoch: int) -> TransactionGuard:
+    def begin_guard(self, producer_id: int, wanted: AppendPermission, known_epoch: int) -> TransactionGuard:
         """Register that the producer's coordinator is being asked; `known_epoch`: the producer's newest epoch here.
 
         Raises `ProducerFenced`, `ConcurrentTransactions` and `Overloaded`."""
-        self._check_epoch(producer_id, epoch, known_epoch)
+        self._check_epoch(producer_id, wanted.epoch, known_epoch)
         if len(self._guards) >= _GUARDS_MAX:
             raise Overloaded(f"{self._name}: {_GUARDS_MAX} producers wait for their transaction coordinators; retry")
-        guard = TransactionGuard(producer_id, epoch)
+        guard = TransactionGuard(producer_id, wanted)
         self._guards.setdefault(producer_id, []).append(guard)
         return guard
 
@@ -105,7 +112,7 @@ class LeaderTransactions:
         Raises `ConcurrentTransactions` for an invalidated guard or the answer of a coordinator whose successor has sent
         a marker of the producer, and the errors of `begin_guard`."""
         self.end_guard(guard)
-        producer_id, epoch = guard.producer_id, guard.epoch
+        producer_id = guard.producer_id
         if guard.is_broken:
             raise ConcurrentTransactions(
                 f"{self._name}: the transaction of producer {producer_id} ended while its coordinator was asked; retry"
@@ -114,14 +121,14 @@ class LeaderTransactions:
             raise ConcurrentTransactions(
                 f"{self._name}: a deposed coordinator confirmed the transaction of producer {producer_id}; retry"
             )
-        self._check_epoch(producer_id, epoch, known_epoch)
+        self._check_epoch(producer_id, guard.wanted.epoch, known_epoch)
         if len(self._permitted) >= self._permissions_max and producer_id not in self._permitted:
             raise Overloaded(f"{self._name}: {self._permissions_max} producers have transactions here; retry")
-        self._permitted[producer_id] = epoch
+        self._permitted[producer_id] = guard.wanted
 
     def _check_epoch(self, producer_id: int, epoch: int, known_epoch: int) -> None:
         """Raise the error for an epoch with which no transaction can begin or continue now."""
-        newest = max(known_epoch, self._permitted.get(producer_id, NO_EPOCH))
+        newest = max(known_epoch, self._permitted_epoch(producer_id))
         if epoch < newest:
             raise ProducerFenced(
                 f"{self._name}: producer {producer_id} has epoch {newest}, and this transaction epoch {epoch}: another "
@@ -131,6 +138,10 @@ class LeaderTransactions:
             raise ConcurrentTransactions(
                 f"{self._name}: the transaction of producer {producer_id} with epoch {known_epoch} is still open; retry"
             )
+
+    def _permitted_epoch(self, producer_id: int) -> int:
+        permission = self._permitted.get(producer_id)
+        return NO_EPOCH if permission is None else permission.epoch
 
     # batches and markers
 
@@ -163,7 +174,7 @@ class LeaderTransactions:
                     f"{self._name}: producer {producer_id} has an open transaction, and this batch does not belong to "
                     "it: nothing was appended"
                 )
-        elif self._permitted.get(producer_id) != header.producer_epoch:
+        elif self._permitted_epoch(producer_id) != header.producer_epoch:
             raise InvalidTransactionState(
                 f"{self._name}: producer {producer_id} has no transaction with epoch {header.producer_epoch} in this "
                 "partition: nothing was appended"

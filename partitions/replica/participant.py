@@ -8,11 +8,11 @@ Not here: the coordinator, and retries. Called by the handlers of other nodes' a
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from raftlog.errors import DeadlineExceeded, NotLeader, OffsetNotAvailable, RaftlogError, Unavailable
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.replica.leader_transactions import TransactionGuard
+from raftlog.partitions.replica.leader_transactions import AppendPermission, TransactionGuard
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.partitions.replica.sequence_check import SequenceCheck
 from raftlog.partitions.replica.transaction_table import NO_EPOCH
@@ -23,6 +23,8 @@ from raftlog.records import TransactionMarker
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import Term
 
+_Question: TypeAlias = tuple[Term, int, AppendPermission]
+"""Term, producer id and the permission that is asked for."""
 _MARKER_S: Final = 0.02
 """Longest time until a transaction is examined again that waits for the marker of the last one."""
 
@@ -37,15 +39,19 @@ class Participant:
         self._sequence_check, self._transactions = sequence_check, sequence_check.transactions
         self.refusal: Callable[[], RaftlogError | None] = lambda: None
         """Error with which an append fails at once now; None if it can be tried."""
-        self._questions: dict[tuple[Term, int, int], asyncio.Task[None]] = {}
-        """Questions to coordinators by term, producer id and epoch."""
+        self._questions: dict[_Question, asyncio.Task[None]] = {}
+        """Questions to coordinators."""
 
-    def is_enlisted(self, producer_id: int, epoch: int) -> bool:
+    def is_enlisted(self, producer_id: int, wanted: AppendPermission) -> bool:
         """Return whether the producer may append to its transaction now, so that `enlist` has nothing to do."""
-        return self._sequence_check.can_decide() and self._transactions.is_permitted(producer_id, epoch)
+        return self._sequence_check.can_decide() and self._transactions.is_permitted(producer_id, wanted)
 
     async def enlist(
-        self, producer_id: int, epoch: int, verify: Callable[[], Awaitable[int]], deadline: Deadline
+        self,
+        producer_id: int,
+        wanted: AppendPermission,
+        verify: Callable[[], Awaitable[int]],
+        deadline: Deadline,
     ) -> None:
         """Let the producer append to its transaction with this epoch, until its marker or the end of the term.
 
@@ -53,12 +59,12 @@ class Participant:
         coordinator's epoch, or raises. Raises its error, `NotLeader`, `ProducerFenced`, `ConcurrentTransactions` and
         `Unavailable` (retry)."""
         await self._wait_until_deciding(deadline)
-        if self._transactions.is_permitted(producer_id, epoch):
+        if self._transactions.is_permitted(producer_id, wanted):
             return
-        key = self._group.core.term, producer_id, epoch
+        key = self._group.core.term, producer_id, wanted
         question = self._questions.get(key)
         if question is None:
-            guard = self._transactions.begin_guard(producer_id, epoch, self._known_epoch(producer_id))
+            guard = self._transactions.begin_guard(producer_id, wanted, self._known_epoch(producer_id))
             question = asyncio.get_running_loop().create_task(self._ask(guard, verify), name=f"guard of {self._name}")
             self._questions[key] = question
             question.add_done_callback(partial(self._on_answer, key))
@@ -90,7 +96,7 @@ class Participant:
         finally:
             self._transactions.end_guard(guard)
 
-    def _on_answer(self, key: tuple[Term, int, int], question: "asyncio.Task[None]") -> None:
+    def _on_answer(self, key: _Question, question: "asyncio.Task[None]") -> None:
         del self._questions[key]
         if not question.cancelled():
             question.exception()  # every caller may have stopped waiting

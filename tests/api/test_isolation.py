@@ -3,6 +3,7 @@
 import orjson
 
 from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.replica import AppendPermission
 from raftlog.records import TransactionMarker, split_batches
 from tests.replica.transacting import confirm, transactional_batch
 
@@ -13,7 +14,7 @@ UNCOMMITTED = "&isolation=read_uncommitted"
 
 async def write(api, sequence, *values):
     replica = api.broker.parts.topics.get("t").partition(0).replica
-    await replica.transactions.enlist(7, 0, confirm, deadline_in(5_000))
+    await replica.transactions.enlist(7, AppendPermission(0, "tx"), confirm, deadline_in(5_000))
     await replica.append([transactional_batch(sequence, *values)], -1)
 
 

@@ -1,5 +1,6 @@
 """Transactions over HTTP: records, offsets, both ends, fencing, retries, and bad requests."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -133,6 +134,28 @@ async def test_newer_producer_fences_older_one_and_aborts_its_transaction(api: A
     assert (await end(api, newer))[0] == 200
     assert await read(api) == ["kept"]
     assert (await send(api, {**newer, "producer_id": 999}, "x"))[1]["error_code"] == 40913
+
+
+async def test_request_that_names_a_foreign_producer_neither_writes_nor_delays_it(api: Api) -> None:
+    await api.create_topic()
+    owner, other = await initialize(api), await initialize(api, "other")
+    assert (await send(api, owner, "a"))[0] == 200
+    for sequence in (0, 1):
+        status, found = await send(api, owner, "injected", sequence=sequence, name="other")
+        assert (status, found["error_code"]) == (409, 40913)
+    invented = {**owner, "producer_epoch": owner["producer_epoch"] + 1}
+    delayed = asyncio.create_task(send(api, invented, "invented"))
+    foreign = asyncio.create_task(send(api, invented, "invented", name="other"))
+    await asyncio.sleep(0)
+    assert (await send(api, owner, "b", sequence=1))[0] == 200
+    assert not delayed.done()
+    assert (await delayed)[1]["error_code"] == 40910  # long before the request's timeout
+    assert (await foreign)[1]["error_code"] == 40913
+    assert (await end(api, owner))[0] == 200
+    assert (await send(api, other, "c", name="other"))[0] == 200
+    assert (await end(api, other, name="other"))[0] == 200
+    await api.broker.transactions.fence("other", deadline=deadline_in(10_000))
+    assert await read(api) == ["a", "b", "c"]
 
 
 async def test_owner_gets_the_next_identity_and_retries_safely(api: Api) -> None:

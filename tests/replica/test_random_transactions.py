@@ -20,7 +20,7 @@ from raftlog.errors import (
     RaftlogError,
     Unavailable,
 )
-from raftlog.partitions.replica import Replica
+from raftlog.partitions.replica import AppendPermission, Replica
 from raftlog.records import NewRecord, TransactionMarker, build_batch
 from raftlog.topic_config import TopicConfig
 from tests.replica.transacting import TransactionWorld, transactional_batch
@@ -200,7 +200,9 @@ class RandomTransactions:
         async def verify() -> int:
             return await answer
 
-        is_permitted = self.world.replica(leader).transactions.is_enlisted(producer.id, producer.epoch)
+        is_permitted = self.world.replica(leader).transactions.is_enlisted(
+            producer.id, AppendPermission(producer.epoch, "tx")
+        )
         task = self.world.enlist(leader, producer.id, producer.epoch, verify)
         self.finish(producer, is_commit=True)
         self.world.run_at(leader, lambda: answer.set_result(self.coordinator))

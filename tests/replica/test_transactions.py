@@ -8,6 +8,7 @@ import pytest
 from raftlog.errors import (
     ConcurrentTransactions,
     CoordinatorFenced,
+    InvalidProducerMapping,
     InvalidTransactionState,
     NotLeader,
     OffsetNotAvailable,
@@ -145,6 +146,26 @@ def test_a_marker_breaks_the_guard_of_a_question() -> None:
         assert world.error_of(world.write(leader, 1, b"late")) is InvalidTransactionState
         world.begin(leader)
         world.written(leader, 1, b"b")
+
+
+def test_permission_is_for_the_confirmed_transactional_id() -> None:
+    async def refuse() -> int:
+        raise InvalidProducerMapping("it has another producer")
+
+    with TransactionWorld() as world:
+        leader = world.lead()
+        answer: asyncio.Future[int] = world.group_loop(leader).create_future()
+
+        async def verify() -> int:
+            return await answer
+
+        task = world.enlist(leader, verify=verify)
+        for _ in range(2):  # before and after the confirmation
+            assert world.error_of(world.enlist(leader, verify=refuse, name="other")) is InvalidProducerMapping
+            world.run_at(leader, lambda: answer.done() or answer.set_result(1))
+            world.run_until(task.done)
+        task.result()
+        world.written(leader, 0, b"a")
 
 
 def test_the_answer_of_a_deposed_coordinator_does_not_count() -> None:

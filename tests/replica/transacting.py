@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from raftlog.partitions.replica import ReplicaAppended
+from raftlog.partitions.replica import AppendPermission, ReplicaAppended
 from raftlog.partitions.results import Fetched
 from raftlog.records import NO_NUMBER, BatchBuilder, NewRecord, TransactionMarker, drop_hidden, read_records
 from raftlog.records.header import CRC_START, TRANSACTIONAL_BIT, batch_crc
@@ -37,12 +37,17 @@ class TransactionWorld(ProducerWorld):
     """World of replicas with transactional producers, without a coordinator."""
 
     def enlist(
-        self, number: int, producer: int = 7, epoch: int = 0, verify: Callable[[], Awaitable[int]] | None = None
+        self,
+        number: int,
+        producer: int = 7,
+        epoch: int = 0,
+        verify: Callable[[], Awaitable[int]] | None = None,
+        name: str = "tx",
     ) -> "asyncio.Task[None]":
         """Begin to enlist; by default the coordinator confirms at once."""
         deadline = self.deadline(number, WAIT_S)
-        question = verify or confirm
-        return self.call(number, lambda replica: replica.transactions.enlist(producer, epoch, question, deadline))
+        wanted, question = AppendPermission(epoch, name), verify or confirm
+        return self.call(number, lambda replica: replica.transactions.enlist(producer, wanted, question, deadline))
 
     def begin(self, number: int, producer: int = 7, epoch: int = 0) -> None:
         """Enlist the producer."""

@@ -10,6 +10,7 @@ from raftlog.api.kafka.api import ApiKey
 from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.client.decode import read_batches
 from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.replica import AppendPermission
 from raftlog.partitions.results import ALL
 from raftlog.records import TransactionMarker, drop_hidden, read_records
 from tests.kafka.data.requests import Handlers
@@ -30,7 +31,7 @@ class Participant:
         self._sequences: dict[int, int] = {}
 
     async def write(self, *values: bytes, producer: int = PRODUCER) -> None:
-        await self.replica.transactions.enlist(producer, 0, confirm, deadline_in(5_000))
+        await self.replica.transactions.enlist(producer, AppendPermission(0, "tx"), confirm, deadline_in(5_000))
         sequence = self._sequences.get(producer, 0)
         batch = transactional_batch(sequence, *values, producer=producer)
         self._sequences[producer] = sequence + len(values)
