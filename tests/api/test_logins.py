@@ -17,6 +17,7 @@ from raftlog.security.sasl import MECHANISMS
 from tests.api.conftest import Api
 from tests.api.described import ENDPOINTS
 from tests.security.tokens import AUDIENCE, ISSUER, TokenIssuer
+from tests.waiting import until
 
 ROOT = Caller("root", "", "", "")
 ISSUING = TokenIssuer()
@@ -161,7 +162,8 @@ async def test_a_tail_of_a_deleted_user_ends(start_api: Any, monkeypatch: pytest
     await api.create_topic()
     url = f"{api.url}/topics/t/partitions/0/records?offset=0&timeout=30000&min_bytes=1"
     waiting = asyncio.ensure_future(api.session.get(url, headers=ALICE))
-    await asyncio.sleep(0.2)
+    replica = api.broker.parts.topics.find("t").partition(0).replica
+    await until(lambda: replica.waiting_count == 1)
     assert not waiting.done()
     await api.broker.security.users.delete("alice", caller=ROOT, deadline=deadline_in(10_000))
     async with asyncio.timeout(10):

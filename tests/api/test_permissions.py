@@ -26,6 +26,7 @@ from raftlog.security.permissions import (
 from tests.api.conftest import Api
 from tests.api.described import ENDPOINTS
 from tests.security.facade import record_calls
+from tests.waiting import until
 
 ME = Caller(ANONYMOUS, "", "127.0.0.1", "http")
 ARGUMENTS = {
@@ -260,13 +261,12 @@ async def is_waiting(api: Api, count: int = 1) -> bool:
 async def revoke_while(
     api: Api, request: Coroutine[Any, Any, tuple[int, Any]], type_: AclResourceType, name: str
 ) -> Any:
-    """Deny READ once a request waits; return its answer, which has to come within a second."""
+    """Deny READ once a request waits; return its answer, which has to come long before its timeout of 20 s."""
     waiting = asyncio.create_task(request)
     await wait_for(partial(is_waiting, api))
-    await asyncio.sleep(0.1)
     assert not waiting.done()
     await allow(api, AclOperation.READ, type_, name, AclEffect.DENY)
-    return await asyncio.wait_for(waiting, 1)
+    return await asyncio.wait_for(waiting, 10)
 
 
 async def test_a_long_poll_ends_when_the_permission_ends(guarded: Api) -> None:
@@ -307,8 +307,11 @@ async def test_a_body_that_arrives_late_is_not_stored_after_the_permission_ended
 
         headers = {"Content-Type": content_type}
         path = f"{guarded.url}/topics/open"
+        connections = guarded.server._connections
+        before = connections.requests_count
         sending = asyncio.create_task(guarded.session.post(path, data=send(), headers=headers))
-        await asyncio.sleep(0.1)
+        await until(lambda connections=connections, before=before: connections.requests_count > before)
+        assert not sending.done()
         await allow(guarded, AclOperation.WRITE, AclResourceType.TOPIC, "open", AclEffect.DENY)
         denied.set()
         async with await sending as response:

@@ -648,9 +648,7 @@ def test_the_leading_thread_continues_when_another_is_interrupted(
     leading = Worker(lambda: log.append([b"2"]))
     gate.await_sync()
     following = Worker(lambda: (log.append([b"3"]), log.flush()))
-    until = time.monotonic() + WAIT_S
-    while not log._commit._queue and time.monotonic() < until:
-        time.sleep(0.001)
+    wait_until(lambda: log._commit._queue)
     leader = log._commit._leader
     log._commit._withdraw(Waiter())
     assert log._commit._leader is leader

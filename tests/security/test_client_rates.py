@@ -1,7 +1,6 @@
 """Token buckets of client quotas: mean rates, delays, sharing, bounds; and the time of coroutines."""
 
 import asyncio
-import time
 
 import pytest
 
@@ -20,7 +19,7 @@ from raftlog.partitions.security.client_rates import (
     RateBucket,
 )
 from raftlog.partitions.security.quotas import Quotas
-from raftlog.runtime.timed_steps import TimedSteps
+from raftlog.runtime import timed_steps
 
 ALICE = Caller("alice", "app", "10.0.0.1", "kafka")
 
@@ -138,15 +137,25 @@ def test_the_number_of_clients_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     assert rates.delay_s(ALICE._replace(client_id="99")) > 0
 
 
-async def test_only_the_steps_of_a_coroutine_are_timed() -> None:
-    async def work() -> str:
-        await asyncio.sleep(0.05)
-        time.sleep(0.02)
+async def test_only_the_steps_of_a_coroutine_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(timed_steps, "perf_counter", lambda: now_s)
+
+    async def work(turn: "asyncio.Future[None]") -> str:
+        nonlocal now_s
+        now_s += 2.0
+        await turn
+        now_s += 3.0
         return "done"
 
-    timed = TimedSteps(work())
-    assert await timed == "done"
-    assert 0.015 < timed.seconds < 0.045
+    turn = asyncio.get_running_loop().create_future()
+    timed = timed_steps.TimedSteps(work(turn))
+    waiting = asyncio.ensure_future(timed)
+    await asyncio.sleep(0)
+    now_s += 100.0
+    turn.set_result(None)
+    assert await waiting == "done"
+    assert timed.seconds == 5.0
 
 
 async def test_errors_and_cancellations_reach_the_coroutine() -> None:
@@ -160,7 +169,7 @@ async def test_errors_and_cancellations_reach_the_coroutine() -> None:
             raise
 
     async def run(future: "asyncio.Future[None]") -> None:
-        await TimedSteps(work(future))
+        await timed_steps.TimedSteps(work(future))
 
     for fails in (True, False):
         future = asyncio.get_running_loop().create_future()

@@ -344,12 +344,12 @@ async def test_a_successor_starts_the_timeout_again(world: Coordination) -> None
 
 
 async def test_an_ended_transaction_does_not_time_out(world: Coordination) -> None:
-    producer = await world.run(world.coordinator.initialize(InitializeProducer(ID, 20), soon()))
+    producer = await world.initialize()
     await world.add(producer, PLACE)
+    assert list(world.coordinator._timeouts) == [ID]
     await world.end(producer)
     await world.settle()
-    await asyncio.sleep(0.05)
-    await world.step()
+    assert not world.coordinator._timeouts
     assert world.state is TransactionState.COMPLETE_COMMIT
     assert world.counters.timed_out == 0
 

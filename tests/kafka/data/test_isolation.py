@@ -16,6 +16,7 @@ from raftlog.records import TransactionMarker, drop_hidden, read_records
 from tests.kafka.data.requests import Handlers
 from tests.kafka.data.session_client import SessionClient
 from tests.replica.transacting import confirm, transactional_batch
+from tests.waiting import until
 
 LATEST = -1
 PRODUCER = 7
@@ -95,9 +96,8 @@ async def test_aborted_transactions_are_listed_with_their_records(lone, particip
 async def test_a_long_poll_of_committed_records_waits_for_the_end_of_the_transaction(lone, participant):
     await participant.write(b"value")
     waiting = asyncio.create_task(lone.fetch_one(0, isolation_level=1, min_bytes=1, max_wait_ms=10_000))
-    await asyncio.sleep(0.05)
+    await until(lambda: participant.replica.waiting_count == 1)
     await participant.write(b"more")
-    await asyncio.sleep(0.05)
     assert not waiting.done()
     await participant.end(is_commit=True)
     assert visible(await waiting) == [b"value", b"more"]
