@@ -264,16 +264,19 @@ async def test_two_instances_share_the_partitions_and_one_takes_over(api, consum
     assert sorted(await first.poll_values(4)) == [10, 11, 12, 13]
 
 
-async def test_every_strategy_assigns_all_partitions(api, consumer):
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky"])
+async def test_every_strategy_assigns_each_partition_to_one_instance(api, consumer, strategy):
     await api.create_topic("t", 3)
-    for strategy in ("range", "roundrobin", "sticky"):
-        found = await consumer(group=strategy, **{"partition.assignment.strategy": strategy})
-        await found.subscribe("t")
+    one, other = [await consumer(name, **{"partition.assignment.strategy": strategy}) for name in ("a", "b")]
+    await one.subscribe("t")
+    await other.subscribe("t")
 
-        async def has_all(found=found):
-            return len(await found.fetch_assignment()) == 3
+    async def is_spread():
+        first, second = await one.fetch_assignment(), await other.fetch_assignment()
+        are_all_assigned = sorted(first + second) == [("t", 0), ("t", 1), ("t", 2)]
+        return are_all_assigned and {len(first), len(second)} == {1, 2}
 
-        await until_async(has_all)
+    await until_async(is_spread)
 
 
 # records

@@ -394,6 +394,7 @@ async def test_new_partitions_are_used_after_a_metadata_refresh(serving: Serving
                     await asyncio.sleep(0.01)
                 else:
                     break
+    assert [partition.end for partition in broker.topics["orders"]] == [1, 1]
 
 
 async def test_unsendable_records_are_refused_before_they_are_queued(serving: Serving) -> None:

@@ -289,6 +289,7 @@ async def test_the_node_id_of_a_removed_broker_can_be_used_without_a_replacement
         shutil.rmtree(tmp_path / "3")
         await cluster.start(3)
         await wait_until_all_vote(cluster)
+        assert cluster.running[3].node.identity.replica != old
 
 
 async def test_a_retired_disk_does_not_replace_its_successor(tmp_path: Path) -> None:

@@ -12,6 +12,21 @@ from tests.raft.schedule import Schedule
 from tests.raft.trace import Line
 
 _ONE, _TWO, _THREE, _FOUR = (f"{number}/00000000" for number in (1, 2, 3, 4))
+_SPECIFIED = {
+    "Restart",
+    "Timeout",
+    "RequestVote",
+    "BecomeLeader",
+    "ClientRequest",
+    "AppendEntries",
+    "AdvanceCommitIndex",
+    "UpdateTerm",
+    "HandleRequestVoteRequest",
+    "HandleRequestVoteResponse",
+    "HandleAppendEntriesRequest",
+    "HandleAppendEntriesResponse",
+}
+"""Actions of the specification of Raft in TLA+."""
 
 
 def _check(lines: list[Line]) -> Model:
@@ -29,7 +44,8 @@ def test_traces_of_schedules_pass_the_model(seed: int) -> None:
     # A lost last entry is a fault outside of the specification.
     schedule.actions[schedule.damage] = 0
     schedule.run(800)
-    _check([json.loads(line) for line in lines])
+    model = _check([json.loads(line) for line in lines])
+    assert model.actions.keys() >= _SPECIFIED
 
 
 def _record_trace() -> list[Line]:

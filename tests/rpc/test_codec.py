@@ -193,7 +193,7 @@ def test_mutated_frames_with_a_valid_checksum_raise_only_bad_frame(
 
 @settings(max_examples=300)
 @given(turns, st.data())
-def test_truncated_and_extended_bodies_are_refused(envelopes: list[Envelope], data: st.DataObject) -> None:
+def test_bodies_with_replaced_bytes_raise_only_bad_frame(envelopes: list[Envelope], data: st.DataObject) -> None:
     (frame,) = read_frames(join_buffers(encode_turn(envelopes)))
     body = bytearray(frame.body)
     at = data.draw(st.integers(0, len(body)))

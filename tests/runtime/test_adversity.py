@@ -100,8 +100,7 @@ def test_a_crash_after_a_durable_removal_leaves_no_files() -> None:
         world.start(number)
         assert not world.disks[number - 1].exists(group.path)
         world.run_at(number, lambda: world.drivers[number].join_group(GROUP))
-        world.run(0.1)
-        assert world.group(number).core.last_id.index >= 0
+        world.run_until(lambda: world.group(number).core.last_id == world.group(world.leader()).core.last_id)
 
 
 def test_a_group_cannot_be_created_twice() -> None:

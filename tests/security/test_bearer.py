@@ -205,11 +205,11 @@ def test_a_key_url_that_does_not_answer() -> None:
         SETTINGS._replace(keys=""),
     ],
 )
-def test_wrong_settings(settings: BearerSettings) -> None:
+def test_wrong_settings_are_refused(settings: BearerSettings) -> None:
     with pytest.raises(InvalidArgument):
         check_settings(settings)
 
 
-def test_settings() -> None:
+def test_valid_settings_are_accepted() -> None:
     check_settings(SETTINGS)
     check_settings(SETTINGS._replace(keys="https://issuer.example/keys"))
