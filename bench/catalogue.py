@@ -30,6 +30,7 @@ from bench import (
     scrape,
     security_cost,
     slow_disk,
+    transactions,
 )
 from bench import cluster_events as cluster_life
 from bench import gossip_detection as gossip_deaths
@@ -59,6 +60,7 @@ MEASURES: tuple[Measure, ...] = (
     *compaction.MEASURES,
     *rolling_restart.MEASURES,
     *groups.MEASURES,
+    *transactions.MEASURES,
     *security_cost.MEASURES,
     *ndjson_ingest.MEASURES,
     *http_produce.MEASURES,

@@ -36,10 +36,12 @@ def cluster_of_three(directory: Path) -> Iterator[Cluster]:
         raise MeasureFailed(str(failure)) from failure
 
 
-def create_topic(cluster: Cluster, partitions: int = 1, config: Mapping[str, str] | None = None) -> float:
+def create_topic(
+    cluster: Cluster, partitions: int = 1, config: Mapping[str, str] | None = None, *, name: str = TOPIC
+) -> float:
     """Create a topic with three replicas of each partition; return the seconds until the answer."""
-    configs = [{"name": name, "value": value} for name, value in (config or {}).items()]
-    body = {"topic_name": TOPIC, "partitions_count": partitions, "replication_factor": NODES, "configs": configs}
+    configs = [{"name": key, "value": value} for key, value in (config or {}).items()]
+    body = {"topic_name": name, "partitions_count": partitions, "replication_factor": NODES, "configs": configs}
     begin = time.perf_counter()
     status, answered = ask(
         cluster.nodes[1].http,
