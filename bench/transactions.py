@@ -114,8 +114,8 @@ MEASURES = (
         f"{CHAINS} read-process-write chains of the Python client side by side, three brokers",
         f"{CHAINS} processes, each with a consumer of one group and a transactional producer, copy a partition each to "
         f"another topic, in transactions of {RECORDS} records of {VALUE_BYTES} bytes with their offsets, one after the "
-        f"other for {SECONDS:g} s once the group is stable; a transaction counts once its commit has returned. Then all "
-        "three brokers are killed with SIGKILL and started again, and the copies have to be the originals up to the "
+        f"other for {SECONDS:g} s once the group is stable; a transaction counts once its commit has returned. Then "
+        "all brokers are killed with SIGKILL and started again, and the copies have to be the originals up to the "
         "committed offsets, each once and in order.",
         (
             Figure("records_per_s", f"records, {CHAINS} chains", "/s", at_least=20_000),

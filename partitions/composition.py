@@ -171,6 +171,7 @@ class BrokerParts:
             offsets_retention_ms=settings.offsets_retention_ms,
             feature_level=lambda: metadata.state.feature_level,
             verify_transaction=self._verify_group,
+            join_transaction=self._join_group,
         )
         cluster = ClusterParts(node, metadata, self.topics, self.finder, self.router, self.changes, gate.check_ready)
         self.groups = Groups(cluster, self.reader, around, settings.offsets_partitions)
@@ -201,6 +202,9 @@ class BrokerParts:
 
     async def _verify_group(self, producer: TransactionalProducer, group: str, deadline: Deadline) -> None:
         await self.transactions.verify_group(producer, group, deadline)
+
+    async def _join_group(self, producer: TransactionalProducer, group: str, deadline: Deadline) -> int:
+        return await self.transactions.join_group(producer, group, deadline)
 
     def observers(self) -> list[Callable[[], None]]:
         """Return the observers of the controller's state, in the order of their calls."""

@@ -161,7 +161,7 @@ INTERNAL: Final = frozenset(
         "Groups.end_transaction",
         *(f"Transactions.{name}" for name in ("state_changed", "without_forwarding", "close", "is_coordinator_of")),
         *(f"Transactions.{name}" for name in ("verify_partition", "verify_group", "taken_over_at", "allows_timeout")),
-        *(f"Transactions.{name}" for name in ("join_partition", "leader_of")),
+        *(f"Transactions.{name}" for name in ("join_partition", "join_group", "leader_of")),
         *(f"Consumers.{name}" for name in ("coordinator_began", "coordinator_ended", "state_changed")),
         *(f"Consumers.{name}" for name in ("stop_waiting", "close")),
         "LeaderAppends.close",

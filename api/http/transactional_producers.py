@@ -80,18 +80,19 @@ class TransactionalProducerHandlers(Handlers):
         self._authorizer.authorize(caller_of(request), AclOperation.READ, Resource(AclResourceType.GROUP, body.group))
         self._authorize_read(request, (place.topic for place in offsets))
         check_offsets(offsets)
-        deadline = target.deadline()
-        await self._broker.transactions.add_group(producer, body.group, deadline=deadline)
         failed = await self._broker.groups.commit_pending(
             body.group,
             offsets,
             producer=producer,
             member=member or MemberIdentity("", -1),
-            deadline=deadline,
+            deadline=target.deadline(),
+            joins=True,
         )
         if failed:
             raise next(iter(failed.values()))
-        return self._add_coordinator(no_content(), producer.transactional_id)
+        response = no_content()
+        response.headers.update(leader_header(self._broker, self._broker.groups.leader_of(body.group)))
+        return response
 
     @HttpEndpoint(
         f"POST {_TRANSACTION}/end",

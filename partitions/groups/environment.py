@@ -33,3 +33,7 @@ class GroupEnvironment:
     """Function that returns once the transaction's coordinator confirms that the group is in the open transaction.
 
     Raises `ProducerFenced`, `InvalidProducerMapping`, `InvalidTransactionState`, `ConcurrentTransactions`."""
+    join_transaction: Callable[[TransactionalProducer, str, Deadline], Awaitable[int]]
+    """Function that adds the group to the transaction, after the end of the last one, and returns its number.
+
+    Raises as `verify_transaction`."""

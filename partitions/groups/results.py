@@ -156,12 +156,15 @@ class TransactionalProducer(NamedTuple):
 
 
 class CommitPendingOffsets(NamedTuple):
-    """Request to commit a group's offsets in a transaction; they are pending until its end."""
+    """Request to commit a group's offsets in a transaction; they are pending until its end.
+
+    `joins`: the group is added to the transaction, which otherwise has it already."""
 
     group: str
     offsets: dict[Place, OffsetCommit]
     producer: TransactionalProducer
     member: MemberIdentity
+    joins: bool = False
 
 
 class GroupMarker(NamedTuple):

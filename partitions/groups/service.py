@@ -236,16 +236,18 @@ class Groups:
         producer: TransactionalProducer,
         member: MemberIdentity,
         deadline: Deadline,
+        joins: bool = False,
     ) -> dict[TopicPartition, RaftlogError]:
         """Commit offsets in a transaction: they count once `end_transaction` has committed it.
 
+        `joins`: add the group to the transaction, which begins unless it is open; otherwise it must have the group.
         Returns the errors of partitions that do not exist. Raises the errors of `commit`, `ProducerFenced`,
         `InvalidProducerMapping`, `InvalidTransactionState` unless the group is in the open transaction, and
         `ConcurrentTransactions` while an earlier one ends."""
         await self.router.partition_for(group, deadline)
         failed, found = await self._find_commits(offsets, deadline)
         if found:
-            asked = CommitPendingOffsets(group, found, producer, member)
+            asked = CommitPendingOffsets(group, found, producer, member, joins)
             await self.router.call(operations.COMMIT_PENDING, group, asked, deadline)
         return failed
 

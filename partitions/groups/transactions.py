@@ -5,9 +5,10 @@
 
 A pending commit needs permission for its producer id and epoch: the transaction's coordinator confirmed that the group
 is in the open transaction. Every end takes the permission away, also one that is being asked for (the guard), so a late
-commit cannot stay pending after its transaction. An end is fenced by the epochs of the last one; one with the number of
-an earlier transaction is repeated, and changes nothing. Entries of one call are appended together, in the order of the
-decisions. Owned by a coordinator; called by its operations."""
+commit cannot stay pending after its transaction. A group that joins learns the number of the transaction, and ends of
+earlier ones do not affect it. An end is fenced by the epochs of the last one; one with the number of an earlier
+transaction is repeated, and changes nothing. Entries of one call are appended together, in the order of the decisions.
+Owned by a coordinator; called by its operations."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -36,15 +37,18 @@ PENDING_MAX: Final = 100_000
 """Limit of the pending offsets of one coordinator; more are refused."""
 _PERMISSIONS_MAX: Final = 100_000
 """Limit of the producers with permission at one coordinator; more are refused."""
+_ANY: Final = 1 << 63
+"""Number above those of all transactions."""
 _Enlisted = tuple[str, int]
 """Group and producer id."""
 
 
 class _Guard:
-    """Marker of a pending request for permission; the end of the producer's transaction invalidates it."""
+    """Marker of a pending request for permission; the end of its transaction invalidates it."""
 
     def __init__(self) -> None:
-        self.is_broken = False
+        self.ended = -1
+        """Highest number of the producer's transactions that ended meanwhile; `_ANY` if one is unknown."""
 
 
 class GroupTransactions:
@@ -63,6 +67,7 @@ class GroupTransactions:
         offsets: Mapping[Place, OffsetCommit],
         producer: TransactionalProducer,
         member: MemberIdentity,
+        joins: bool,
         deadline: Deadline,
     ) -> None:
         """Store offsets as pending until the end of the transaction; raises as `Groups.commit_pending`."""
@@ -70,7 +75,7 @@ class GroupTransactions:
         await self._coordinator.wait_until_ready(deadline)
         self._offsets.check_topics(offsets)
         self._offsets.check_room(group)
-        await self._get_permission(group, producer, deadline)
+        await self._get_permission(group, producer, joins, deadline)
         refusal = self._producer_error(group, producer)
         refusal = refusal or self._coordinator.commit_error(group, member, is_transactional=True)
         if refusal is not None:
@@ -94,7 +99,7 @@ class GroupTransactions:
         known = await self._check_marker(group, marker, deadline)
         key = GroupProducerKey(group, marker.producer_id)
         if not _is_repeated(marker, known):
-            self._revoke_permission(key)
+            self._revoke_permission(key, marker.number)
         await self._coordinator.wait_for_pending(deadline)  # a commit that is being appended may still be refused
         known = await self._check_marker(group, marker, deadline)
         if _is_repeated(marker, known):
@@ -123,11 +128,15 @@ class GroupTransactions:
 
     # permission
 
-    async def _get_permission(self, group: str, producer: TransactionalProducer, deadline: Deadline) -> None:
-        """Ask the transaction's coordinator for permission unless it was given in this term."""
+    async def _get_permission(
+        self, group: str, producer: TransactionalProducer, joins: bool, deadline: Deadline
+    ) -> None:
+        """Ask the transaction's coordinator for permission unless it was given in this term.
+
+        A group that joins waits there for the end of the producer's last transaction, which may still be open here."""
         enlisted = group, producer.producer_id
         refusal = self._producer_error(group, producer)
-        if refusal is not None:
+        if refusal is not None and not (joins and isinstance(refusal, ConcurrentTransactions)):
             await self._coordinator.confirm(deadline)
             raise refusal
         if self._permissions.get(enlisted) == producer.epoch:
@@ -137,21 +146,31 @@ class GroupTransactions:
         guard = _Guard()
         self._guards.setdefault(enlisted, set()).add(guard)
         try:
-            await self._environment.verify_transaction(producer, group, deadline)
+            if joins:
+                number = await self._environment.join_transaction(producer, group, deadline)
+            else:
+                await self._environment.verify_transaction(producer, group, deadline)
+                number = 0
         finally:
             self._guards[enlisted].discard(guard)
             if not self._guards[enlisted]:
                 del self._guards[enlisted]
-        if guard.is_broken:
+        if number <= guard.ended or self._has_ended(enlisted, number):
             raise ConcurrentTransactions(
                 f"group {group}: a transaction of producer {producer.producer_id} ended meanwhile; retry"
             )
         self._permissions[enlisted] = producer.epoch
 
-    def _revoke_permission(self, enlisted: _Enlisted) -> None:
+    def _revoke_permission(self, enlisted: _Enlisted, number: int) -> None:
+        """Revoke the permission of a producer because its transaction of this number ends."""
         self._permissions.pop(enlisted, None)
         for guard in self._guards.get(enlisted, ()):
-            guard.is_broken = True
+            guard.ended = max(guard.ended, number or _ANY)
+
+    def _has_ended(self, enlisted: _Enlisted, number: int) -> bool:
+        """Return whether the transaction ended before its coordinator was asked, which must have been a deposed one."""
+        known = self._folded.latest_producer(*enlisted)
+        return known is not None and 0 < number <= known.number
 
     def _producer_error(self, group: str, producer: TransactionalProducer) -> RaftlogError | None:
         """Return the error for a producer whose epoch is older than the last marker, or newer than pending offsets."""

@@ -4,18 +4,22 @@
     an end          Prepare is stored → answered → markers are written everywhere → Complete is stored
 
 No marker is sent before the decision is committed, so a later coordinator never decides otherwise. The transition of an
-end lasts until Complete is stored; requests wait for it, up to `_WAIT_MS`. Timeouts are measured by the loop's clock,
+end lasts until Complete is stored; requests wait for it, up to `_WAIT_MS`. Partitions and groups of the next
+transaction that wait then are stored in place of Complete, and all that wait for one transition are added by one
+record: most transactions have two records. Timeouts are measured by the loop's clock,
 which never goes back, and begin again with a new coordinator. Called by `operations`."""
 
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 
 from raftlog.errors import (
     ConcurrentTransactions,
     DeadlineExceeded,
+    InvalidArgument,
     NotLeader,
     Overloaded,
     RaftlogError,
@@ -35,6 +39,7 @@ from raftlog.partitions.transactions.results import (
     AddToTransaction,
     EndTransaction,
     InitializeProducer,
+    JoinedTransaction,
     VerifyTransaction,
 )
 from raftlog.runtime.histogram import stopwatch
@@ -67,6 +72,8 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
         """Transitions that have begun, by transactional id; each is done when the next one may begin."""
         self._timeouts: dict[str, float] = {}
         """Loop time at which an ongoing transaction times out."""
+        self._additions: dict[str, list[AddToTransaction]] = {}
+        """Requests that wait for a transition to add to a transaction; no list is empty."""
         self._sweep = DeadlineSweep(self._expire_transactions)
         self._sender = MarkerSender(replica.name, environment, lambda: self.is_over or not self.leads())
         self._ends: set[asyncio.Task[None]] = set()
@@ -149,19 +156,43 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
 
     async def add(self, asked: AddToTransaction, deadline: Deadline) -> None:
         """Add partitions or groups to the ongoing transaction; as `Transactions.add_partitions` and `add_group`."""
-        name, producer_id, epoch, partitions, groups = asked
-        record = await self._settled_record(name, ProducerIdAndEpoch(producer_id, epoch), deadline)
-        now_ms, limit = self.wall_ms(), self._environment.settings.max_partitions
-        added = transitions.add(name, record, partitions, groups, now_ms, self.term, limit)
+        await self._add(asked, deadline)
+
+    async def _add(self, asked: AddToTransaction, deadline: Deadline) -> TransactionRecord:
+        """Store the record with the additions of a request, unless it has them; return it."""
+        name, producer_id, epoch, *_ = asked
+        waiting = self._additions.setdefault(name, [])
+        waiting.append(asked)
+        try:
+            record = await self._settled_record(name, ProducerIdAndEpoch(producer_id, epoch), deadline)
+            added = self._add_waiting(record, asked)
+        finally:
+            waiting.remove(asked)
+            if not waiting:
+                del self._additions[name]
         if added is not record:
             await self._store(name, added, deadline)
+        return added
 
-    async def join(self, asked: AddToTransaction, deadline: Deadline) -> int:
-        """Add a partition to the ongoing transaction, for its leader; return this coordinator's term.
+    def _add_waiting(self, record: TransactionRecord, asked: AddToTransaction) -> TransactionRecord:
+        """Return the record with the additions of a request, and of the waiting ones of the same producer if they fit.
+
+        Raises as `transitions.add`."""
+        name, _, _, partitions, groups = asked
+        now_ms, limit = self.wall_ms(), self._environment.settings.max_partitions
+        added = transitions.add(name, record, partitions, groups, now_ms, self.term, limit)
+        for each in self._additions.get(name, ()):
+            if each[:3] == asked[:3]:
+                with suppress(InvalidArgument):  # it is refused alone, once it has waited
+                    added = transitions.add(name, added, each.partitions, each.groups, now_ms, self.term, limit)
+        return added
+
+    async def join(self, asked: AddToTransaction, deadline: Deadline) -> JoinedTransaction:
+        """Add partitions or groups to the ongoing transaction, for their leader or coordinator.
 
         Raises as `Transactions.add_partitions`."""
-        await self.add(asked, deadline)
-        return self.term
+        added = await self._add(asked, deadline)
+        return JoinedTransaction(self.term, added.number)
 
     async def finish(self, asked: EndTransaction, deadline: Deadline) -> ProducerIdAndEpoch:
         """Commit or abort the ongoing transaction; as `Transactions.finish`."""
@@ -314,7 +345,8 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
         while not self.is_over and self.leads():
             try:
                 completed = transitions.complete(record, self.wall_ms())
-                await self.writer.write([TransactionEntry(name, completed)])
+                following = self._begin_next(name, completed)
+                await self.writer.write([TransactionEntry(name, following)])
             except RaftlogError as error:
                 _logger.debug("%s: the end of %r is stored again: %s", self.replica.name, name, error)
                 await asyncio.sleep(_RETRY_S)
@@ -325,8 +357,20 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
                     counters.committed += 1
                 else:
                     counters.aborted += 1
+                if following.state is TransactionState.ONGOING:
+                    self._start_timeout(name, following)
                 self._end_transition(name)
                 return
+
+    def _begin_next(self, name: str, completed: TransactionRecord) -> TransactionRecord:
+        """Return the record of the next transaction, if its producer waits to add to it; else the completed one.
+
+        All markers of the last one are written, so nothing is left to do for it after a change of coordinator."""
+        for asked in self._additions.get(name, ()):
+            with suppress(RequestError):  # it is refused once it has waited
+                if asked[1:3] == transitions.identity_of(completed):
+                    return self._add_waiting(completed, asked)
+        return completed
 
     # timeouts
 

@@ -13,6 +13,7 @@ from raftlog.partitions.transactions.results import (
     AddToTransaction,
     EndTransaction,
     InitializeProducer,
+    JoinedTransaction,
     TransactionDetails,
     TransactionListing,
     VerifyTransaction,
@@ -66,7 +67,7 @@ INITIALIZE: Final = CoordinatorOperation(
 )
 ADD: Final = CoordinatorOperation("transactions.add", _T.add, AddToTransaction)
 END: Final = CoordinatorOperation("transactions.end", _T.end_transaction, EndTransaction)
-JOIN: Final = CoordinatorOperation("transactions.join", _T.join, AddToTransaction, int)
+JOIN: Final = CoordinatorOperation("transactions.join", _T.join, AddToTransaction, JoinedTransaction)
 FINISH: Final = CoordinatorOperation("transactions.finish", _T.finish, EndTransaction, ProducerIdAndEpoch)
 VERIFY: Final = CoordinatorOperation("transactions.verify", _T.verify, VerifyTransaction, int, only_reads=True)
 FENCE: Final = CoordinatorOperation("transactions.fence", _T.fence, str)

@@ -244,13 +244,20 @@ class Transactions:
 
         Raises as `add_partitions`."""
         asked = AddToTransaction(*producer, ((topic_id, number),), ())
-        return await self._call(operations.JOIN, producer, asked, deadline)
+        return (await self._call(operations.JOIN, producer, asked, deadline)).coordinator_epoch
 
     async def verify_group(self, producer: TransactionalProducer, group: str, deadline: Deadline) -> None:
         """Raise as `verify_partition` unless the group is in the producer's open transaction."""
         await self._call(
             operations.VERIFY, producer, VerifyTransaction(*producer, None, group, is_confirmed=True), deadline
         )
+
+    async def join_group(self, producer: TransactionalProducer, group: str, deadline: Deadline) -> int:
+        """Add a consumer group to the producer's transaction, for its coordinator; return the transaction's number.
+
+        Raises as `add_group`."""
+        asked = AddToTransaction(*producer, (), (group,))
+        return (await self._call(operations.JOIN, producer, asked, deadline)).number
 
     # ---- operators
 

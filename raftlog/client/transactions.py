@@ -9,7 +9,7 @@ from typing import Any, Final
 from raftlog.client.answers import ProducerIdentity
 from raftlog.client.calls import ANSWER_MS, Calls, quote_segment
 from raftlog.client.group_answers import Membership
-from raftlog.client.leaders import TransactionTarget
+from raftlog.client.leaders import GroupTarget, LeaderTarget, TransactionTarget
 from raftlog.types import Offset, TopicPartition
 from raftlog.values.records import AllocatedProducer
 
@@ -53,7 +53,7 @@ class TransactionClient:
         fields: dict[str, object] = {**_identity_fields(identity), "group": group, "offsets": rows}
         if member is not None:
             fields |= member._asdict()
-        await self._post(_NOTHING, transactional_id, "offsets", fields, timeout_ms)
+        await self._post(_NOTHING, transactional_id, "offsets", fields, GroupTarget(group), timeout_ms)
 
     async def end(
         self, transactional_id: str, identity: ProducerIdentity, *, is_commit: bool, timeout_ms: int = ANSWER_MS
@@ -67,14 +67,22 @@ class TransactionClient:
     async def _allocate(
         self, transactional_id: str, action: str, fields: Mapping[str, object], timeout_ms: int
     ) -> ProducerIdentity:
-        found: AllocatedProducer = await self._post(AllocatedProducer, transactional_id, action, fields, timeout_ms)
+        target = TransactionTarget(transactional_id)
+        found: AllocatedProducer = await self._post(
+            AllocatedProducer, transactional_id, action, fields, target, timeout_ms
+        )
         return ProducerIdentity(found.producer_id, found.producer_epoch)
 
     async def _post(
-        self, kind: Any, transactional_id: str, action: str, fields: Mapping[str, object], timeout_ms: int
+        self,
+        kind: Any,
+        transactional_id: str,
+        action: str,
+        fields: Mapping[str, object],
+        target: LeaderTarget,
+        timeout_ms: int,
     ) -> Any:
         path = f"/transactions/{quote_segment(transactional_id, 'transactional id')}/{action}"
-        target = TransactionTarget(transactional_id)
         return await self._calls.change_as(
             kind, "POST", path, fields, timeout_ms=timeout_ms, repeatable=True, target=target
         )

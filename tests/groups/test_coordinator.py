@@ -72,6 +72,8 @@ class World:
         """Whether the transactions' coordinator answers; until then it is asked in vain."""
         self.is_verified.set()
         self.refusal: RaftlogError | None = None
+        self.number = 1
+        """Number of the transaction that groups join."""
         places: Any = None
         self.around = GroupEnvironment(
             settings=GroupSettings(max_groups=max_groups),
@@ -84,6 +86,7 @@ class World:
             offsets_retention_ms=RETENTION_MS,
             feature_level=lambda: self.feature_level,
             verify_transaction=self.verify,
+            join_transaction=self.join,
         )
         self.coordinator = GroupCoordinator(self.replica, self.around, lambda coordinator: coordinator.end())
 
@@ -93,6 +96,11 @@ class World:
         await self.is_verified.wait()
         if self.refusal is not None:
             raise self.refusal
+
+    async def join(self, producer: TransactionalProducer, group: str, deadline: Deadline) -> int:
+        """Add the group to the transaction with the number of `self.number`, as the transactions' coordinator."""
+        await self.verify(producer, group, deadline)
+        return self.number
 
     def put_record(self, key: OffsetKey | GroupKey, value: Value) -> None:
         """Put a record into the log before the coordinator loads."""

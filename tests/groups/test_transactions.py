@@ -66,10 +66,11 @@ class TransactionsHarness(World):
         producer_id: int = PID,
         group: str = "g",
         member: MemberIdentity = NOBODY,
+        joins: bool = False,
     ) -> Coroutine[Any, Any, None]:
         made = {place: OffsetCommit(Offset(offset), f"at {offset}", 3) for place, offset in offsets.items()}
         producer = TransactionalProducer("tx", producer_id, epoch)
-        return self.coordinator.transactions.commit(group, made, producer, member, deadline_in(10_000))
+        return self.coordinator.transactions.commit(group, made, producer, member, joins, deadline_in(10_000))
 
     async def commit_pending(self, *args: Any, **options: Any) -> None:
         await self.run(self.start_commit(*args, **options))
@@ -311,6 +312,51 @@ async def test_a_commit_whose_transaction_ended_while_it_was_verified_is_refused
     with pytest.raises(ConcurrentTransactions, match="ended meanwhile"):
         await late
     assert await world.stable() == {}
+
+
+async def test_a_group_joins_after_the_end_of_the_last_transaction(world: TransactionsHarness) -> None:
+    """The marker of the last one arrives while the group joins, and has the epoch of the next one."""
+    await world.commit_pending(joins=True)
+    world.is_verified.clear()
+    following = asyncio.ensure_future(world.start_commit({PLACE: 20}, epoch=1, joins=True))
+    await run_pending_tasks()
+    assert not following.done()
+    await world.end(True, epoch=1, number=1)
+    world.number = 2
+    world.is_verified.set()
+    await world.run(following)
+    assert await world.stable() == {PLACE: (9, True)}
+    await world.commit_pending({OTHER: 5}, epoch=1, joins=True)
+    assert len(world.verifications) == 2
+    await world.end(True, epoch=2, number=2)
+    assert world.committed() == {PLACE: 20, OTHER: 5}
+    with pytest.raises(ProducerFenced):
+        await world.commit_pending(epoch=1, joins=True)
+
+
+@pytest.mark.parametrize("number", [4, 5, 0])
+async def test_the_end_of_a_transaction_refuses_a_group_that_joins_meanwhile(
+    world: TransactionsHarness, number: int
+) -> None:
+    world.number = 4
+    world.is_verified.clear()
+    late = asyncio.ensure_future(world.start_commit(joins=True))
+    await run_pending_tasks()
+    await world.end(True, number=number)
+    world.is_verified.set()
+    with pytest.raises(ConcurrentTransactions, match="ended meanwhile"):
+        await late
+    assert await world.stable() == {}
+
+
+async def test_a_deposed_coordinator_cannot_add_a_group_to_an_ended_transaction(world: TransactionsHarness) -> None:
+    await world.end(True, number=4)
+    world.number = 4
+    with pytest.raises(ConcurrentTransactions, match="ended meanwhile"):
+        await world.commit_pending(joins=True)
+    assert await world.stable() == {}
+    world.number = 5
+    await world.commit_pending(joins=True)
 
 
 async def test_a_marker_waits_for_commits_that_are_being_appended(world: TransactionsHarness) -> None:

@@ -20,6 +20,7 @@ from raftlog.partitions.transactions.results import (
     AddToTransaction,
     EndTransaction,
     InitializeProducer,
+    JoinedTransaction,
     VerifyTransaction,
 )
 from raftlog.partitions.transactions.settings import TransactionSettings
@@ -116,6 +117,12 @@ class Coordination:
     async def add(self, producer: ProducerIdAndEpoch, *places: TransactionPlace, group: str = "") -> None:
         groups = (group,) if group else ()
         await self.run(self.coordinator.add(AddToTransaction(ID, *producer, places, groups), soon()))
+
+    async def join(self, producer: ProducerIdAndEpoch, *places: TransactionPlace, group: str = "") -> JoinedTransaction:
+        groups = (group,) if group else ()
+        asked = AddToTransaction(ID, *producer, places, groups)
+        found: JoinedTransaction = await self.run(self.coordinator.join(asked, soon()))
+        return found
 
     async def end(self, producer: ProducerIdAndEpoch, *, is_commit: bool = True) -> None:
         await self.run(self.coordinator.end_transaction(EndTransaction(ID, *producer, is_commit), soon()))

@@ -8,6 +8,7 @@ import pytest
 from raftlog.errors import (
     ConcurrentTransactions,
     CoordinatorFenced,
+    InvalidArgument,
     InvalidProducerMapping,
     InvalidTransactionState,
     NotLeader,
@@ -22,7 +23,7 @@ from raftlog.partitions.transactions import coordinator as module
 from raftlog.partitions.transactions.records import ProducerIdAndEpoch, TransactionState
 from raftlog.partitions.transactions.results import EndTransaction, InitializeProducer
 from raftlog.partitions.transactions.transitions import EPOCH_MAX
-from tests.transactions.harness import DELETED, ID, PLACE, PLACE_2, TIMEOUT_MS, Coordination, soon
+from tests.transactions.harness import DELETED, ID, PLACE, PLACE_2, TIMEOUT_MS, TOPIC, Coordination, soon
 
 TERM = 3
 FIRST = (TERM << 32) + 1
@@ -105,6 +106,84 @@ async def test_requests_wait_for_the_markers_of_the_last_transaction(world: Coor
     world.answers.set()
     await following
     assert world.coordinator.folded.records[ID].partitions == (PLACE_2,)
+
+
+async def test_the_next_transaction_is_stored_in_place_of_the_end_of_the_last(world: Coordination) -> None:
+    """All partitions and groups that wait for the markers begin it together."""
+    producer = await world.initialize()
+    await world.add(producer, PLACE)
+    world.answers.clear()
+    await world.end(producer)
+    before = len(world.replica.batches)
+    waiting = [
+        asyncio.create_task(world.add(producer, PLACE)),
+        asyncio.create_task(world.join(producer, PLACE_2)),
+        asyncio.create_task(world.join(producer, group="g")),
+    ]
+    await world.step()
+    world.answers.set()
+    await world.run(asyncio.gather(*waiting))
+    record = world.coordinator.folded.records[ID]
+    assert (record.state, record.number) == (TransactionState.ONGOING, FIRST + 1)
+    assert (record.partitions, record.groups) == ((PLACE, PLACE_2), ("g",))
+    assert len(world.replica.batches) == before + 1
+    assert [each.result() for each in waiting] == [None, (TERM, FIRST + 1), (TERM, FIRST + 1)]
+    assert world.counters.committed == 1
+    successor = await world.successor()
+    assert successor.coordinator.folded.records[ID] == record
+    assert not successor.markers, "nothing is left to do for the last transaction"
+    successor.coordinator.end()
+
+
+async def test_a_transaction_that_began_in_place_of_an_end_times_out(world: Coordination) -> None:
+    producer = await world.run(world.coordinator.initialize(InitializeProducer(ID, 50), soon()))
+    await world.add(producer, PLACE)
+    world.answers.clear()
+    await world.end(producer)
+    waiting = asyncio.create_task(world.add(producer, PLACE_2))
+    await world.step()
+    world.answers.set()
+    await world.run(waiting)
+    async with asyncio.timeout(20):
+        while world.state is not TransactionState.COMPLETE_ABORT:
+            await world.step()
+    assert world.counters.timed_out == 1
+    assert world.markers[-1][0] == PLACE_2
+
+
+async def test_waiting_additions_beyond_the_limit_are_refused_alone() -> None:
+    world = Coordination(max_partitions=2)
+    await world.load()
+    producer = await world.initialize()
+    await world.add(producer, PLACE)
+    world.answers.clear()
+    await world.end(producer)
+    places = (PLACE, PLACE_2, (TOPIC, 2))
+    waiting = [asyncio.create_task(world.add(producer, place)) for place in places]
+    await world.step()
+    world.answers.set()
+    found = await world.run(asyncio.gather(*waiting, return_exceptions=True))
+    assert [type(each) for each in found] == [type(None), type(None), InvalidArgument]
+    assert world.coordinator.folded.records[ID].partitions == (PLACE, PLACE_2)
+    world.coordinator.end()
+
+
+async def test_a_fenced_producer_that_waits_begins_no_transaction(world: Coordination) -> None:
+    old = await world.initialize()
+    await world.add(old, PLACE)
+    world.answers.clear()
+    fencing = asyncio.create_task(world.initialize())
+    for _ in range(3):
+        await world.step()
+    assert world.state is TransactionState.PREPARE_ABORT
+    late = asyncio.create_task(world.add(old, PLACE_2))
+    await world.step()
+    world.answers.set()
+    new = await world.run(fencing)
+    with pytest.raises(ProducerFenced):
+        await world.run(late)
+    await world.add(new, PLACE)
+    assert world.coordinator.folded.records[ID].partitions == (PLACE,)
 
 
 async def test_a_request_that_has_waited_long_is_told_to_retry(

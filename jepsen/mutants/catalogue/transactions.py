@@ -41,13 +41,25 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _groups(
         "commit-during-the-marker-stays-pending",
         "transactions:GroupTransactions._get_permission",
-        "if guard.is_broken:",
-        "if False:",
+        "if number <= guard.ended or",
+        "if",
+    ),
+    _groups(
+        "deposed-coordinator-adds-the-group",
+        "transactions:GroupTransactions._get_permission",
+        " or self._has_ended(enlisted, number)",
+        "",
+    ),
+    _groups(
+        "commit-during-its-marker-joins",
+        "transactions:GroupTransactions._revoke_permission",
+        "guard.ended = max(guard.ended, number or _ANY)",
+        "pass",
     ),
     _groups(
         "permission-outlives-its-transaction",
         "transactions:GroupTransactions.end",
-        "self._revoke_permission(key)",
+        "self._revoke_permission(key, marker.number)",
         "pass",
     ),
     _groups(
