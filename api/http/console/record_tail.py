@@ -1,7 +1,8 @@
 """Live tail of one partition: a line for each record that passes the filter, until the client disconnects.
 
     line of a record       a `ShownRecord`
-    line without records   `{"heartbeat": {"next_offset", "high_watermark", "scanned"}}`, after `HEARTBEAT_MS` of quiet
+    line without records   `{"heartbeat": {"next_offset", "high_watermark", "scanned"}}`, at the end of the log: at
+                           once if the tail begins there, and after `HEARTBEAT_MS` of quiet
     last line of an error  the error's body with `next_offset`
 
 Lines are written at the reader's speed, and nothing is dropped: the next batches are fetched after the lines of the
@@ -75,6 +76,8 @@ class RecordTail:
         scan = self._scan
         since: float | None = None
         try:
+            if not scan.has_batches:
+                await self._write(response, self._heartbeat())
             while not disconnected.done():
                 while scan.has_batches:
                     rows = await scan.show(_LINES_AT_ONCE)

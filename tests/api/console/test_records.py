@@ -194,10 +194,17 @@ async def test_a_tail_continues_with_new_records_that_pass_the_filter(numbered) 
     await until(lambda: numbered.server._app.answers.used == 0)
 
 
-async def test_a_quiet_tail_has_heartbeats(numbered, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("raftlog.api.http.console.record_tail.HEARTBEAT_MS", 50)
+async def test_a_tail_that_begins_at_the_end_names_its_offset_at_once(numbered) -> None:
+    """A page whose stream breaks before the first record continues there, and not at a later end."""
     async with numbered.session.get(f"{numbered.url}{BASE}/records?offset=end&follow=true", headers=LINES) as response:
         assert (await next_line(response))["heartbeat"] == {"next_offset": 10, "high_watermark": 10, "scanned": 0}
+
+
+async def test_a_quiet_tail_has_heartbeats(numbered, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raftlog.api.http.console.record_tail.HEARTBEAT_MS", 50)
+    async with numbered.session.get(f"{numbered.url}{BASE}/records?offset=9&follow=true", headers=LINES) as response:
+        assert (await next_line(response))["offset"] == 9
+        assert (await next_line(response))["heartbeat"] == {"next_offset": 10, "high_watermark": 10, "scanned": 1}
 
 
 async def test_a_tail_ends_with_an_error_line_when_its_topic_is_deleted(numbered) -> None:
