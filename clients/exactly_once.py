@@ -15,7 +15,7 @@ from clients import faults, packages
 from clients.checks import READY_S_MAX, Check, Program, output_of, require, wait_until
 from clients.java import java
 from clients.kafka_broker import write_properties
-from clients.kafka_tools import CONSUMER, PRODUCER, TOOLS, create_topic, libraries, tool
+from clients.kafka_tools import CONSUMER, PRODUCER, TOOLS, create_topic, create_topics, libraries, tool
 from raftlog.testing import Cluster
 from raftlog.testing.http import ask
 
@@ -31,7 +31,6 @@ _EOS_TOPICS: Final = ("data", "echo", "min", "sum", "repartition", "max", "cnt")
 _EOS_PARTITIONS: Final = 5
 _EOS_START_S_MAX: Final = 200.0
 _EOS_END_S_MAX: Final = 400.0
-_CREATED: Final = 201
 
 
 def _kill_coordinator(cluster: Cluster, transactional_id: str) -> None:
@@ -192,13 +191,6 @@ class _EosTest:
             program.kill()
 
 
-def _create_eos_topics(cluster: Cluster) -> None:
-    for topic in _EOS_TOPICS:
-        wanted = {"topic_name": topic, "partitions_count": _EOS_PARTITIONS, "replication_factor": len(cluster.nodes)}
-        status, answer = ask(cluster.addresses[0], "/v3/clusters/-/topics", method="POST", body=wanted)
-        require(status == _CREATED, f"{topic} was not created: {status} {answer}")
-
-
 def _ongoing_id(cluster: Cluster) -> str:
     """Wait until a transaction is open, and return its transactional id."""
     found: list[str] = []
@@ -215,7 +207,7 @@ def _ongoing_id(cluster: Cluster) -> str:
 
 def check_streams_eos(cluster: Cluster) -> str:
     """Run `StreamsEosTest` with two instances under kills of an instance, a coordinator and a leader."""
-    _create_eos_topics(cluster)
+    create_topics(cluster, _EOS_TOPICS, _EOS_PARTITIONS)
     test = _EosTest(cluster)
     try:
         driver = test.start("driver", "run")

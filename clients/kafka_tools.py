@@ -4,6 +4,7 @@ Each check creates topics of its own through `kafka-topics`. `kafka_load` has th
 
 import re
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ from clients import packages
 from clients.checks import Check, CheckFailed, output_of, require
 from clients.java import java
 from raftlog.testing import Cluster
+from raftlog.testing.http import ask
 
 CLIENT: Final = "kafka tools 3.9"
 TOOLS: Final = "org.apache.kafka.tools"
@@ -21,6 +23,7 @@ PRODUCER: Final = "kafka.tools.ConsoleProducer"
 CONFIGS: Final = "kafka.admin.ConfigCommand"
 _PARTITIONS: Final = 6
 _RECORDS: Final = 2_000
+_CREATED: Final = 201
 _MOVE_S_MAX: Final = 60.0
 
 
@@ -39,6 +42,14 @@ def create_topic(at: Cluster | str, topic: str, *more: str, partitions: int = _P
     """Create a topic with `kafka-topics`."""
     size = ("--partitions", str(partitions), "--replication-factor", str(replicas))
     output_of(tool(at, _TOPICS, "--create", "--topic", topic, *size, *more))
+
+
+def create_topics(cluster: Cluster, topics: Iterable[str], partitions: int) -> None:
+    """Create topics with a replica on each broker over HTTP, which takes less time than `kafka-topics` for each."""
+    for topic in topics:
+        wanted = {"topic_name": topic, "partitions_count": partitions, "replication_factor": len(cluster.nodes)}
+        status, answer = ask(cluster.addresses[0], "/v3/clusters/-/topics", method="POST", body=wanted)
+        require(status == _CREATED, f"{topic} was not created: {status} {answer}")
 
 
 def _require_texts(output: str, *wanted: str) -> None:

@@ -12,9 +12,8 @@ from clients import faults, packages
 from clients.checks import Check, Program, require
 from clients.java import java
 from clients.kafka_broker import write_properties
-from clients.kafka_tools import libraries
+from clients.kafka_tools import create_topics, libraries
 from raftlog.testing import Cluster
-from raftlog.testing.http import ask
 
 CLIENT: Final = "kafka streams 3.9"
 _MAIN: Final = "org.apache.kafka.streams.tests.StreamsSmokeTest"
@@ -36,7 +35,6 @@ _TOPICS: Final = (
     "fk",
 )
 _PARTITIONS: Final = 3
-_CREATED: Final = 201
 _START_S_MAX: Final = 300.0
 _VERIFIED_S_MAX: Final = 600.0
 """The driver itself waits up to six minutes for complete results."""
@@ -64,17 +62,9 @@ def _start(directory: Path, cluster: Cluster, name: str, mode: str) -> Program:
     return Program(java(libraries(), _MAIN, properties, mode, flags=("-Xmx512m",), classes=tests))
 
 
-def _create_topics(cluster: Cluster) -> None:
-    """Create the topics over HTTP, which takes less time than a run of `kafka-topics` for each."""
-    for topic in _TOPICS:
-        wanted = {"topic_name": topic, "partitions_count": _PARTITIONS, "replication_factor": len(cluster.nodes)}
-        status, answer = ask(cluster.addresses[0], "/v3/clusters/-/topics", method="POST", body=wanted)
-        require(status == _CREATED, f"{topic} was not created: {status} {answer}")
-
-
 def check_smoke_test(cluster: Cluster) -> str:
     """Run `StreamsSmokeTest` with two instances, one of which ends, under faults of the brokers."""
-    _create_topics(cluster)
+    create_topics(cluster, _TOPICS, _PARTITIONS)
     programs: list[Program] = []
 
     def start(name: str, mode: str) -> Program:
