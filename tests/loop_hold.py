@@ -1,4 +1,4 @@
-"""Longest time for which one callback held the event loop during a test."""
+"""Observers of the event loop during a test: the longest hold by one callback, and the number of turns."""
 
 import asyncio
 import gc
@@ -31,3 +31,22 @@ class LoopHold:
     async def __aexit__(self, *error):
         self._task.cancel()
         gc.enable()
+
+
+class LoopTurns:
+    """Context that counts the turns of the event loop, in which other tasks run."""
+
+    def __init__(self):
+        self.count = 0
+
+    async def _count(self):
+        while True:
+            self.count += 1
+            await asyncio.sleep(0)
+
+    async def __aenter__(self):
+        self._task = asyncio.ensure_future(self._count())
+        return self
+
+    async def __aexit__(self, *error):
+        self._task.cancel()

@@ -9,6 +9,7 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.produce import compacted
 from raftlog.partitions.produce.compacted import OPENED_BYTES_MIN, check_stored_keys
 from raftlog.records import Compression, NewRecord, build_batch, read_header
+from tests.loop_hold import LoopTurns
 from tests.undecodable import SMALL, Undecodable
 
 MAX_BYTES = 1 << 20
@@ -45,18 +46,9 @@ async def test_the_decompressed_size_of_a_call_is_bounded() -> None:
 
 
 async def test_other_tasks_run_during_the_check() -> None:
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    counting = asyncio.create_task(count())
-    await check_batches(build_batch([NewRecord(b"", b"k")] * 50_000))
-    counting.cancel()
-    assert turns >= 4
+    async with LoopTurns() as turns:
+        await check_batches(build_batch([NewRecord(b"", b"k")] * 50_000))
+    assert turns.count >= 4
 
 
 @pytest.mark.parametrize("sent", SMALL, ids=[each.name for each in SMALL])

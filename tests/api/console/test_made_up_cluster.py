@@ -3,23 +3,25 @@
 Routes, permissions, paging and the parts below them are those of a broker; only the controller's state and the reports
 of leaders are made up. Each request asks for the rows of its page only, and its answer is small."""
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from raftlog.api.http.console import paging
 from raftlog.partitions.controller.machine import ControllerState
 from raftlog.partitions.controller.machine.commands import CreateTopic
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.results import GroupListing, LagReport
-from raftlog.partitions.operations.topic_listing import SUMMED_MAX, TopicListing
+from raftlog.partitions.operations.topic_listing import SUMMED_MAX, TopicListing, TopicOutline
 from raftlog.partitions.results import PartitionState, TopicState
 from raftlog.partitions.routing.finder import Finder
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic, Topics
+from raftlog.runtime import slices
 from raftlog.types import Offset
+from tests.loop_hold import LoopTurns
 from tests.placement.balancing.cluster import Controller, replica
 
 TOPICS = 10_000
@@ -155,18 +157,21 @@ async def test_a_page_of_groups_reads_their_lags_only(large, monkeypatch: pytest
     assert listed == [GROUPS]
 
 
-async def test_a_page_does_not_hold_the_loop(large) -> None:
-    """Other tasks run while a request goes through all topics."""
-    turns = 0
+async def test_a_page_does_not_hold_the_loop(large, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tasks run while a request goes through all topics, after each slice of the rows."""
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
+    listing = large.broker.operations.topics
+    list_all = listing.outlines
+    seen: list[int] = []
 
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
+    async with LoopTurns() as turns:
 
-    asking = asyncio.ensure_future(get(large, "topics?filter=no-topic-has-this"))
-    counting = asyncio.ensure_future(count())
-    await asking
-    counting.cancel()
-    assert turns > 5
+        def outlines() -> Iterator[TopicOutline]:
+            for outline in list_all():
+                seen.append(turns.count)
+                yield outline
+
+        monkeypatch.setattr(listing, "outlines", outlines)
+        await get(large, "topics?filter=no-topic-has-this")
+    assert len(seen) > TOPICS
+    assert seen[-1] - seen[0] >= TOPICS // paging._SLICE - 1
