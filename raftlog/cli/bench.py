@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from raftlog.cli.options import (
+    NumberRange,
     bootstrap_option,
     json_option,
     option,
@@ -53,10 +54,10 @@ _PERCENTILES: Final = ("p50", "p95", "p99", "p999", "max")
     default="open",
     help="open: a fixed rate, latencies count from the scheduled time. closed: as fast as answers arrive.",
 )
-@option("--seconds", type=click.FloatRange(min=0.1), default=10.0, help="Duration of the run, in seconds.")
+@option("--seconds", type=NumberRange(min=0.1), default=10.0, help="Duration of the run, in seconds.")
 @option(
     "--warm-seconds",
-    type=click.FloatRange(min=0),
+    type=NumberRange(min=0),
     default=1.0,
     help="Duration of the same load before the run, which is not measured, in seconds.",
 )

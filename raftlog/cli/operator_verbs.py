@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
-from raftlog.cli.options import F, bootstrap_option, json_option, option
+from raftlog.cli.options import F, NumberRange, bootstrap_option, json_option, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.client import BrokerClient, NotListening
 from raftlog.client.addresses import BrokerAddresses
@@ -173,7 +173,7 @@ def wait_options(what: str) -> Callable[[F], F]:
         timeout = option(
             "--timeout",
             "timeout_s",
-            type=float,
+            type=NumberRange(min=0),
             default=WAIT_SECONDS,
             metavar="SECONDS",
             help="Timeout of --wait, in seconds.",

@@ -1,6 +1,7 @@
 """Options that several verbs share, and the parsers of their values."""
 
 import importlib
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -154,9 +155,19 @@ def separator_option(help_text: str) -> Callable[[F], F]:
     return option("--key-separator", callback=read_separator, metavar="TEXT", help=help_text)
 
 
+class NumberRange(click.FloatRange):
+    """Range of numbers, without NaN, which is neither below nor above a bound."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
+
+
 def give_up_option(help_text: str) -> Callable[[F], F]:
     """Return the option `--give-up-after`, in seconds."""
-    seconds = click.FloatRange(min=0)
+    seconds = NumberRange(min=0)
     return option("--give-up-after", type=seconds, default=30.0, metavar="SECONDS", help=help_text)
 
 

@@ -104,12 +104,12 @@ class AdminClient:
 
     async def transaction(self, transactional_id: str) -> TransactionDescription:
         """Return the state of a transactional id; raises `UnknownTransaction`."""
-        path = f"/transactions/{quote_segment(transactional_id)}"
+        path = f"/transactions/{quote_segment(transactional_id, 'transactional id')}"
         return await self._calls.read(TransactionDescription, path)
 
     async def abort_transaction(self, transactional_id: str, *, timeout_ms: int = ORDER_MS) -> None:
         """Abort the open transaction of a transactional id, and fence its producer; raises `UnknownTransaction`."""
-        path = f"/transactions/{quote_segment(transactional_id)}/abort"
+        path = f"/transactions/{quote_segment(transactional_id, 'transactional id')}/abort"
         await self._calls.change("POST", path, timeout_ms=timeout_ms, repeatable=True)
 
     # partitions
@@ -211,7 +211,7 @@ class AdminClient:
     async def set_log_level(self, name: str, level: str, expires_s: int) -> LogLevel:
         """Set a log level of the broker that receives the request, for `expires_s` seconds (0: until changed)."""
         query = {"level": level, "expires": expires_s}
-        path = f"/v1/config/log_level/{quote_segment(name)}"
+        path = f"/v1/config/log_level/{quote_segment(name, 'logger')}"
         return await self._calls.change_as(LogLevel, "PUT", path, timeout_ms=ANSWER_MS, query=query)
 
     async def features(self) -> Features:

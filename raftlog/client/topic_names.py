@@ -6,8 +6,12 @@ from raftlog.errors import InvalidArgument
 
 
 def check_name(name: object, what: str = "topic") -> str:
-    """Return the name; raise `InvalidArgument`, with a hint, if it is no str."""
+    """Return the name; raise `InvalidArgument`, with a hint, if it is no str, or UTF-8 cannot encode it."""
     if isinstance(name, str):
+        try:
+            name.encode()
+        except UnicodeEncodeError:  # surrogates, such as those of an argument of a command that is not UTF-8
+            raise InvalidArgument(f"{what} {name!a} is not text that UTF-8 can encode") from None
         return name
     if isinstance(name, bytes | bytearray):
         hint = f"decode it ({what}.decode())"

@@ -69,6 +69,7 @@ def test_a_broker_uses_the_file_below_its_flags(tmp_path: Path) -> None:
         ("node-id = 1.5", "node-id is 1.5; it must be a whole number"),
         ("node-id = true", "node-id is true; it must be a whole number"),
         ("node-id = -4", "node-id is -4: -4 is not in the range"),
+        ("trace = nan", "trace is nan: nan is not a number"),
         ("http = 8082", "http is 8082; it must be a string"),
         ('http = "8082"', "is not HOST:PORT"),
         ("kafka = [1]", "kafka is [1]; it must be a list, each item a string"),

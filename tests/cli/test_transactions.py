@@ -50,3 +50,18 @@ def test_a_transaction_is_described(transactions: ScriptedBroker, ask: Any) -> N
 def test_a_transaction_is_aborted(transactions: ScriptedBroker, ask: Any) -> None:
     assert ask("transaction", "abort", "tx-1").out == "tx-1 has no open transaction\n"
     assert transactions.ordered == [("POST /transactions/tx-1/abort", None)]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "'' is not possible as a transactional id"),
+        ("..", "'..' is not possible as a transactional id"),
+        ("\udcff", r"transactional id '\udcff' is not text that UTF-8 can encode"),
+    ],
+)
+def test_impossible_transactional_ids_are_refused(
+    transactions: ScriptedBroker, ask: Any, name: str, message: str
+) -> None:
+    for verb in ("describe", "abort"):
+        assert message in ask("transaction", verb, name, expect=1).err

@@ -30,6 +30,14 @@ async def test_a_topic_that_is_not_a_str_is_refused(topic: Any, message: str) ->
                 await producer.send(topic, b"v")
 
 
+async def test_name_that_utf8_cannot_encode_is_refused() -> None:
+    message = r"'\\udcff' is not text that UTF-8 can encode"
+    async with BrokerClient("127.0.0.1:1") as client, Producer("127.0.0.1:1", idempotent=False) as producer:
+        for call in (client.describe_topic("\udcff"), client.groups.committed("\udcff"), producer.send("\udcff", b"v")):
+            with pytest.raises(InvalidArgument, match=message):
+                await call
+
+
 def test_one_str_is_one_topic() -> None:
     assert check_names("orders") == ("orders",)
     assert check_names(["b", "a", "b"]) == ("b", "a")

@@ -21,7 +21,7 @@ from raftlog.cli.consume.formatting import (
     keyed_printer,
 )
 from raftlog.cli.consume.position import OffsetSpan, StartPosition, locate, read_position
-from raftlog.cli.options import bootstrap_option, give_up_option, json_option, option, separator_option
+from raftlog.cli.options import NumberRange, bootstrap_option, give_up_option, json_option, option, separator_option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve import collector
 from raftlog.client import BrokerClient, Consumer, ConsumerRecord, RebalanceListener
@@ -92,7 +92,7 @@ class ConsumeCommandLine:
 @json_option("Print a JSON object a line, as `produce --json-lines` reads it.")
 @option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=NumberRange(min=0, min_open=True),
     metavar="SECONDS",
     help="Stop after this time without a record; a failure if --count is not reached.",
 )

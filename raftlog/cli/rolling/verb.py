@@ -15,7 +15,7 @@ from rich.status import Status
 
 from raftlog.cli.dev.control import send_request
 from raftlog.cli.dev.verb import DATA_DIR_DEFAULT
-from raftlog.cli.options import bootstrap_option, json_option, option
+from raftlog.cli.options import NumberRange, bootstrap_option, json_option, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.rolling.cluster import RollingCluster
 from raftlog.cli.rolling.record import RollingRecord
@@ -53,7 +53,7 @@ class _RestartFlags(NamedTuple):
 )
 @option("--only", metavar="ID,…", help="Restart only these nodes.")
 @option("--from-start", is_flag=True, help="Restart all nodes, instead of those that an earlier run has left.")
-@option("--timeout", "timeout_s", type=click.FloatRange(min=1), default=120.0, help="Timeout of each wait, in seconds.")
+@option("--timeout", "timeout_s", type=NumberRange(min=1), default=120.0, help="Timeout of each wait, in seconds.")
 @option(
     "--keep-maintenance",
     is_flag=True,

@@ -19,7 +19,7 @@ import uvloop
 import raftlog
 from raftlog.api.http.server.origins import allowed_host
 from raftlog.api.http.server.server import CONSOLE_OFF, CONSOLE_ON, HttpSettings
-from raftlog.cli.options import broker_option, read_defaults, settings_option, settings_options
+from raftlog.cli.options import NumberRange, broker_option, read_defaults, settings_option, settings_options
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve import logs
 from raftlog.cli.serve.authentication_options import authentication_options
@@ -192,7 +192,7 @@ _tuning_options = settings_options(
 @broker_option(
     "--trace",
     "trace_ratio",
-    type=click.FloatRange(0, 1),
+    type=NumberRange(0, 1),
     help="Trace produce requests with a sampled W3C trace context, and this share of those without one. [default: no "
     "tracing]",
 )
