@@ -105,7 +105,7 @@ class KafkaProtocolLoad:
 
     def run_beside_transactions(self) -> Values:
         """Send records without transactions to a partition with and without open ones."""
-        return transactions.run_beside_open(*self._transaction_load(1))
+        return transactions.run_beside_open(*self._transaction_load(1), self._pids())
 
     def measure_transaction_stall(self) -> Values:
         """Kill a transaction coordinator; return the longest stall of its producers."""

@@ -84,6 +84,8 @@ TRANSACTION_COLUMNS: Final = (
     Column("transactions_offered", "commit_p99", "… p99 ms", 1),
     Column("transactions_offered", "p99", "… whole p99 ms", 1),
     Column("transactions_beside", "ratio", "beside open ones ÷ without", 3),
+    Column("transactions_beside", "cpu_ratio", "… CPU of nodes for a record", 3),
+    Column("transactions_beside", "noise", "… noise", 3),
     Column("transactions_stall", "gap_ms", "coordinator killed ms", 0),
 )
 """Columns of the second table, whose systems have transactions."""

@@ -145,11 +145,6 @@ class LeaderTransactions:
 
     # batches and markers
 
-    @property
-    def has_any(self) -> bool:
-        """Whether a transaction may be open."""
-        return bool(self._ahead or self._state.table.transactions.open)
-
     def is_open(self, producer_id: int) -> bool:
         """Return whether the producer has an open transaction, as far as entries were appended here."""
         ahead = self._ahead.get(producer_id)

@@ -260,8 +260,9 @@ class SequenceCheck:
             any_first_sequence=call.any_first_sequence or header.is_transactional,
         )
         if original is None:
-            if header.attributes & TRANSACTIONAL_BIT or call.opened or self.transactions.has_any:
-                self.transactions.check_batch(header, call)
+            transactions = self.transactions
+            if header.attributes & TRANSACTIONAL_BIT or call.opened or transactions.is_open(producer_id):
+                transactions.check_batch(header, call)
             if producer is None:
                 self._make_room(call)
                 call.newcomers += 1

@@ -1,3 +1,5 @@
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -22,13 +24,14 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * Transactions of kafka-clients with its defaults, linger 0; each has RECORDS records, in turn to all partitions.
  *
  * <p>closed TOPIC PARTITIONS PRODUCERS RECORDS SECONDS | offered TOPIC PARTITIONS PRODUCERS RECORDS RATE SECONDS |
- * beside TOPIC CONNECTIONS OPEN SECONDS ROUNDS | stall TOPIC PARTITIONS PRODUCERS SECONDS. Prints one line of JSON at
+ * beside TOPIC CONNECTIONS OPEN SECONDS ROUNDS PID… | stall TOPIC PARTITIONS PRODUCERS SECONDS. Prints one line of JSON at
  * the end; `stall` prints before the load a line with the node that coordinates most producers, which alone take part.
  * Times are in milliseconds.
  */
 public class Transactions {
   static final String SERVERS = System.getenv("BOOTSTRAP");
   static final long WARM_S = 8;
+  static final long SETTLE_NANOS = 500_000_000L;
   static final byte[] VALUE = new byte[100];
 
   static KafkaProducer<byte[], byte[]> producer(String transactionalId) {
@@ -73,7 +76,7 @@ public class Transactions {
     switch (a[0]) {
       case "closed" -> closed(a[1], n[0], n[1], n[2], n[3]);
       case "offered" -> offered(a[1], n[0], n[1], n[2], n[3], n[4]);
-      case "beside" -> beside(a[1], n[0], n[1], n[2], n[3]);
+      case "beside" -> beside(a[1], n[0], n[1], n[2], n[3], Arrays.copyOfRange(n, 4, n.length));
       case "stall" -> stall(a[1], n[0], n[1], n[2]);
       default -> throw new IllegalArgumentException(a[0]);
     }
@@ -167,28 +170,52 @@ public class Transactions {
 
   /**
    * Send single records without transactions on each of some connections, in turns without and with open transactions
-   * of other producers in the same partition; each round is without, with, with, without.
+   * of other producers in the same partition; each round is without, with, with, without. The other producers do
+   * nothing but hold their transactions open, each with one record. `cpu_ratio` compares the CPU time of these processes
+   * for a record; `noise` is how far the two runs without open transactions of one round differ, in the median.
    */
-  static void beside(String topic, int connections, int open, int seconds, int rounds) throws Exception {
+  static void beside(String topic, int connections, int open, int seconds, int rounds, int[] pids) throws Exception {
     List<KafkaProducer<byte[], byte[]>> plain = new ArrayList<>(), transactional = producers(topic, open);
     for (int i = 0; i < connections; i++) plain.add(producer(null));
     for (int i = 0; i < 2; i++) send(plain, topic, (int) WARM_S);
-    Times ratios = new Times();
+    Times ratios = new Times(), cpuRatios = new Times(), noise = new Times();
     double without = 0, with = 0;
     for (int round = 0; round < rounds; round++) {
+      double cpu0 = cpuSeconds(pids);
       double first = send(plain, topic, seconds);
+      double cpu1 = cpuSeconds(pids);
       for (KafkaProducer<byte[], byte[]> each : transactional) {
         each.beginTransaction();
         each.send(new ProducerRecord<>(topic, 0, null, VALUE)).get();
       }
+      LockSupport.parkNanos(SETTLE_NANOS);
+      double cpu2 = cpuSeconds(pids);
       double second = send(plain, topic, seconds) + send(plain, topic, seconds);
+      double cpu3 = cpuSeconds(pids);
       for (KafkaProducer<byte[], byte[]> each : transactional) each.commitTransaction();
-      first += send(plain, topic, seconds);
-      ratios.add((long) (second / first * 1e6));
-      without += first / 2 / rounds;
+      LockSupport.parkNanos(SETTLE_NANOS);
+      double cpu4 = cpuSeconds(pids);
+      double last = send(plain, topic, seconds);
+      double cpuWithout = (cpuSeconds(pids) - cpu4 + cpu1 - cpu0) / (first + last);
+      ratios.add((long) (second / (first + last) * 1e6));
+      cpuRatios.add((long) ((cpu3 - cpu2) / second / cpuWithout * 1e6));
+      noise.add((long) ((Math.max(first, last) / Math.min(first, last) - 1) * 1e6));
+      without += (first + last) / 2 / rounds;
       with += second / 2 / rounds;
     }
-    print("{\"ratio\": %.4f, \"without_per_s\": %.1f, \"with_per_s\": %.1f, \"failed\": 0}", ratios.at(.5), without, with);
+    print("{\"ratio\": %.4f, \"cpu_ratio\": %.4f, \"noise\": %.4f, \"without_per_s\": %.1f, \"with_per_s\": %.1f, \"failed\": 0}",
+        ratios.at(.5), cpuRatios.at(.5), noise.at(.5), without, with);
+  }
+
+  /** Return the CPU time that these processes have used. */
+  static double cpuSeconds(int[] pids) throws Exception {
+    long ticks = 0;
+    for (int pid : pids) {
+      String stat = Files.readString(Path.of("/proc/" + pid + "/stat"));
+      String[] fields = stat.substring(stat.lastIndexOf(')') + 2).split(" ");
+      ticks += Long.parseLong(fields[11]) + Long.parseLong(fields[12]);
+    }
+    return ticks / 100.0;
   }
 
   /** Send for some seconds, one record after another on each connection; return the records per second. */
