@@ -61,8 +61,8 @@ class ConsumedOffsets:
         if self._starts is None:
             return
         for record in taken:
-            place = TopicPartition(record.topic, record.partition)
-            if place not in self._used:
+            if (record.topic, record.partition) not in self._used:
+                place = TopicPartition(record.topic, record.partition)
                 self._used.add(place)
                 self._starts.setdefault(place, record.offset)
 

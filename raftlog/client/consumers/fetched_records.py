@@ -7,8 +7,10 @@ headers, so that offsets removed by compaction are skipped."""
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
+from typing import Any, Final
 
 from raftlog.client.answers import Fetched
 from raftlog.client.consumers.consumer_settings import ConsumerRecord
@@ -17,6 +19,9 @@ from raftlog.client.decode import read_batches
 from raftlog.errors import RaftlogError, UndecodableBatch
 from raftlog.records import BatchHeader, Record, read_records
 from raftlog.types import Offset, TopicPartition
+
+_record_of: Final[Callable[[tuple[Any, ...]], ConsumerRecord]] = partial(tuple.__new__, ConsumerRecord)
+"""Faster than `ConsumerRecord._make`, which is called for every record."""
 
 
 class FetchedRecords:
@@ -91,7 +96,6 @@ class FetchedRecords:
         Records before an undecodable batch are returned; after them its error is raised."""
         taken: list[ConsumerRecord] = []
         topic, partition = self.topic_partition
-        make = ConsumerRecord._make
         while len(taken) < count and (self._header is not None or self._open_next()):
             header, wanted, position = self._header, count - len(taken), self.position
             assert header is not None, "a batch is open"
@@ -106,7 +110,7 @@ class FetchedRecords:
             if opened and opened[0].offset < position:  # a fetch returns whole batches
                 opened = [record for record in opened if record.offset >= position]
             taken += [
-                make((topic, partition, each.offset, each.timestamp, each.key, each.value, each.headers))
+                _record_of((topic, partition, each.offset, each.timestamp, each.key, each.value, each.headers))
                 for each in opened
             ]
             if broken is not None:

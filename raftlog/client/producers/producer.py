@@ -113,14 +113,17 @@ class Producer(Generic[K, V]):
         limit = chooser.topic.message_bytes_max
         if size + HEADER_SIZE > limit:
             _check_fits([value_bytes], [key_bytes], [timestamp_ms], [record_headers], self.settings.codec, topic, limit)
-        await self._wait_for_room(size)
+        settings, waiting = self.settings, self._records  # most records find room, and then need no call
+        is_full = waiting and (waiting >= settings.buffer_records or self._bytes + size > settings.buffer_bytes)
+        if is_full or self._is_closed:
+            await self._wait_for_room(size)
         lane = chooser.choose(partition, key_bytes)
         if lane.failure is not None:
             raise lane.failure
         delivery = lane.add(value_bytes, key_bytes, timestamp_ms, record_headers, size)
         self._records += 1
         self._bytes += size
-        if delivery.number_in_batch + 1 == self.settings.batch_records:
+        if delivery.number_in_batch + 1 == settings.batch_records:
             await asyncio.sleep(0)  # lets the loop send a full batch, even if the caller never yields
         return delivery
 
