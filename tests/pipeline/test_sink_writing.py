@@ -147,6 +147,7 @@ async def test_keys_go_where_other_producers_send_them(client: BrokerClient, set
         for partition, records in (await stored_records(settings.bootstrap, "orders")).items()
         for record in records
     }
+    assert len(places) == 50
     async with Producer(settings.bootstrap) as producer:
         for key in places:
             delivered = await (await producer.send("orders", b"", key))
