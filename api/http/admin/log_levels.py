@@ -13,7 +13,7 @@ from raftlog.api.http.server.endpoint import HttpEndpoint, in_query
 from raftlog.api.http.server.handlers import HandlerContext, Handlers
 from raftlog.api.http.server.permissions import ALTER_CLUSTER_CONFIGS, DESCRIBE_CLUSTER_CONFIGS
 from raftlog.api.http.server.problems import HttpProblem
-from raftlog.api.http.server.routing import Target, query_int
+from raftlog.api.http.server.routing import Target, query_choice, query_int
 from raftlog.events import event
 from raftlog.values.brokers import Logger, LogLevel
 
@@ -68,12 +68,11 @@ class LogLevelHandlers(Handlers):
     )
     async def set_log_level(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Set the level of a logger of this broker, for `expires` seconds or until the broker restarts (0)."""
-        name, text = _require_known(target.args[0]), target.query.get("level", "")
-        level = LEVELS.get(text)
+        name, level = _require_known(target.args[0]), query_choice(target, "level", LEVELS, None)
         if level is None:
-            raise HttpProblem(BAD_REQUEST, f"the query parameter 'level' is {text!r}; it can be {', '.join(LEVELS)}")
+            raise HttpProblem(BAD_REQUEST, "the query parameter 'level' is missing")
         target.timeout_ms()  # unused, but clients may send it with every request; an invalid one is refused
-        self._override(name, level, query_int(target, "expires", EXPIRES_S_DEFAULT, 0, EXPIRES_S_MAX))
+        self._override(name, LEVELS[level], query_int(target, "expires", EXPIRES_S_DEFAULT, 0, EXPIRES_S_MAX))
         return self._answer_level(name)
 
     def _override(self, name: str, level: int, expires_s: int) -> None:

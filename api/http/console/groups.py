@@ -34,7 +34,7 @@ from raftlog.api.http.server.permissions import (
     Visibility,
 )
 from raftlog.api.http.server.problems import HttpProblem
-from raftlog.api.http.server.routing import Target, parse_integer
+from raftlog.api.http.server.routing import Target, parse_integer, query_choice
 from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.results import GroupListing, LagReport, MemberDescription, ResetTo
@@ -85,9 +85,7 @@ class ConsoleGroupHandlers(GroupAnswers):
     async def console_groups(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return a page of consumer groups with their lags."""
         field, is_descending = sort_field(target, *_SORTS)
-        wanted, state = parse_page(target, is_descending=is_descending), target.query.get("state")
-        if state is not None and state not in _STATES:
-            raise HttpProblem(BAD_REQUEST, f"there is no state {state!a:.60}; the states are {', '.join(_STATES)}")
+        wanted, state = parse_page(target, is_descending=is_descending), query_choice(target, "state", _STATES, None)
         deadline, visible = target.deadline(), self._visibility(request)
 
         def key(row: GroupListing) -> RowKey:

@@ -4,7 +4,6 @@ from typing import Final, get_args
 
 from aiohttp import web
 
-from raftlog.api.codes import BAD_REQUEST
 from raftlog.api.http.console.paging import PAGE_QUERY, parse_page, select_page
 from raftlog.api.http.console.recent_answer import RecentAnswer
 from raftlog.api.http.openapi.parts import string
@@ -14,8 +13,7 @@ from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.endpoint import HttpEndpoint, in_query
 from raftlog.api.http.server.handlers import HandlerContext, Handlers
 from raftlog.api.http.server.permissions import DESCRIBE_CLUSTER, LISTED_TRANSACTIONS
-from raftlog.api.http.server.problems import HttpProblem
-from raftlog.api.http.server.routing import Target
+from raftlog.api.http.server.routing import Target, query_choice
 from raftlog.api.http.transactions import summary_fields
 from raftlog.partitions.deadline import deadline_in
 from raftlog.security.permissions import AclFilter
@@ -44,9 +42,11 @@ class ConsoleListHandlers(Handlers):
     )
     async def console_transactions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return a page of transactional ids with their states, at most some seconds old."""
-        wanted, state, visible = parse_page(target), target.query.get("state"), self._visibility(request)
-        if state is not None and state not in _STATES:
-            raise HttpProblem(BAD_REQUEST, f"there is no state {state!a:.60}; the states are {', '.join(_STATES)}")
+        wanted, state, visible = (
+            parse_page(target),
+            query_choice(target, "state", _STATES, None),
+            self._visibility(request),
+        )
         target.timeout_ms()
         page = await select_page(
             await self._transactions.get(),

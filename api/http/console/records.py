@@ -26,7 +26,7 @@ from raftlog.api.http.server.permissions import on_topic
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import header
 from raftlog.api.http.server.request_quotas import mark_stream
-from raftlog.api.http.server.routing import Target, flag, parse_integer, partition_number, query_int
+from raftlog.api.http.server.routing import Target, flag, parse_integer, partition_number, query_choice, query_int
 from raftlog.errors import Overloaded
 from raftlog.partitions.deadline import Deadline
 from raftlog.security.permissions import AclOperation
@@ -240,11 +240,9 @@ class ConsoleRecordHandlers(Handlers):
 
 def _parse(target: Target) -> _Wanted:
     """Return the parameters of a read. Raises `HttpProblem` 400."""
-    needle, part = target.query.get("filter", "").encode(), target.query.get("in", ALL)
+    needle, part = target.query.get("filter", "").encode(), query_choice(target, "in", _PARTS, ALL)
     if len(needle) > FILTER_BYTES_MAX:
         raise HttpProblem(BAD_REQUEST, f"the filter has more than {FILTER_BYTES_MAX} bytes")
-    if part not in _PARTS:
-        raise HttpProblem(BAD_REQUEST, f"the query parameter 'in' is {part!a:.60}; it can be {', '.join(_PARTS)}")
     return _Wanted(
         TopicPartition(target.args[0], partition_number(target.args[1])),
         RecordFilter(needle, part),

@@ -4,7 +4,6 @@ from typing import Final
 
 from aiohttp import web
 
-from raftlog.api.codes import BAD_REQUEST
 from raftlog.api.http.admin.partitions import describe_replica
 from raftlog.api.http.console.paging import (
     AFTER,
@@ -22,8 +21,7 @@ from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.endpoint import HttpEndpoint, in_query
 from raftlog.api.http.server.handlers import Handlers
 from raftlog.api.http.server.permissions import DESCRIBE_TOPIC, LISTED_TOPICS
-from raftlog.api.http.server.problems import HttpProblem
-from raftlog.api.http.server.routing import Target, flag
+from raftlog.api.http.server.routing import Target, flag, query_choice
 from raftlog.partitions.operations.topic_listing import TopicOutline, TopicSums, count_offsets, sum_partitions
 from raftlog.partitions.results import PartitionState
 from raftlog.security.permissions import AclOperation, AclResourceType, Resource
@@ -90,9 +88,7 @@ class ConsoleTopicHandlers(Handlers):
     async def console_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return a page of the partitions of a topic, as their leaders report them."""
         wanted, deadline, name = parse_page(target), target.deadline(), target.args[0]
-        only = target.query.get("only", ALL)
-        if only not in (ALL, PROBLEMS):
-            raise HttpProblem(BAD_REQUEST, f"the query parameter 'only' is {only!a:.60}; it can be {ALL} or {PROBLEMS}")
+        only = query_choice(target, "only", (ALL, PROBLEMS), ALL)
         listing = self._broker.operations.topics
         outline = await listing.outline(name, deadline=deadline)
         page = await select_page(

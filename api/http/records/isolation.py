@@ -2,11 +2,9 @@
 
 from typing import Final
 
-from raftlog.api.codes import BAD_REQUEST
 from raftlog.api.http.openapi.parts import string
 from raftlog.api.http.server.endpoint import in_query
-from raftlog.api.http.server.problems import HttpProblem
-from raftlog.api.http.server.routing import Target
+from raftlog.api.http.server.routing import Target, query_choice
 from raftlog.types import Isolation
 
 _NAMES: Final = {each.name.lower(): each for each in Isolation}
@@ -20,8 +18,4 @@ ISOLATION: Final = in_query(
 
 def isolation_of(target: Target) -> Isolation:
     """Return the isolation in the query. Raises `HttpProblem` 400."""
-    name = target.query.get("isolation", _DEFAULT)
-    found = _NAMES.get(name)
-    if found is None:
-        raise HttpProblem(BAD_REQUEST, f"the query parameter 'isolation' is {name!r}; it can be {', '.join(_NAMES)}")
-    return found
+    return _NAMES[query_choice(target, "isolation", _NAMES, _DEFAULT)]

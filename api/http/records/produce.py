@@ -25,7 +25,7 @@ from raftlog.api.http.server.media import Format, content_format
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import header
 from raftlog.api.http.server.request_quotas import mark_stream, pace
-from raftlog.api.http.server.routing import Handler, Target, partition_number
+from raftlog.api.http.server.routing import Handler, Target, partition_number, query_choice
 from raftlog.api.http.server.streamed_body import StreamedBody
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.deadline import deadline_in
@@ -43,12 +43,8 @@ _ACKS: dict[str, Acks] = {"all": ALL, "-1": ALL, "1": 1, "0": 0}
 
 def _parse_options(target: Target) -> ProduceOptions:
     """Return the options in path and query, and keep them in `target` for its next request. Raises `HttpProblem`."""
-    acks = target.query.get("acks", "all")
-    if acks not in _ACKS:
-        raise HttpProblem(BAD_REQUEST, f"the query parameter 'acks' is {acks!r}; it can be all, 1 or 0")
-    lines = target.query.get("lines", "records")
-    if lines not in LINE_READERS:
-        raise HttpProblem(BAD_REQUEST, f"the query parameter 'lines' is {lines!r}; it can be {', '.join(LINE_READERS)}")
+    acks = query_choice(target, "acks", _ACKS, "all")
+    lines = query_choice(target, "lines", LINE_READERS, "records")
     partition = partition_number(target.args[1]) if len(target.args) > 1 else None
     transactional_id = target.query.get("transactional_id")
     if transactional_id is not None and _ACKS[acks] != ALL:

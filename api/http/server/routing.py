@@ -3,8 +3,8 @@
 It replaces aiohttp's router because most requests name one of a few paths: one dictionary lookup finds handler,
 arguments and parsed query at once. A pattern's segment in braces matches any one segment."""
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from aiohttp import web
@@ -15,6 +15,7 @@ from raftlog.api.http.server.permissions import RoutePermission, route_permissio
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.partitions.deadline import Deadline, deadline_in
 
+D = TypeVar("D", str, None)
 Handler: TypeAlias = Callable[["web.BaseRequest", "Target"], Coroutine[Any, Any, web.StreamResponse]]
 
 TIMEOUT_MS_DEFAULT = 10_000
@@ -183,6 +184,16 @@ def query_int(target: Target, name: str, default: int | None, low: int, high: in
             raise HttpProblem(BAD_REQUEST, f"the query parameter {name!r} is missing")
         return default
     return parse_integer(text, f"the query parameter {name!r}", low, high)
+
+
+def query_choice(target: Target, name: str, choices: Collection[str], default: D) -> str | D:
+    """Return a query parameter that is one of `choices`, or the default without one. Raises `HttpProblem` 400."""
+    text = target.query.get(name)
+    if text is None:
+        return default
+    if text not in choices:
+        raise HttpProblem(BAD_REQUEST, f"the query parameter {name!r} is {text!a:.60}; it can be {', '.join(choices)}")
+    return text
 
 
 def flag(target: Target, name: str, *, default: bool = False) -> bool:
