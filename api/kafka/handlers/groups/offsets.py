@@ -46,10 +46,7 @@ class OffsetHandlers:
         member = MemberIdentity(asked.member_id, asked.generation_id_or_member_epoch, asked.group_instance_id)
         try:
             authorize_group(self._authorizer, request, AclOperation.READ, asked.group_id)
-            topics = (topic.name for topic in asked.topics)
-            denied = denied_topics(self._authorizer, request.caller, AclOperation.READ, topics)
-            codes |= {place: ErrorCode.TOPIC_AUTHORIZATION_FAILED for place in offsets if place.topic in denied}
-            offsets = {place: commit for place, commit in offsets.items() if place.topic not in denied}
+            offsets = remove_denied(self._authorizer, request, offsets, codes)
             check_coordinator(self._groups, asked.group_id)
             failed = await self._groups.commit_each(
                 asked.group_id, offsets, member=member, deadline=deadline_in(NO_DEADLINE_MS)
@@ -61,21 +58,7 @@ class OffsetHandlers:
         answer = answer_class(ApiKey.OFFSET_COMMIT)
         topic_row = answer.OffsetCommitResponseTopic
         row = topic_row.OffsetCommitResponsePartition
-        return answer(
-            topics=[
-                topic_row(
-                    name=topic.name,
-                    partitions=[
-                        row(
-                            partition_index=each.partition_index,
-                            error_code=codes.get(TopicPartition(topic.name, each.partition_index), ErrorCode.NONE),
-                        )
-                        for each in topic.partitions
-                    ],
-                )
-                for topic in asked.topics
-            ]
-        )
+        return answer(topics=commit_rows(request, codes, topic_row, row))
 
     async def fetch(self, request: KafkaRequest) -> Any:
         """Return committed offsets: of the named partitions, or all offsets of the group."""
@@ -171,6 +154,38 @@ def parse_commits(asked: Any) -> tuple[dict[TopicPartition, OffsetCommit], dict[
                 epoch = max(-1, each.committed_leader_epoch)
                 offsets[place] = OffsetCommit(Offset(each.committed_offset), metadata, epoch)
     return offsets, codes
+
+
+def remove_denied(
+    authorizer: Authorizer,
+    request: KafkaRequest,
+    offsets: Mapping[TopicPartition, OffsetCommit],
+    codes: dict[TopicPartition, ErrorCode],
+) -> dict[TopicPartition, OffsetCommit]:
+    """Return the offsets in topics that the caller may read; put the error of the others into `codes`."""
+    topics = (topic.name for topic in request.message.topics)
+    denied = denied_topics(authorizer, request.caller, AclOperation.READ, topics)
+    codes |= {place: ErrorCode.TOPIC_AUTHORIZATION_FAILED for place in offsets if place.topic in denied}
+    return {place: commit for place, commit in offsets.items() if place.topic not in denied}
+
+
+def commit_rows(
+    request: KafkaRequest, codes: Mapping[TopicPartition, ErrorCode], topic_row: Any, partition_row: Any
+) -> list[Any]:
+    """Return the rows of the answer to a commit, of these classes, in the order of the request."""
+    return [
+        topic_row(
+            name=topic.name,
+            partitions=[
+                partition_row(
+                    partition_index=each.partition_index,
+                    error_code=codes.get(TopicPartition(topic.name, each.partition_index), ErrorCode.NONE),
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.message.topics
+    ]
 
 
 def _group_by_topic(committed: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -8,17 +8,15 @@ from typing import Any, Final
 from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.api.kafka.handlers.groups.group_errors import authorize_group, check_coordinator, group_code
-from raftlog.api.kafka.handlers.groups.offsets import parse_commits
+from raftlog.api.kafka.handlers.groups.offsets import commit_rows, parse_commits, remove_denied
 from raftlog.api.kafka.handlers.transaction_errors import authorize_transaction
 from raftlog.api.kafka.handlers.transactions.connection_order import ConnectionOrder
-from raftlog.api.kafka.permissions import denied_topics
 from raftlog.api.kafka.wire.schemas import answer_class
 from raftlog.errors import ConcurrentTransactions, RaftlogError
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups.results import MemberIdentity, TransactionalProducer
 from raftlog.security.permissions import AclOperation
-from raftlog.types import TopicPartition
 
 _MEMBER_SINCE: Final = 3
 """First version with the group member, whose generation fences it (KIP-447)."""
@@ -44,10 +42,7 @@ class TransactionOffsetHandlers:
         try:
             authorize_transaction(self._authorizer, request, AclOperation.WRITE, asked.transactional_id)
             authorize_group(self._authorizer, request, AclOperation.READ, asked.group_id)
-            topics = (topic.name for topic in asked.topics)
-            denied = denied_topics(self._authorizer, request.caller, AclOperation.READ, topics)
-            codes |= {place: ErrorCode.TOPIC_AUTHORIZATION_FAILED for place in offsets if place.topic in denied}
-            offsets = {place: commit for place, commit in offsets.items() if place.topic not in denied}
+            offsets = remove_denied(self._authorizer, request, offsets, codes)
             check_coordinator(self._groups, asked.group_id)
             commit = partial(
                 self._groups.commit_pending,
@@ -65,21 +60,7 @@ class TransactionOffsetHandlers:
         answer = answer_class(request.key)
         topic_row = answer.TxnOffsetCommitResponseTopic
         row = topic_row.TxnOffsetCommitResponsePartition
-        return answer(
-            topics=[
-                topic_row(
-                    name=topic.name,
-                    partitions=[
-                        row(
-                            partition_index=each.partition_index,
-                            error_code=codes.get(TopicPartition(topic.name, each.partition_index), ErrorCode.NONE),
-                        )
-                        for each in topic.partitions
-                    ],
-                )
-                for topic in asked.topics
-            ]
-        )
+        return answer(topics=commit_rows(request, codes, topic_row, row))
 
 
 def _offset_code(error: RaftlogError) -> ErrorCode:
