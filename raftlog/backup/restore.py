@@ -6,7 +6,7 @@ Until everything is compared, topics keep all records and accept batches of any 
 settings. An interrupted restoration continues at the end of each log. Offsets that groups committed come last."""
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -29,6 +29,9 @@ _TEMPORARY: Final = {
 }
 """Settings until all records are compared: nothing is deleted, and no batch is refused."""
 _OFFSETS_AT_ONCE: Final = 500
+
+GroupOffsets: TypeAlias = dict[str, dict[TopicPartition, int | CommittedOffset]]
+"""Committed offsets by group."""
 
 
 class RestoreOptions(NamedTuple):
@@ -100,6 +103,16 @@ class RestorePlan:
         """Return the name of a topic after the restoration."""
         return self.options.renamed.get(topic.name, topic.name)
 
+    def offsets_by_group(self) -> GroupOffsets:
+        """Return the committed offsets to restore."""
+        names = {topic.name: self.name_of(topic) for topic in self.topics}
+        found: GroupOffsets = {}
+        for row in self.commit.offsets:
+            if row.topic in names:
+                place = TopicPartition(names[row.topic], row.partition)
+                found.setdefault(row.group, {})[place] = CommittedOffset(Offset(row.offset), row.metadata)
+        return found
+
     def _part(self, topic: SavedTopic, row: SavedPartition) -> RestoredPart:
         """Return the offsets to restore of one partition, with the files that hold them."""
         files = [file for file in self.state.files.get((row.topic_id, row.partition), ()) if file.first < row.end]
@@ -138,11 +151,13 @@ class _Restoration:
             await client.find_all_brokers()
             await self._create_topics(client)
         await gather_some(plan.options.parallel, [self._restore_part(part) for part in plan.parts])
-        groups = 0
+        offsets = plan.offsets_by_group() if plan.options.with_groups else {}
         if client is not None:
             await self._apply_settings(client)
-            groups = await self._commit_offsets(client) if plan.options.with_groups else 0
-        return RestoreResult(plan.commit.time_ms, len(plan.topics), len(plan.parts), groups, self._records, self._size)
+            await self._commit_offsets(client, offsets)
+        return RestoreResult(
+            plan.commit.time_ms, len(plan.topics), len(plan.parts), len(offsets), self._records, self._size
+        )
 
     async def _create_topics(self, client: BrokerClient) -> None:
         """Create the topics with temporary settings; with `continues` change those that exist."""
@@ -193,16 +208,9 @@ class _Restoration:
                 self._plan.name_of(topic), {name: topic.settings.get(name) for name in _TEMPORARY}
             )
 
-    async def _commit_offsets(self, client: BrokerClient) -> int:
-        """Commit the offsets of groups in the restored topics; return the number of groups."""
-        names = {topic.name: self._plan.name_of(topic) for topic in self._plan.topics}
-        by_group: dict[str, dict[TopicPartition, int | CommittedOffset]] = {}
-        for row in self._plan.commit.offsets:
-            if row.topic in names:
-                place = TopicPartition(names[row.topic], row.partition)
-                by_group.setdefault(row.group, {})[place] = CommittedOffset(Offset(row.offset), row.metadata)
+    async def _commit_offsets(self, client: BrokerClient, by_group: GroupOffsets) -> None:
+        """Commit the offsets of groups in the restored topics."""
         for group, offsets in by_group.items():
             rows = list(offsets.items())
             for begin in range(0, len(rows), _OFFSETS_AT_ONCE):
                 await client.groups.commit(group, dict(rows[begin : begin + _OFFSETS_AT_ONCE]))
-        return len(by_group)
