@@ -132,7 +132,7 @@ class LeaderTransactions:
         if epoch < newest:
             raise ProducerFenced(
                 f"{self._name}: producer {producer_id} has epoch {newest}, and this transaction epoch {epoch}: another "
-                "producer with its transactional id has begun since"
+                "producer with its transactional id has begun since, or the transaction timed out"
             )
         if epoch > known_epoch and self.is_open(producer_id):
             raise ConcurrentTransactions(

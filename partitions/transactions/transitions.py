@@ -64,7 +64,8 @@ def check_expected(name: str, record: TransactionRecord | None, expected: Produc
         return True
     raise ProducerFenced(
         f"the transactional id {name!r} has producer id {record.producer_id} with epoch {record.epoch}, and not "
-        f"{expected.producer_id} with epoch {expected.epoch}: another producer has been initialized with it"
+        f"{expected.producer_id} with epoch {expected.epoch}: another producer has been initialized with it, or its "
+        "transaction timed out"
     )
 
 

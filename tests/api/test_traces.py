@@ -51,6 +51,12 @@ async def test_a_refused_request_has_its_status(start_api: Any) -> None:
     assert trace["spans"][0]["error"].startswith("UnknownTopic")
 
 
+async def test_malformed_trace_id_is_refused(api: Any) -> None:
+    for trace_id in ("", "x", TRACE.upper(), f"{TRACE}0", f"{TRACE}%0A"):
+        status, answer = await api.get(f"/v1/traces?trace_id={trace_id}")
+        assert (status, answer["error_code"]) == (400, 40002)
+
+
 async def test_nothing_is_traced_while_tracing_is_off(api: Any) -> None:
     await api.create_topic("t")
     await produce(api, {"traceparent": CALLER}, {"value": 1})
