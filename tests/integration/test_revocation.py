@@ -26,6 +26,9 @@ PASSWORD: Final = "pencil"
 REVOKED_S: Final = 1.0
 DELETED_S: Final = 5.0
 WAITING_S: Final = 40
+WAITING_READS: Final = 10
+"""A long poll, a tail and a consumer poll at each of three brokers, and a fetch of librdkafka."""
+FETCHES_WAITING: Final = "raftlog_fetches_waiting "
 LIBRDKAFKA: Final = "fetch of librdkafka"
 NDJSON: Final = {"Content-Type": "application/x-ndjson", "Accept": "application/x-ndjson"}
 NUMBERS: Final = count(1)
@@ -63,11 +66,11 @@ def put_acls(cluster: Cluster, name: str, permission: str, *rows: tuple[str, str
 
 @pytest.fixture
 def name(cluster: Cluster) -> str:
-    """Return a new user, who may do everything with the topics and the group."""
+    """Return a new user, who may do everything with the topics and the group, and read metrics."""
     name = f"user-{next(NUMBERS)}"
     order(cluster, "POST", "/v1/security/users", {"name": name, "password": PASSWORD})
     allowed = [("TOPIC", READ_TOPIC, "ALL"), ("TOPIC", WRITTEN_TOPIC, "ALL"), ("GROUP", GROUP, "ALL")]
-    put_acls(cluster, name, "ALLOW", *allowed)
+    put_acls(cluster, name, "ALLOW", *allowed, ("CLUSTER", "kafka-cluster", "DESCRIBE"))
     return name
 
 
@@ -96,7 +99,7 @@ class Waiting:
             for kind in kinds:
                 self._begin(f"{kind.__name__} at {number}", kind(node.http, number))
         self._begin(LIBRDKAFKA, asyncio.to_thread(self._fetch))
-        await asyncio.sleep(2.0)
+        await self._wait_until_all_wait()
         assert not self.ended, self.ended
         return self
 
@@ -138,6 +141,30 @@ class Waiting:
                         if answer.status == 200:
                             break
                     await asyncio.sleep(0.05)
+
+    async def _wait_until_all_wait(self) -> None:
+        """Wait until the reads wait at leaders, and each stream has written a line."""
+        http = self._cluster.nodes[3].http
+        ends = [await self._end_offset(http, partition) for partition in range(3)]
+        async with asyncio.timeout(20):
+            while await self._count_waiting() < WAITING_READS:
+                await asyncio.sleep(0.05)
+            for partition, end in enumerate(ends):
+                while await self._end_offset(http, partition) == end:
+                    await asyncio.sleep(0.05)
+
+    async def _count_waiting(self) -> int:
+        """Return the number of fetches that wait for records at all brokers."""
+        total = 0
+        for node in self._cluster.nodes.values():
+            async with self._session.get(f"{node.http}/metrics") as answer:
+                [line] = [each for each in (await answer.text()).splitlines() if each.startswith(FETCHES_WAITING)]
+            total += int(float(line.rpartition(" ")[2]))
+        return total
+
+    async def _end_offset(self, http: str, partition: int) -> int:
+        async with self._session.get(f"{http}/topics/{WRITTEN_TOPIC}/partitions/{partition}/offsets") as answer:
+            return int((await answer.json())["end_offset"])
 
     async def _poll(self, http: str, number: int) -> str:
         path = f"{http}/topics/{READ_TOPIC}/partitions/{number - 1}/records?offset=0&timeout={WAITING_S}000"
