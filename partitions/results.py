@@ -6,6 +6,7 @@ from uuid import UUID
 
 from raftlog.errors import RaftlogError
 from raftlog.raft import ReplicaId
+from raftlog.records import NO_NUMBER
 from raftlog.types import Offset
 
 Acks: TypeAlias = Literal[-1, 0, 1]
@@ -58,6 +59,14 @@ class ActiveProducer(NamedTuple):
     """Epoch of the coordinator that sent its last marker."""
     transaction_start_offset: int = -1
     """Offset of the first batch of its open transaction."""
+
+
+class ConfirmedTransaction(NamedTuple):
+    """Answer of a coordinator: an open transaction has the partition or group that it was asked about."""
+
+    coordinator_epoch: int
+    number: int = NO_NUMBER
+    """Number of the transaction, which ascends; `NO_NUMBER` if it is not named."""
 
 
 class AbortedTransaction(NamedTuple):

@@ -57,8 +57,8 @@ class GroupTransactions:
     def __init__(self, coordinator: OffsetsPort, offsets: Offsets, environment: GroupEnvironment) -> None:
         self._coordinator, self._offsets, self._environment = coordinator, offsets, environment
         self._folded = coordinator.folded
-        self._permissions: dict[_Enlisted, int] = {}
-        """Epoch of the open transaction that was confirmed."""
+        self._permissions: dict[_Enlisted, TransactionalProducer] = {}
+        """Producers whose open transaction was confirmed."""
         self._guards: dict[_Enlisted, set[_Guard]] = {}
 
     async def commit(
@@ -139,7 +139,7 @@ class GroupTransactions:
         if refusal is not None and not (joins and isinstance(refusal, ConcurrentTransactions)):
             await self._coordinator.confirm(deadline)
             raise refusal
-        if self._permissions.get(enlisted) == producer.epoch:
+        if self._permissions.get(enlisted) == producer:
             return
         if enlisted not in self._permissions and len(self._permissions) >= _PERMISSIONS_MAX:
             raise Overloaded(f"{self._coordinator.replica.name}: {_PERMISSIONS_MAX} open transactions, the limit")
@@ -159,7 +159,7 @@ class GroupTransactions:
             raise ConcurrentTransactions(
                 f"group {group}: a transaction of producer {producer.producer_id} ended meanwhile; retry"
             )
-        self._permissions[enlisted] = producer.epoch
+        self._permissions[enlisted] = producer
 
     def _revoke_permission(self, enlisted: _Enlisted, number: int) -> None:
         """Revoke the permission of a producer because its transaction of this number ends."""

@@ -11,7 +11,6 @@ with another epoch or transactional id. Called by `appends`."""
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from typing import Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
@@ -20,24 +19,22 @@ from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.results import TransactionalProducer
 from raftlog.partitions.produce.pending import copied_error
 from raftlog.partitions.replica import AppendPermission, Replica, ReplicaAppended
-from raftlog.partitions.results import Acks
+from raftlog.partitions.results import Acks, ConfirmedTransaction
 from raftlog.partitions.routing.partition import Partition
 from raftlog.records import BatchHeader
 from raftlog.runtime.histogram import stopwatch
 
 _HELD_MAX: Final = 1_000
 """Appends of one transaction that are held in one partition; more are refused."""
-_CONFIRM_S: Final = 1.0
-"""Time without the marker of a producer's last transaction after which the coordinator confirms the present one."""
 _Key: TypeAlias = tuple[Replica, TransactionalProducer]
 
 
 class VerifyPartition(Protocol):
-    """Function that returns the coordinator's epoch if a partition is in the producer's open transaction."""
+    """Function that returns the coordinator's confirmation that a partition is in the producer's open transaction."""
 
     def __call__(
         self, producer: TransactionalProducer, topic_id: UUID, number: int, *, deadline: Deadline
-    ) -> Awaitable[int]: ...
+    ) -> Awaitable[ConfirmedTransaction]: ...
 
 
 class LeaderAppend:
@@ -98,7 +95,7 @@ class Enlistments:
     `admit` is called with each, once its producer may append."""
 
     def __init__(self, verify: VerifyPartition, join: VerifyPartition, admit: Callable[[AdmittedAppend], None]) -> None:
-        """Begin without appends. `join` adds the partition to the transaction, and returns the coordinator's epoch."""
+        """Begin without appends. `join` adds the partition to the transaction first."""
         self._verify, self._join, self._admit = verify, join, admit
         self._held: dict[_Key, deque[AdmittedAppend]] = {}
         """Appends while their producer is enlisted in a partition."""
@@ -147,29 +144,22 @@ class Enlistments:
     async def _get_permission(
         self, replica: Replica, admitted: AdmittedAppend, producer: TransactionalProducer
     ) -> None:
-        """Ask the coordinator to let a producer append; wait for the end of its last transaction if it joins.
+        """Ask the coordinator to let a producer append; ask again if it joins while its last transaction is open."""
+        partition, deadline, joins = admitted.partition, admitted.append.deadline, admitted.joins
+        ask = self._join if joins else self._verify
 
-        While that does not end, the coordinator is asked as well, since it may never have given out the epoch."""
-        partition, deadline = admitted.partition, admitted.append.deadline
-        ask = self._join if admitted.joins else self._verify
-
-        async def verify() -> int:
+        async def verify() -> ConfirmedTransaction:
             return await ask(producer, partition.topic_id, partition.number, deadline=deadline)
 
-        loop, wanted = asyncio.get_running_loop(), _permission_of(producer)
-        confirm_at = loop.time() + _CONFIRM_S
+        wanted = _permission_of(producer)
         while True:
             try:
-                await replica.transactions.enlist(producer.producer_id, wanted, verify, deadline)
+                await replica.transactions.enlist(producer.producer_id, wanted, verify, deadline, joins=joins)
             except ConcurrentTransactions:
-                if not admitted.joins or not await replica.transactions.wait_for_marker(deadline):
+                if not joins or not await replica.transactions.wait_for_marker(deadline):
                     raise
             else:
                 return
-            if loop.time() >= confirm_at:
-                with suppress(ConcurrentTransactions):
-                    await verify()
-                confirm_at = loop.time() + _CONFIRM_S
 
     def close(self) -> None:
         """Fail the held appends; none of them happened."""

@@ -5,11 +5,11 @@
 
 A batch of a transaction without a permission is refused, so none is appended after the marker of its transaction. The
 guard begins before the coordinator is asked: a marker that is appended meanwhile breaks it, because the answer may be
-older than the marker. So a transaction that the coordinator has ended never opens again by a late batch (KIP-890).
+older than the marker. So a transaction that the coordinator has ended never opens again by a late batch (KIP-890). A
+partition that joins a transaction learns its number, and markers of earlier ones do not break the guard.
 Owned by a replica's `SequenceCheck`, which resets it with each term."""
 
 from collections import deque
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from raftlog.errors import (
@@ -22,11 +22,14 @@ from raftlog.errors import (
 from raftlog.partitions.replica.checked_calls import CheckedCall
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.partitions.replica.transaction_table import NO_EPOCH
+from raftlog.partitions.results import ConfirmedTransaction
 from raftlog.records import BatchHeader, TransactionMarker
 from raftlog.types import Index
 
 _GUARDS_MAX: Final = 10_000
 """Guards whose coordinator has not answered."""
+_ANY: Final = 1 << 63
+"""Number above those of all transactions."""
 
 
 class AppendPermission(NamedTuple):
@@ -39,12 +42,14 @@ class AppendPermission(NamedTuple):
 class TransactionGuard:
     """Marker of a pending question to a producer's coordinator; an end of the transaction invalidates it."""
 
-    __slots__ = ("is_broken", "producer_id", "wanted")
+    __slots__ = ("ended", "is_broken", "producer_id", "wanted")
 
     def __init__(self, producer_id: int, wanted: AppendPermission) -> None:
         self.producer_id, self.wanted = producer_id, wanted
         self.is_broken = False
-        """Whether a marker of the producer was appended, or the term has ended, since it began."""
+        """Whether the term has ended since it began."""
+        self.ended = -1
+        """Highest number in markers of the producer that were appended since it began; `_ANY` if one has none."""
 
 
 class _Ahead(NamedTuple):
@@ -71,7 +76,10 @@ class LeaderTransactions:
 
     def reset(self) -> None:
         """Remove all permissions and guards at the end of the term, and the entries that were not committed in it."""
-        self._break_guards(list(self._guards))
+        for guards in self._guards.values():
+            for guard in guards:
+                guard.is_broken = True
+        self._guards.clear()
         self._permitted.clear()
         self._ahead.clear()
         self._order.clear()
@@ -82,11 +90,14 @@ class LeaderTransactions:
         """Return whether the producer may append to its transaction with this epoch and transactional id."""
         return self._permitted.get(producer_id) == wanted
 
-    def begin_guard(self, producer_id: int, wanted: AppendPermission, known_epoch: int) -> TransactionGuard:
+    def begin_guard(
+        self, producer_id: int, wanted: AppendPermission, known_epoch: int, *, joins: bool
+    ) -> TransactionGuard:
         """Register that the producer's coordinator is being asked; `known_epoch`: the producer's newest epoch here.
 
-        Raises `ProducerFenced`, `ConcurrentTransactions` and `Overloaded`."""
-        self._check_epoch(producer_id, wanted.epoch, known_epoch)
+        `joins`: the coordinator waits for the end of the producer's last transaction, which may be open here. Raises
+        `ProducerFenced`, `ConcurrentTransactions` and `Overloaded`."""
+        self._check_epoch(producer_id, wanted.epoch, known_epoch, may_be_open=joins)
         if len(self._guards) >= _GUARDS_MAX:
             raise Overloaded(f"{self._name}: {_GUARDS_MAX} producers wait for their transaction coordinators; retry")
         guard = TransactionGuard(producer_id, wanted)
@@ -101,23 +112,19 @@ class LeaderTransactions:
             if not guards:
                 del self._guards[guard.producer_id]
 
-    def _break_guards(self, producers: Iterable[int]) -> None:
-        for producer_id in producers:
-            for guard in self._guards.pop(producer_id, ()):
-                guard.is_broken = True
-
-    def permit(self, guard: TransactionGuard, known_epoch: int, coordinator_epoch: int) -> None:
-        """Let the producer append, after the coordinator with epoch `coordinator_epoch` has confirmed its transaction.
+    def permit(self, guard: TransactionGuard, known_epoch: int, confirmed: ConfirmedTransaction) -> None:
+        """Let the producer append, after the coordinator has confirmed its transaction.
 
         Raises `ConcurrentTransactions` for an invalidated guard or the answer of a coordinator whose successor has sent
         a marker of the producer, and the errors of `begin_guard`."""
         self.end_guard(guard)
         producer_id = guard.producer_id
-        if guard.is_broken:
+        table, number = self._state.table.transactions, confirmed.number
+        if guard.is_broken or number <= guard.ended or table.has_ended(producer_id, number):
             raise ConcurrentTransactions(
                 f"{self._name}: the transaction of producer {producer_id} ended while its coordinator was asked; retry"
             )
-        if coordinator_epoch < self.coordinator_epoch(producer_id):
+        if confirmed.coordinator_epoch < self.coordinator_epoch(producer_id):
             raise ConcurrentTransactions(
                 f"{self._name}: a deposed coordinator confirmed the transaction of producer {producer_id}; retry"
             )
@@ -126,7 +133,7 @@ class LeaderTransactions:
             raise Overloaded(f"{self._name}: {self._permissions_max} producers have transactions here; retry")
         self._permitted[producer_id] = guard.wanted
 
-    def _check_epoch(self, producer_id: int, epoch: int, known_epoch: int) -> None:
+    def _check_epoch(self, producer_id: int, epoch: int, known_epoch: int, *, may_be_open: bool = False) -> None:
         """Raise the error for an epoch with which no transaction can begin or continue now."""
         newest = max(known_epoch, self._permitted_epoch(producer_id))
         if epoch < newest:
@@ -134,7 +141,7 @@ class LeaderTransactions:
                 f"{self._name}: producer {producer_id} has epoch {newest}, and this transaction epoch {epoch}: another "
                 "producer with its transactional id has begun since, or the transaction timed out"
             )
-        if epoch > known_epoch and self.is_open(producer_id):
+        if epoch > known_epoch and not may_be_open and self.is_open(producer_id):
             raise ConcurrentTransactions(
                 f"{self._name}: the transaction of producer {producer_id} with epoch {known_epoch} is still open; retry"
             )
@@ -201,7 +208,8 @@ class LeaderTransactions:
         """Record a marker, which was appended as this entry: it ends the permission, and invalidates guards."""
         producer_id = marker.producer_id
         self._permitted.pop(producer_id, None)
-        self._break_guards([producer_id])
+        for guard in self._guards.get(producer_id, ()):
+            guard.ended = max(guard.ended, marker.number or _ANY)
         self._record(producer_id, index, is_open=False, coordinator_epoch=marker.coordinator_epoch)
 
     def _record(self, producer_id: int, index: Index, *, is_open: bool, coordinator_epoch: int) -> None:

@@ -17,7 +17,7 @@ from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.partitions.replica.sequence_check import SequenceCheck
 from raftlog.partitions.replica.transaction_table import NO_EPOCH
 from raftlog.partitions.replica.waits import Waits
-from raftlog.partitions.results import ActiveProducer
+from raftlog.partitions.results import ActiveProducer, ConfirmedTransaction
 from raftlog.raft import Role
 from raftlog.records import TransactionMarker
 from raftlog.runtime.replica.partition_replica import PartitionReplica
@@ -50,21 +50,23 @@ class Participant:
         self,
         producer_id: int,
         wanted: AppendPermission,
-        verify: Callable[[], Awaitable[int]],
+        verify: Callable[[], Awaitable[ConfirmedTransaction]],
         deadline: Deadline,
+        *,
+        joins: bool = False,
     ) -> None:
         """Let the producer append to its transaction with this epoch, until its marker or the end of the term.
 
-        `verify` asks the coordinator whether the transaction is under way and contains this partition; it returns the
-        coordinator's epoch, or raises. Raises its error, `NotLeader`, `ProducerFenced`, `ConcurrentTransactions` and
-        `Unavailable` (retry)."""
+        `verify` asks the coordinator whether the transaction is under way and contains this partition, or raises.
+        `joins`: it adds the partition, once the producer's last transaction, which may be open here, has ended. Raises
+        its error, `NotLeader`, `ProducerFenced`, `ConcurrentTransactions` and `Unavailable` (retry)."""
         await self._wait_until_deciding(deadline)
         if self._transactions.is_permitted(producer_id, wanted):
             return
         key = self._group.core.term, producer_id, wanted
         question = self._questions.get(key)
         if question is None:
-            guard = self._transactions.begin_guard(producer_id, wanted, self._known_epoch(producer_id))
+            guard = self._transactions.begin_guard(producer_id, wanted, self._known_epoch(producer_id), joins=joins)
             question = asyncio.get_running_loop().create_task(self._ask(guard, verify), name=f"guard of {self._name}")
             self._questions[key] = question
             question.add_done_callback(partial(self._on_answer, key))
@@ -86,13 +88,13 @@ class Participant:
         await self._waits.wait(1, Deadline(min(deadline, loop.time() + _MARKER_S)))
         return loop.time() < deadline and not self._waits.is_closed
 
-    async def _ask(self, guard: TransactionGuard, verify: Callable[[], Awaitable[int]]) -> None:
+    async def _ask(self, guard: TransactionGuard, verify: Callable[[], Awaitable[ConfirmedTransaction]]) -> None:
         """Ask the coordinator, and give the permission if nothing ended the transaction meanwhile."""
         try:
-            coordinator_epoch = await verify()
+            confirmed = await verify()
             if not self._sequence_check.can_decide():
                 raise NotLeader(f"{self._name}: the leadership ended meanwhile", self._group.core.leader)
-            self._transactions.permit(guard, self._known_epoch(guard.producer_id), coordinator_epoch)
+            self._transactions.permit(guard, self._known_epoch(guard.producer_id), confirmed)
         finally:
             self._transactions.end_guard(guard)
 

@@ -30,6 +30,7 @@ from raftlog.events import event
 from raftlog.partitions.coordinator.coordinator import PartitionCoordinator
 from raftlog.partitions.deadline import NEVER, Deadline, DeadlineSweep, deadline_in
 from raftlog.partitions.replica import Replica
+from raftlog.partitions.results import ConfirmedTransaction
 from raftlog.partitions.transactions import transitions
 from raftlog.partitions.transactions.environment import TransactionEnvironment
 from raftlog.partitions.transactions.folded import FoldedTransactions, TransactionEntry
@@ -39,7 +40,6 @@ from raftlog.partitions.transactions.results import (
     AddToTransaction,
     EndTransaction,
     InitializeProducer,
-    JoinedTransaction,
     VerifyTransaction,
 )
 from raftlog.runtime.histogram import stopwatch
@@ -187,12 +187,12 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
                     added = transitions.add(name, added, each.partitions, each.groups, now_ms, self.term, limit)
         return added
 
-    async def join(self, asked: AddToTransaction, deadline: Deadline) -> JoinedTransaction:
+    async def join(self, asked: AddToTransaction, deadline: Deadline) -> ConfirmedTransaction:
         """Add partitions or groups to the ongoing transaction, for their leader or coordinator.
 
         Raises as `Transactions.add_partitions`."""
         added = await self._add(asked, deadline)
-        return JoinedTransaction(self.term, added.number)
+        return ConfirmedTransaction(self.term, added.number)
 
     async def finish(self, asked: EndTransaction, deadline: Deadline) -> ProducerIdAndEpoch:
         """Commit or abort the ongoing transaction; as `Transactions.finish`."""

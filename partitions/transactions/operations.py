@@ -7,13 +7,13 @@ from typing import Final
 
 from raftlog.partitions.coordinator.operation import CoordinatorOperation
 from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.results import ConfirmedTransaction
 from raftlog.partitions.transactions.coordinator import TransactionCoordinator
 from raftlog.partitions.transactions.records import ProducerIdAndEpoch, TransactionRecord
 from raftlog.partitions.transactions.results import (
     AddToTransaction,
     EndTransaction,
     InitializeProducer,
-    JoinedTransaction,
     TransactionDetails,
     TransactionListing,
     VerifyTransaction,
@@ -67,7 +67,7 @@ INITIALIZE: Final = CoordinatorOperation(
 )
 ADD: Final = CoordinatorOperation("transactions.add", _T.add, AddToTransaction)
 END: Final = CoordinatorOperation("transactions.end", _T.end_transaction, EndTransaction)
-JOIN: Final = CoordinatorOperation("transactions.join", _T.join, AddToTransaction, JoinedTransaction)
+JOIN: Final = CoordinatorOperation("transactions.join", _T.join, AddToTransaction, ConfirmedTransaction)
 FINISH: Final = CoordinatorOperation("transactions.finish", _T.finish, EndTransaction, ProducerIdAndEpoch)
 VERIFY: Final = CoordinatorOperation("transactions.verify", _T.verify, VerifyTransaction, int, only_reads=True)
 FENCE: Final = CoordinatorOperation("transactions.fence", _T.fence, str)

@@ -26,14 +26,6 @@ class AddToTransaction(NamedTuple):
     groups: tuple[str, ...]
 
 
-class JoinedTransaction(NamedTuple):
-    """Transaction that has the partitions and groups of a request."""
-
-    coordinator_epoch: int
-    number: int
-    """Number of the transaction, which ascends."""
-
-
 class EndTransaction(NamedTuple):
     """Request to commit or abort the producer's transaction."""
 

@@ -38,6 +38,7 @@ from raftlog.partitions.groups.places import TopicPlaces
 from raftlog.partitions.groups.results import GroupMarker, TransactionalProducer
 from raftlog.partitions.groups.service import Groups
 from raftlog.partitions.produce import ProducerId, Producers
+from raftlog.partitions.results import ConfirmedTransaction
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.reads import Reader
 from raftlog.partitions.transactions import operations
@@ -230,21 +231,21 @@ class Transactions:
 
     async def verify_partition(
         self, producer: TransactionalProducer, topic_id: UUID, number: int, *, deadline: Deadline
-    ) -> int:
-        """Return the coordinator's term if the partition is in the producer's open transaction.
+    ) -> ConfirmedTransaction:
+        """Return the coordinator's term, without a number, if the partition is in the producer's open transaction.
 
         Raises `InvalidProducerMapping`, `ProducerFenced`, `InvalidTransactionState` and `ConcurrentTransactions`."""
         asked = VerifyTransaction(*producer, (topic_id, number), None, is_confirmed=False)
-        return await self._call(operations.VERIFY, producer, asked, deadline)
+        return ConfirmedTransaction(await self._call(operations.VERIFY, producer, asked, deadline))
 
     async def join_partition(
         self, producer: TransactionalProducer, topic_id: UUID, number: int, *, deadline: Deadline
-    ) -> int:
-        """Add a partition to the producer's transaction, for its leader; return the coordinator's term.
+    ) -> ConfirmedTransaction:
+        """Add a partition to the producer's transaction, for its leader, after the end of the last transaction.
 
         Raises as `add_partitions`."""
         asked = AddToTransaction(*producer, ((topic_id, number),), ())
-        return (await self._call(operations.JOIN, producer, asked, deadline)).coordinator_epoch
+        return await self._call(operations.JOIN, producer, asked, deadline)
 
     async def verify_group(self, producer: TransactionalProducer, group: str, deadline: Deadline) -> None:
         """Raise as `verify_partition` unless the group is in the producer's open transaction."""

@@ -11,6 +11,7 @@ from raftlog.errors import (
     ConcurrentTransactions,
     CoordinatorFenced,
     InvalidArgument,
+    InvalidProducerMapping,
     InvalidTransactionState,
     NotLeader,
     Overloaded,
@@ -67,9 +68,10 @@ class TransactionsHarness(World):
         group: str = "g",
         member: MemberIdentity = NOBODY,
         joins: bool = False,
+        name: str = "tx",
     ) -> Coroutine[Any, Any, None]:
         made = {place: OffsetCommit(Offset(offset), f"at {offset}", 3) for place, offset in offsets.items()}
-        producer = TransactionalProducer("tx", producer_id, epoch)
+        producer = TransactionalProducer(name, producer_id, epoch)
         return self.coordinator.transactions.commit(group, made, producer, member, joins, deadline_in(10_000))
 
     async def commit_pending(self, *args: Any, **options: Any) -> None:
@@ -291,6 +293,14 @@ async def test_a_transaction_is_verified_once_in_a_term(world: TransactionsHarne
     await world.end(True)
     await world.commit_pending({PLACE: 4})
     assert len(world.verifications) == 3
+
+
+async def test_permission_is_for_the_confirmed_transactional_id(world: TransactionsHarness) -> None:
+    await world.commit_pending({PLACE: 1})
+    world.refusal = InvalidProducerMapping("it has another producer")
+    with pytest.raises(InvalidProducerMapping):
+        await world.commit_pending({PLACE: 2}, name="other")
+    await world.commit_pending({PLACE: 3})
 
 
 async def test_a_commit_outside_of_a_transaction_is_refused(world: TransactionsHarness) -> None:

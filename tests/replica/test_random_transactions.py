@@ -21,6 +21,7 @@ from raftlog.errors import (
     Unavailable,
 )
 from raftlog.partitions.replica import AppendPermission, Replica
+from raftlog.partitions.results import ConfirmedTransaction
 from raftlog.records import NewRecord, TransactionMarker, build_batch
 from raftlog.topic_config import TopicConfig
 from tests.replica.transacting import TransactionWorld, transactional_batch
@@ -142,8 +143,8 @@ class RandomTransactions:
         self.world.run_until(task.done)
         task.result()
 
-    async def confirm(self) -> int:
-        return self.coordinator
+    async def confirm(self) -> ConfirmedTransaction:
+        return ConfirmedTransaction(self.coordinator)
 
     def end(self) -> None:
         self.finish(self.random.choice(self.producers), is_commit=self.random.random() < 0.6)
@@ -195,9 +196,9 @@ class RandomTransactions:
         producer, leader = self.random.choice(self.producers), self.leader
         if producer.first_offset is None:
             return
-        answer: asyncio.Future[int] = self.world.group_loop(leader).create_future()
+        answer: asyncio.Future[ConfirmedTransaction] = self.world.group_loop(leader).create_future()
 
-        async def verify() -> int:
+        async def verify() -> ConfirmedTransaction:
             return await answer
 
         is_permitted = self.world.replica(leader).transactions.is_enlisted(
@@ -205,7 +206,7 @@ class RandomTransactions:
         )
         task = self.world.enlist(leader, producer.id, producer.epoch, verify)
         self.finish(producer, is_commit=True)
-        self.world.run_at(leader, lambda: answer.set_result(self.coordinator))
+        self.world.run_at(leader, lambda: answer.set_result(ConfirmedTransaction(self.coordinator)))
         self.world.run_until(task.done)
         assert is_permitted or isinstance(task.exception(), ConcurrentTransactions), task.exception()
         late = self.world.write(leader, producer.sequence, b"late", producer=producer.id, epoch=producer.epoch)

@@ -15,6 +15,7 @@ from raftlog.errors import (
     ProducerFenced,
 )
 from raftlog.partitions.replica.read_queue import LogReader, ReadQueue
+from raftlog.partitions.results import ConfirmedTransaction
 from raftlog.raft import RaftSettings
 from raftlog.records import ControlKind, read_control, read_header
 from raftlog.types import Isolation
@@ -131,16 +132,16 @@ def test_a_marker_breaks_the_guard_of_a_question() -> None:
         world.begin(leader)
         world.written(leader, 0, b"a")
         world.ended(leader, is_commit=True)
-        answer: asyncio.Future[int] = world.group_loop(leader).create_future()
+        answer: asyncio.Future[ConfirmedTransaction] = world.group_loop(leader).create_future()
 
-        async def verify() -> int:
+        async def verify() -> ConfirmedTransaction:
             return await answer
 
         late = world.enlist(leader, verify=verify)
         second = world.enlist(leader, verify=verify)
         world.run(0.01)
         world.ended(leader, is_commit=True)
-        world.run_at(leader, lambda: answer.set_result(1))
+        world.run_at(leader, lambda: answer.set_result(ConfirmedTransaction(1)))
         assert world.error_of(late) is ConcurrentTransactions
         assert world.error_of(second) is ConcurrentTransactions
         assert world.error_of(world.write(leader, 1, b"late")) is InvalidTransactionState
@@ -148,21 +149,71 @@ def test_a_marker_breaks_the_guard_of_a_question() -> None:
         world.written(leader, 1, b"b")
 
 
+def test_a_partition_joins_after_the_end_of_the_last_transaction() -> None:
+    """The marker of the last one arrives while the partition joins, and has the epoch of the next one."""
+    with TransactionWorld() as world:
+        leader = world.lead()
+        world.begin(leader)
+        world.written(leader, 0, b"a")
+        answer: asyncio.Future[ConfirmedTransaction] = world.group_loop(leader).create_future()
+
+        async def join() -> ConfirmedTransaction:
+            return await answer
+
+        joining = world.enlist(leader, epoch=1, verify=join, joins=True)
+        world.run(0.01)
+        assert not joining.done()
+        world.ended(leader, is_commit=True, epoch=1, transaction=4)
+        world.run_at(leader, lambda: answer.set_result(ConfirmedTransaction(1, 5)))
+        world.run_until(joining.done)
+        joining.result()
+        world.written(leader, 0, b"b", epoch=1)
+        world.ended(leader, is_commit=True, epoch=2, transaction=5)
+        assert world.committed_values(leader) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("transaction", [4, 5, 0])
+def test_the_end_of_a_transaction_refuses_a_partition_that_joins_meanwhile(transaction: int) -> None:
+    with TransactionWorld() as world:
+        leader = world.lead()
+        answer: asyncio.Future[ConfirmedTransaction] = world.group_loop(leader).create_future()
+
+        async def join() -> ConfirmedTransaction:
+            return await answer
+
+        joining = world.enlist(leader, verify=join, joins=True)
+        world.run(0.01)
+        world.ended(leader, is_commit=True, transaction=transaction)
+        world.run_at(leader, lambda: answer.set_result(ConfirmedTransaction(1, 4)))
+        assert world.error_of(joining) is ConcurrentTransactions
+        assert world.error_of(world.write(leader, 0, b"late")) is InvalidTransactionState
+
+
+def test_no_partition_joins_a_transaction_whose_marker_it_has() -> None:
+    async def join() -> ConfirmedTransaction:
+        return ConfirmedTransaction(1, 4)
+
+    with TransactionWorld() as world:
+        leader = world.lead()
+        world.ended(leader, is_commit=True, transaction=4)
+        assert world.error_of(world.enlist(leader, verify=join, joins=True)) is ConcurrentTransactions
+
+
 def test_permission_is_for_the_confirmed_transactional_id() -> None:
-    async def refuse() -> int:
+    async def refuse() -> ConfirmedTransaction:
         raise InvalidProducerMapping("it has another producer")
 
     with TransactionWorld() as world:
         leader = world.lead()
-        answer: asyncio.Future[int] = world.group_loop(leader).create_future()
+        answer: asyncio.Future[ConfirmedTransaction] = world.group_loop(leader).create_future()
 
-        async def verify() -> int:
+        async def verify() -> ConfirmedTransaction:
             return await answer
 
         task = world.enlist(leader, verify=verify)
         for _ in range(2):  # before and after the confirmation
             assert world.error_of(world.enlist(leader, verify=refuse, name="other")) is InvalidProducerMapping
-            world.run_at(leader, lambda: answer.done() or answer.set_result(1))
+            world.run_at(leader, lambda: answer.done() or answer.set_result(ConfirmedTransaction(1)))
             world.run_until(task.done)
         task.result()
         world.written(leader, 0, b"a")
@@ -201,9 +252,9 @@ def test_a_leader_that_leads_again_has_no_permissions() -> None:
     with TransactionWorld() as world:
         leader = world.lead()
         world.begin(leader)
-        answer: asyncio.Future[int] = world.group_loop(leader).create_future()
+        answer: asyncio.Future[ConfirmedTransaction] = world.group_loop(leader).create_future()
 
-        async def verify() -> int:
+        async def verify() -> ConfirmedTransaction:
             return await answer
 
         late = world.enlist(leader, 8, verify=verify)
@@ -216,7 +267,7 @@ def test_a_leader_that_leads_again_has_no_permissions() -> None:
             new = world.wait_for_new_leader(new)
             world.network.heal()
             world.converge()
-        world.run_at(leader, lambda: answer.set_result(1))
+        world.run_at(leader, lambda: answer.set_result(ConfirmedTransaction(1)))
         assert world.error_of(late) is ConcurrentTransactions
         assert world.error_of(world.write(leader, 0, b"?")) is InvalidTransactionState
         assert world.error_of(world.write(leader, 0, b"?", producer=8)) is InvalidTransactionState

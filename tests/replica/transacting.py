@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from raftlog.partitions.replica import AppendPermission, ReplicaAppended
-from raftlog.partitions.results import Fetched
+from raftlog.partitions.results import ConfirmedTransaction, Fetched
 from raftlog.records import NO_NUMBER, BatchBuilder, NewRecord, TransactionMarker, drop_hidden, read_records
 from raftlog.records.header import CRC_START, TRANSACTIONAL_BIT, batch_crc
 from raftlog.types import Isolation, Offset
@@ -41,13 +41,17 @@ class TransactionWorld(ProducerWorld):
         number: int,
         producer: int = 7,
         epoch: int = 0,
-        verify: Callable[[], Awaitable[int]] | None = None,
+        verify: Callable[[], Awaitable[ConfirmedTransaction]] | None = None,
         name: str = "tx",
+        *,
+        joins: bool = False,
     ) -> "asyncio.Task[None]":
         """Begin to enlist; by default the coordinator confirms at once."""
         deadline = self.deadline(number, WAIT_S)
         wanted, question = AppendPermission(epoch, name), verify or confirm
-        return self.call(number, lambda replica: replica.transactions.enlist(producer, wanted, question, deadline))
+        return self.call(
+            number, lambda replica: replica.transactions.enlist(producer, wanted, question, deadline, joins=joins)
+        )
 
     def begin(self, number: int, producer: int = 7, epoch: int = 0) -> None:
         """Enlist the producer."""
@@ -136,6 +140,6 @@ class TransactionWorld(ProducerWorld):
         return type(task.exception())
 
 
-async def confirm() -> int:
+async def confirm() -> ConfirmedTransaction:
     """Answer as the coordinator: the transaction is under way."""
-    return 1
+    return ConfirmedTransaction(1)

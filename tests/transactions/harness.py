@@ -8,6 +8,7 @@ from uuid import UUID
 from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.results import GroupMarker
+from raftlog.partitions.results import ConfirmedTransaction
 from raftlog.partitions.transactions.coordinator import TransactionCoordinator
 from raftlog.partitions.transactions.environment import TransactionCounters, TransactionEnvironment
 from raftlog.partitions.transactions.records import (
@@ -20,7 +21,6 @@ from raftlog.partitions.transactions.results import (
     AddToTransaction,
     EndTransaction,
     InitializeProducer,
-    JoinedTransaction,
     VerifyTransaction,
 )
 from raftlog.partitions.transactions.settings import TransactionSettings
@@ -118,10 +118,12 @@ class Coordination:
         groups = (group,) if group else ()
         await self.run(self.coordinator.add(AddToTransaction(ID, *producer, places, groups), soon()))
 
-    async def join(self, producer: ProducerIdAndEpoch, *places: TransactionPlace, group: str = "") -> JoinedTransaction:
+    async def join(
+        self, producer: ProducerIdAndEpoch, *places: TransactionPlace, group: str = ""
+    ) -> ConfirmedTransaction:
         groups = (group,) if group else ()
         asked = AddToTransaction(ID, *producer, places, groups)
-        found: JoinedTransaction = await self.run(self.coordinator.join(asked, soon()))
+        found: ConfirmedTransaction = await self.run(self.coordinator.join(asked, soon()))
         return found
 
     async def end(self, producer: ProducerIdAndEpoch, *, is_commit: bool = True) -> None:

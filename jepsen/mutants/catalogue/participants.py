@@ -70,19 +70,25 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _replica(
         "marker-leaves-the-guard",
         "leader_transactions:LeaderTransactions.record_marker",
-        "self._break_guards([producer_id])",
+        "guard.ended = max(guard.ended, marker.number or _ANY)",
         "pass",
+    ),
+    _replica(
+        "ended-transaction-is-joined",
+        "leader_transactions:LeaderTransactions.permit",
+        " or table.has_ended(producer_id, number)",
+        "",
     ),
     _replica(
         "deposed-coordinator-confirms",
         "leader_transactions:LeaderTransactions.permit",
-        "if coordinator_epoch < self.coordinator_epoch(producer_id):",
+        "if confirmed.coordinator_epoch < self.coordinator_epoch(producer_id):",
         "if False:",
     ),
     _replica(
         "higher-epoch-joins-an-open-one",
         "leader_transactions:LeaderTransactions._check_epoch",
-        "if epoch > known_epoch and self.is_open(producer_id):",
+        "if epoch > known_epoch and not may_be_open and self.is_open(producer_id):",
         "if False:",
     ),
     _replica(
