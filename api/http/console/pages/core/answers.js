@@ -6,7 +6,7 @@
 import { useEffect, useState } from "./view.js";
 import { ask, currentConnection, onConnection } from "./request.js";
 
-export const POLL_MS = 5000;
+const POLL_MS = 5000;
 const RETRY_MS_MAX = 8000;
 
 let isPaused = false;

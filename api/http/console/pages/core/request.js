@@ -45,7 +45,7 @@ function reportConnection(isAnswered) {
 }
 
 // Parse JSON; whole numbers that a JavaScript number cannot hold exactly become strings of their digits.
-export function parseExactly(text) {
+function parseExactly(text) {
   if (!/\d{16}/.test(text)) return JSON.parse(text);
   return JSON.parse(text, (_, value, context) =>
     Number.isInteger(value) && !Number.isSafeInteger(value) && context?.source ? context.source : value);

@@ -14,7 +14,7 @@ const decoded = (text) => {
 };
 
 // Return {segments, path, params} of a location hash.
-export function parseRoute(hash) {
+function parseRoute(hash) {
   const raw = hash.replace(/^#/, "");
   const mark = raw.indexOf("?");
   const path = mark < 0 ? raw : raw.slice(0, mark);

@@ -7,7 +7,7 @@ const SHOWN_CHARACTERS = 8192;
 const SHOWN_BYTES = 2048;
 
 // Indent JSON text without parsing its numbers, so that no digit changes. The input must be valid JSON.
-export function indentJson(text) {
+function indentJson(text) {
   const tokens = text.match(/"(?:\\.|[^"\\])*"|[{}[\],:]|[^\s{}[\],:"]+/g) ?? [];
   let depth = 0;
   let out = "";
@@ -33,7 +33,7 @@ export function indentJson(text) {
 export const bytesOf = (base64) => Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
 
 // Return lines `00000010  48 65 6c …  |Hel…|` of 16 bytes.
-export function hexDump(data) {
+function hexDump(data) {
   const lines = [];
   for (let begin = 0; begin < data.length; begin += 16) {
     const row = data.subarray(begin, begin + 16);

@@ -3,16 +3,12 @@
 // Every text of a broker or a client (names, keys, values, errors) reaches the page as a text node or an attribute
 // value: no module sets innerHTML.
 
-import { h, render, createContext, Component } from "../vendor/preact.mjs";
-import {
-  useCallback, useContext, useEffect, useId, useLayoutEffect, useMemo, useRef, useState,
-} from "../vendor/hooks.mjs";
+import { h, render, createContext } from "../vendor/preact.mjs";
+import { useContext, useEffect, useId, useLayoutEffect, useRef, useState } from "../vendor/hooks.mjs";
 import htm from "../vendor/htm.mjs";
 
 export const html = htm.bind(h);
-export {
-  Component, createContext, render, useCallback, useContext, useEffect, useId, useLayoutEffect, useMemo, useRef, useState,
-};
+export { render, useContext, useEffect, useId, useLayoutEffect, useRef, useState };
 
 // Value: {session, health, isPaused}; session and health are answers of `useAnswer`.
 export const ConsoleContext = createContext(null);

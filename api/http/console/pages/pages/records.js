@@ -17,7 +17,7 @@ const LIMIT = 50;
 const SOURCES = [["newest", "the newest"], ["offset", "an offset"], ["time", "a time"], ["beginning", "the beginning"], ["live", "now on, live"]];
 
 // Return the parameters of the endpoint for those of the address.
-export function recordQuery(params) {
+function recordQuery(params) {
   const query = { filter: params.get("filter"), in: params.get("filter") ? params.get("in") : null, isolation: params.get("isolation") };
   const from = params.get("from") ?? (params.has("offset") ? "offset" : "newest");
   if (from === "offset") return { ...query, limit: LIMIT, offset: params.get("offset") ?? "beginning" };

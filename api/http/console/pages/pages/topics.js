@@ -18,7 +18,7 @@ export function TopicStatus({ row }) {
 }
 
 // Return settings from lines `name=value`.
-export function parseSettings(text) {
+function parseSettings(text) {
   return text.split("\n").map((line) => line.trim()).filter(Boolean).map((line) => {
     const mark = line.indexOf("=");
     if (mark < 1) throw new Error(`The line "${line}" is not a setting: write name=value.`);
