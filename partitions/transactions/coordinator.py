@@ -175,17 +175,21 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
         return added
 
     def _add_waiting(self, record: TransactionRecord, asked: AddToTransaction) -> TransactionRecord:
-        """Return the record with the additions of a request, and of the waiting ones of the same producer if they fit.
+        """Return the record with the additions of a request, and of all waiting ones of the same producer if they fit.
 
         Raises as `transitions.add`."""
         name, _, _, partitions, groups = asked
         now_ms, limit = self.wall_ms(), self._environment.settings.max_partitions
         added = transitions.add(name, record, partitions, groups, now_ms, self.term, limit)
-        for each in self._additions.get(name, ()):
-            if each[:3] == asked[:3]:
-                with suppress(InvalidArgument):  # it is refused alone, once it has waited
-                    added = transitions.add(name, added, each.partitions, each.groups, now_ms, self.term, limit)
-        return added
+        if added is record:  # as for all that the first one of them has added
+            return record
+        waiting = [each for each in self._additions.get(name, ()) if each[:3] == asked[:3]]
+        every_partition = {place for each in waiting for place in each.partitions}
+        every_group = {group for each in waiting for group in each.groups}
+        try:
+            return transitions.add(name, added, every_partition, every_group, now_ms, self.term, limit)
+        except InvalidArgument:  # together they are too many: each is added or refused alone, once it has waited
+            return added
 
     async def join(self, asked: AddToTransaction, deadline: Deadline) -> ConfirmedTransaction:
         """Add partitions or groups to the ongoing transaction, for their leader or coordinator.

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,8 @@ from raftlog.errors import (
 )
 from raftlog.partitions.groups.results import GroupMarker
 from raftlog.partitions.transactions import coordinator as module
-from raftlog.partitions.transactions.records import ProducerIdAndEpoch, TransactionState
+from raftlog.partitions.transactions import transitions
+from raftlog.partitions.transactions.records import ProducerIdAndEpoch, TransactionRecord, TransactionState
 from raftlog.partitions.transactions.results import EndTransaction, InitializeProducer
 from raftlog.partitions.transactions.transitions import EPOCH_MAX
 from tests.transactions.harness import DELETED, ID, PLACE, PLACE_2, TIMEOUT_MS, TOPIC, Coordination, soon
@@ -166,6 +168,28 @@ async def test_waiting_additions_beyond_the_limit_are_refused_alone() -> None:
     assert [type(each) for each in found] == [type(None), type(None), InvalidArgument]
     assert world.coordinator.folded.records[ID].partitions == (PLACE, PLACE_2)
     world.coordinator.end()
+
+
+async def test_many_waiting_additions_are_stored_together_without_a_look_at_each_pair(
+    world: Coordination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client may send records to all partitions of a topic at the same time."""
+    calls = 0
+    add = transitions.add
+
+    def count_and_add(*args: Any) -> TransactionRecord:
+        nonlocal calls
+        calls += 1
+        return add(*args)
+
+    monkeypatch.setattr(transitions, "add", count_and_add)
+    producer = await world.initialize()
+    before = len(world.replica.batches)
+    places = [(TOPIC, number) for number in range(100)]
+    await world.run(asyncio.gather(*(world.add(producer, place) for place in places)))
+    assert world.coordinator.folded.records[ID].partitions == tuple(places)
+    assert len(world.replica.batches) <= before + 2
+    assert calls <= 3 * len(places)
 
 
 async def test_a_fenced_producer_that_waits_begins_no_transaction(world: Coordination) -> None:
