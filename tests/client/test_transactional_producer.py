@@ -292,6 +292,25 @@ async def test_transaction_cancelled_while_its_records_are_stored_is_aborted(
     assert await values_of(live, OUT, 1) == [b"kept"]
 
 
+async def test_timeout_during_the_abort_of_a_refused_transaction_is_a_timeout(
+    live: str, client: BrokerClient, producer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def end(self: Client, *args: Any, **options: Any) -> ProducerIdentity:
+        timeout.reschedule(asyncio.get_running_loop().time())
+        return await asyncio.Future[ProducerIdentity]()
+
+    async with producer.transaction():
+        await producer.send(OUT, b"first")
+    await client.alter_topic_config(OUT, {"max.message.bytes": "1024"})  # the producer knows the limit before
+    with monkeypatch.context() as patched, pytest.raises(TimeoutError):  # noqa: PT012  # the block is a transaction
+        async with asyncio.timeout(None) as timeout, producer.transaction():
+            await producer.send(OUT, bytes(5_000))
+            patched.setattr(Client, "end", end)
+    async with producer.transaction():
+        await producer.send(OUT, b"second")
+    assert await values_of(live, OUT, 2) == [b"first", b"second"]
+
+
 async def test_send_that_outlives_its_transaction_is_refused(live: str, client: BrokerClient) -> None:
     async with TransactionalProducer[bytes, bytes](live, "tx", buffer_records=5) as producer:
         late: list[asyncio.Task[Any]] = []

@@ -181,10 +181,7 @@ class TransactionalProducer(Producer[K, V]):
         self._end_block()
         collected = None if source is None else await source.collect()
         has_records = bool(self._lanes)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._store_records())
-            if collected is not None and collected.offsets:
-                tasks.create_task(self._session.add_offsets(collected))
+        await self._store(collected)
         if has_records or (collected is not None and collected.offsets):
             try:
                 await self._session.commit()
@@ -198,6 +195,21 @@ class TransactionalProducer(Producer[K, V]):
                 raise
         self._close_lanes()
         return collected
+
+    async def _store(self, collected: OffsetsOfGroup | None) -> None:
+        """Store all records and offsets, at the same time; raise the first error.
+
+        Without a task group: in Python 3.11 one counts its own cancellation as its caller's, which then gets
+        `CancelledError` in place of `TimeoutError` from `asyncio.timeout`."""
+        running = [asyncio.create_task(self._store_records())]
+        if collected is not None and collected.offsets:
+            running.append(asyncio.create_task(self._session.add_offsets(collected)))
+        try:
+            await asyncio.gather(*running)
+        finally:
+            for each in running:
+                each.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
 
     async def _store_records(self) -> None:
         """Wait until all records are stored. Raises the error of the first that is not."""
@@ -265,12 +277,9 @@ class _Transaction(AbstractAsyncContextManager[None]):
             return
         try:
             offsets = await self._producer.commit(self._source)
-        except BaseException as failed:
-            cause = _find_cause(failed)
+        except BaseException as cause:
             await self._abort(cause)
-            if cause is failed:
-                raise
-            raise cause from None
+            raise
         if self._source is not None and offsets is not None:
             await self._source.set_committed(offsets)
 
@@ -294,17 +303,3 @@ class _Transaction(AbstractAsyncContextManager[None]):
             raise TransactionAborted(f"the transaction was not committed: {cause}{rest}") from cause
         if left is not None:
             cause.add_note(f"besides, the transaction is aborted only before the next one begins: {left}")
-
-
-def _find_cause(error: BaseException) -> BaseException:
-    """Return the error to raise for a group: one that fences the producer, else the first error of this library."""
-    errors: list[BaseException] = []
-    pending = [error]
-    while pending:
-        each = pending.pop(0)
-        if isinstance(each, BaseExceptionGroup):
-            pending += each.exceptions
-        else:
-            errors.append(each)
-    errors.sort(key=lambda each: (not is_fatal(each), not isinstance(each, RaftlogError)))
-    return errors[0]
