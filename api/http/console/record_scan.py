@@ -5,7 +5,8 @@
 A scan goes from offset to offset, under any leader. Its user decides when to stop. Called by `records` and
 `record_tail`."""
 
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator
+from contextlib import asynccontextmanager
 from typing import Final
 
 from raftlog.api.http.console.shown_records import RecordFilter, show_record, shown_size
@@ -104,13 +105,8 @@ class RecordScan:
             is_whole = True
             if not header.is_control:
                 try:
-                    opened = await self._broker.opener.open(batch)
-                    held = len(opened) if opened is not batch else 0
-                    self._memory.add(held)
-                    try:
+                    async with self._open(batch) as opened:
                         part = await run_in_slices(self._show_batch(opened, limit - len(shown), SHOWN_BYTES_MAX - size))
-                    finally:
-                        self._memory.release_part(held)
                 except UndecodableBatch as error:
                     self._batches.clear()
                     if not shown:
@@ -125,6 +121,17 @@ class RecordScan:
         self._memory.add(size)
         self._shown_bytes += size
         return shown
+
+    @asynccontextmanager
+    async def _open(self, batch: Buffer) -> AsyncIterator[Buffer]:
+        """Decompress a batch; its memory is held until the block ends. Raises `UndecodableBatch`."""
+        opened = await self._broker.opener.open(batch)
+        held = len(opened) if opened is not batch else 0
+        self._memory.add(held)
+        try:
+            yield opened
+        finally:
+            self._memory.release_part(held)
 
     def release_shown(self) -> None:
         """Release the memory of all shown records, which the reader has taken."""
@@ -161,12 +168,21 @@ class RecordScan:
             if header.base_offset >= self.next_offset:
                 count += 0 if header.is_control else header.record_count
             elif not header.is_control:
-                first = self.next_offset
-                opened = await self._broker.opener.open(batch)
-                count += sum(record.offset >= first for record in read_records(opened))
+                async with self._open(batch) as opened:
+                    count += await run_in_slices(_count_from(opened, self.next_offset))
             self.next_offset = max(self.next_offset, Offset(header.next_offset))
         self._batches.clear()
         return count
+
+
+def _count_from(batch: Buffer, first: Offset) -> Generator[None, None, int]:
+    """Return the number of records of a batch from an offset on, in steps."""
+    count = 0
+    for number, record in enumerate(read_records(batch)):
+        if number % _RECORDS_PER_YIELD == 0:
+            yield
+        count += record.offset >= first
+    return count
 
 
 def _is_large(record: Record) -> bool:

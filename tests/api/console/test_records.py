@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +12,10 @@ from raftlog.api.http.console import record_scan
 from raftlog.api.http.console import records as record_pages
 from raftlog.api.http.console.shown_records import HEADERS_MAX, show_bytes
 from raftlog.partitions.deadline import deadline_in
-from raftlog.records import NewRecord
+from raftlog.records import NewRecord, Record, read_records
+from raftlog.runtime import slices
+from raftlog.types import Buffer
+from tests.loop_hold import LoopTurns
 from tests.waiting import until
 
 LINES = {"Accept": "application/x-ndjson"}
@@ -241,6 +245,26 @@ async def test_tails_are_limited(numbered, monkeypatch: pytest.MonkeyPatch) -> N
     async with numbered.session.get(url, headers=LINES) as response:
         await next_line(response)
         assert (await numbered.get(f"{BASE}/records?offset=0&follow=true", headers=LINES))[0] == 429
+
+
+async def test_a_count_within_a_batch_lets_other_tasks_run(api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first batch is opened if the count begins within it."""
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
+    await api.create_topic()
+    await produce(api, *(NewRecord(b"v") for _ in range(1_000)))
+    begun: list[int] = []
+
+    def note(batch: Buffer) -> Iterator[Record]:
+        for record in read_records(batch):
+            begun.append(turns.count)
+            yield record
+
+    monkeypatch.setattr(record_scan, "read_records", note)
+    async with LoopTurns() as turns:
+        status, found = await api.get(f"{BASE}/count?offset=10")
+    assert (status, found["records"], found["is_complete"]) == (200, 990, True)
+    assert len(begun) == 1_000
+    assert begun[-1] - begun[0] >= 1_000 // record_scan._RECORDS_PER_YIELD - 1
 
 
 async def test_records_are_counted_without_gaps(numbered) -> None:
