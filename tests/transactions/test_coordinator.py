@@ -206,6 +206,7 @@ async def test_a_fenced_producer_that_waits_begins_no_transaction(world: Coordin
     new = await world.run(fencing)
     with pytest.raises(ProducerFenced):
         await world.run(late)
+    assert [place for place, _ in world.markers] == [PLACE], "one transaction was aborted"
     await world.add(new, PLACE)
     assert world.coordinator.folded.records[ID].partitions == (PLACE,)
 

@@ -36,6 +36,18 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "self._begin_end(name, record); self._end_transition(name)",
     ),
     _coordinator(
+        "fenced-producer-begins-the-next",
+        "coordinator:TransactionCoordinator._begin_next",
+        "if asked[1:3] == transitions.identity_of(completed):",
+        "if True:",
+    ),
+    _coordinator(
+        "next-transaction-has-no-timeout",
+        "coordinator:TransactionCoordinator._end",
+        "self._start_timeout(name, following)",
+        "pass",
+    ),
+    _coordinator(
         "stored-decision-forgotten",
         "coordinator:TransactionCoordinator.begin",
         "elif record.state.is_prepared:",
