@@ -61,10 +61,10 @@ def _without_removed(newest: dict[bytes, tuple[int, bytes | None]]) -> Newest:
     return {key: (offset, value) for key, (offset, value) in newest.items() if value is not None}
 
 
-def difference(one: Newest, other: Newest) -> str | None:
+def difference(left: Newest, right: Newest) -> str | None:
     """Compare two sets of newest records; describe the first key whose records differ, or return None."""
-    for key in sorted(one.keys() | other.keys()):
-        first, second = one.get(key), other.get(key)
+    for key in sorted(left.keys() | right.keys()):
+        first, second = left.get(key), right.get(key)
         if first != second:
             return f"key {key!r} is at {_format_record(first)} in one and at {_format_record(second)} in the other"
     return None

@@ -77,9 +77,9 @@ def find_verdict(known: GossipMember | None, claim: Claim) -> Verdict:
 
 
 def compare_incarnations(known: GossipMember, claim: Claim) -> Order:
-    """Return the order of the incarnation of a claim.
+    """Return whether the claim's incarnation is older than the known one, the same, or newer.
 
-    Between two disks of a node id without a holder that is up, the higher uuid is newer."""
+    Of equal incarnations of two disks of a node id, the one of the higher disk uuid is newer."""
     before, after = (known.incarnation, known.disk_uuid), (claim.incarnation, claim.disk_uuid)
     if before == after:
         return SAME

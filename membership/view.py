@@ -223,20 +223,20 @@ class MembershipView:
             self.refuted_count += 1
             self._raise_incarnation(claim.incarnation)
 
-    def _handle_other_disk(self, me: GossipMember, claim: Claim, now: float) -> None:
+    def _handle_other_disk(self, own_member: GossipMember, claim: Claim, now: float) -> None:
         """Process a claim about another disk of this node id; a live one keeps the node id."""
         if claim.state.is_up:
-            self.conflicts.record(Conflict(me, claim), now)
-        elif claim.incarnation >= me.incarnation:
+            self.conflicts.record(Conflict(own_member, claim), now)
+        elif claim.incarnation >= own_member.incarnation:
             self._raise_incarnation(claim.incarnation)
 
-    def _supersede(self, me: GossipMember, claim: Claim, now: float) -> None:
+    def _supersede(self, own_member: GossipMember, claim: Claim, now: float) -> None:
         """Answer a claim that another process made in the name of this member, with a higher incarnation.
 
         An earlier start of this disk may have made it, or a copy of the disk does: answered rarely, so that two
         processes do not outbid each other without end."""
-        if claim.about is not None and claim.about.address != me.address:
-            self.conflicts.record(Conflict(me, claim), now)
+        if claim.about is not None and claim.about.address != own_member.address:
+            self.conflicts.record(Conflict(own_member, claim), now)
         if now >= self._may_supersede_at:
             self._may_supersede_at = now + self._config.period_s
             self._raise_incarnation(claim.incarnation)
@@ -264,10 +264,20 @@ class MembershipView:
         """Announce that this member leaves."""
         self._announce_self(self.roster.myself._replace(state=MemberState.LEFT, since=now))
 
-    def _announce_self(self, me: GossipMember) -> None:
+    def _announce_self(self, own_member: GossipMember) -> None:
         """Store and gossip this member's new state."""
-        self.roster.put(me)
-        self.broadcasts.add(Claim(me.node_id, me.disk_uuid, me.incarnation, me.state, me.node_id, 0, me.about))
+        self.roster.put(own_member)
+        self.broadcasts.add(
+            Claim(
+                own_member.node_id,
+                own_member.disk_uuid,
+                own_member.incarnation,
+                own_member.state,
+                own_member.node_id,
+                0,
+                own_member.about,
+            )
+        )
 
     # expiry
 

@@ -26,12 +26,12 @@ _AFTER: Final = re.compile(
 
 
 @contextmanager
-def convert_spark_errors(what: str) -> Iterator[None]:
-    """Convert Spark's exceptions to `PipelineFailed` with the job and the reason; other exceptions pass."""
+def convert_spark_errors(label: str) -> Iterator[None]:
+    """Convert Spark's exceptions to `PipelineFailed` with the job's `label` and the reason; other exceptions pass."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise PipelineFailed(f"{what}: {extract_reason(str(error))}") from error
+        raise PipelineFailed(f"{label}: {extract_reason(str(error))}") from error
 
 
 def extract_reason(report: str) -> str:

@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 def run_splits(
     spark: SparkSession,
-    what: str,
+    label: str,
     splits: Sequence[S],
     work: Callable[[S], Iterable[R]],
     *,
@@ -25,9 +25,9 @@ def run_splits(
 ) -> list[R]:
     """Run `work` on all splits; return the results in the order of the splits.
 
-    `what` names the work in progress and in errors. Raises `PipelineFailed` with the worker's error when a split fails
+    `label` names the work in progress and in errors. Raises `PipelineFailed` with the worker's error when a split fails
     for good."""
     if not splits:
         return []
-    with report_jobs(spark, what, on_progress, total=len(splits)):
+    with report_jobs(spark, label, on_progress, total=len(splits)):
         return spark.sparkContext.parallelize(splits, len(splits)).flatMap(work).collect()

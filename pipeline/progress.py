@@ -35,7 +35,7 @@ OnProgress = Callable[[Progress], None]
 
 @contextmanager
 def report_jobs(
-    spark: SparkSession, what: str, on_progress: OnProgress | None = None, *, total: int | None = None
+    spark: SparkSession, label: str, on_progress: OnProgress | None = None, *, total: int | None = None
 ) -> Iterator[None]:
     """Run the Spark jobs of a block as one group; call `on_progress` at most twice a second.
 
@@ -43,16 +43,16 @@ def report_jobs(
     context = spark.sparkContext
     group = f"raftlog-{uuid.uuid4()}"
     before = context.getLocalProperty(_GROUP), context.getLocalProperty(_DESCRIPTION)
-    context.setJobGroup(group, what)
+    context.setJobGroup(group, label)
     has_ended = threading.Event()
     reporter = None
     if on_progress is not None:
-        on_progress(Progress(what, 0, total or 0))
-        arguments = (context, group, what, total, on_progress, has_ended)
-        reporter = threading.Thread(target=_report_until_over, args=arguments, name=f"progress of {what}", daemon=True)
+        on_progress(Progress(label, 0, total or 0))
+        arguments = (context, group, label, total, on_progress, has_ended)
+        reporter = threading.Thread(target=_report_until_over, args=arguments, name=f"progress of {label}", daemon=True)
         reporter.start()
     try:
-        with convert_spark_errors(what):
+        with convert_spark_errors(label):
             yield
     finally:
         has_ended.set()
@@ -63,7 +63,7 @@ def report_jobs(
     if on_progress is not None:
         _, known = count_tasks(context, group)
         every = total if total is not None else known
-        on_progress(Progress(what, every, every))
+        on_progress(Progress(label, every, every))
 
 
 def count_tasks(context: SparkContext, group: str) -> tuple[int, int]:
@@ -76,7 +76,12 @@ def count_tasks(context: SparkContext, group: str) -> tuple[int, int]:
 
 
 def _report_until_over(
-    context: SparkContext, group: str, what: str, total: int | None, on_progress: OnProgress, has_ended: threading.Event
+    context: SparkContext,
+    group: str,
+    label: str,
+    total: int | None,
+    on_progress: OnProgress,
+    has_ended: threading.Event,
 ) -> None:
     """Call `on_progress` whenever the numbers of tasks have changed, until `has_ended` is set."""
     reported = (0, total or 0)
@@ -88,4 +93,4 @@ def _report_until_over(
         every = max(known, total or 0)
         if (done, every) != reported:
             reported = (done, every)
-            on_progress(Progress(what, *reported))
+            on_progress(Progress(label, *reported))

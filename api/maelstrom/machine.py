@@ -41,9 +41,9 @@ class CommandOutcome(NamedTuple):
 _DONE: Final = CommandOutcome()
 
 
-def command(key: object, what: str, *arguments: object) -> KeyCommand:
-    """Return a command of kind `what`; raises `Malformed` if it is too large."""
-    return KeyCommand(text_of(key), text_of([what, *arguments]))
+def command(key: object, kind: str, *arguments: object) -> KeyCommand:
+    """Return the encoded command of this kind; raises `Malformed` if it is too large."""
+    return KeyCommand(text_of(key), text_of([kind, *arguments]))
 
 
 class KeyMachine:
@@ -56,10 +56,10 @@ class KeyMachine:
         """By offset, as texts."""
         self.committed: dict[str, int] = {}
 
-    def apply(self, key: str, what: bytes) -> CommandOutcome:
+    def apply(self, key: str, command: bytes) -> CommandOutcome:
         """Apply the next committed command, about this key; return its outcome."""
         try:
-            return self._apply(key, json.loads(what))
+            return self._apply(key, json.loads(command))
         except (ValueError, RecursionError, Malformed):
             return CommandOutcome(Code.ABORT)
 

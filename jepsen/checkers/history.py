@@ -324,9 +324,9 @@ class Recorder:
         """Record that the client of the process crashed; its operation under way never completes."""
         return self._record(process, INFO, CRASH, None, "")
 
-    def nemesis(self, what: str) -> Op:
+    def nemesis(self, event: str) -> Op:
         """Record the begin or end of a fault."""
-        return self._record(-1, INFO, NEMESIS, Nemesis(what), "")
+        return self._record(-1, INFO, NEMESIS, Nemesis(event), "")
 
     def _record(self, process: int, type_: OpType, kind: Kind, payload: Payload, error: str) -> Op:
         op = Op(self._next_sequence, self._clock_ns(), process, type_, kind, payload, error)

@@ -180,28 +180,30 @@ class _Search:
         self._record_progress(configuration, by)
         return self._next_steps(configuration)
 
-    def _next_steps(self, here: _Configuration) -> Iterator[tuple[_Configuration | None, _Step]]:
+    def _next_steps(self, configuration: _Configuration) -> Iterator[tuple[_Configuration | None, _Step]]:
         """Yield each possible next step with its configuration; `None` when no operation is left after it."""
-        places, until = self._find_open_places(here.base, here.window)
+        places, until = self._find_open_places(configuration.base, configuration.window)
         tried = set()
         for place in sorted(places, key=lambda place: self._required[place].completed):
             step = self._required[place]
-            if step.effect not in tried and step.is_possible_after(here.held):
+            if step.effect not in tried and step.is_possible_after(configuration.held):
                 tried.add(step.effect)
                 is_write = step.operation.kind == WRITE
-                before = self._add_unobserved(here.base, here.window) if is_write else here.window
-                window = before | 1 << (place - here.base)
-                yield self._settle(here.base, window, here.used, step.writes), step
+                before = (
+                    self._add_unobserved(configuration.base, configuration.window) if is_write else configuration.window
+                )
+                window = before | 1 << (place - configuration.base)
+                yield self._settle(configuration.base, window, configuration.used, step.writes), step
         for number, step in enumerate(self._optional):
             if (
                 step.effect not in tried
-                and step.is_possible_after(here.held)
-                and self._may_use_optional(number, here.used, until)
+                and step.is_possible_after(configuration.held)
+                and self._may_use_optional(number, configuration.used, until)
             ):
                 tried.add(step.effect)
-                used = here.used | 1 << number
-                if self._is_observable(here.base, here.window, used, step.writes):
-                    yield self._settle(here.base, here.window, used, step.writes), step
+                used = configuration.used | 1 << number
+                if self._is_observable(configuration.base, configuration.window, used, step.writes):
+                    yield self._settle(configuration.base, configuration.window, used, step.writes), step
 
     def _may_use_optional(self, number: int, used: int, until: int) -> bool:
         return not used >> number & 1 and self._optional[number].invoked <= until

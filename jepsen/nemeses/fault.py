@@ -38,9 +38,9 @@ class Fault(NamedTuple):
         """Return the same fault with that node in place of the first one."""
         return self.with_swapped(self.nodes[0], leader)
 
-    def with_swapped(self, one: int, other: int) -> "Fault":
+    def with_swapped(self, first: int, second: int) -> "Fault":
         """Return the same fault with these two nodes exchanged."""
-        swapped = {one: other, other: one}
+        swapped = {first: second, second: first}
         nodes = tuple(swapped.get(node, node) for node in self.nodes)
         links = tuple((swapped.get(a, a), swapped.get(b, b)) for a, b in self.links)
         return self._replace(nodes=nodes, links=links)

@@ -144,11 +144,11 @@ def isolate_member_briefly(stage: Stage) -> None:
             stage.expect("dead" not in seen, f"no member declares node {quiet} dead, which is reachable again: {seen}")
 
 
-def _gossip_states(asked: Sequence[ClusterNode], member: int) -> set[str]:
+def _gossip_states(brokers: Sequence[ClusterNode], member: int) -> set[str]:
     """Return the gossip states of a member as reported by these brokers."""
     return {
         str(row["state"])
-        for node in asked
+        for node in brokers
         for row in _list_from(node, "/v1/cluster/members", "members")
         if row["node_id"] == member
     }

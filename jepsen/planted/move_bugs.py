@@ -52,7 +52,7 @@ def begin_second_change() -> None:
         change = next_change(
             Configuration(before.index, before.voters, before.learners),
             wanted,
-            me=self._node.identity.replica,
+            own_id=self._node.identity.replica,
             reachable=self._reachable(group, wanted),
             near=self._caught_up_members(group),
         )

@@ -58,7 +58,7 @@ class Moment(Enum):
 
 
 class GroupPlan:
-    """Raft group of a simulated cluster: its members, clients' topic, and properties observed from outside."""
+    """Description of a Raft group of a simulated cluster: members, the clients' topic, and properties to check."""
 
     def __init__(self, number: int, group_id: uuid.UUID) -> None:
         self.number, self.group_id = number, group_id

@@ -70,13 +70,13 @@ class Deliveries:
         return PollDelivery(self._settings.format, pieces, moved)
 
 
-def _raise_blocking_error(polled: Polled, asked: int) -> None:
+def _raise_blocking_error(polled: Polled, partition_count: int) -> None:
     """Raise the error that ends the poll: an undecodable batch, or any error if no partition could be read.
 
-    `asked`: number of partitions to read."""
+    `partition_count`: number of partitions to read."""
     others = [error for error in polled.failed.values() if not isinstance(error, OffsetOutOfRange)]
     stopping: list[RaftlogError] = [error for error in others if isinstance(error, UndecodableBatch)]
-    if not stopping and asked == len(others):
+    if not stopping and partition_count == len(others):
         stopping = others
     if stopping:
         raise stopping[0]

@@ -231,10 +231,10 @@ class Consumers:
         asked = CommittedQuery(group, name, None if partitions is None else list(partitions))
         return await self._call(operations.COMMITTED, asked, deadline)
 
-    async def _call(self, operation: CoordinatorOperation[_Q, _A], asked: _Q, deadline: Deadline) -> _A:
+    async def _call(self, operation: CoordinatorOperation[_Q, _A], argument: _Q, deadline: Deadline) -> _A:
         """Call the group's coordinator. Raises `UnknownConsumer` for a consumer group that does not exist."""
-        group, name, *_ = asked
+        group, name, *_ = argument
         try:
-            return await self._router.call(operation, group, asked, deadline)
+            return await self._router.call(operation, group, argument, deadline)
         except UnknownGroup:
             raise UnknownConsumer(f"there is no consumer instance {name!r} in group {group!r}; create it") from None

@@ -56,10 +56,10 @@ def _is_draining(state: ControllerState, replica: ReplicaId) -> bool:
     return broker is not None and broker.is_draining
 
 
-def transfer_target_of(group: PartitionReplica, change: ConfigurationChange, me: ReplicaId) -> ReplicaId | None:
+def transfer_target_of(group: PartitionReplica, change: ConfigurationChange, own_id: ReplicaId) -> ReplicaId | None:
     """Return the transfer target before a change that removes this voter; None for other changes."""
     core = group.core
-    if me in change.voters:
+    if own_id in change.voters:
         return None
     targets = [
         each

@@ -27,7 +27,7 @@ class PeerAddresses(NamedTuple):
 
 
 def peers_of(
-    state: ControllerState, file: BootstrapFile, me: ReplicaId, introduced: Mapping[NodeId, NodeIntroduction]
+    state: ControllerState, file: BootstrapFile, own_id: ReplicaId, introduced: Mapping[NodeId, NodeIntroduction]
 ) -> PeerAddresses | None:
     """Return addresses and disks of other nodes; None if none is known yet.
 
@@ -43,13 +43,13 @@ def peers_of(
     for seed in record.seeds if record is not None else ():
         if state.bootstrap is None or seed.replica in absent:
             known[seed.node_id] = seed
-    if state.broker_of(me) is None:  # newer than the record, which can name a seed that had no address yet
+    if state.broker_of(own_id) is None:  # newer than the record, which can name a seed that had no address yet
         known.update({member.node_id: member for member in file.members if member.address})
     for broker in state.all_brokers():
         told = known.get(broker.node_id)
         if told is None or told.disk_uuid == broker.disk_uuid or told.disk_uuid in state.retired:
             known[broker.node_id] = BootstrapMember(broker.node_id, broker.disk_uuid, broker.addresses.rpc)
-    known.pop(me.node_id, None)
+    known.pop(own_id.node_id, None)
     for node, (member, instead_of) in introduced.items():
         before = known.get(node)
         is_other_disk = before is not None and before.disk_uuid != member.disk_uuid

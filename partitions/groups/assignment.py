@@ -64,12 +64,12 @@ def assigned_counts(group: ConsumerGroup) -> dict[str, int]:
     return counts
 
 
-def subscribes_alike(one: bytes, other: bytes) -> bool:
+def subscribes_alike(first: bytes, second: bytes) -> bool:
     """Return whether two subscriptions have the same topics and rack.
 
     The other fields (owned partitions, generation) differ after every restart."""
     try:
-        before, now = decode_subscription(one), decode_subscription(other)
+        before, now = decode_subscription(first), decode_subscription(second)
     except InvalidArgument:
-        return one == other
+        return first == second
     return set(before.topics) == set(now.topics) and before.rack == now.rack

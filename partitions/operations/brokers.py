@@ -140,10 +140,10 @@ class BrokerOperations:
             return str(error)
         return "; ".join(report.reasons) or None if report.status == "stalled" else None
 
-    def _progress(self, row: RegisteredBroker, report: BrokerReport | None, seen: MoveReports) -> Decommission:
+    def _progress(self, row: RegisteredBroker, report: BrokerReport | None, move_reports: MoveReports) -> Decommission:
         """Return the progress of a decommission: replicas and bytes that are left, and failures."""
         state, node = self._metadata.state, row.node_id
-        leaving = [move for move in seen.moves if node in move.from_nodes and node not in move.to_nodes]
+        leaving = [move for move in move_reports.moves if node in move.from_nodes and node not in move.to_nodes]
         assigned = state.groups_of(row.replica)
         failures = allocation_failures(state, assigned)
         gone = max(len(leaving), 0 if report is None else report.unassigned)
@@ -159,7 +159,7 @@ class BrokerOperations:
             failures.names,
             [LeavingPartition.from_reassignment(move, node) for move in moves],
             failures.summary
-            or _decommission_reason(row, report, leaving, len(assigned) + gone, seen.silent, votes=votes),
+            or _decommission_reason(row, report, leaving, len(assigned) + gone, move_reports.silent, votes=votes),
         )
 
     async def _find_broker(self, node_id: int, deadline: Deadline) -> RegisteredBroker:

@@ -109,8 +109,8 @@ class PartitionRouter:
         self,
         partition: RoutedPartition,
         deadline: Deadline,
-        here: Callable[[Replica], Awaitable[T]],
-        there: Callable[[NodeId], Awaitable[T]],
+        call_local: Callable[[Replica], Awaitable[T]],
+        call_remote: Callable[[NodeId], Awaitable[T]],
         *,
         is_repeatable: bool = True,
         only_reads: bool = True,
@@ -130,11 +130,11 @@ class PartitionRouter:
                 has_ended = loop.time() >= deadline
                 try:
                     if leader is not None and leader != self.me:
-                        return await there(leader)
+                        return await call_remote(leader)
                     if replica is None or (leader is None and not has_ended):
                         why = partition.no_leader_error() if has_ended else None
                         raise why or NotLeader(f"{partition.name}: no leader is known")
-                    return await here(replica)
+                    return await call_local(replica)
                 except (NotLeader, NotConnected, OutcomeUnknown) as error:
                     if isinstance(error, OutcomeUnknown):
                         lost = error
@@ -151,16 +151,16 @@ class PartitionRouter:
             ) from None
 
     async def _follow_refusal(
-        self, partition: RoutedPartition, asked: NodeId | None, error: RaftlogError, deadline: Deadline
+        self, partition: RoutedPartition, called_node: NodeId | None, error: RaftlogError, deadline: Deadline
     ) -> None:
         """Continue with the named leader, or forget the node that failed and wait for a change of leader."""
         named = error.leader if isinstance(error, NotLeader) else None
         if partition.replica is None and isinstance(named, ReplicaId) and named.node_id != partition.hint:
             partition.hint = named.node_id
             return
-        if asked is not None:
+        if called_node is not None:
             # Its replica may have been moved: neither that node nor the last leader named is used next.
-            partition.failed, partition.hint = asked, None
+            partition.failed, partition.hint = called_node, None
         await self.wait_for_leader_change(partition, deadline)
 
     # requests to other nodes

@@ -218,12 +218,12 @@ class Transactions:
         return ProducerId(*await self._call(operations.FINISH, producer, asked, deadline))
 
     async def _call(
-        self, operation: CoordinatorOperation[Q, A], producer: TransactionalProducer, asked: Q, deadline: Deadline
+        self, operation: CoordinatorOperation[Q, A], producer: TransactionalProducer, argument: Q, deadline: Deadline
     ) -> A:
         """Call an operation for an initialized producer."""
         self._check_level()
         try:
-            return await self._router.call(operation, producer.transactional_id, asked, deadline)
+            return await self._router.call(operation, producer.transactional_id, argument, deadline)
         except UnknownTransaction as error:  # no transactional id was ever initialized
             raise InvalidProducerMapping(str(error)) from None
 

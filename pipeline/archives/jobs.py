@@ -84,24 +84,24 @@ def _make_batch_runner(spark: SparkSession, on_progress: OnProgress | None) -> S
     size = max(SPLITS_MIN, SPLITS_PER_CORE * spark.sparkContext.defaultParallelism)
 
     def run_in_batches(
-        what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]
+        label: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]
     ) -> Iterator[tuple[Sequence[S], list[R]]]:
         for first in range(0, len(splits), size):
             batch = splits[first : first + size]
             shifted_progress = shift_progress(on_progress, first, len(splits))
-            yield batch, run_splits(spark, what, batch, work, on_progress=shifted_progress)
+            yield batch, run_splits(spark, label, batch, work, on_progress=shifted_progress)
 
     return run_in_batches
 
 
-def shift_progress(on_progress: OnProgress | None, before: int, every: int) -> OnProgress | None:
+def shift_progress(on_progress: OnProgress | None, before: int, total: int) -> OnProgress | None:
     """Return a progress callback for one of several jobs of a run.
 
-    It adds `before` to the job's tasks and reports `every` as the total."""
+    It adds `before` to the job's tasks and reports `total` as the total."""
     if on_progress is None:
         return None
 
     def report_progress(part: Progress) -> None:
-        on_progress(part._replace(done=before + part.done, total=every))
+        on_progress(part._replace(done=before + part.done, total=total))
 
     return report_progress

@@ -59,11 +59,11 @@ class Brokers:
             logs.append(SourceLog(log.place, str(group_id), log.start, log.end, partial(self._cut_log, whole)))
         return logs
 
-    def _cut_log(self, whole: BrokerSplit, start: int, end: int) -> Sequence[ArchiveSplit]:
-        """Return splits of at most `split_rows` offsets."""
+    def _cut_log(self, broker_split: BrokerSplit, start: int, end: int) -> Sequence[ArchiveSplit]:
+        """Return the offsets from `start` to `end` of the split as splits of at most `split_rows` offsets."""
         splits = []
         for first in range(start, end, self._split_rows):
-            split = replace(whole, start=first, end=min(end, first + self._split_rows))
+            split = replace(broker_split, start=first, end=min(end, first + self._split_rows))
             place = TopicPartition(split.topic, split.partition)
             splits.append(ArchiveSplit(place, split.start, split.end, partial(read_split, split)))
         return splits

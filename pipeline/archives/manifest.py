@@ -181,9 +181,9 @@ def decode_commit(name: str, content: bytes) -> Commit:
         raise invalid_content_error(name, "a commit", error) from error
 
 
-def invalid_content_error(name: str, what: str, error: ValueError) -> ArchiveDamaged:
-    """Return the error for a file with a correct checksum and content that raftlog does not write."""
-    return ArchiveDamaged(f"{name}: not {what} of an archive: {error}; nothing was read or deleted by it")
+def invalid_content_error(name: str, label: str, error: ValueError) -> ArchiveDamaged:
+    """Return the error for a file with a correct checksum that is no valid `label`, such as a commit."""
+    return ArchiveDamaged(f"{name}: not {label} of an archive: {error}; nothing was read or deleted by it")
 
 
 def encode_coverage(covered: dict[TopicPartition, Coverage]) -> list[list[object]]:

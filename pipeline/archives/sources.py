@@ -58,7 +58,7 @@ class SplitBatches(Protocol):
     memory of the driver."""
 
     def __call__(
-        self, what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]
+        self, label: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]
     ) -> Iterator[tuple[Sequence[S], list[R]]]:
         """Yield the splits of each batch with their results in the same order, one batch for each iteration."""
         ...

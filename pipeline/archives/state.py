@@ -166,9 +166,9 @@ def _read_commit(files: Files, number: int) -> Commit:
         raise ArchiveDamaged(f"{files.uri}/{name} is missing; restore it from a copy of the archive") from None
 
 
-def _read_base_state(files: Files, upto: int) -> ArchiveState:
-    """Return the state of the newest readable snapshot up to commit `upto`; else that after the first commit."""
-    numbers = [number for number in numbers_in(files.names(SNAPSHOTS)) if number <= upto]
+def _read_base_state(files: Files, last_commit: int) -> ArchiveState:
+    """Return the state of the newest readable snapshot up to commit `last_commit`; else that after the first commit."""
+    numbers = [number for number in numbers_in(files.names(SNAPSHOTS)) if number <= last_commit]
     for number in numbers[: -_SNAPSHOTS_TRIED - 1 : -1]:
         name = f"{files.uri}/{path_of_number(SNAPSHOTS, number)}"
         try:

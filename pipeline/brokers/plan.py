@@ -123,11 +123,11 @@ async def _ask_at_once(ask: Callable[..., Awaitable[T]], places: Sequence[tuple[
     return await asyncio.gather(*map(ask_one, places))
 
 
-async def plan_splits(client: BrokerClient, settings: ReadSettings, there: ClusterLayout) -> list[BrokerSplit]:
+async def plan_splits(client: BrokerClient, settings: ReadSettings, layout: ClusterLayout) -> list[BrokerSplit]:
     """Return one split for each partition, empty ones included. Raises `InvalidArgument` and `DataLost`."""
-    _check_named(settings, there.logs)
-    bounded = await _ask_at_once(_select_range, [(client, settings, log) for log in there.logs])
-    return [make_split(settings, there.addresses, log) for log in bounded]
+    _check_named(settings, layout.logs)
+    bounded = await _ask_at_once(_select_range, [(client, settings, log) for log in layout.logs])
+    return [make_split(settings, layout.addresses, log) for log in bounded]
 
 
 async def starting_offsets(
@@ -204,16 +204,16 @@ def make_split(settings: ReadSettings, addresses: Sequence[str], log: PartitionL
 
 
 async def _view_topics(
-    client: BrokerClient, choice: TopicChoice, timeout_s: float, seen: EarlierOffsets | None
+    client: BrokerClient, choice: TopicChoice, timeout_s: float, earlier: EarlierOffsets | None
 ) -> tuple[ClusterView, list[TopicView]]:
     """Return a view of the cluster, and the chosen topics in it.
 
     The view of one broker may be stale: missing topics and changed ids count only when a broker that asked the
     controller confirms them, or the views of the next seconds do."""
-    needed = choice.names or () if seen is None else ()
-    look_s = timeout_s if seen else min(timeout_s, FIRST_ANSWER_S)
+    needed = choice.names or () if earlier is None else ()
+    look_s = timeout_s if earlier else min(timeout_s, FIRST_ANSWER_S)
     names = choice.select(await with_retries(client.topics, look_s)) if choice.names is None else choice.names
-    expected = dict.fromkeys(names, "") | (dict(seen.ids) if seen else {})
+    expected = dict.fromkeys(names, "") | (dict(earlier.ids) if earlier else {})
     missing: set[str] = set()
     for _ in range(LOOKS_MAX):
         view = await with_retries(client.cluster_view, look_s)

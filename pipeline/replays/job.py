@@ -189,11 +189,11 @@ class _ReplayContext:
         """Digest of the options that must not change when a replay continues."""
         return _digest([self.where, self.keep_partitions])
 
-    def make_write_id(self, name: str | None, what: Sequence[str]) -> str:
-        """Return the id under which the sink records the write of `what`.
+    def make_write_id(self, name: str | None, topics: Sequence[str]) -> str:
+        """Return the id under which the sink records the write of `topics`.
 
         Options are part of it, except in a named replay, whose record has them."""
-        return f"{name}-{_digest(what)}" if name is not None else f"replay-{_digest([*what, self.options_digest])}"
+        return f"{name}-{_digest(topics)}" if name is not None else f"replay-{_digest([*topics, self.options_digest])}"
 
 
 class _TopicReplay:

@@ -42,9 +42,9 @@ class Round(NamedTuple):
     def is_first(self) -> bool:
         return self.after == _NOTHING
 
-    def next(self, upto: int, steps: int) -> "Round":
-        """Return the next round, up to commit `upto`, after the `steps` of this one."""
-        return Round(self.archive_id, upto, self.step_offsets, self.upto, self.epoch + steps)
+    def next(self, last_commit: int, steps: int) -> "Round":
+        """Return the next round, up to commit `last_commit`, after the `steps` of this one."""
+        return Round(self.archive_id, last_commit, self.step_offsets, self.upto, self.epoch + steps)
 
 
 class Range(NamedTuple):

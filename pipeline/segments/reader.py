@@ -367,6 +367,6 @@ class _RowReader:
         return len(row) == ROW_SIZE and not row_matches(row, batch) and restore_header(row, batch) is not None
 
 
-def _describe_change(name: str, what: str) -> str:
+def _describe_change(name: str, change: str) -> str:
     """Return the error text for a file that was changed since the plan."""
-    return f"{name} was {what} since the reading was planned, as a running broker does: read again"
+    return f"{name} was {change} since the reading was planned, as a running broker does: read again"

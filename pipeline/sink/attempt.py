@@ -125,9 +125,9 @@ class _Writer:
 
     # rows
 
-    async def add_rows(self, some: Slice) -> None:
+    async def add_rows(self, new_rows: Slice) -> None:
         """Add rows to send; wait while too many rows have no outcome. Raises the error that ends the attempt."""
-        for name, part in group_by_topic(some, self._settings.topic).items():
+        for name, part in group_by_topic(new_rows, self._settings.topic).items():
             topic = self._topics.get(name) or await self._begin_topic(name)
             timed = part._replace(rows=part.rows.with_default_time(topic.beginning.ms))
             for place, rows in self._placing.group_by_partition(name, timed, topic.beginning.partitions).items():
@@ -273,14 +273,14 @@ class _Pace:
         self._rate = records_per_second
         self._began_s, self._count = time.monotonic(), 0
 
-    def parts(self, some: Slice) -> Iterator[Slice]:
+    def parts(self, rows: Slice) -> Iterator[Slice]:
         """Yield rows in portions, each when the rate permits it; blocks in between."""
         if self._rate is None:
-            yield some
+            yield rows
             return
         size = max(1, int(self._rate / PORTIONS_A_SECOND))
-        for start in range(0, len(some.rows), size):
-            part = some.slice(start, start + size)
+        for start in range(0, len(rows.rows), size):
+            part = rows.slice(start, start + size)
             ahead_s = self._count / self._rate - (time.monotonic() - self._began_s)
             if ahead_s > 0:
                 time.sleep(ahead_s)

@@ -76,7 +76,7 @@ class Recorder:
         """Return all marks that were recorded before the call."""
         return Marks(await self._client.groups.committed(self.group))
 
-    async def begin(self, topic: str, epoch: int, mine: EpochStart, before: Marks) -> Marks:
+    async def begin(self, topic: str, epoch: int, own_start: EpochStart, before: Marks) -> Marks:
         """Begin the epoch in this topic unless another attempt has; return the marks that hold then.
 
         `before` are the marks that were read."""
@@ -84,12 +84,12 @@ class Recorder:
         starts = {begun: before.complete_below(begun)}
         if starts[begun] is None:
             # Partitions without a record are new; a scan of them begins at the log's start.
-            places = [TopicPartition(topic, partition) for partition in range(mine.partitions)]
+            places = [TopicPartition(topic, partition) for partition in range(own_start.partitions)]
             # Without a record of earlier epochs, earlier attempts may have written anywhere.
             is_first = epoch == 0 or bool(before)
             starts = {place: (await self._client.offsets(*place)).end if is_first else Offset(0) for place in places}
         rows = {place: _make_mark(_begun_mark(epoch), {"from": start}) for place, start in starts.items()}
-        rows[begun] = _make_mark(_begun_mark(epoch), {"from": starts[begun], **mine._asdict()})
+        rows[begun] = _make_mark(_begun_mark(epoch), {"from": starts[begun], **own_start._asdict()})
         await self._client.groups.commit(self.group, rows)
         return await self.read()
 

@@ -18,17 +18,17 @@ _KEYS_REMEMBERED: Final = 1 << 14
 _LOW_BITS: Final = 0xFFFFFFFF
 
 
-def group_by_topic(some: Slice, topic: str | None) -> dict[str, Slice]:
+def group_by_topic(rows: Slice, topic: str | None) -> dict[str, Slice]:
     """Return rows by topic: the option `topic`, or that of each row. Raises `InvalidArgument`."""
     if topic is not None:
-        return {topic: some}
-    assert some.topics is not None, "without the option topic there is a column of that name"
+        return {topic: rows}
+    assert rows.topics is not None, "without the option topic there is a column of that name"
     numbers: dict[str, list[int]] = defaultdict(list)
-    for number, name in enumerate(some.topics):
+    for number, name in enumerate(rows.topics):
         if name is None:
             raise InvalidArgument("a row has no topic (null): fill the column topic, or give the option topic")
         numbers[name].append(number)
-    return {name: some.select(chosen) for name, chosen in numbers.items()}
+    return {name: rows.select(chosen) for name, chosen in numbers.items()}
 
 
 class RowPartitioner:
@@ -39,25 +39,25 @@ class RowPartitioner:
     def __init__(self, partitioner: str) -> None:
         self._hash: HashKey = lru_cache(_KEYS_REMEMBERED)(find_hash(partitioner))
 
-    def group_by_partition(self, topic: str, some: Slice, count: int) -> dict[TopicPartition, Rows]:
+    def group_by_partition(self, topic: str, rows: Slice, count: int) -> dict[TopicPartition, Rows]:
         """Return rows by partition, in order; `count` partitions existed when the write began.
 
         A row may name one beyond them: the caller has to check whether it exists."""
         numbers: dict[int, list[int]] = defaultdict(list)
-        if count == 1 and some.partitions is None:
-            return {TopicPartition(topic, 0): some.rows}
-        for number, partition in enumerate(self._choose_partitions(topic, some, count)):
+        if count == 1 and rows.partitions is None:
+            return {TopicPartition(topic, 0): rows.rows}
+        for number, partition in enumerate(self._choose_partitions(topic, rows, count)):
             numbers[partition].append(number)
-        return {TopicPartition(topic, partition): some.rows.select(chosen) for partition, chosen in numbers.items()}
+        return {TopicPartition(topic, partition): rows.rows.select(chosen) for partition, chosen in numbers.items()}
 
-    def _choose_partitions(self, topic: str, some: Slice, count: int) -> list[int]:
+    def _choose_partitions(self, topic: str, rows: Slice, count: int) -> list[int]:
         """Return the partition of each row: its own, or by hash. Raises `InvalidArgument` below 0."""
-        if some.partitions is None:
-            return self._hash_rows(some.rows, count)
-        named = [partition for partition in some.partitions if partition is not None]
-        if len(named) < len(some.partitions):
-            hashed = self._hash_rows(some.rows, count)
-            named = [own if given is None else given for own, given in zip(hashed, some.partitions, strict=True)]
+        if rows.partitions is None:
+            return self._hash_rows(rows.rows, count)
+        named = [partition for partition in rows.partitions if partition is not None]
+        if len(named) < len(rows.partitions):
+            hashed = self._hash_rows(rows.rows, count)
+            named = [own if given is None else given for own, given in zip(hashed, rows.partitions, strict=True)]
         if min(named) < 0:
             raise InvalidArgument(f"a row names the partition {min(named)} of topic {topic}; partitions count from 0")
         return named

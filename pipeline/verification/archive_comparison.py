@@ -187,7 +187,7 @@ class _Comparison:
         self._compare_rows(_NO_ROWS, _concatenate(archived.take_up_to(split.end)))
 
     def result(self) -> ComparedRange:
-        """Return the counts and the sentences so far."""
+        """Return the counts, and the sentences about differences found so far."""
         split = self._compare.split
         counts = self._counts
         sums = (counts[name] for name in ("records", "different", "missing", "unknown", "doubled"))
@@ -224,13 +224,13 @@ class _Comparison:
         different = [offset for offset, rows in there.items() if any(row != here[offset] for row in rows)]
         self._report("different", different, "are not the same in log and archive")
 
-    def _report(self, kind: str, offsets: Sequence[int], what: str) -> None:
-        """Count these offsets as `kind`, and add a sentence."""
+    def _report(self, kind: str, offsets: Sequence[int], sentence: str) -> None:
+        """Count these offsets as differences of this kind, and add the sentence about them."""
         if not offsets:
             return
         self._counts[kind] += len(offsets)
         listed = ", ".join(map(str, offsets[:LISTED_MAX])) + (", …" if len(offsets) > LISTED_MAX else "")
-        self.sentences.append(f"{self.place}: {len(offsets)} records {what}: offset {listed}")
+        self.sentences.append(f"{self.place}: {len(offsets)} records {sentence}: offset {listed}")
 
 
 def _concatenate(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -56,11 +56,11 @@ def plan_comparison(group: PartitionCopies, *, is_newest: bool) -> GroupToCompar
     return GroupToCompare(group.group_id, tuple(copies), group.copies.uncompacted_from if is_newest else None)
 
 
-def check_segment(whole: SegmentToCheck) -> list[CheckedSegment]:
-    """Check a segment; return its report in a list of one. Raises `OSError`."""
-    file = whole.file
+def check_segment(segment: SegmentToCheck) -> list[CheckedSegment]:
+    """Check a segment; return a list with its report. Raises `OSError`."""
+    file = segment.file
     try:
-        report = verify_segment(real_disk(), file.directory, file.base, whole.newer)
+        report = verify_segment(real_disk(), file.directory, file.base, segment.newer)
     except FileNotFoundError:
         return [CheckedSegment(file.directory, file.base, None, 0)]
     listed = replace(report, problems=report.problems[:PROBLEMS_OF_A_SEGMENT_MAX])

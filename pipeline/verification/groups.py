@@ -69,7 +69,7 @@ class PartitionCopies(NamedTuple):
 
 
 def group_copies(
-    found: FoundLogs, journals: Iterable[JournalRead], seen: Mapping[str, ListedLog]
+    found: FoundLogs, journals: Iterable[JournalRead], listed: Mapping[str, ListedLog]
 ) -> list[PartitionCopies]:
     """Group all logs by partition, sorted by topic and partition."""
     journaled = {each.path: each for journal in journals for each in journal.replicas}
@@ -79,21 +79,21 @@ def group_copies(
         replica = journaled.get(log.path)
         group_id = log.group_id if replica is None else replica.group_id
         if group_id is None:
-            alone.append(PartitionCopies(None, (log,), (None,), Copies((seen[log.path],), (None,), None)))
+            alone.append(PartitionCopies(None, (log,), (None,), Copies((listed[log.path],), (None,), None)))
         else:
             members.setdefault(group_id, []).append(log)
-    together = [_make_group(group_id, logs, journaled, seen) for group_id, logs in members.items()]
+    together = [_make_group(group_id, logs, journaled, listed) for group_id, logs in members.items()]
     return sorted((*alone, *together), key=lambda group: (group.name, group.logs[0].path))
 
 
 def _make_group(
-    group_id: UUID, logs: Sequence[FoundLog], journaled: Mapping[str, JournaledReplica], seen: Mapping[str, ListedLog]
+    group_id: UUID, logs: Sequence[FoundLog], journaled: Mapping[str, JournaledReplica], listed: Mapping[str, ListedLog]
 ) -> PartitionCopies:
     """Return the copies of one Raft group, with the entries in which they must agree."""
     replicas = tuple(journaled.get(log.path) for log in logs)
     stop = min((replica.commit for replica in replicas if replica is not None), default=None)
     kept_to = tuple(None if replica is None else replica.kept_to for replica in replicas)
-    copies = Copies(tuple(seen[log.path] for log in logs), kept_to, stop)
+    copies = Copies(tuple(listed[log.path] for log in logs), kept_to, stop)
     return PartitionCopies(group_id, tuple(logs), replicas, copies)
 
 

@@ -126,18 +126,18 @@ def _divide(
             start = end
 
 
-def _find_borders(disk: Disk, seen: ListedSegment, split_bytes: int) -> Iterator[BatchPosition]:
+def _find_borders(disk: Disk, listed: ListedSegment, split_bytes: int) -> Iterator[BatchPosition]:
     """Return batch positions about `split_bytes` apart, from index rows that match the batches' headers."""
-    if seen.file.log_bytes <= split_bytes:
+    if listed.file.log_bytes <= split_bytes:
         return
-    with closing(open_for_reading(disk, seen.file.directory, seen.file.base)) as segment:
+    with closing(open_for_reading(disk, listed.file.directory, listed.file.base)) as segment:
         rows, number, position = IndexRows(segment.files.index), 0, split_bytes
-        while position < seen.file.log_bytes:
-            number = rows.find_first(number + 1, seen.file.rows, "position", position)
-            doubted = range(number, min(number + _DOUBTED_ROWS_MAX, seen.file.rows))
+        while position < listed.file.log_bytes:
+            number = rows.find_first(number + 1, listed.file.rows, "position", position)
+            doubted = range(number, min(number + _DOUBTED_ROWS_MAX, listed.file.rows))
             places = ((each, rows.boundary(each, segment.files.log)) for each in doubted)
             border = next((BatchPosition(at.position, each, at.index, at.offset) for each, at in places if at), None)
-            if border is None or border.position >= seen.file.log_bytes:
+            if border is None or border.position >= listed.file.log_bytes:
                 return
             yield border
             number, position = border.row, border.position + split_bytes

@@ -93,11 +93,11 @@ def report_sound_segment(segment: ListedSegment, ranges: Sequence[CheckedRange])
 
 
 def list_doubtful(
-    seen: Iterable[ListedLog], ranges: Mapping[FileKey, Sequence[CheckedRange]]
+    logs: Iterable[ListedLog], ranges: Mapping[FileKey, Sequence[CheckedRange]]
 ) -> list[tuple[SegmentFile, int | None]]:
     """Return the files that have to be checked completely, each with the base offset of the next file."""
     found: list[tuple[SegmentFile, int | None]] = []
-    for log in seen:
+    for log in logs:
         for number, segment in enumerate(log.segments):
             if report_sound_segment(segment, ranges.get((log.path, segment.file.base), ())) is None:
                 newer = log.segments[number + 1].file.base if number + 1 < len(log.segments) else None

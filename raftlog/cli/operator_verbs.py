@@ -166,7 +166,7 @@ def expected_version_option(help_text: str) -> Callable[[F], F]:
     return option("--expected-version", type=click.IntRange(min=0), metavar="N", help=help_text)
 
 
-def wait_options(what: str) -> Callable[[F], F]:
+def wait_options(operation: str) -> Callable[[F], F]:
     """Return the options `--wait/--no-wait` and `--timeout`."""
 
     def decorate(function: F) -> F:
@@ -178,7 +178,9 @@ def wait_options(what: str) -> Callable[[F], F]:
             metavar="SECONDS",
             help="Timeout of --wait, in seconds.",
         )
-        return option("--wait/--no-wait", "waits", default=False, help=f"Return only when {what}.")(timeout(function))
+        return option("--wait/--no-wait", "waits", default=False, help=f"Return only when {operation}.")(
+            timeout(function)
+        )
 
     return decorate
 
@@ -247,46 +249,49 @@ async def watch(
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def wait(ask: Callable[[], Awaitable[WaitProgress]], what: str, timeout_s: float, status_command: str) -> None:
+async def wait(
+    read_progress: Callable[[], Awaitable[WaitProgress]], operation: str, timeout_s: float, status_command: str
+) -> None:
     """Wait until a requested operation ends, with a progress bar on a terminal.
 
     Raises `CommandFailed` with the progress so far and the command `status_command`, which shows more."""
     loop = asyncio.get_running_loop()
     until = loop.time() + timeout_s
-    with _progress_display(what) as update, _notice_on_interrupt(what, status_command):
+    with _progress_display(operation) as update, _notice_on_interrupt(operation, status_command):
         while not (
             found := await _read_progress_with_retries(
-                ask, min(RETRY_SECONDS, until - loop.time()), what, status_command
+                read_progress, min(RETRY_SECONDS, until - loop.time()), operation, status_command
             )
         ).has_ended:
             update(found)
             if loop.time() >= until:
                 raise CommandFailed(
-                    f"{what}: not finished after {timeout_s:g} s ({found.text}); it continues, "
+                    f"{operation}: not finished after {timeout_s:g} s ({found.text}); it continues, "
                     f"and `{status_command}` shows its progress"
                 )
             await asyncio.sleep(min(POLL_SECONDS, max(0.0, until - loop.time())))
 
 
 async def _read_progress_with_retries(
-    ask: Callable[[], Awaitable[WaitProgress]], seconds: float, what: str, status_command: str
+    read_progress: Callable[[], Awaitable[WaitProgress]], seconds: float, operation: str, status_command: str
 ) -> WaitProgress:
     """Return the progress, with retries for `seconds`. Raises `CommandFailed`: the operation itself continues."""
     try:
-        return await _make_outage(seconds).repeat(ask)
+        return await _make_outage(seconds).repeat(read_progress)
     except Unavailable as error:
         raise CommandFailed(
-            f"{what}: its progress is not available ({error}); it continues, and `{status_command}` shows its progress"
+            f"{operation}: its progress is not available ({error}); "
+            f"it continues, and `{status_command}` shows its progress"
         ) from None
 
 
 @contextmanager
-def _notice_on_interrupt(what: str, status_command: str) -> Iterator[None]:
+def _notice_on_interrupt(operation: str, status_command: str) -> Iterator[None]:
     """Print on Ctrl-C that the operation continues: Ctrl-C ends only the wait."""
     try:
         yield
     except asyncio.CancelledError:
-        click.echo(f"{what}: it continues, and `{status_command}` shows its progress", err=True)
+        click.echo(f"{operation}: it continues, and `{status_command}` shows its progress", err=True)
         raise
 
 
@@ -308,10 +313,10 @@ class _WaitLine:
 
 
 @contextmanager
-def _progress_display(what: str) -> Iterator[Callable[[WaitProgress], object]]:
+def _progress_display(label: str) -> Iterator[Callable[[WaitProgress], object]]:
     """Give the function that shows progress: a bar on a terminal, else one line after the first second."""
     if not sys.stderr.isatty():
-        yield _WaitLine(what).update
+        yield _WaitLine(label).update
         return
-    with importlib.import_module("raftlog.cli.progress").progress_bar(what) as update:
+    with importlib.import_module("raftlog.cli.progress").progress_bar(label) as update:
         yield update

@@ -171,12 +171,12 @@ def give_up_option(help_text: str) -> Callable[[F], F]:
     return option("--give-up-after", type=seconds, default=30.0, metavar="SECONDS", help=help_text)
 
 
-def split_address(text: str, what: str) -> tuple[str, int]:
-    """Parse `HOST:PORT`, with `[…]` around an IPv6 host; port 0 means any free port. Raises `UsageError`."""
+def split_address(text: str, label: str) -> tuple[str, int]:
+    """Parse `HOST:PORT`, with `[…]` around an IPv6 host; port 0 is any free port. Raises `UsageError`."""
     host, colon, port = text.strip().rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise click.UsageError(f"{what} {text!r} is not HOST:PORT, such as 127.0.0.1:8082")
+        raise click.UsageError(f"{label} {text!r} is not HOST:PORT, such as 127.0.0.1:8082")
     return host, int(port)
 
 

@@ -67,11 +67,11 @@ class _ProgressWithText(Progress):
 
 
 @contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[WaitProgress], None]]:
-    """Show a bar on stderr, updated with `WaitProgress` values, with their text below it in full."""
+def progress_bar(label: str) -> Iterator[Callable[[WaitProgress], None]]:
+    """Show a bar with this label on stderr, updated with `WaitProgress` values, with their text below it."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with _ProgressWithText(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=None, text="")
+        task = progress.add_task(label, total=None, text="")
 
         def update(found: WaitProgress) -> None:
             progress.update(task, completed=found.done, total=found.total, text=found.text)

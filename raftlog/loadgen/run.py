@@ -114,7 +114,7 @@ class LoadRun:
         return self._issue_open() if self._plan.mode is LoadMode.OPEN else self._issue_closed()
 
     def _issue_open(self) -> float | None:
-        """Start all operations whose scheduled time has come; return as `_issue`."""
+        """Start all operations whose scheduled time has come; return the time of the next one, as `_issue` does."""
         total, rate = self._total, self._plan.rate
         assert total is not None, "an open loop has a rate"
         if self._wire.now() >= self._until + self._plan.timeout_ms / 1000:

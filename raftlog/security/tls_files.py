@@ -166,13 +166,13 @@ def check_dates(certificate: str) -> CertificatePeriod:
     return CertificatePeriod(begins, ends)
 
 
-def check_readable(path: str, what: str) -> None:
-    """Raise `InvalidArgument` unless the file can be read."""
+def check_readable(path: str, label: str) -> None:
+    """Raise `InvalidArgument`, which names the file as `label`, unless the file can be read."""
     try:
         with open(path, "rb"):
             return
     except OSError as error:
-        raise InvalidArgument(f"the {what} {path} cannot be read: {error.strerror}") from None
+        raise InvalidArgument(f"the {label} {path} cannot be read: {error.strerror}") from None
 
 
 def is_readable_by_others(key: str) -> int | None:

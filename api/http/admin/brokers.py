@@ -124,13 +124,15 @@ class BrokerHandlers(Handlers):
         return visible_brokers(found, visible, self._broker.topics()) if visible.is_limited else found
 
 
-async def with_maintenance_status(broker: Broker, one: BrokerDescription, deadline: Deadline) -> BrokerDescription:
+async def with_maintenance_status(
+    broker: Broker, description: BrokerDescription, deadline: Deadline
+) -> BrokerDescription:
     """Return the description of a broker; in maintenance mode with its progress, or with the error instead."""
-    if not one.in_maintenance:
-        return one
+    if not description.in_maintenance:
+        return description
     deadline = Deadline(min(deadline, deadline_in(_ASK_MS)))
     try:
-        status = (await broker.operations.brokers.maintenance(one.node_id, deadline=deadline)).status
+        status = (await broker.operations.brokers.maintenance(description.node_id, deadline=deadline)).status
     except RaftlogError as error:
         status = MaintenanceStatus(draining=True, errors=True, reasons=[str(error)])
-    return one.copy_with(maintenance_status=status)
+    return description.copy_with(maintenance_status=status)

@@ -63,10 +63,10 @@ def _to_listed_partition(topic: str, one: PartitionState) -> ListedPartition:
     )
 
 
-def describe_replica(node: int, one: PartitionState) -> NamespaceReplica:
+def describe_replica(node: int, state: PartitionState) -> NamespaceReplica:
     """Return the description of a replica; its lag is None if the leader has no information about it."""
-    is_in_sync = node in one.in_sync
-    lag = next((each for each in one.behind if each.node_id == node), None)
+    is_in_sync = node in state.in_sync
+    lag = next((each for each in state.behind if each.node_id == node), None)
     unknown = 0 if is_in_sync else None
     return NamespaceReplica(
         node_id=node,
@@ -74,7 +74,7 @@ def describe_replica(node: int, one: PartitionState) -> NamespaceReplica:
         entries_behind=lag.entries if lag else unknown,
         bytes_behind=lag.bytes if lag else unknown,
         catch_up_bytes_per_s=lag.bytes_per_s if lag else 0,
-        problem=one.damaged.get(node),
+        problem=state.damaged.get(node),
     )
 
 

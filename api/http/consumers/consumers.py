@@ -123,10 +123,10 @@ def instance_of(target: Target) -> tuple[str, str]:
     return group, name
 
 
-def check_count(count: int, what: str) -> None:
-    """Raise `HttpProblem` if `count` exceeds `PLACES_MAX`; `what` names the rows in the error."""
+def check_count(count: int, label: str) -> None:
+    """Raise `HttpProblem` if `count` exceeds `PLACES_MAX`; `label` names the rows in the error."""
     if count > PLACES_MAX:
-        raise HttpProblem(EMPTY_REQUEST, f"{count} {what} in one request are too many; {PLACES_MAX} are possible")
+        raise HttpProblem(EMPTY_REQUEST, f"{count} {label} in one request are too many; {PLACES_MAX} are possible")
 
 
 def places_of(rows: Sequence[PartitionPlace] | None) -> list[TopicPartition]:

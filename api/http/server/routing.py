@@ -204,11 +204,11 @@ def flag(target: Target, name: str, *, default: bool = False) -> bool:
     return text == "true"
 
 
-def parse_integer(text: str, what: str, low: int, high: int) -> int:
-    """Parse a whole number; raises `HttpProblem` 400 with the allowed range."""
+def parse_integer(text: str, label: str, low: int, high: int) -> int:
+    """Parse the whole number that errors call `label`; raises `HttpProblem` 400 with the allowed range."""
     digits = text[1:] if text.startswith("-") else text
     if not (digits.isascii() and digits.isdigit() and len(digits) < 20 and low <= int(text) <= high):
-        raise HttpProblem(BAD_REQUEST, f"{what} is {text!r}; it must be a whole number in {low} … {high}")
+        raise HttpProblem(BAD_REQUEST, f"{label} is {text!r}; it must be a whole number in {low} … {high}")
     return int(text)
 
 

@@ -104,11 +104,11 @@ class BroadcastGossip:
             self.values.append(value)
         return place
 
-    def _confirm(self, peer: _Peer, heard: int) -> None:
-        """Record that the peer has received the first `heard` values; stop sending them again."""
-        if peer.confirmed < heard <= len(self.values):
-            peer.confirmed = heard
-            peer.sent = max(peer.sent, heard)
+    def _confirm(self, peer: _Peer, received: int) -> None:
+        """Record that the peer has received the first `received` values; stop sending them again."""
+        if peer.confirmed < received <= len(self.values):
+            peer.confirmed = received
+            peer.sent = max(peer.sent, received)
             peer.again_after = _AGAIN_FIRST
             is_open = peer.confirmed < peer.sent
             peer.again_at = self._loop.time() + peer.again_after * self._interval_s if is_open else _NEVER

@@ -94,16 +94,16 @@ class Transactions(Checker):
         answered = each.completion if each.completion is not None and each.completion.type == OK else None
         return Committed(each.invocation, answered, each.transaction, offsets)
 
-    def _check_whole(self, each: Ended) -> None:
+    def _check_whole(self, transaction: Ended) -> None:
         """Report a transaction of which one record was read, and another was skipped by a reader."""
-        appends = each.transaction.appends()
+        appends = transaction.transaction.appends()
         seen = [append for append in appends if self._is_polled(append)]
         for append in appends:
             book = self._book.book(append.partition)
             if seen and self._is_passed(append) and append not in seen:
                 text = f"{seen[0].partition} showed {seen[0].value!r} of a transaction, and {append.partition} showed "
                 text += f"offset {book.polled_end - 1} and not {append.value!r} at {append.offset}"
-                self.findings.report("torn-transaction", text, (each.op, book.polled_op))
+                self.findings.report("torn-transaction", text, (transaction.op, book.polled_op))
                 return
 
     def _check_reads(self, ended: list[Ended], committed: list[Committed]) -> None:

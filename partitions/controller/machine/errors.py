@@ -50,7 +50,7 @@ def from_number(number: int, message: str) -> RaftlogError:
     return _BY_NUMBER[number](message)
 
 
-def check_version(what: str, version: int, expected: int | None) -> None:
-    """Raise `VersionConflict` if a change was decided by another version; `expected` None allows any version."""
+def check_version(label: str, version: int, expected: int | None) -> None:
+    """Raise `VersionConflict` unless the object called `label` has the expected version; None allows any version."""
     if expected not in (None, version):
-        raise VersionConflict(f"{what} has version {version}, not {expected}: read it again")
+        raise VersionConflict(f"{label} has version {version}, not {expected}: read it again")

@@ -378,11 +378,11 @@ def pack(value: object) -> bytes:
     return packed
 
 
-def unpack(body: Buffer, what: str, items_max: int) -> Any:
-    """Return the values from the bytes of `pack`, with tuples as lists. Raises `FormatError` that names `what`.
+def unpack(body: Buffer, label: str, items_max: int) -> Any:
+    """Return the values from the bytes of `pack`, with tuples as lists. Raises `FormatError` that names `label`.
 
     A list that claims to have more than `items_max` items is not read, because memory is taken for the claim."""
     try:
         return msgpack.unpackb(body, max_array_len=items_max, max_map_len=items_max, max_ext_len=0)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise FormatError(f"{what} of {len(body)} bytes cannot be read: {type(error).__name__}: {error}") from None
+        raise FormatError(f"{label} of {len(body)} bytes cannot be read: {type(error).__name__}: {error}") from None

@@ -23,16 +23,16 @@ class Availability:
         """By connected broker: the time since which every call of `record` found it connected."""
         self._looked_at: float | None = None
 
-    def record(self, heard: Mapping[int, bool], now: float) -> None:
-        """Record which brokers are connected now; `heard` has a flag for each broker, by node id."""
+    def record(self, connected: Mapping[int, bool], now: float) -> None:
+        """Record which brokers are connected now; `connected` has a flag for each broker, by node id."""
         pause_s = 0.0 if self._looked_at is None else now - self._looked_at
         self._looked_at = now
         if pause_s > _LOOKS_S_MAX:
             self._heard_at = {node: at + pause_s for node, at in self._heard_at.items()}
-        for gone in self._heard_at.keys() - heard.keys():
+        for gone in self._heard_at.keys() - connected.keys():
             del self._heard_at[gone]
             self._since.pop(gone, None)
-        for node, is_reachable in heard.items():
+        for node, is_reachable in connected.items():
             if is_reachable:
                 self._heard_at[node] = now
                 self._since.setdefault(node, now)

@@ -65,11 +65,11 @@ class BrokerProgress:
         node.on_request(MOVING, self._serve)
 
     async def ask(
-        self, nodes: Iterable[NodeId], asked: Collection[GroupKey], deadline: Deadline, *, with_led: bool
+        self, nodes: Iterable[NodeId], groups: Collection[GroupKey], deadline: Deadline, *, with_led: bool
     ) -> dict[NodeId, HeldReplicas | None]:
         """Return the report of each broker; None if it does not answer, or its copy of the state is older."""
         nodes = list(nodes)
-        header = [int(self._metadata.state.applied_index), list(asked)[:NAMED_MAX], with_led]
+        header = [int(self._metadata.state.applied_index), list(groups)[:NAMED_MAX], with_led]
         answers = await asyncio.gather(*(self._ask(node, header, deadline) for node in nodes))
         return dict(zip(nodes, answers, strict=True))
 

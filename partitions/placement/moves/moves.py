@@ -231,7 +231,7 @@ class Moves(BackgroundLoop):
         change = next_change(
             before,
             wanted,
-            me=me,
+            own_id=me,
             reachable=reachable,
             near=self._caught_up_members(group),
             may_begin=may_begin,

@@ -20,28 +20,28 @@ def next_change(
     configuration: Configuration,
     wanted: Sequence[ReplicaId],
     *,
-    me: ReplicaId,
+    own_id: ReplicaId,
     reachable: Collection[ReplicaId],
     near: Collection[ReplicaId],
     may_begin: bool = True,
 ) -> ConfigurationChange | None:
     """Return the next change; None if the assignment is reached, or the group has to wait.
 
-    `me` leads, and should transfer leadership before a change that removes it. `reachable`: replicas whose process runs
-    and is connected; of members, those that answer. `near`: nearly caught up. `may_begin`: whether another learner can
-    be added now."""
+    `own_id` is the leader, which should transfer leadership before a change that removes it. `reachable`: replicas
+    whose process runs and is connected; of members, those that answer. `near`: nearly caught up. `may_begin`: whether
+    another learner can be added now."""
     if configuration.is_joint:
         return None
     learners = [learner for learner in configuration.learners if learner in wanted]
     promoted = next((replica for replica in wanted if replica in learners and replica in near), None)
     if promoted is not None:
-        return _promotion(configuration, wanted, promoted, learners, me, reachable)
+        return _promotion(configuration, wanted, promoted, learners, own_id, reachable)
     if len(learners) < len(configuration.learners):
         return ConfigurationChange(configuration.voters, tuple(learners), configuration.index)
     newcomer = next((each for each in wanted if each in reachable and not configuration.has_member(each)), None)
     if newcomer is not None and may_begin and not any(learner in reachable for learner in learners):
         return ConfigurationChange(configuration.voters, (*learners, newcomer), configuration.index)
-    leaver = _voter_to_remove(configuration, wanted, me, reachable)
+    leaver = _voter_to_remove(configuration, wanted, own_id, reachable)
     if leaver is None or len(configuration.voters) <= len(wanted):
         return None
     staying = tuple(voter for voter in configuration.voters if voter != leaver)
@@ -66,15 +66,15 @@ def _promotion(
     wanted: Sequence[ReplicaId],
     promoted: ReplicaId,
     learners: Sequence[ReplicaId],
-    me: ReplicaId,
+    own_id: ReplicaId,
     reachable: Collection[ReplicaId],
 ) -> ConfigurationChange:
     """Return the change that makes a learner a voter and removes one it replaces, if the rest has a majority."""
     voters = configuration.voters
     leaver = next((voter for voter in voters if voter.node_id == promoted.node_id), None)  # a node votes with one disk
     if leaver is None and len(voters) >= len(wanted):
-        last = _voter_to_remove(configuration, wanted, me, reachable)
-        leaver = None if last == me else last  # it transfers leadership first
+        last = _voter_to_remove(configuration, wanted, own_id, reachable)
+        leaver = None if last == own_id else last  # it transfers leadership first
     staying = tuple(voter for voter in voters if voter != leaver)
     if (
         leaver is not None
@@ -87,8 +87,8 @@ def _promotion(
 
 
 def _voter_to_remove(
-    configuration: Configuration, wanted: Sequence[ReplicaId], me: ReplicaId, reachable: Collection[ReplicaId]
+    configuration: Configuration, wanted: Sequence[ReplicaId], own_id: ReplicaId, reachable: Collection[ReplicaId]
 ) -> ReplicaId | None:
     """Return the next voter to remove: an absent one first, the leader last; None if none is left."""
     extra = [voter for voter in configuration.voters if voter not in wanted]
-    return min(extra, key=lambda voter: (voter == me, voter in reachable), default=None)
+    return min(extra, key=lambda voter: (voter == own_id, voter in reachable), default=None)

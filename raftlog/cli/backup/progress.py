@@ -11,12 +11,12 @@ MIB = 1 << 20
 
 
 @contextmanager
-def offset_progress(what: str) -> Iterator[Callable[[int, int, int], None]]:
+def offset_progress(label: str) -> Iterator[Callable[[int, int, int], None]]:
     """Give the function that shows done and total offsets and bytes; without a terminal it shows nothing."""
     if not sys.stderr.isatty():
         yield lambda _done, _total, _size: None
         return
-    with progress_bar(what) as show:
+    with progress_bar(label) as show:
 
         def update(done: int, total: int, size: int) -> None:
             show(WaitProgress(False, f"{done:,} of {total:,} offsets, {size / MIB:,.0f} MiB", done, total))

@@ -269,11 +269,11 @@ class RollingRestart:
         await self._wait_until("the brokers answer", ask_once)
         return answers[0]
 
-    async def _wait_until(self, what: str, condition: Condition, timeout_s: float = 0.0) -> None:
+    async def _wait_until(self, label: str, condition: Condition, timeout_s: float = 0.0) -> None:
         """Wait until `condition` returns None. Raises `CommandFailed` with its last reason."""
         timeout_s = timeout_s or self._timeout_s
         until, why = time.monotonic() + timeout_s, ""
-        self._on_wait(f"waiting until {what}")
+        self._on_wait(f"waiting until {label}")
         while True:
             try:
                 answer = await condition()
@@ -286,23 +286,23 @@ class RollingRestart:
                 return
             why = answer
             if time.monotonic() >= until:
-                raise CommandFailed(f"timed out after {timeout_s:g} s, waiting until {what}: {why}")
-            self._on_wait(f"waiting until {what}: {why}")
+                raise CommandFailed(f"timed out after {timeout_s:g} s, waiting until {label}: {why}")
+            self._on_wait(f"waiting until {label}: {why}")
             await asyncio.sleep(POLL_S)
 
     def _report(self, unit: RestartUnit, event: str, text: str, **more: Any) -> None:
         self._on_step(RollingStep(event, unit.node_id, text, more))
 
 
-def next_unit(left: Sequence[RestartUnit], seen: ClusterReading) -> RestartUnit:
+def next_unit(left: Sequence[RestartUnit], reading: ClusterReading) -> RestartUnit:
     """Return the unit to restart next."""
 
     def rank(unit: RestartUnit) -> tuple[bool, bool, bool, int]:
         """Return the key of the order: first dead units, then those in maintenance; the controller is last."""
         return (
-            all(map(seen.is_alive, unit.brokers)),
-            not seen.in_maintenance & set(unit.brokers),
-            seen.health.controller_id in unit.brokers,
+            all(map(reading.is_alive, unit.brokers)),
+            not reading.in_maintenance & set(unit.brokers),
+            reading.health.controller_id in unit.brokers,
             unit.node_id,
         )
 

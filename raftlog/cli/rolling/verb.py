@@ -249,12 +249,12 @@ class _StepPrinter:
         shown = ", ".join(f"{_NAMES.get(name, name)} {value:.1f} s" for name, value in figures.items())
         click.echo(f"node {step.node_id} {step.text}{f' ({shown})' if shown else ''}")
 
-    def wait_for(self, what: str) -> None:
+    def wait_for(self, reason: str) -> None:
         """Show the reason of a wait: on a terminal at once, else if the wait is long. An empty one ends it."""
         if isinstance(self._status, Status):
-            self._status.update(what)
+            self._status.update(reason)
             return
-        wait, self._what = what.partition(":")[0], what
+        wait, self._what = reason.partition(":")[0], reason
         if wait == self._wait:
             return
         self._wait = wait

@@ -242,11 +242,11 @@ class ProducerLane:
         """Return the loop time at which the delivery timeout of a batch passes."""
         return batch.created_s + self._settings.delivery_timeout_ms / 1000
 
-    def _end(self, batch: Batch, how: Produced | RaftlogError) -> None:
+    def _end(self, batch: Batch, result: Produced | RaftlogError) -> None:
         """Set the result of a batch, and remove it from the unsettled ones."""
         if batch in self._unsettled:
             self._unsettled.remove(batch)
-        batch.end(how)
+        batch.end(result)
         self._on_result(batch)
         self._schedule_sending()
 

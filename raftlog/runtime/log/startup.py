@@ -47,13 +47,13 @@ class OpenedGroup(NamedTuple):
 
 
 def open_journal(
-    disk: Disk, data_dir: str, me: ReplicaId, config: JournalConfig, create: bool, synced_at_least: int
+    disk: Disk, data_dir: str, own_id: ReplicaId, config: JournalConfig, create: bool, synced_at_least: int
 ) -> tuple[Journal, Fold]:
     """Open the journal of this disk uuid; blocking. Raises `JournalDamaged`, `FormatError`, `OSError`."""
-    path = internal_path(data_dir, "journal", str(me.disk_uuid))
+    path = internal_path(data_dir, "journal", str(own_id.disk_uuid))
     if disk.exists(data_dir):
         sync_found_names(disk, data_dir, internal_path(data_dir), internal_path(data_dir, "journal"))
-    return Journal.open(disk, path, me.disk_uuid, config, create=create, synced_at_least=synced_at_least)
+    return Journal.open(disk, path, own_id.disk_uuid, config, create=create, synced_at_least=synced_at_least)
 
 
 def open_groups(disk: Disk, data_dir: str, fold: Fold, config: DriverConfig) -> Iterator[OpenedGroup]:

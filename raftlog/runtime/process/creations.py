@@ -154,12 +154,12 @@ class Creations:
         return DirectoryCreation(port.disk, port.data_dir, path, group_id, roll)
 
     async def _stage(
-        self, makings: Sequence[DirectoryCreation], work: Callable[[DirectoryCreation], SyncTargets]
+        self, creations: Sequence[DirectoryCreation], work: Callable[[DirectoryCreation], SyncTargets]
     ) -> None:
         """Run one stage for all replicas, and sync the files that it touched."""
         port = self._port
         targets = SyncTargets([], [])
-        for number, making in enumerate(makings, 1):
+        for number, making in enumerate(creations, 1):
             with self._refuse_when_full(making.path):
                 files, directories = work(making)
             targets.files.extend(files)

@@ -125,7 +125,7 @@ class Driver:
         cls,
         disk: Disk,
         data_dir: str,
-        me: ReplicaId,
+        own_id: ReplicaId,
         transport: Transport,
         random: Random,
         config: DriverConfig | None = None,
@@ -140,8 +140,8 @@ class Driver:
         `create` is for the first start of a disk uuid. `synced_at_least` is the highest known journal sequence of the
         disk. Raises `JournalDamaged` (take a new disk uuid and rejoin), `FormatError`, `OSError`."""
         config = config or DriverConfig()
-        journal, fold = open_journal(disk, data_dir, me, config.journal, create, synced_at_least)
-        driver = cls(disk, data_dir, me, transport, random, config, journal, boot_epoch, wall_ms)
+        journal, fold = open_journal(disk, data_dir, own_id, config.journal, create, synced_at_least)
+        driver = cls(disk, data_dir, own_id, transport, random, config, journal, boot_epoch, wall_ms)
         driver.persister.trash.empty()
         for opened in open_groups(disk, data_dir, fold, config):
             driver._adopt(opened)

@@ -395,10 +395,10 @@ def decode_refusal(body: Buffer) -> HandshakeRefusal:
             return HandshakeRefusal(reason, _replace_unprintable(text))
 
 
-def _pack_text(text: str, what: str) -> bytes:
+def _pack_text(text: str, field_name: str) -> bytes:
     """Return the UTF-8 bytes of a text, which is within the bound."""
     packed = text.encode()
-    assert len(packed) <= TEXT_BYTES_MAX, f"the {what} has {len(packed)} bytes; {TEXT_BYTES_MAX} are the most"
+    assert len(packed) <= TEXT_BYTES_MAX, f"the {field_name} has {len(packed)} bytes; {TEXT_BYTES_MAX} are the most"
     return packed
 
 

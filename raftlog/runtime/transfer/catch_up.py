@@ -178,11 +178,15 @@ class CatchUp:
         self._rebuilds.clear()
         self._fetches.clear()
 
-    def _begin(self, group: PartitionReplica, run: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
-        """Start a task that runs and retries the repair `what`."""
-        self._tasks[group.key] = self._port.loop.create_task(self._run(group, run, what), name=f"{what} {group.path}")
+    def _begin(self, group: PartitionReplica, run: Callable[[], Coroutine[Any, Any, None]], repair_name: str) -> None:
+        """Start a task that runs and retries a repair, which logs call `repair_name`."""
+        self._tasks[group.key] = self._port.loop.create_task(
+            self._run(group, run, repair_name), name=f"{repair_name} {group.path}"
+        )
 
-    async def _run(self, group: PartitionReplica, run: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
+    async def _run(
+        self, group: PartitionReplica, run: Callable[[], Coroutine[Any, Any, None]], repair_name: str
+    ) -> None:
         """Run a repair of the replica; retry with doubling pauses while damage is left."""
         key = group.key
         try:
@@ -191,7 +195,7 @@ class CatchUp:
             if group.damage is not None:
                 await asyncio.sleep(self._port.config.retry_pause_ms / 1000)
         except (RaftlogError, OSError, TimeoutError) as error:
-            _logger.warning("%s of %s failed and will be retried: %s", what, group.path, error)
+            _logger.warning("%s of %s failed and will be retried: %s", repair_name, group.path, error)
             group.repair_note = f"retrying: {error}"
             failures = self._failures[key] = min(self._failures.get(key, 0) + 1, _DOUBLINGS_MAX)
             await asyncio.sleep(self._port.config.retry_pause_ms / 1000 * 2 ** (failures - 1))

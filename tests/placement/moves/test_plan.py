@@ -37,60 +37,62 @@ def take_step(configuration: Configuration, **how: object) -> Configuration:
 def test_a_replacing_disk_learns_and_then_replaces_the_old_voter() -> None:
     wanted = (NEW_THREE, ONE, TWO)
     there = (ONE, TWO, NEW_THREE)
-    learning = take_step(OLD, wanted=wanted, me=ONE, reachable=there, near=())
+    learning = take_step(OLD, wanted=wanted, own_id=ONE, reachable=there, near=())
     assert (learning.voters, learning.learners) == ((ONE, TWO, THREE), (NEW_THREE,))
-    assert next_change(learning, wanted, me=ONE, reachable=there, near=()) is None, "it does not hold enough yet"
-    done = take_step(learning, wanted=wanted, me=ONE, reachable=there, near=(NEW_THREE,))
+    assert next_change(learning, wanted, own_id=ONE, reachable=there, near=()) is None, "it does not hold enough yet"
+    done = take_step(learning, wanted=wanted, own_id=ONE, reachable=there, near=(NEW_THREE,))
     assert matches_assignment(done, wanted)
-    assert next_change(done, wanted, me=ONE, reachable=there, near=(NEW_THREE,)) is None
+    assert next_change(done, wanted, own_id=ONE, reachable=there, near=(NEW_THREE,)) is None
 
 
 def test_no_replica_is_removed_before_its_successor_is_added() -> None:
     wanted = (ONE, TWO, FOUR)
-    assert next_change(OLD, wanted, me=ONE, reachable=(ONE, TWO, THREE), near=()) is None, "4 cannot be reached"
-    assert next_change(OLD, wanted, me=ONE, reachable=ALL, near=(), may_begin=False) is None
-    assert next_change(OLD, wanted, me=ONE, reachable=ALL, near=()) is not None
+    assert next_change(OLD, wanted, own_id=ONE, reachable=(ONE, TWO, THREE), near=()) is None, "4 cannot be reached"
+    assert next_change(OLD, wanted, own_id=ONE, reachable=ALL, near=(), may_begin=False) is None
+    assert next_change(OLD, wanted, own_id=ONE, reachable=ALL, near=()) is not None
 
 
 def test_absent_replicas_are_removed_first_and_the_leader_last() -> None:
     steps, configuration = [], Configuration(Index(5), (ONE, TWO, THREE))
     while not matches_assignment(configuration, (FOUR,)):
         near = configuration.learners
-        configuration = take_step(configuration, wanted=(FOUR,), me=ONE, reachable=(ONE, TWO, FOUR), near=near)
+        configuration = take_step(configuration, wanted=(FOUR,), own_id=ONE, reachable=(ONE, TWO, FOUR), near=near)
         steps.append(configuration.voters)
     assert steps == [(ONE, TWO, THREE), (ONE, TWO, FOUR), (ONE, FOUR), (FOUR,)]
 
 
 def test_a_leaving_leader_is_not_replaced_before_another_can_take_over() -> None:
     alone = Configuration(Index(5), (ONE,), (FOUR,))
-    both = take_step(alone, wanted=(FOUR,), me=ONE, reachable=ALL, near=(FOUR,))
+    both = take_step(alone, wanted=(FOUR,), own_id=ONE, reachable=ALL, near=(FOUR,))
     assert both.voters == (ONE, FOUR)
-    assert take_step(both, wanted=(FOUR,), me=FOUR, reachable=ALL, near=()).voters == (FOUR,)
+    assert take_step(both, wanted=(FOUR,), own_id=FOUR, reachable=ALL, near=()).voters == (FOUR,)
 
 
 def test_no_step_is_planned_in_a_joint_configuration() -> None:
     joint = Configuration(Index(5), (ONE, TWO), (), (ONE, TWO, THREE))
-    assert next_change(joint, (ONE, TWO), me=ONE, reachable=ALL, near=ALL) is None
+    assert next_change(joint, (ONE, TWO), own_id=ONE, reachable=ALL, near=ALL) is None
 
 
 def test_a_learner_that_is_no_longer_wanted_is_removed() -> None:
     learning = Configuration(Index(5), (ONE, TWO, THREE), (FOUR,))
-    assert take_step(learning, wanted=(ONE, TWO, THREE), me=ONE, reachable=ALL, near=ALL).learners == ()
+    assert take_step(learning, wanted=(ONE, TWO, THREE), own_id=ONE, reachable=ALL, near=ALL).learners == ()
 
 
 def test_a_stopped_learner_delays_no_other() -> None:
     learning = Configuration(Index(5), (ONE, TWO), (FOUR,))
-    after = take_step(learning, wanted=(ONE, TWO, FOUR, NEW_THREE), me=ONE, reachable=(ONE, TWO, NEW_THREE), near=())
+    after = take_step(
+        learning, wanted=(ONE, TWO, FOUR, NEW_THREE), own_id=ONE, reachable=(ONE, TWO, NEW_THREE), near=()
+    )
     assert after.learners == (NEW_THREE, FOUR)
 
 
 def test_no_replica_needed_for_a_reachable_quorum_is_removed() -> None:
     there = (ONE, THREE)
     for wanted in ((ONE, TWO), (TWO,)):
-        assert next_change(OLD, wanted, me=ONE, reachable=there, near=()) is None, "2 is away"
-    assert take_step(OLD, wanted=(ONE, THREE), me=ONE, reachable=there, near=()).voters == (ONE, THREE)
+        assert next_change(OLD, wanted, own_id=ONE, reachable=there, near=()) is None, "2 is away"
+    assert take_step(OLD, wanted=(ONE, THREE), own_id=ONE, reachable=there, near=()).voters == (ONE, THREE)
     four = Configuration(Index(5), (ONE, TWO, THREE, FOUR))
-    assert next_change(four, (ONE, TWO), me=ONE, reachable=(ONE, FOUR), near=()) is not None, "3 is away as well"
+    assert next_change(four, (ONE, TWO), own_id=ONE, reachable=(ONE, FOUR), near=()) is not None, "3 is away as well"
 
 
 one_per_node = st.lists(st.sampled_from(ALL), min_size=1, max_size=4, unique_by=lambda each: each.node_id)
@@ -111,7 +113,7 @@ def test_every_sequence_of_steps_is_legal_and_ends(begin: list[ReplicaId], wante
         reachable = ALL if is_stable else random_replicas(random)
         near = configuration.all_members() if is_stable else random_replicas(random)
         me = random.choice(configuration.voters)
-        change = next_change(configuration, wanted, me=me, reachable=reachable, near=near)
+        change = next_change(configuration, wanted, own_id=me, reachable=reachable, near=near)
         if change is None:
             continue
         assert change_error(change) is None
@@ -132,4 +134,4 @@ def test_every_sequence_of_steps_is_legal_and_ends(begin: list[ReplicaId], wante
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_reached_assignment_is_left_alone(count: int) -> None:
     configuration = Configuration(Index(3), (ONE, TWO, THREE)[:count])
-    assert next_change(configuration, configuration.voters, me=ONE, reachable=ALL, near=ALL) is None
+    assert next_change(configuration, configuration.voters, own_id=ONE, reachable=ALL, near=ALL) is None

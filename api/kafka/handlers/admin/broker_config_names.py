@@ -306,14 +306,14 @@ def _describe(each: _BrokerName, facts: BrokerFacts) -> DescribedConfig:
     return DescribedConfig(each.known._replace(fixed=value or ""), value, source)
 
 
-def _is_changed(each: _BrokerName, facts: BrokerFacts) -> bool:
+def _is_changed(config_name: _BrokerName, facts: BrokerFacts) -> bool:
     """Return whether a flag changed the value from its default."""
-    if each.field is not None:
-        return bool(getattr(facts.settings, each.field) != _DEFAULTS[each.field])
-    kafka_field = _KAFKA_FIELDS.get(each.known.name)
+    if config_name.field is not None:
+        return bool(getattr(facts.settings, config_name.field) != _DEFAULTS[config_name.field])
+    kafka_field = _KAFKA_FIELDS.get(config_name.known.name)
     if kafka_field is not None:
         return bool(getattr(facts.kafka, kafka_field) != getattr(DEFAULTS, kafka_field))
-    of_topic = _DEFAULTS_OF_TOPICS.get(each.known.name)
+    of_topic = _DEFAULTS_OF_TOPICS.get(config_name.known.name)
     return of_topic is not None and facts.settings.topic_config.as_strings()[of_topic] != _TOPIC_DEFAULTS[of_topic]
 
 

@@ -78,19 +78,19 @@ def is_one_of(*values: str) -> Callable[[str], bool]:
     return lambda value: value.lower() in values
 
 
-def is_same(kind: ConfigType, one: str, other: str) -> bool:
+def is_same(kind: ConfigType, first: str, second: str) -> bool:
     """Return whether two texts stand for the same value of this type."""
-    one, other = one.strip(), other.strip()
+    first, second = first.strip(), second.strip()
     if kind is ConfigType.BOOLEAN:
-        return one.lower() == other.lower()
+        return first.lower() == second.lower()
     if kind in (ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE):
         try:
-            return float(one) == float(other) if kind is ConfigType.DOUBLE else int(one) == int(other)
+            return float(first) == float(second) if kind is ConfigType.DOUBLE else int(first) == int(second)
         except ValueError:
             return False
     if kind is ConfigType.LIST:
-        return list_of(one) == list_of(other)
-    return one == other
+        return list_of(first) == list_of(second)
+    return first == second
 
 
 def list_of(value: str) -> list[str]:

@@ -170,7 +170,7 @@ def _new_values(
     return wanted
 
 
-def _new_value(change: _Change, here: DescribedConfig) -> str | None:
+def _new_value(change: _Change, described: DescribedConfig) -> str | None:
     """Return the value after a change, None for the default.
 
     Raises `AdminRefusal` to append to another type than a list."""
@@ -178,9 +178,9 @@ def _new_value(change: _Change, here: DescribedConfig) -> str | None:
         return None
     if change.operation == _Operation.SET:
         return change.value
-    if here.known.type is not ConfigType.LIST:
+    if described.known.type is not ConfigType.LIST:
         raise AdminRefusal(ErrorCode.INVALID_CONFIG, f"{change.name} is not a list; set it instead")
-    present, given = list_of(here.value or ""), list_of(change.value)
+    present, given = list_of(described.value or ""), list_of(change.value)
     if change.operation == _Operation.APPEND:
         return ",".join(dict.fromkeys([*present, *given]))
     return ",".join(each for each in present if each not in given)

@@ -71,31 +71,31 @@ class FetchHandler:
             with suppress(TopicNotAuthorized):  # a permission ended during the long poll: answer with its refusal
                 return await self._fetch_anew(request, message, asked)
 
-    async def _fetch_anew(self, request: KafkaRequest, message: PartitionsRequest, asked: Topics) -> FetchAnswer:
+    async def _fetch_anew(self, request: KafkaRequest, message: PartitionsRequest, topics: Topics) -> FetchAnswer:
         """Fetch from all partitions of a request; raises `TopicNotAuthorized` if a permission ends meanwhile."""
         denied: frozenset[str] = frozenset()
         names: Collection[str] = ()
         if self._authorizer.is_on:
-            names = [topic for topic, _ in asked]
+            names = [topic for topic, _ in topics]
             denied = denied_topics(self._authorizer, request.caller, AclOperation.READ, names)
             names = [topic for topic in names if topic not in denied] if denied else names
         async with self._while_readable(request.caller, names):
             if message.session_epoch == _NEW_SESSION and not denied:
-                size = sum(len(rows) for _, rows in asked)
+                size = sum(len(rows) for _, rows in topics)
                 session = self.sessions.create(size, request.caller.principal, request.connection)
                 if session is not None:
                     session.fetch.isolation = isolation_of(message.isolation_level)
-                    _put_all(session, asked)
+                    _put_all(session, topics)
                     return await self._fetch_session(session, message)
-            return await self._fetch_all(message, asked, denied)
+            return await self._fetch_all(message, topics, denied)
 
     def _while_readable(self, caller: Caller, topics: Collection[str]) -> AbstractAsyncContextManager[None]:
         """Return a context that raises `TopicNotAuthorized` once the caller may no longer read one of these topics."""
         return self._authorizer.while_allowed(caller, AclOperation.READ, AclResourceType.TOPIC, topics, is_checked=True)
 
-    async def _fetch_all(self, message: PartitionsRequest, asked: Topics, denied: frozenset[str]) -> FetchAnswer:
+    async def _fetch_all(self, message: PartitionsRequest, requested: Topics, denied: frozenset[str]) -> FetchAnswer:
         """Fetch from the partitions of a request, without a session; an answer with denied topics is not delayed."""
-        requests = [PartitionFetch(topic, *row) for topic, rows in asked if topic not in denied for row in rows]
+        requests = [PartitionFetch(topic, *row) for topic, rows in requested if topic not in denied for row in rows]
         fetched = iter(
             await self._broker.leader.fetches.fetch(
                 requests,
@@ -108,7 +108,7 @@ class FetchHandler:
         )
         topics = [
             (topic, [_denied(row[0]) if topic in denied else _answered(row[0], next(fetched)) for row in rows])
-            for topic, rows in asked
+            for topic, rows in requested
         ]
         return FetchAnswer(ErrorCode.NONE, message.isolation_level == _READ_COMMITTED, topics)
 

@@ -141,10 +141,10 @@ class OffsetHandlers:
         return answer(topics=topics)
 
 
-def parse_commits(asked: Any) -> tuple[dict[TopicPartition, OffsetCommit], dict[TopicPartition, ErrorCode]]:
+def parse_commits(topics: Any) -> tuple[dict[TopicPartition, OffsetCommit], dict[TopicPartition, ErrorCode]]:
     """Return the offsets to commit, and an error code for each partition whose metadata is too large."""
     offsets, codes = dict[TopicPartition, OffsetCommit](), dict[TopicPartition, ErrorCode]()
-    for topic in asked.topics:
+    for topic in topics.topics:
         for each in topic.partitions:
             place = TopicPartition(topic.name, each.partition_index)
             metadata = each.committed_metadata or ""

@@ -74,11 +74,11 @@ class Commits:
                     self._resolve_uncertain(_UncertainCommit(group, name, number, offset), topic)
         return GroupOffsets(group, tuple(offsets))
 
-    def _resolve_uncertain(self, doubt: _UncertainCommit, topic: KnownTopic) -> None:
+    def _resolve_uncertain(self, commit: _UncertainCommit, topic: KnownTopic) -> None:
         """Record an uncertain commit as one of this topic if the topic of the name changed meanwhile."""
-        if self._doubts.get(doubt, topic.topic_id) != topic.topic_id:
+        if self._doubts.get(commit, topic.topic_id) != topic.topic_id:
             recorder = self._cluster.recorder
-            payload = GroupOffsets(doubt.group, ((topic.partition(doubt.number), doubt.offset),))
+            payload = GroupOffsets(commit.group, ((topic.partition(commit.number), commit.offset),))
             recorder.info(recorder.invoke(self._cluster.new_process(), COMMIT, payload), "under another topic's name")
 
 
