@@ -433,13 +433,14 @@ async def test_misuse_is_refused(live: str, client: BrokerClient, producer: Any)
 
 
 async def test_synchronous_clients(live: str, client: BrokerClient) -> None:
+    def join() -> sync.Consumer[bytes, bytes]:
+        consumer = sync.Consumer[bytes, bytes](live, IN, group="g", auto_commit=False)
+        while len(consumer.assignment) < 2:
+            assert not consumer.poll(timeout_ms=100)
+        return consumer
+
     def run() -> None:
-        with (
-            sync.Consumer[bytes, bytes](live, IN, group="g", auto_commit=False) as consumer,
-            sync.TransactionalProducer[bytes, bytes](live, "tx") as producer,
-        ):
-            while len(consumer.assignment) < 2:
-                consumer.poll(timeout_ms=100)
+        with consumer, sync.TransactionalProducer[bytes, bytes](live, "tx") as producer:
             with pytest.raises(ZeroDivisionError), producer.transaction(consumer):  # noqa: PT012  # the transaction
                 producer.send(OUT, next(consumer).value)
                 raise ZeroDivisionError
@@ -447,6 +448,7 @@ async def test_synchronous_clients(live: str, client: BrokerClient) -> None:
                 for _ in range(4):
                     producer.send(OUT, next(consumer).value)
 
+    consumer = await asyncio.to_thread(join)
     await fill(live, 4)
     await asyncio.to_thread(run)
     assert await values_of(live, OUT, 4) == [b"0", b"1", b"2", b"3"]
