@@ -19,7 +19,10 @@ from jepsen.workloads.transactions import ACCOUNTS, INPUTS, LISTS, OUTPUTS, PLAN
 from raftlog.types import TopicPartition
 from tests.jepsen.transactional_model import Bug, ModelLibrary, TransactionalModel
 
-SECONDS = 0.6
+ROUND_S = 0.2
+ROUNDS_MAX = 300
+ENTRIES = 5_000
+"""Records and markers of a run; how many a round has depends on the machine."""
 FOUND: dict[Bug | None, set[str]] = {
     None: set(),
     "loses a marker": {"torn-transaction", "lost-write"},
@@ -72,10 +75,13 @@ class TransactionsRun:
         return found
 
     async def run(self) -> list[str]:
-        """Run all roles for a while and read everything; return the kinds of anomalies that were found."""
-        until_s = asyncio.get_running_loop().time() + SECONDS
+        """Run all roles in rounds and read everything; return the kinds of anomalies that were found."""
         feed, *others = self.roles()
-        await asyncio.gather(feed.feed(until_s), *(role.run(until_s) for role in others))
+        for _ in range(ROUNDS_MAX):
+            until_s = asyncio.get_running_loop().time() + ROUND_S
+            await asyncio.gather(feed.feed(until_s), *(role.run(until_s) for role in others))
+            if sum(map(len, self.model.entries.values())) >= ENTRIES:
+                break
         for left in list(self.model.open.values()):
             self.model.end(left, is_commit=False)
         access: Any = self.model

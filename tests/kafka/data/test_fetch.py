@@ -13,6 +13,7 @@ from raftlog.records import crc_matches, read_header
 from raftlog.records.empty import build_empty_batch
 from raftlog.runtime.memory_budget import MemoryBudget
 from tests.kafka.data.requests import Handlers, decode_values, fetch_fields, make_batch
+from tests.waiting import until
 
 LONG_MS = 20_000
 
@@ -198,6 +199,8 @@ async def test_a_fetch_of_many_idle_partitions_costs_few_calls_each(lone):
 
     await lone.broker.create_topic("wide", 200, deadline=deadline_in(30_000))
     requests = [PartitionFetch("wide", number, -1, 0, 1_000) for number in range(200)]
+    partitions = lone.broker.parts.topics.find("wide").partitions
+    await until(lambda: all(each.replica is not None and each.replica.is_leader for each in partitions))
     calls = 0
 
     def count(_, event, __):
