@@ -2,6 +2,7 @@
 
 from bench import (
     artemis,
+    backups,
     catch_up,
     clients,
     cluster_http,
@@ -57,6 +58,7 @@ MEASURES: tuple[Measure, ...] = (
     *slow_disk.MEASURES,
     *catch_up.MEASURES,
     *repair.MEASURES,
+    *backups.MEASURES,
     *compaction.MEASURES,
     *rolling_restart.MEASURES,
     *groups.MEASURES,

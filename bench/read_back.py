@@ -23,7 +23,7 @@ def inspect(port: int, topic: str, partitions: int, compared_max: int) -> dict[s
     stored, values, different, unsound = 0, 0, set(), 0
     for partition in range(partitions):
         end = 0
-        for header, batch in _batches(port, f"/topics/{topic}/partitions/{partition}"):
+        for header, batch in read_batches(port, f"/topics/{topic}/partitions/{partition}"):
             is_sound = crc_matches(batch, header) and header.base_offset == end
             unsound += not is_sound
             end = header.next_offset
@@ -35,7 +35,7 @@ def inspect(port: int, topic: str, partitions: int, compared_max: int) -> dict[s
     return {"stored": stored, "values": values, "different": len(different), "unsound": unsound}
 
 
-def _batches(port: int, path: str) -> Iterator[tuple[BatchHeader, memoryview]]:
+def read_batches(port: int, path: str) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Yield all batches of a partition up to its end offset."""
     connection = http.client.HTTPConnection(HOST, port, timeout=REQUEST_S_MAX)
     end = int(json.loads(_get(connection, f"{path}/offsets", "application/json"))["end_offset"])
