@@ -9,11 +9,12 @@ JOBS ?= 4
 # The same sources start hundreds of processes; they are compiled once, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check clients race bench bench-pipeline simulate jepsen mutants upgrade-wheel format clean
+.PHONY: help demo test test-long check clients race bench bench-pipeline simulate jepsen mutants upgrade-wheel format clean
 
 help:
 	@echo "make demo    install into .venv and run a broker: produce, poll, commit, kill -9, recover"
-	@echo "make test    install into .venv and run all tests"
+	@echo "make test    install into .venv and run the tests"
+	@echo "make test-long  the tests that make test leaves out, among them more seeds of simulated clusters"
 	@echo "make check   lint, types, import layers, prose of docstrings and headings"
 	@echo "make clients run Kafka's own tools and clients of other languages against three brokers (takes up to an hour; needs root or Java, Maven, Go, Node, Cargo)"
 	@echo "make race    measure raftlog beside Kafka, NATS, Redis, etcd and pysyncobj (takes an hour and a half; installs them)"
@@ -48,6 +49,11 @@ test: .venv/installed-dev
 	$(BIN)/python -m tests.system_packages
 	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal
 	$(BIN)/pytest -m 'spark and not slow' tests/pipeline/spark
+
+test-long: .venv/installed-dev
+	$(BIN)/python -m tests.system_packages
+	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m 'slow and not spark'
+	$(BIN)/pytest -m 'spark and slow' tests/pipeline/spark
 
 check: .venv/installed-dev
 	$(BIN)/ruff format --check .

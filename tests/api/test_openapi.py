@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from raftlog.testing import BrokerProcess
 from raftlog.testing.http import ask
 from tests.api.described import ENDPOINTS
@@ -72,7 +74,8 @@ FLAGS = ("--fetch-wait-ms-max", "100", "--partitions-per-topic-max", "4")
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_running_broker_behaves_as_documented(tmp_path):
+@pytest.mark.parametrize("phases", ["examples,coverage", pytest.param("fuzzing", marks=pytest.mark.slow)])
+def test_a_running_broker_behaves_as_documented(tmp_path, phases):
     """Send thousands of schemathesis requests, valid and invalid, always the same; check answers by the document."""
     with BrokerProcess(str(tmp_path / "data"), *FLAGS) as broker:
         broker.start()
@@ -80,7 +83,7 @@ def test_a_running_broker_behaves_as_documented(tmp_path):
         assert ask(broker.address, "/v3/clusters/-/topics", method="POST", body=topic)[0] == 201
         (tmp_path / "schemathesis.toml").write_text(SETTINGS)
         url = f"http://{broker.address}/openapi.json"
-        options = ["--phases", "examples,coverage,fuzzing", "--max-examples", "3", "--seed", "1"]
+        options = ["--phases", phases, "--max-examples", "3", "--seed", "1"]
         options += [
             "--generation-database",
             "none",

@@ -11,7 +11,14 @@ from jepsen.planted.patch import replace_method
 from tests.forked.client import ForkServer
 
 SEEDS_MAX = 200
-RARE = {"lift-quarantine", "accept-stale-disk", "damaged-journal-begins-anew"}
+RARE = {
+    "lift-quarantine",
+    "accept-stale-disk",
+    "damaged-journal-begins-anew",
+    "overwrite-before-cut",
+    "cut-corrupt",
+    "removed-disturbs",
+}
 """Half a minute of seeds and more until they are found."""
 SECONDS_MAX = 600
 

@@ -26,7 +26,9 @@ def require_no_violation(outcome: Outcome) -> None:
         pytest.fail(failure_text(outcome, "the one under test"), pytrace=False)
 
 
-@pytest.mark.parametrize("seed", range(1, 11))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=[pytest.mark.slow] if seed > 2 else []) for seed in range(1, 11)]
+)
 def test_a_hundred_members_at_five_percent_loss_have_no_violation_for_ten_minutes(seed: int) -> None:
     outcome = simulate_gossip(seed, members=100, loss=0.05)
     require_no_violation(outcome)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,16 @@ from jepsen.simulation.run import simulate
 SEEDS = range(1, 61)
 UNORDERED_SEEDS = range(101, 121)
 SEEDS_PER_TEST = 5
+QUICK_TESTS = 3
+"""Tests of fixed seeds that are not slow."""
+
+
+def chunks(seeds: range, quick: int) -> list[Any]:
+    """Return the first seed of each test; the first `quick` tests are not slow."""
+    return [
+        pytest.param(first, marks=[pytest.mark.slow] if number >= quick else [])
+        for number, first in enumerate(seeds[::SEEDS_PER_TEST])
+    ]
 
 
 @cache
@@ -30,13 +41,13 @@ def run(seed: int, *, unordered_syncs: bool = False) -> None:
         pytest.fail(failure_text(outcome, "the one under test"), pytrace=False)
 
 
-@pytest.mark.parametrize("first", SEEDS[::SEEDS_PER_TEST])
+@pytest.mark.parametrize("first", chunks(SEEDS, QUICK_TESTS))
 def test_fixed_seeds_have_no_violation(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
         run(seed)
 
 
-@pytest.mark.parametrize("first", UNORDERED_SEEDS[::SEEDS_PER_TEST])
+@pytest.mark.parametrize("first", chunks(UNORDERED_SEEDS, 1))
 def test_fixed_seeds_with_unordered_syncs_have_no_violation(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
         run(seed, unordered_syncs=True)

@@ -22,7 +22,7 @@ def test_administrators_add_partitions() -> None:
     world.cluster.close()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_fixed_seeds_with_growth_have_no_violation(seed: int) -> None:
     outcome = simulate_brokers(seed, growth=True)
     if outcome.failure is not None:

@@ -97,7 +97,7 @@ def outcome_of(seed: int) -> Outcome:
     return simulate_brokers(seed, kafka=True)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_fixed_seeds_with_kafka_have_no_violation(seed: int) -> None:
     outcome = outcome_of(seed)
     if outcome.failure is not None:
@@ -106,7 +106,7 @@ def test_fixed_seeds_with_kafka_have_no_violation(seed: int) -> None:
 
 
 def test_a_kafka_seed_gives_the_same_run_to_the_last_callback() -> None:
-    assert simulate_brokers(2, kafka=True).digest == outcome_of(2).digest
+    assert simulate_brokers(1, kafka=True).digest == outcome_of(1).digest
 
 
 def test_the_option_is_never_drawn_from_a_seed() -> None:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -14,17 +15,30 @@ from jepsen.simulation.outcome import Outcome
 from jepsen.simulation.report import failure_text
 
 SEEDS = {"broker": range(1, 10), "groups": range(1, 7), "records": range(1, 5), "founding": range(1, 41)}
-SEEDS_PER_TEST = {"broker": 3, "groups": 3, "records": 2, "founding": 20}
+SEEDS_PER_TEST = {"broker": 3, "groups": 3, "records": 2, "founding": 10}
 UNORDERED_SEEDS = {
     "broker": range(101, 104),
     "groups": range(101, 103),
     "records": range(101, 103),
     "founding": range(101, 121),
 }
+UNORDERED_PER_TEST = {"broker": 1, "groups": 1, "records": 1, "founding": 5}
 REPEATED = {"broker": 16, "groups": 2, "records": 2, "founding": 7}
 """Seed of each level whose run is repeated; the one of brokers has gossip with pests, and operators."""
-CHUNKS = [(level, first) for level, seeds in SEEDS.items() for first in seeds[:: SEEDS_PER_TEST[level]]]
-KEPT = [kept for level in SEEDS for kept in kept_seeds(level)]
+KEPT = [
+    pytest.param(kept, marks=[pytest.mark.slow] if level == "broker" else [])
+    for level in SEEDS
+    for kept in kept_seeds(level)
+]
+
+
+def chunks(seeds: dict[str, range], per_test: dict[str, int]) -> list[Any]:
+    """Return the parameters `level` and `first` of the tests of these seeds; only the first one is not slow."""
+    return [
+        pytest.param(level, first, marks=[pytest.mark.slow] if first != each.start else [])
+        for level, each in seeds.items()
+        for first in each[:: per_test[level]]
+    ]
 
 
 @cache
@@ -39,15 +53,15 @@ def run(level: str, seed: int, *, unordered_syncs: bool = False) -> None:
         pytest.fail(failure_text(outcome, "the one under test"), pytrace=False)
 
 
-@pytest.mark.parametrize(("level", "first"), CHUNKS)
+@pytest.mark.parametrize(("level", "first"), chunks(SEEDS, SEEDS_PER_TEST))
 def test_fixed_seeds_have_no_violation(level: str, first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST[level]):
         run(level, seed)
 
 
-@pytest.mark.parametrize("level", list(SEEDS))
-def test_fixed_seeds_with_unordered_syncs_have_no_violation(level: str) -> None:
-    for seed in UNORDERED_SEEDS[level]:
+@pytest.mark.parametrize(("level", "first"), chunks(UNORDERED_SEEDS, UNORDERED_PER_TEST))
+def test_fixed_seeds_with_unordered_syncs_have_no_violation(level: str, first: int) -> None:
+    for seed in range(first, first + UNORDERED_PER_TEST[level]):
         run(level, seed, unordered_syncs=True)
 
 
@@ -67,7 +81,10 @@ def digests(level: str) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("level", list(SEEDS))
+@pytest.mark.parametrize(
+    "level",
+    [pytest.param(level, marks=[pytest.mark.slow] if level in ("groups", "records") else []) for level in SEEDS],
+)
 def test_two_hash_seeds_give_the_same_trace(level: str) -> None:
     seed = REPEATED[level]
     here = {str(seed): outcome_of(level, seed).digest}
