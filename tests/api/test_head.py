@@ -1,7 +1,6 @@
 """HEAD answers like GET without the body, on every documented path except the one whose GET is not safe."""
 
 import aiohttp
-import pytest
 
 from tests.api.described import DOCUMENT, build_target, list_operations
 from tests.api.raw import fetch_answer, request_head
@@ -11,18 +10,18 @@ POLL = "/consumers/{group}/instances/{instance}/records"
 PATHS = {each.path: each for each in list_operations(DOCUMENT) if each.method == "GET"}
 
 
-@pytest.mark.parametrize("path", [path for path in PATHS if path != POLL])
-async def test_head_returns_the_status_and_content_type_of_get_without_a_body(api, path):
+async def test_head_returns_the_status_and_content_type_of_get_without_a_body(api):
     await api.create_topic()
     assert (await api.post("/topics/t", {"records": [{"value": 1}]}))[0] == 200
     assert (await api.post("/consumers/g", {"name": "i", "format": "json"}))[0] == 200
-    where = build_target(PATHS[path], build_arguments(PATHS[path]), build_query(PATHS[path]))
     more = ("Host: 127.0.0.1", "Connection: close")
-    got = await fetch_answer(api.address, request_head("GET", where, *more))
-    asked = await fetch_answer(api.address, request_head("HEAD", where, *more))
-    assert (asked.status, asked.body) == (got.status, b"")
-    assert asked.headers.get("content-type") == got.headers.get("content-type")
-    assert ("content-length" in asked.headers) == ("content-length" in got.headers)
+    for path in PATHS.keys() - {POLL}:
+        where = build_target(PATHS[path], build_arguments(PATHS[path]), build_query(PATHS[path]))
+        got = await fetch_answer(api.address, request_head("GET", where, *more))
+        asked = await fetch_answer(api.address, request_head("HEAD", where, *more))
+        assert (asked.status, asked.body) == (got.status, b""), path
+        assert asked.headers.get("content-type") == got.headers.get("content-type"), path
+        assert ("content-length" in asked.headers) == ("content-length" in got.headers), path
 
 
 async def test_probes_and_scrapes_accept_head(api):

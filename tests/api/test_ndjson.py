@@ -429,7 +429,7 @@ def test_lines_do_not_depend_on_the_pieces_of_the_body():
         assert found + splitter.take_last_line() == [b'{"a":1}', b"", b'{"b":2}', b'{"c":3}'], cut
 
 
-LARGE_BYTES = 20 * MIB
+LARGE_BYTES = 8 * MIB
 GROWING = b"[" + b"[]," * (LARGE_BYTES // 3) + b"0]"
 
 
