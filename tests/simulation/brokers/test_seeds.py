@@ -14,7 +14,7 @@ from jepsen.simulation.kept_seeds import KeptSeed, kept_seeds
 from jepsen.simulation.outcome import Outcome
 from jepsen.simulation.report import failure_text
 
-SEEDS = {"broker": range(1, 10), "groups": range(1, 7), "records": range(1, 5), "founding": range(1, 41)}
+SEEDS = {"broker": range(16, 25), "groups": range(1, 7), "records": range(1, 5), "founding": range(1, 41)}
 SEEDS_PER_TEST = {"broker": 3, "groups": 3, "records": 2, "founding": 10}
 UNORDERED_SEEDS = {
     "broker": range(101, 104),
