@@ -210,7 +210,9 @@ class _Columns:
 
 
 def _timestamps(milliseconds: Sequence[int]) -> pa.Array:
-    """Convert milliseconds of records (-1 without a time) to microseconds."""
+    """Convert milliseconds, at least one value, to a column of microseconds.
+
+    Null where a record has no time (-1) or one above `TIMESTAMP_MS_MAX`."""
     given = pa.array(milliseconds, pa.int64())
     bounds = pc.min_max(given).as_py()
     if bounds["min"] < 0 or bounds["max"] > TIMESTAMP_MS_MAX:

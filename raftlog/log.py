@@ -140,9 +140,9 @@ class Log(ClosedAtExit):
     def append(self, records: Iterable[NewRecord | bytes], *, compression: Compression = Compression.NONE) -> Offset:
         """Append records in order and return the offset of the first; they are durable by the flush policy.
 
-        They make one batch, which a few plain values may share with appends of other threads at the same moment. Raises
-        `InvalidArgument` and `RecordTooLarge` for records that cannot be stored, `StorageFull` (definitely not kept),
-        `SyncFailed` (unknown), `LogDamaged`, `LogClosed`."""
+        The records form one batch. A few small `bytes` values can share a batch with concurrent appends of other
+        threads. Raises `InvalidArgument` and `RecordTooLarge` for records that cannot be stored, `StorageFull`
+        (definitely not stored), `SyncFailed` (outcome unknown), `LogDamaged`, `LogClosed`."""
         if isinstance(records, str | bytes | bytearray | memoryview):
             raise InvalidArgument(f"records is {type(records).__name__}; append() takes a list of records, [value]")
         given = list(records)

@@ -120,7 +120,9 @@ class KafkaConnections:
                     await asyncio.sleep(0)
 
     async def sweep(self, now: float) -> None:
-        """Check all connections, a slice of them in each turn of the loop."""
+        """Close the connections that are idle or too slow, as `KafkaConnection.sweep` decides.
+
+        `now` is by the loop's clock, in seconds. Other work runs after every `_SWEPT_AT_ONCE` connections."""
         for number, connection in enumerate(list(self._open), 1):
             connection.sweep(now)
             if number % _SWEPT_AT_ONCE == 0:

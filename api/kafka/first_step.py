@@ -25,7 +25,7 @@ class FirstStep:
         """Cancellations before there was a task."""
 
     def continue_in(self, task: "asyncio.Task[None]") -> None:
-        """Forward all further calls to this task."""
+        """Cancel `task`, which runs the rest, once per pending cancellation; forward later calls to it."""
         self._task = task
         for _ in range(self._cancels):
             task.cancel()

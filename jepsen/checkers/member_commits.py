@@ -48,6 +48,7 @@ class MemberCommits(Checker):
         self._reads: dict[int, Op] = {}
 
     def on_invocation(self, op: Op) -> None:
+        """Record a read as pending, or a commit's offsets: those of a member as `_Commit`, others as unobserved."""
         payload = op.payload
         assert isinstance(payload, GroupOffsets), op
         if op.kind == COMMITTED:

@@ -37,7 +37,8 @@ class Node:
         self._peer, self._lists = peer, lists
         self._is_ready = False
 
-    def routes(self, app: web.Application) -> None:
+    def add_routes(self, app: web.Application) -> None:
+        """Add the routes of this node to the application."""
         app.router.add_get("/status", self._status)
         app.router.add_post("/v3/clusters/-/topics", self._convert_errors(self._create))
         app.router.add_post("/topics/{topic}", self._convert_errors(self._append_json))
@@ -188,7 +189,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
     peer = Peer(arguments.own, others, arguments.data_dir, arguments.lists, arguments.build)
     node = Node(peer, arguments.lists)
     app = web.Application(client_max_size=_BODY_BYTES_MAX)
-    node.routes(app)
+    node.add_routes(app)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     host, _, port = arguments.http.rpartition(":")

@@ -85,6 +85,7 @@ class DeferredCutJournal(FileJournal):  # type: ignore[misc]  # the library has 
         super().add(command, idx, term)
 
     def settle(self) -> None:
+        """Drop the requested cut, if it was not made: the entries stay in the log."""
         self._cut_from = None
 
 

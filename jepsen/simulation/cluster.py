@@ -89,7 +89,7 @@ class Cluster:
         self.recorder = Recorder(lambda: self.loop.now_ns, self._feed)
         self.config = options.driver_config()
         self.machines: dict[NodeId, Machine] = {}
-        self.is_damage_expected: Callable[[Machine, GroupPlan], bool] = lambda _machine, _make_plan: False
+        self.is_damage_expected: Callable[[Machine, GroupPlan], bool] = lambda _machine, _plan: False
         """Callback that returns whether files of this replica were damaged."""
         self.ambush: Callable[[Moment, Machine], object] | None = None
         """Callback at certain moments, for faults that wait for one."""

@@ -36,9 +36,9 @@ _UUID_BITS: Final = 128
 class GroupJoins:
     """Handler of the join requests of one machine."""
 
-    def __init__(self, rebalancing: GroupRebalance, random: Random) -> None:
-        self._rebalance, self._random = rebalancing, random
-        self._settings = rebalancing.settings
+    def __init__(self, rebalance: GroupRebalance, random: Random) -> None:
+        self._rebalance, self._random = rebalance, random
+        self._settings = rebalance.settings
 
     def join(self, token: Token, join: Join, now: float) -> None:
         """Process a join request: answer it at once, or keep it until the join phase ends."""

@@ -29,9 +29,9 @@ class ProducerExpiry:
         self._heard_ms: dict[int, int] = {}
         """Time of each producer's last batch, the longest silent ones first."""
         self._term = Term(0)
-        """Term of the leadership that counts."""
+        """Term in which this replica, as leader, measures how long producers are silent."""
         self._mark: asyncio.Future[Committed] | None = None
-        """Proposed mark without an outcome."""
+        """Expiry mark that was proposed, and is not yet committed or rejected."""
 
     def propose_if_due(self, expiration_ms: int, now_ms: int) -> None:
         """Propose a mark for the producers that are due; `now_ms` is by the loop's clock."""

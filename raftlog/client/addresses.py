@@ -69,11 +69,11 @@ class BrokerAddresses(Sequence[str]):
 
     @property
     def is_secure(self) -> bool:
-        """Whether all addresses have TLS; then addresses without TLS that brokers name are not used."""
+        """Whether all addresses use TLS; the client then ignores addresses without TLS that brokers report."""
         return all(address.startswith(HTTPS) for address in self._addresses)
 
     def with_addresses(self, addresses: Iterable[str]) -> Self:
-        """Return a copy with these addresses. Raises `InvalidArgument`."""
+        """Return a copy with these addresses, and the same TLS files and login. Raises `InvalidArgument`."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
         copy._addresses = tuple(parse_bootstrap(list(addresses)))

@@ -23,9 +23,9 @@ class QuiescenceState:
         self.is_quiesced = False
         """Whether the replica is quiesced."""
         self._alive_nodes: set[NodeId] = set()
-        """Processes that were reported alive and not dead since; never iterated."""
+        """Nodes whose process was last reported alive. Never iterated, because its order varies."""
         self._to_wake: dict[ReplicaId, None] = {}
-        """Replicas that may be quiesced because of this one, in order; empty while this replica leads."""
+        """Replicas that may be quiesced and get wakes until they answer, in order; empty while this replica leads."""
 
     def note_process(self, node: NodeId, is_alive: bool) -> None:
         """Record whether the process of `node` is alive."""

@@ -41,7 +41,9 @@ class LoopHolds:
         self._thread = 0
 
     def begin(self, waited_s: Callable[[], float] | None = None) -> None:
-        """Begin to count steps, on the event loop of the calling thread."""
+        """Begin to count steps of the event loop that runs in the calling thread.
+
+        `waited_s` returns the seconds for which the thread has waited for a core; default: read from `schedstat`."""
         self._thread = threading.get_ident()
         self._waited_s = waited_s or _open_core_wait_clock()
         self._waited_before_s = self._waited_at_tick_s = self._waited_s()

@@ -93,12 +93,12 @@ def is_password_of(credential: ScramCredential, password: str) -> bool:
 
 
 def digest(mechanism: ScramMechanism, data: bytes) -> bytes:
-    """Return the hash of a mechanism."""
+    """Return the hash of `data` by the hash function of the mechanism."""
     return new_hash(mechanism.hash_name, data).digest()
 
 
 def hmac_of(mechanism: ScramMechanism, key: bytes, data: bytes) -> bytes:
-    """Return the HMAC of a mechanism."""
+    """Return the HMAC of `data` by the hash function of the mechanism."""
     return hmac.digest(key, data, mechanism.hash_name)
 
 

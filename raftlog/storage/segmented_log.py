@@ -164,7 +164,7 @@ class SegmentedLog(ReadableLog):
 
     @property
     def published_index(self) -> Index:
-        """Last index whose row is in a file, together with all rows before it."""
+        """Highest index up to which all rows are written to `.index` files."""
         waiting = self._dirty[0] if self._dirty else None
         return Index(waiting.base_index + waiting.rows_published - 1) if waiting else self.last_index
 

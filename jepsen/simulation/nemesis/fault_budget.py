@@ -51,7 +51,7 @@ class FaultBudget:
         return self.damages
 
     def is_expected(self, machine: Machine, plan: GroupPlan) -> bool:
-        """Return whether faults damaged files of this replica, which may not be repaired yet."""
+        """Return whether a fault damaged files of this replica; also just after their repair, until `open_damages`."""
         return any(damage.plan is plan and damage.replica == machine.me for damage in self.damages)
 
     def may_damage(self, machine: Machine, only: GroupPlan | None = None) -> bool:

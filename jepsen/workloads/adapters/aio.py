@@ -139,9 +139,11 @@ class AioConsumer:
     def __init__(self, topics: Sequence[str], settings: Mapping[str, Any]) -> None:
         self._topics, self._settings = topics, settings
         self._places: list[KafkaPartition] = []
-        """Partitions that are assigned from the beginning, and not read."""
+        """Partitions to assign at the start, paused so that nothing is fetched; empty if the consumer subscribes."""
         self._created: AIOKafkaConsumer | None = None
+        """Consumer that was created last; its start may be pending or have failed."""
         self._running: AIOKafkaConsumer | None = None
+        """Consumer that has started and is not closed."""
         self._starting = asyncio.Lock()
 
     async def _ensure_started(self, listener: ConsumerRebalanceListener | None = None) -> AIOKafkaConsumer:

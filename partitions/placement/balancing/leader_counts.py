@@ -82,7 +82,10 @@ class _Chains:
             yield [number for number, _ in chain]
 
     def _next_chain(self) -> list[_Hop]:
-        """Return the shortest chain from a broker that leads most to one that leads at least two fewer."""
+        """Return the shortest chain of leadership moves to a broker that leads at least two partitions fewer.
+
+        Each move gives the next broker one partition, from which the next move starts. Chains that start at the broker
+        with the most leaderships come first; those of brokers with fewer follow. Empty if no chain is left."""
         counts = self._counts
         lowest = min(counts[node] for node in self._nodes)
         levels = sorted({counts[node] for node in self._nodes}, reverse=True)

@@ -82,9 +82,10 @@ class Moves(BackgroundLoop):
         return found
 
     def find_awaited_replicas(self, group: PartitionReplica, wanted: Sequence[ReplicaId]) -> list[ReplicaId]:
-        """Return the assigned replicas that do not vote yet.
+        """Return the assigned replicas for which the move waits: those that are not voters yet.
 
-        When all vote: those that are unreachable and without which no other voter can be removed."""
+        If all are voters: the unreachable ones, if without them only a minority is reachable, so that no other voter
+        can be removed."""
         voters = group.core.configuration.all_voters()
         missing = [replica for replica in wanted if replica not in voters]
         if missing:

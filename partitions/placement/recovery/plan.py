@@ -122,12 +122,15 @@ def _has_reported(replica: ReplicaId, statuses: Mapping[NodeId, ReplicaStatus | 
     return answer is not None and answer.replica == replica
 
 
-def _can_win(candidate: ReplicaStatus, holding: Sequence[ReplicaStatus]) -> bool:
+def _can_win(candidate: ReplicaStatus, non_empty: Sequence[ReplicaStatus]) -> bool:
+    """Return whether `candidate` may campaign, and a majority of its voters would vote for it.
+
+    Only reported replicas that are not empty vote. In a joint configuration both majorities are needed."""
     if not candidate.may_lead:
         return False
     granting = {
         each.replica
-        for each in holding
+        for each in non_empty
         if (each.vote_floor.term, each.vote_floor.index) <= (candidate.last.term, candidate.last.index)
     }
     halves = [half for half in (candidate.voters, candidate.outgoing) if half]

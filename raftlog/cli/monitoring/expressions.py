@@ -13,7 +13,7 @@ CONSUMER_LAG: Final = (
 
 
 def rate(series: str, by: str | None = None) -> str:
-    """Return the rate per second of a counter, summed over all labels but `by` if that is given."""
+    """Return the expression of a counter's rate per second; with `by`, its sum for each value of this label."""
     expression = f"rate({series}[$__rate_interval])"
     return expression if by is None else f"sum by ({by}) ({expression})"
 

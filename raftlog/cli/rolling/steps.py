@@ -298,7 +298,7 @@ def next_unit(left: Sequence[RestartUnit], reading: ClusterReading) -> RestartUn
     """Return the unit to restart next."""
 
     def rank(unit: RestartUnit) -> tuple[bool, bool, bool, int]:
-        """Return the key of the order: first dead units, then those in maintenance; the controller is last."""
+        """Return the sort key: first units with a dead broker, then in maintenance; the controller's leader last."""
         return (
             all(map(reading.is_alive, unit.brokers)),
             not reading.in_maintenance & set(unit.brokers),

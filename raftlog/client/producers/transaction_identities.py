@@ -30,7 +30,7 @@ class TransactionIdentities(Identities):
         """Return at once: a transaction begins with its identity."""
 
     async def replace(self, abandoned: ProducerIdentity, *, must_be_new: bool = False) -> ProducerIdentity:
-        """Raise `InvalidProducerMapping`: within a transaction the identity stays."""
+        """Raise `InvalidProducerMapping`: the identity cannot be replaced within a transaction."""
         raise InvalidProducerMapping(f"a partition does not know producer {abandoned.producer_id} any more")
 
     async def prepare(self) -> None:

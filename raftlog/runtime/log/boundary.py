@@ -23,7 +23,8 @@ def boundary_of(segments: SegmentedLog) -> EntryId:
 def find_first_uncompacted(segments: SegmentedLog) -> Index:
     """Return the index of the first entry that, like all later ones, is stored as it was appended.
 
-    It is at most the index after the boundary, which rises when a compaction begins, before any file is replaced."""
+    A replica raises its boundary (see the module) when a compaction begins, before it replaces any file. Until the
+    files are replaced, this index can be lower than the one after the boundary; it is never higher."""
     return Index(segments.first_uncompacted_segment.base_index) if segments.segments else Index(1)
 
 

@@ -80,7 +80,7 @@ class OfflineReplica(NamedTuple):
                     yield base, OfflineEntry(Index(index), bytes(stored.batch), place, reason)
 
     def find_first_uncompacted(self, disk: Disk) -> Index:
-        """Return the index from which on no entry was compacted."""
+        """Return the first index of the first segment that is not compacted; 0 if no segment file is like that."""
         for base in segment_bases(disk, self.path):
             segment = open_with_index(disk, self.path, base)
             segment.close()

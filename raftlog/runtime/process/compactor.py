@@ -48,7 +48,7 @@ class CompactionPort(Protocol):
         ...
 
     def is_copied(self, group: PartitionReplica) -> bool:
-        """Return whether a replica in another process copies the group's files."""
+        """Return whether a replica in another process is copying the compacted files of this replica."""
         ...
 
 

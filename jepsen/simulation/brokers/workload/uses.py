@@ -69,7 +69,10 @@ def draw_once(random: Random, uses: WorkloadFeatures) -> WorkloadFeatures:
 
 
 def draw_uses(random: Random, *, members: bool, records: bool) -> WorkloadFeatures:
-    """Draw the features of a run, with or without group members, and with or without the other features."""
+    """Draw the features of a run.
+
+    `members`: whether it has consumer group members. `records`: whether it may have idempotent producers, clients
+    that delete records, and compacted topics."""
     return WorkloadFeatures(
         members=random.choice((3, 4, 6)) if members else 0,
         session_timeout_ms=random.choice((1_000, 1_000, 2_000)),
