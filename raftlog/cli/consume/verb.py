@@ -26,7 +26,7 @@ from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve import collector
 from raftlog.client import BrokerClient, Consumer, ConsumerRecord, RebalanceListener
 from raftlog.client.addresses import BrokerAddresses
-from raftlog.errors import RaftlogError, Unavailable, UndecodableBatch, UnknownPartition
+from raftlog.errors import Unavailable, UndecodableBatch, UnknownPartition
 from raftlog.types import READ_COMMITTED, IsolationName, Offset, TopicPartition
 
 FETCH_BYTES = 2 * 1024 * 1024
@@ -198,7 +198,7 @@ class _ConsumeRun:
         try:
             async with asyncio.TaskGroup() as group:
                 asked = {place: group.create_task(self._find_span(client, place)) for place in places}
-        except* RaftlogError as failed:
+        except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
         spans = {place: task.result() for place, task in asked.items()}
         self._ends.update((place, span.end) for place, span in spans.items())

@@ -229,7 +229,7 @@ class _Dev:
         try:
             async with asyncio.TaskGroup() as group:
                 starting = [group.create_task(wait_for_node(node)) for node in self._nodes]
-        except* CommandFailed as failed:
+        except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
         return [task.result() for task in starting]
 

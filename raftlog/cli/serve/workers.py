@@ -140,7 +140,7 @@ class _WorkerSupervisor:
             async with asyncio.TaskGroup() as group:
                 for worker in self._workers:
                     group.create_task(self._keep_running(worker))
-        except* CommandFailed as failed:
+        except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
 
     async def _keep_running(self, worker: Child) -> None:
