@@ -71,6 +71,7 @@ def test_a_broker_joins_late_and_a_removed_one_is_refused(begin: Callable[..., W
     assert [each.node_id for each in world.cluster.newest_state().all_brokers()] == [1, 3, 4]
 
 
+@pytest.mark.slow
 def test_a_removed_broker_can_return_with_an_empty_disk(begin: Callable[..., World]) -> None:
     world = begin(replace(ELASTIC, late_joiners=1, returns=1.0))
     machine = remove_broker(world, 2)
@@ -80,6 +81,7 @@ def test_a_removed_broker_can_return_with_an_empty_disk(begin: Callable[..., Wor
     assert [each.node_id for each in world.cluster.newest_state().all_brokers()] == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_a_broker_removed_before_it_serves_is_not_waited_for(begin: Callable[..., World]) -> None:
     """Its disk may also have been an empty one that replaced another."""
     world = begin(replace(ELASTIC, late_joiners=1, returns=1.0))
