@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from bench.catch_up import fill
 from bench.child import run_in_child
-from bench.cluster_http import TOPIC, cluster_of_three, create_topic, port_of
+from bench.cluster_http import TOPIC, cluster_of_three, create_topic, port_of, ports_of
 from bench.measure import Figure, Measure, Values, Workspace, require
 from bench.open_loop import offer
 from bench.read_back import read_batches
@@ -71,7 +71,7 @@ def run(workspace: Workspace) -> Values:
             workspace.show_stage("filling the partition")
             filled = run_in_child(fill, port=port_of(cluster, cluster.leader(TOPIC)), size_bytes=size_bytes)["bytes"]
             cluster.wait_healthy()
-            saved, backup_s, offered = _back_up(workspace, cluster.bootstrap, store, _ports(cluster), filled)
+            saved, backup_s, offered = _back_up(workspace, cluster.bootstrap, store, ports_of(cluster), filled)
             workspace.show_stage("reading the records")
             expected = run_in_child(hash_batches, port=port_of(cluster, 1), end=saved["records"])
         with cluster_of_three(directory / "new") as cluster:
@@ -89,10 +89,6 @@ def run(workspace: Workspace) -> Values:
     }
 
 
-def _ports(cluster: Any) -> list[int]:
-    return [port_of(cluster, number) for number in cluster.nodes]
-
-
 def _back_up(
     workspace: Workspace, bootstrap: str, store: Path, ports: list[int], filled: int
 ) -> tuple[dict[str, Any], float, dict[str, Any]]:
@@ -103,6 +99,7 @@ def _back_up(
         load = pool.submit(run_in_child, offer, ports=ports, topic=TOPIC, per_s=OFFERED_PER_S, seconds=seconds)
         time.sleep(_AROUND_S)
         saved, backup_s = _run_command("backup", str(store), "--bootstrap", bootstrap)
+        require(not load.done(), f"the backup took {backup_s:.0f} s, longer than the load of {seconds:.0f} s")
         return saved, backup_s, load.result()
 
 

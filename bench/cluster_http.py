@@ -59,6 +59,10 @@ def port_of(cluster: Cluster, node: int) -> int:
     return int(cluster.nodes[node].http.rpartition(":")[2])
 
 
+def ports_of(cluster: Cluster) -> list[int]:
+    return [port_of(cluster, number) for number in cluster.nodes]
+
+
 def restart_all(cluster: Cluster) -> None:
     """Kill all brokers at once, and start them again."""
     for node in cluster.nodes.values():

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.child import run_in_child
-from bench.cluster_http import NODES, PATH, TOPIC, port_of
+from bench.cluster_http import NODES, PATH, TOPIC, port_of, ports_of
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace, require
 from bench.open_loop import offer
 from bench.read_back import BATCHES_TYPE
@@ -143,7 +143,7 @@ def run(workspace: Workspace) -> Values:
         filled = run_in_child(fill, port=port_of(cluster, cluster.leader(TOPIC)), size_bytes=size_bytes)
         cluster.wait_healthy()
         before = _bytes_on_disk(cluster)
-        ports = [port_of(cluster, number) for number in cluster.nodes]
+        ports = ports_of(cluster)
         load: dict[str, Any] = {"ports": ports, "topic": TOPIC, "per_s": OFFERED_PER_S, "keys": OFFERED_KEYS}
         workspace.show_stage("quiet")
         quiet = run_in_child(offer, **load, seconds=QUIET_S)

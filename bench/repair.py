@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.catch_up import fill
 from bench.child import run_in_child
-from bench.cluster_http import TOPIC, cluster_of_three, create_topic, port_of
+from bench.cluster_http import TOPIC, cluster_of_three, create_topic, port_of, ports_of
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace, require
 from bench.open_loop import offer
 from bench.read_back import BATCHES_TYPE
@@ -95,7 +95,7 @@ def run(workspace: Workspace) -> Values:
         workspace.show_stage("filling the partition")
         run_in_child(fill, port=port_of(cluster, cluster.leader(TOPIC)), size_bytes=size_bytes)
         cluster.wait_healthy()
-        ports = [port_of(cluster, number) for number in cluster.nodes]
+        ports = ports_of(cluster)
         load: dict[str, Any] = {"ports": ports, "topic": TOPIC, "per_s": OFFERED_PER_S}
         workspace.show_stage("quiet")
         quiet = run_in_child(offer, **load, seconds=QUIET_S)
