@@ -61,7 +61,7 @@ class LoopThread(ClosedAtExit):
         return self._loop.is_closed()
 
     def close(self) -> None:
-        """End the loop and its thread."""
+        """Cancel what still runs in the loop, wait until it has ended, and end the loop and its thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
@@ -77,11 +77,15 @@ class LoopThread(ClosedAtExit):
         return InvalidArgument("a synchronous client was called in an event loop; use raftlog.client there")
 
     def _run(self) -> None:
-        """Run the loop until it is stopped, then close it."""
+        """Run the loop until it is stopped, then end its tasks, so that their sockets are closed, and close it."""
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
         finally:
+            left = asyncio.all_tasks(self._loop)
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
 
