@@ -61,7 +61,7 @@ class LoopThread(ClosedAtExit):
         return self._loop.is_closed()
 
     def close(self) -> None:
-        """Cancel what still runs in the loop, wait until it has ended, and end the loop and its thread."""
+        """Cancel the tasks of the loop, wait until they have ended, and end the loop and its thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
