@@ -43,8 +43,7 @@ class Brokers:
                 rpc=self._rpc[number],
                 seeds=tuple(self._rpc.values())[: self._seeds],
                 secret=SECRET,
-                driver=DRIVER,
-                **self._settings,
+                **{"driver": DRIVER, **self._settings},
             )
             opened[number] = self.running[number] = await Broker.open(settings)
         starts = (

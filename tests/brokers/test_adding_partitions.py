@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from raftlog.partitions.groups.results import OffsetCommit
 from raftlog.partitions.groups.service import OFFSETS_TOPIC
 from raftlog.records import NewRecord, read_records
 from raftlog.records.partitioner import murmur2
+from raftlog.runtime.config import DriverConfig
 from raftlog.types import FEATURE_LEVEL_KNOWN, NodeId, Offset, TopicPartition
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.brokers.members import G, Member
@@ -33,8 +35,12 @@ def soon() -> Deadline:
 
 @pytest.fixture
 async def topic(tmp_path: Path) -> AsyncIterator[Brokers]:
-    """Start three brokers with a topic of two partitions."""
-    async with brokers_in(tmp_path, group_initial_rebalance_delay_ms=0, offsets_partitions=1) as brokers:
+    """Start three brokers with a topic of two partitions.
+
+    They have the election timeouts of the product: two tests compare leaders before and after, and the short
+    timeouts of other tests pass when the machine holds this process up."""
+    settings: Any = {"group_initial_rebalance_delay_ms": 0, "offsets_partitions": 1, "driver": DriverConfig()}
+    async with brokers_in(tmp_path, **settings) as brokers:
         await brokers.start()
         await brokers[1].create_topic("t", 2, deadline=soon())
         yield brokers
