@@ -19,7 +19,8 @@ from raftlog.types import Index, Term
 def is_acceptable(replica: RaftReplica, message: Message) -> bool:
     """Return whether a message is well formed, addressed to this replica, and of a term that its sender may introduce.
 
-    A removed replica may have raised its term; its answers must not unseat a leader. Raises `TermRefused`."""
+    Messages of the types in `FROM_MEMBER` may bring a later term only from members of the configuration: a removed
+    replica may have raised its term, and must not depose the leader. Raises `TermRefused`."""
     if message.to != replica.me or message.sender == replica.me or message.term < 0:
         return False
     if message.term > TERM_TAKEN_MAX:
@@ -36,7 +37,7 @@ def is_acceptable(replica: RaftReplica, message: Message) -> bool:
 
 
 def _check_term(replica: RaftReplica, message: Message, term: Term) -> None:
-    """Raise `TermRefused` for a term near the largest one, unless the term of this replica is near it as well."""
+    """Raise `TermRefused` if `term` is above `TERM_MAX`, or more than `TERM_STEP_MAX` above this replica's term."""
     if term > min(replica.term + TERM_STEP_MAX, TERM_MAX):
         raise TermRefused(
             f"term {term} is too near to the last one, {TERM_MAX}; this replica is in term {replica.term}", message

@@ -16,7 +16,7 @@ from raftlog.types import Term
 
 
 class Candidate:
-    """One campaign in one of its two phases."""
+    """Role of a replica in one phase of its campaign: it requests pre-votes, or votes."""
 
     __slots__ = ("_is_counted", "_replica", "_sequence", "leader", "role", "votes")
 
@@ -55,7 +55,9 @@ class Candidate:
         return None
 
     def tick(self) -> RoleChange | None:
-        """Begin again with pre-votes after an election timeout, or follow if the replica may not campaign any more."""
+        """Return the change of role at the election timeout.
+
+        The replica requests pre-votes again, or becomes a follower if it may not campaign any more."""
         if not self._replica.may_campaign():
             return RoleChange(Role.FOLLOWER, "may not campaign any more")
         return RoleChange(Role.PRE_CANDIDATE, "the election timed out")

@@ -112,13 +112,15 @@ class ConfigurationHistory:
     def begin(self, founders: Configuration) -> None:
         """Set the founding configuration from the first entry of the log, unless a configuration is known already.
 
-        A founder has it since its start; a replica that lost its log gets it only from that entry."""
+        A founder starts with its founding configuration; a replica that lost its log gets it only from that entry."""
         if self._known == [NO_CONFIGURATION]:
             self._known = [founders]
             self.current = founders
 
     def restore(self, known: Sequence[Configuration]) -> None:
-        """Replace the configurations by `known`, ascending, from the stored log; keep those above its last one."""
+        """Replace all configurations up to the last of `known` by `known`, which is ascending; keep later ones.
+
+        `known` is read from the stored log; nothing changes if it is empty."""
         if not known:
             return
         last = known[-1].index
@@ -127,7 +129,7 @@ class ConfigurationHistory:
         self.current = self._known[-1]
 
     def may_be_voter(self, replica: ReplicaId) -> bool:
-        """Return whether the replica votes in a configuration that holds here or may hold later.
+        """Return whether the replica votes in the current configuration, or in one that a cut can restore.
 
         A voter that an uncommitted change removes must go on campaigning: perhaps no other log is up to date enough to
         finish the change (thesis 4.2.2)."""

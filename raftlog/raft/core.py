@@ -96,7 +96,9 @@ class RaftCore(ReadableCore):
         return leader.propose_configuration(change) if leader else self._refuse_as_follower()
 
     def read_index(self, request: Hashable) -> RefusedProposal | None:
-        """Request a linearizable read, on any replica; `request` is returned in a Ready, as ready or as failed."""
+        """Request a linearizable read, on any replica; return a refusal, or None if the read was accepted.
+
+        An accepted `request` is returned in the `reads` or `reads_failed` of a later Ready."""
         self._wake_for_request()
         role, replica = self._role, self._replica
         if len(replica.reads) >= replica.settings.pending_reads_max:
@@ -104,7 +106,9 @@ class RaftCore(ReadableCore):
         return self._refuse_as_follower() if isinstance(role, Candidate) else role.read_index(request)
 
     def transfer_leadership(self, target: ReplicaId) -> RefusedProposal | None:
-        """Begin a transfer to a voter that is caught up; it is aborted after an election timeout."""
+        """Begin a transfer to a voter that is caught up; return a refusal, or None if the transfer began.
+
+        An unfinished transfer is aborted after an election timeout."""
         leader = self._wake_and_get_leader()
         return leader.transfer_leadership(target) if leader else self._refuse_as_follower()
 
@@ -254,11 +258,11 @@ class RaftCore(ReadableCore):
         return True
 
     def note_process(self, node: NodeId, is_alive: bool) -> None:
-        """Record that the heartbeat between this process and `node`'s began or ended.
+        """Record that the process of `node` is alive now, or has failed; called only on a change.
 
-        A new boot epoch is an end and a beginning. Called only on a change. An end wakes a quiesced leader, and the
-        followers of a leader on that node. At a beginning, a follower without contact to its leader on that node waits
-        for a heartbeat before it campaigns."""
+        A restart (new boot epoch) is reported as a failure, then as alive. A failure wakes a quiesced leader, and the
+        followers of a leader on that node. When the process is alive again, a follower without contact to its leader
+        there wakes the leader, and waits for a heartbeat before it campaigns."""
         replica, role = self._replica, self._role
         replica.quiescence.note_process(node, is_alive)
         is_quiesced = replica.quiescence.is_quiesced
@@ -343,7 +347,9 @@ class RaftCore(ReadableCore):
             self._become_follower(None, "voted for another candidate")
 
     def _step_wake(self, message: Wake | WakeResponse) -> None:
-        """Handle a `Wake`: end quiescence and answer. Handle its answer: send no more wakes to that replica."""
+        """Process a wake or its answer.
+
+        A wake ends quiescence and is answered; a replica that answers gets no more wakes."""
         replica = self._replica
         if isinstance(message, WakeResponse):
             replica.quiescence.remove_replica_to_wake(message.sender)

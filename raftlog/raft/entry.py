@@ -12,15 +12,15 @@ from raftlog.types import Index, Term
 TERM_MAX = Term(2**31 - 1)
 """Highest term: Kafka's `partitionLeaderEpoch` is an int32."""
 TERM_TAKEN_MAX = Term(TERM_MAX - 2**20)
-"""Highest term that a message can bring to a replica of a lower term; no replica could campaign after the last term.
+"""Highest term that a replica accepts from a message unchecked: in term `TERM_MAX` no replica can campaign any more.
 
 A Raft group whose term is above it can still have a million elections."""
 TERM_STEP_MAX = 1024
-"""Maximum distance from the replica's own term that is accepted of a message above `TERM_TAKEN_MAX`."""
+"""Maximum difference between the term of a message, if it is above `TERM_TAKEN_MAX`, and the receiver's term."""
 
 
 class EntryKind(IntEnum):
-    """Kind of an entry for the core, which treats rolls, trims and the like as data."""
+    """Kind of an entry, as far as the core distinguishes kinds; all other control batches are DATA to it."""
 
     DATA = 0
     NO_OP = 1
@@ -40,8 +40,8 @@ class EntryId(NamedTuple):
 class Entry(NamedTuple):
     """One entry of a log.
 
-    `configuration` is set when `kind` is CONFIGURATION, and its index is the entry's; also with a log's first entry,
-    which holds the founding members of the Raft group."""
+    `configuration` is set in an entry of kind CONFIGURATION, with the entry's index. It is also set in the first entry
+    of a log, which holds the founding members of the Raft group."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     term: Term

@@ -30,7 +30,7 @@ from raftlog.raft.role import RoleChange
 from raftlog.types import Index
 
 _SKIPPED_TIMEOUTS_MAX = 3
-"""Election timeouts that an unfit replica leaves to others; then it campaigns, for there may be no other candidate."""
+"""Election timeouts for which an unfit replica does not campaign; after them it does: there may be no fit candidate."""
 
 
 class Follower:
@@ -96,7 +96,9 @@ class Follower:
         self._timer_tick = self._replica.ticks
 
     def campaign_soon(self) -> RoleChange | None:
-        """Campaign at once, or after some random ticks if several voters may hold the same log (split votes)."""
+        """Return the change to pre-candidate; or None, after a shorter election timeout was set.
+
+        The shorter timeout is some random ticks. It avoids split votes if several voters may hold the same log."""
         replica = self._replica
         rivals = max(1, len(replica.configuration.voters) - 2)
         ticks = replica.random.randrange(rivals)
@@ -107,7 +109,7 @@ class Follower:
         return None
 
     def read_index(self, request: Hashable) -> RefusedProposal | None:
-        """Forward a read to the leader, which answers with the index that the read needs."""
+        """Forward a read to the leader, which answers with its index; return a refusal, or None if it was sent."""
         replica = self._replica
         if self.leader is None:
             return RefusedProposal(RefusalReason.NOT_LEADER, None)
@@ -124,7 +126,7 @@ class Follower:
     def tick(self) -> RoleChange | None:
         """Send wakes, fail old reads, and ask for pre-votes when the election timeout has passed.
 
-        A replica that may not campaign, or is unfit to lead, begins another timeout without a leader instead."""
+        A replica that may not campaign, or is unfit to lead, forgets its leader instead and begins another timeout."""
         replica = self._replica
         if replica.ticks >= self._wake_tick:
             self._send_wake_messages()
@@ -165,10 +167,9 @@ class Follower:
     def wake_leader(self) -> None:
         """Restart the timer, and wake the leader if its process is alive: it may be quiesced while this replica is not.
 
-        It has half an election timeout for a heartbeat; until then no other candidate gets a vote. Without this a
-        request to one quiesced follower, or the return of a partitioned member, would end in an election against a
-        healthy leader.
-        """
+        The leader has half an election timeout to send a heartbeat. Until then this replica votes for no candidate.
+        Otherwise a request to one quiesced follower, or the return of a partitioned member, would depose a healthy
+        leader."""
         replica, leader = self._replica, self.leader
         self._timer_tick = replica.ticks
         if leader is not None and replica.quiescence.is_process_alive(leader):
@@ -184,7 +185,7 @@ class Follower:
     # messages of the leader
 
     def handle_append(self, message: AppendRequest) -> None:
-        """Append the entries that follow on this log, and take over the commit index; refuse entries after a gap."""
+        """Append the entries that continue this log, and adopt the commit index; refuse entries after a gap."""
         self._record_contact(message.sender)
         replica = self._replica
         previous, entries = message.previous, message.entries
@@ -201,7 +202,7 @@ class Follower:
         replica.advance_commit_index(min(message.committed, self.verified))
 
     def handle_heartbeat(self, message: Heartbeat) -> None:
-        """Take over the commit index, take part in the handshake to quiesce, and answer."""
+        """Adopt the commit index, take part in the handshake to quiesce, and answer."""
         replica = self._replica
         is_late = message.sequence < self._heartbeat_sequence
         if is_late and replica.quiescence.is_quiesced:
@@ -232,7 +233,7 @@ class Follower:
             )
 
     def handle_offer(self, message: InstallOffer) -> None:
-        """Pass the offer of an installation to the driver; answer whether the log already reaches its boundary."""
+        """Pass the leader's offer to the driver; answer whether the durable log already reaches its boundary."""
         self._record_contact(message.sender)
         replica = self._replica
         boundary = message.boundary
@@ -330,7 +331,7 @@ class Follower:
         return True
 
     def _refuse(self, message: AppendRequest) -> None:
-        """Refuse entries that do not follow on this log, with a hint: the last entry that may agree with the leader's.
+        """Refuse an append whose previous entry is not in this log; the hint is the last entry that may be common.
 
         The hint skips a whole term at a time."""
         replica = self._replica
@@ -364,7 +365,7 @@ class Follower:
         )
 
     def _send_wake_messages(self) -> None:
-        """Send wakes to all replicas that have not answered yet, repeatedly until a message of a leader arrives."""
+        """Send wakes to all replicas that have not answered yet, and schedule the next ones a heartbeat later."""
         replica = self._replica
         to_wake = replica.quiescence.replicas_to_wake
         replica.send_wake(to_wake)

@@ -2,8 +2,8 @@
 
     first own index ≤ any index committed by counting;   one configuration change at a time
 
-It accepts proposals and replicates them at once; it counts itself only after its own sync, and commits only entries
-that a quorum holds durably and that lie at or after the no-op that opened its term (thesis 3.6.2). Commits and
+The leader accepts proposals and replicates them at once. It counts itself only after its own sync. It commits only
+entries that a quorum holds durably and that lie at or after the no-op that opened its term (thesis 3.6.2). Commits and
 messages are decided in `prepare`, once for all events since the last Ready."""
 
 from collections import deque
@@ -133,14 +133,14 @@ class Leader:
         return Accepted(replica.term, index, index)
 
     def read_index(self, request: Hashable) -> RefusedProposal | None:
-        """Accept a read; it is answered in a Ready."""
+        """Add a read, which a later Ready answers; return a refusal if too many are pending, otherwise None."""
         if not self._reads.try_add(WaitingRead(request, None)):
             return self._refuse(RefusalReason.OVERLOADED)
         self._mark_active()
         return None
 
     def transfer_leadership(self, target: ReplicaId) -> RefusedProposal | None:
-        """Begin a transfer to a voter that is caught up."""
+        """Begin a transfer to a voter that is caught up; return a refusal, or None if it began."""
         replica = self._replica
         if self._transfer.target is not None:
             return self._refuse(RefusalReason.TRANSFERRING)
@@ -344,7 +344,9 @@ class Leader:
             self._answer_read(read, index)
 
     def _answer_read(self, read: WaitingRead, index: Index | None) -> None:
-        """Send a confirmed read to the follower that forwarded it, or release it here; `index` None refuses it."""
+        """Send the index of a confirmed read to the follower that forwarded it, or report a local read as ready.
+
+        `index` is None to refuse a forwarded read."""
         replica = self._replica
         if read.origin is not None:
             assert isinstance(read.request, int), f"{read.origin} asked without a number"
@@ -368,10 +370,10 @@ class Leader:
             self._transfer.request_campaign_if_caught_up(replica, self.replication.progress)
 
     def _find_counted_members(self) -> list[FollowerProgress]:
-        """Return the members on which quiescence depends: every voter, and active or reachable learners.
+        """Return the progress of the members on which quiescence depends: all voters, active or reachable learners.
 
-        A learner whose process is alive counts even when silent: its replica may only not be created yet, and no
-        message would report its creation."""
+        A silent learner whose process is alive counts: its replica may not be created yet, and no message would report
+        its creation."""
         voters, quiescence = self._replica.configuration.voters, self._replica.quiescence
         return [
             progress

@@ -1,10 +1,10 @@
 """Errors for messages that no correct replica sends, raised before log or vote changes.
 
     Contradiction    two leaders in one term, or a leader whose log is not that of the Raft group
-    TermRefused      a term from which elections could not go on
+    TermRefused      a term so near to the highest one that too few elections would remain
 
-The driver decides what follows: the contradiction of a member stops the replica, because one of the two has lost state
-that it had promised; other messages are dropped and counted."""
+The driver stops the replica after a contradicting message of a member, because the sender or the receiver has lost
+durable state. It drops and counts the other messages."""
 
 from raftlog.raft.messages import AppendRequest, Message
 
@@ -18,7 +18,7 @@ class RefusedMessage(Exception):
 
 
 class Contradiction(RefusedMessage):
-    """The message contradicts an earlier one, `known`, or (None) the state of this replica."""
+    """The message contradicts an earlier one, `known`, or if that is None the state of this replica."""
 
     def __init__(self, reason: str, offending: Message, known: Message | None) -> None:
         super().__init__(reason, offending)

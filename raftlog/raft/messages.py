@@ -28,10 +28,10 @@ class AppendRequest(NamedTuple):
 
 
 class AppendResponse(NamedTuple):
-    """Answer to an append: how far the sender's log agrees with the leader's; `durable ≤ written ≤ verified`.
+    """Answer to an append. The sender's log equals the leader's up to `verified`; `durable ≤ written ≤ verified`.
 
     `written` equals `durable` here and is part of the format only. In a refusal, `hint` is the last entry of the sender
-    that can possibly agree: none above it does."""
+    that may be in the leader's log; no later one is."""
 
     sender: ReplicaId
     to: ReplicaId
@@ -62,7 +62,8 @@ class Heartbeat(NamedTuple):
 class HeartbeatResponse(NamedTuple):
     """Answer to a heartbeat.
 
-    `verified ≥ durable`: the log agrees with the leader's up to here, by appends of its term."""
+    `verified` is the last index up to which appends of this term have shown that the sender's log equals the leader's;
+    `durable ≤ verified`."""
 
     sender: ReplicaId
     to: ReplicaId
@@ -128,7 +129,7 @@ class TimeoutNow(NamedTuple):
 
 
 class ReadIndexRequest(NamedTuple):
-    """Request of a replica that does not lead for the index that makes a read current."""
+    """Request of a replica that does not lead for the index that a linearizable read must wait for (thesis 6.4)."""
 
     sender: ReplicaId
     to: ReplicaId
@@ -215,5 +216,5 @@ FROM_MEMBER = frozenset(
         InstallResponse,
     }
 )
-"""Messages accepted only from members of the receiver's configuration: a removed replica must not disturb by its term.
+"""Messages of which those in a later term are accepted only from members: a removed replica must not depose a leader.
 """

@@ -17,7 +17,7 @@ from raftlog.raft.settings import RaftSettings
 from raftlog.types import Index
 
 _LOST_TICK: Final = -(1 << 40)
-"""Tick of a follower that lost entries it held: so long ago that no bound allows it."""
+"""`held_tick` of a follower that lost acknowledged entries: its lag exceeds every bound."""
 
 
 class ProgressState(Enum):
@@ -38,9 +38,11 @@ class FollowerProgress:
     tick: InitVar[int] = 0
     state: ProgressState = ProgressState.PROBE
     match_index: Index = Index(0)
-    """Last index durable there and equal to the leader's log; moved by `acknowledge`, and down only by `note_loss`."""
+    """Last index up to which the follower's log is durable and equal to the leader's.
+
+    Raised by `acknowledge`, lowered only by `note_loss`."""
     match_sequence: int = 0
-    """The leader's sequence when `match_index` moved: requests up to here may have been sent before."""
+    """The leader's sequence when `match_index` last rose: requests up to this number may have been sent before."""
     probe_sequence: int = 0
     """Number up to which refusals are stale: they answer requests of a former state."""
     is_probe_sent: bool = False
@@ -53,20 +55,20 @@ class FollowerProgress:
     was_active: bool = False
     """The same for the period before, which counts while a new period has just begun."""
     agreed_sequence: int = 0
-    """Number of the latest request that it answered as ready to quiesce."""
+    """Number of the latest request that the follower answered as ready to quiesce."""
     awake_sequence: int = 0
-    """Number of the latest request that it answered as awake."""
+    """Number of the latest request that the follower answered as awake."""
     quiesced_sequence: int = 0
-    """Number of the latest request that it answered as quiesced."""
+    """Number of the latest request that the follower answered as quiesced."""
     acked_sequence: int = 0
     """Number of the latest request that was answered."""
     mark_sequence: int = 0
     """Number of a heartbeat without an answer yet; 0: there is none."""
     mark_index: int = 0
-    """Last index sent before that heartbeat."""
+    """Last index sent before the heartbeat `mark_sequence`."""
     sent_commit: Index = Index(0)
     held_tick: int = 0
-    """Latest tick at which it is known to have held everything committed; the current one for a new follower."""
+    """Latest tick at which the follower is known to have held all committed entries; for a new one, its first tick."""
     target_index: Index = Index(0)
     """Commit index at an earlier tick: `held_tick` becomes at least `target_tick` once the follower holds it."""
     target_tick: int = 0
@@ -129,10 +131,10 @@ class FollowerProgress:
         return self.is_probe_sent and answered > self.probe_sent_sequence
 
     def mark_heartbeat(self, sequence: int) -> None:
-        """Mark the heartbeat of this number; its answer, or a later one, shows whether earlier appends got lost.
+        """Mark the heartbeat of this number; the answer to it, or to a later one, shows whether appends got lost.
 
-        A new mark waits for the answer to the last one: otherwise, with round trips longer than the heartbeat interval,
-        no mark would ever be answered."""
+        The caller marks no other heartbeat before that answer: otherwise, with round trips longer than the heartbeat
+        interval, no mark would ever be answered."""
         if self.state is ProgressState.REPLICATE:
             self.mark_sequence, self.mark_index = sequence, self.next_index - 1
 
@@ -163,7 +165,7 @@ class FollowerProgress:
         self.held_tick = self.target_tick = _LOST_TICK
 
     def update_held_tick(self, committed: Index, tick: int) -> None:
-        """Record since when the follower has all entries up to `target_index`, if `match_index` has reached that.
+        """Raise `held_tick` to `target_tick` if the follower has all entries up to `target_index`.
 
         Then `committed` and `tick` become the next target. Called after each answer with a durable index."""
         if self.match_index >= self.target_index:
@@ -171,9 +173,7 @@ class FollowerProgress:
             self.target_index, self.target_tick = committed, tick
 
     def note_commit(self, before: Index, tick: int) -> None:
-        """Record a rise of the commit index from `before`.
-
-        A follower with all entries up to `before` was in sync so far."""
+        """Set `held_tick` to `tick` if the follower has all entries up to `before`, the last commit index."""
         if self.match_index >= before:
             self.held_tick = tick
 

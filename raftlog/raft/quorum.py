@@ -28,7 +28,9 @@ def majority_value(values: Sequence[int]) -> int:
 
 
 def quorum_value(voters: Sequence[int], outgoing: Sequence[int]) -> int:
-    """Return the highest value that a quorum has reached: of the voters and, while joint, of the outgoing ones too."""
+    """Return the highest value that a quorum has reached: a majority of the voters and, while joint, of the outgoing.
+
+    The arguments are the values of the voters and of the outgoing voters, none if the configuration is not joint."""
     value = majority_value(voters)
     return min(value, majority_value(outgoing)) if outgoing else value
 

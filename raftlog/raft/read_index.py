@@ -1,10 +1,10 @@
 """Linearizable reads without a log entry: ReadIndex (thesis 6.4).
 
-A leader that has committed in its own term notes its commit index, and then a quorum must confirm that it still leads:
-an answer to any request that was sent *after* the note does so. All reads that wait when a turn ends share one round,
-and those that come while it is under way share the next. A round asks as many followers as a quorum needs, and all of
-them at the next tick when that was not enough. Rounds are numbers of the leader's one sequence, so an answer to any
-later request confirms them as well.
+A leader that has committed in its own term records its commit index as the read's index. Then a quorum must confirm
+that it still leads, by answers to requests that were sent *after* that. All reads that wait when a Ready is prepared
+share one round of heartbeats, and those that arrive during the round share the next one. A round goes to as many
+followers as a quorum needs, and to all at the next tick if too few answered. A round has a number of the leader's one
+sequence of requests, so answers to later requests confirm it as well.
 
     a read's index ≥ every index acknowledged before its request;   rounds under way ≤ 1
 

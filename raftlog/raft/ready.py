@@ -70,14 +70,14 @@ class Ready(NamedTuple):
     """Last index that the stored log keeps; never below the commit index."""
     entries: tuple[Entry, ...]
     must_sync: bool
-    """Whether there are hard state, cut or entries. A commit alone forces no sync."""
+    """Whether hard state, cut or entries are set. A new commit index alone needs no sync."""
     messages_now: tuple[Message, ...]
     messages_once_durable: tuple[Message, ...]
     committed_index: Index
-    """A hint worth storing; at a restart it is at most the log's end.
+    """Commit index, which the driver may store as a hint for the next start (`Restart.committed_hint`).
 
-    It may get lost, but it must not become durable before the cuts and entries of this Ready and those before:
-    otherwise it would mark entries as committed that were cut."""
+    It may get lost. It must not become durable before the cuts and entries of this Ready and of those before it:
+    otherwise a restart could take entries for committed that were cut."""
     apply: IndexRange | None
     """Committed entries, durable here, to apply in order; report with `advance(applied=…)`."""
     reads: tuple[ReadReady, ...]
@@ -88,8 +88,8 @@ class Ready(NamedTuple):
     install_offer: InstallOffer | None
     """Offer to fetch the entries that this log lacks.
 
-    If the leader's log begins above this one, fetch its beginning first, which replaces this log (`install`); then its
-    entries, as the appends that its core supplies."""
+    If the leader has trimmed some of them, the driver first fetches the leader's files, which replace this log
+    (`install`). It fetches the remaining entries as appends, which the leader's core supplies (`supply`)."""
 
 
 class Restart(NamedTuple):
@@ -154,9 +154,9 @@ class FollowerStatus(NamedTuple):
     match_index: Index
     next_index: Index
     is_active: bool
-    """Whether it was heard in this period of CheckQuorum, or in the one before."""
+    """Whether the member answered in this period of CheckQuorum, or in the one before."""
     lag_ticks: int = 0
-    """Number of ticks since it held everything committed, as far as the leader can see; 0: it lacks nothing."""
+    """Number of ticks for which the member has lacked committed entries, as the leader knows it; 0: it lacks none."""
 
 
 class Status(NamedTuple):
@@ -176,4 +176,4 @@ class Status(NamedTuple):
     is_quarantined: bool
     followers: tuple[FollowerStatus, ...]
     is_transferring: bool
-    """Whether it leads and refuses proposals because of a leadership transfer."""
+    """Whether the replica leads and refuses proposals because of a leadership transfer."""

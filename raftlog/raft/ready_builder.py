@@ -73,8 +73,8 @@ class ReadyBuilder:
     def take_messages(self) -> Ready:
         """Return a Ready that has only messages, for a replica without any other change.
 
-        Its term is durable, so the messages are sent now. It brings nothing that must become durable and repeats the
-        last number."""
+        The replica's term is durable, so all messages are in `messages_now`. The Ready has nothing to sync, and repeats
+        the number of the last one."""
         replica = self._replica
         messages = tuple(replica.outbox)
         replica.outbox.clear()

@@ -21,7 +21,7 @@ from raftlog.raft.tail import LogTail
 from raftlog.types import Index, Term
 
 NEVER = 1 << 62
-"""A tick that does not come."""
+"""Tick that is never reached."""
 
 
 class RaftReplica:
@@ -134,7 +134,7 @@ class RaftReplica:
         return self.sequence
 
     def draw_election_ticks(self) -> int:
-        """Return a random election timeout: the minimum plus up to the same again (thesis 3.4)."""
+        """Return a random election timeout in ticks: from `election_ticks_min` to below twice that (thesis 3.4)."""
         least = self.settings.election_ticks_min
         return least + self.random.randrange(least)
 

@@ -119,7 +119,9 @@ class Replication:
         )
 
     def quorum_sequence(self) -> int:
-        """Return the highest request number that a quorum has answered; none of it was in a later term then."""
+        """Return the highest request number that a quorum has answered, the leader included.
+
+        Each of these answers shows that its sender was not in a later term."""
         own = self.sequence
         return quorum_value(
             [own if progress is None else progress.acked_sequence for progress in self._voters],
@@ -151,7 +153,7 @@ class Replication:
     # sending
 
     def note_proposed(self, first_index: Index, size_bytes: int) -> None:
-        """Record new entries of data, from `first_index` on, which appends have to carry."""
+        """Record that new entries from `first_index` on, of `size_bytes` in total, are to be sent to the followers."""
         self.is_due = True
         if not self._unsent_bytes:
             self._unsent_from = first_index
@@ -184,7 +186,7 @@ class Replication:
         return True
 
     def send_deferred(self) -> None:
-        """Send the deferred entries to all followers with the next Ready, and choose the prompt followers anew."""
+        """Plan the deferred appends for the next Ready, and choose the fastest followers again."""
         self._choose_fastest()
         self._unsent_bytes = 0
         self.is_due = True
@@ -223,9 +225,10 @@ class Replication:
         return sequence
 
     def send_round(self) -> int:
-        """Send heartbeats to a quorum, the followers that answered last; return the number of the heartbeats.
+        """Send heartbeats to as many followers as a quorum needs, those with the latest answers; return their number.
 
-        All followers get one while a configuration is joint, or when too few were heard in this period."""
+        All followers get one while a configuration is joint, or when too few answered in this period of CheckQuorum.
+        The number is the `sequence` of all these heartbeats."""
         needed = len(self._voters) // 2 + 1 - (None in self._voters)
         active = [progress for progress in self._voters if progress is not None and progress.is_active]
         if self._outgoing or len(active) < needed:
@@ -305,7 +308,7 @@ class Replication:
     # answers
 
     def handle_append(self, message: AppendResponse) -> None:
-        """Process the answer to an append: acknowledgement or refusal; ignore impossible ones."""
+        """Process the answer to an append, acknowledgement or refusal; ignore it if its indexes are impossible."""
         progress = self._record_answer(message.sender, message.sequence)
         if progress is None or not self._are_possible_indexes(message.durable, message.written, message.verified):
             return

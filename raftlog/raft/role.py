@@ -32,7 +32,7 @@ class RoleBehaviour(Protocol):
         ...
 
     def has_leader_contact(self) -> bool:
-        """Return whether the replica leads or had recent contact with a leader, so that it refuses votes (4.2.3)."""
+        """Return whether the replica leads or had recent contact with a leader: then it refuses votes, thesis 4.2.3."""
         ...
 
     def step(self, message: Message) -> RoleChange | None:

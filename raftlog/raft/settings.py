@@ -24,12 +24,12 @@ class RaftSettings:
     """Idle ticks after which a leader begins to quiesce the Raft group; 0: never."""
     entries_per_message_max: int = 1024
     message_bytes_max: int = 1 << 20
-    """Payload of one append; a single larger entry still goes, alone."""
+    """Maximum bytes of entries in one append; a larger entry is sent alone."""
     in_flight_entries_max: int = 8192
     in_flight_bytes_max: int = 8 << 20
-    """Bytes on their way to one follower, or written there but not yet durable.
+    """Maximum bytes of entries that were sent to one follower and not yet acknowledged as durable.
 
-    A higher value hides longer round trips, but costs memory on both sides."""
+    A higher value allows full throughput over longer round trips, but costs memory on both sides."""
     fetch_bytes_min: int = 8 << 20
     """Bytes of missing entries, to be read from files, above which a follower is asked to fetch them.
 

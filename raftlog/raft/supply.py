@@ -1,7 +1,7 @@
 """Appends that a follower fetches because it lacks many entries, over any byte channel of its driver.
 
-The answer is an append like any other, but requested: the follower decides when it takes the next one, and the leader
-keeps no state for it. It repeats the number of the offer to fetch, so acknowledgements match it."""
+The answer is an append like any other, but the follower requests it when it is ready, so the leader keeps no state for
+it. The append repeats the `sequence` of the leader's offer, so acknowledgements match that request."""
 
 from enum import Enum
 from typing import NamedTuple

@@ -1,7 +1,7 @@
 """Leadership transfer in progress (thesis 3.10): its target and its deadline.
 
 While it lasts the leader refuses proposals, so that the target can reach the log's end; then it asks the target to
-campaign at once. It aborts the transfer after an election timeout. There is no lease to drop first."""
+campaign at once. It aborts the transfer after an election timeout. Reads use no leases, so none has to end first."""
 
 from raftlog.raft.configuration import ReplicaId
 from raftlog.raft.messages import TimeoutNow
@@ -47,7 +47,7 @@ def transfer_refusal(
 ) -> RefusalReason | None:
     """Return the reason against a transfer to `target`, or None.
 
-    The target must be a voter that holds the configuration and keeps up with appends."""
+    The target must be a voter, answer, receive pipelined appends, and hold the current configuration entry durably."""
     configuration = replica.configuration
     if progress is None or target not in configuration.voters:
         return RefusalReason.NO_SUCH_VOTER
