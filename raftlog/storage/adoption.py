@@ -59,7 +59,7 @@ class AdoptionResult(NamedTuple):
     broken: str | None = None
     """Error in the first entry that was not adopted; None if all expected entries, or all in the file, were adopted."""
     pending: bytes | None = None
-    """Row of that entry, if it is the last one and only the offset after it is unknown."""
+    """Row of the first entry that was not adopted, if it is the last one and only the offset after it is unknown."""
     is_rebuilt: bool = False
     """Whether the rows had to be rebuilt from the batches."""
 
@@ -232,7 +232,7 @@ class Adoption:
         return AdoptionResult(broken, pending, is_rebuilt=True)
 
     def _publish(self) -> None:
-        """Write the rows that were found to the index file; on a full disk they wait in memory."""
+        """Write the adopted rows to the index file; on a full disk the rows wait in memory. Raises `OSError`."""
         try:
             self.segment.publish(self.segment.rows)
         except OSError as error:

@@ -41,7 +41,7 @@ class Checkpointer:
         return self._slots.newest
 
     def note_durable(self, count: int) -> None:
-        """Add `count` durable bytes to those since the last checkpoint, which may start the next one."""
+        """Add `count` to the durable bytes since the last checkpoint; `start_if_due` compares the sum."""
         self._bytes += count
 
     def request(self) -> None:

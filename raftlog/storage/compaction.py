@@ -5,12 +5,11 @@
 It runs in parts of two passes: first an index of the newest offset of each key, from the clean end on, as far as it
 fits into its memory limit; then every file below the end of that part is rewritten under a staged name, synced, and
 renamed. Removed records leave gaps, so offsets and indexes stay. Small neighbours are merged into one file, whose first
-roll stays and holds the offset up to which it is compacted; recovery recognises a compacted file by it. A tombstone is
-removed only when every older record of its key is durably removed: below the clean end at the start of the run, so a
-reader of such a record meets the tombstone for at least as long as the run before took place. The last record below
-the mark always stays, so no log ends in a gap. Batches of aborted transactions count as if they were not there, and
-markers stay as long as tombstones, whatever their keys (`markers`). Source: Kafka's log cleaner (KIP-58,
-KIP-534 for tombstones and markers).
+roll stays and holds the offset up to which the file is compacted; by this offset recovery recognises a compacted file.
+A tombstone is removed only if it was below the clean end when the run began: then all older records of its key are
+durably removed. So it stays at least until the next run. The last record below the mark always stays, so no log ends
+in a gap. Batches of aborted transactions are removed, and markers stay as long as tombstones (`markers`). Source:
+Kafka's log cleaner (KIP-58, KIP-534 for tombstones and markers).
 
 `run` does one slice of work between two steps, and never waits; the caller does the syncs of a step before it requests
 the next one, and stops the run (`close`) if the log was changed otherwise, or must not be changed. Stopped or
@@ -310,7 +309,7 @@ class Compaction:
 
 
 def _add_older(newest: dict[bytes, int], keys: dict[bytes, int]) -> None:
-    """Add the keys of a committed transaction, which may have newer records outside of it."""
+    """Add the offsets of a committed transaction's keys to `newest`, unless `newest` has a higher offset of the key."""
     for key, offset in keys.items():
         if offset > newest.get(key, -1):
             newest[key] = offset
@@ -345,7 +344,7 @@ class _Output:
     def add_control(self, row: Row, header: BatchHeader, batch: memoryview, *, is_marker_kept: bool) -> None:
         """Keep the first roll; remove other control batches, whose content is in the next roll and its snapshot.
 
-        Markers stay as `is_marker_kept` says."""
+        A marker is kept if `is_marker_kept` is set."""
         try:
             kind, payload = read_control(batch, header)
         except InvalidBatch:

@@ -109,7 +109,9 @@ class DescriptorCache:
         return descriptor
 
     def _close_one(self) -> bool:
-        """Close the least recently used descriptor that may be closed and whose number is below the limit."""
+        """Close the least recently used descriptor that may be closed; return whether one was closed.
+
+        Its number must be below the process's limit of open files: only such a number can be used again."""
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         for file, use in self._open.items():
             if use.descriptor < limit and not use.users and file.may_release:

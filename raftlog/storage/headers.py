@@ -1,4 +1,4 @@
-"""Reads of batch headers without the batches, for state that needs only the headers of a log.
+"""Reads of batch headers without the batches, for state that is computed from the headers of a log alone.
 
 A header is covered by its row's checksum, so it can be trusted without reading the rest. A mismatch ends a scan; the
 reader of the whole entry gets the error. Neighbouring small batches are read with one call."""
@@ -34,7 +34,7 @@ class HeadersRead(NamedTuple):
 
 
 def scan_headers(log: ReadableLog, first: Index, last: Index) -> HeadersRead:
-    """Read the headers of entries `first` to `last`, or of some of the first; of none if the first is damaged.
+    """Read headers of entries from `first` on, up to `last` or fewer; of none if entry `first` is damaged.
 
     Raises `OSError`."""
     segment = log.segment_of_index(first)

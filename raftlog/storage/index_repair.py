@@ -41,9 +41,9 @@ def _first_point(segment: Segment) -> _ChainPoint:
 
 
 def _repair_from(segment: Segment, number: int, point: _ChainPoint, *, stops_at_sound: bool, at_least: int = 0) -> int:
-    """Repair damaged rows from `number` on, the batch of which is at `point`; return the number of repaired rows.
+    """Repair damaged rows from row `number` on, whose batch is at `point`; return the number of repaired rows.
 
-    With `stops_at_sound` it ends at the first undamaged row after row `at_least`."""
+    With `stops_at_sound` the repair ends at the first undamaged row after row `at_least`."""
     repaired = 0
     while number < segment.rows:
         after = _point_after(segment, number)

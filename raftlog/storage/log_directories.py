@@ -12,7 +12,9 @@ _KEPT_ASIDE: Final = ("damaged", "trash", "unknown")
 
 
 def find_log_directories(directory: str) -> Iterator[str]:
-    """Yield the directories with segment files, or only with the checkpoint of a log that lost them, by name."""
+    """Yield the directories that have segment files, or the checkpoint of a log whose segment files are lost.
+
+    A directory comes before its subdirectories, which are sorted by name."""
     for path, names, files in os.walk(directory):
         names[:] = sorted(name for name in names if not (path.endswith(INTERNAL) and name in _KEPT_ASIDE))
         if any(_is_segment(name) for name in files) or os.path.exists(f"{path}/{INTERNAL}/{CHECKPOINT}"):

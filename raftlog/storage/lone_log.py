@@ -256,7 +256,7 @@ class LoneLog:
             self.on_progress()  # the call that stopped the log may have been interrupted before it
 
     def fail(self, failure: RaftlogError) -> None:
-        """Stop the log: all later calls fail with this error."""
+        """Stop the log: all later appends and other changes raise this error."""
         self.failure = failure
         self.on_progress()
 

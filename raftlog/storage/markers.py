@@ -1,7 +1,8 @@
 """Markers of transactions in a segment, found by its headers: for reads that skip aborted records, and for compaction.
 
-Rebuilt from the segment when it is needed, and extended while the segment grows. A slice of a scan reads a hundred
-small batches at once. A damaged row or header ends it with an error, so that no marker is overlooked."""
+The list of markers is rebuilt from the segment when it is needed, and extended while the segment grows. A slice of a
+scan reads a hundred small batches at once. A damaged row or header ends the scan with an error, so that no marker is
+overlooked."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -19,7 +20,7 @@ from raftlog.types import Buffer, Index, Offset
 _ROWS_AT_ONCE: Final = 128
 _CHUNK_BYTES: Final = 256 * 1024
 _SCAN_BYTES: Final = 128 * 1024
-"""Bytes that a slice of a scan counts for in compaction."""
+"""Bytes that compaction counts for one slice of a scan."""
 
 
 class ScannedHeader(NamedTuple):
@@ -33,8 +34,8 @@ class ScannedHeader(NamedTuple):
 def scan_transactions(segment: Segment, number: int, last: Index) -> tuple[list[ScannedHeader], int]:
     """Read some rows of a segment from `number` on; return transactional batches, markers, and the next row's number.
 
-    Entries above `last`, which may be cut, and those that are not in the file are left out. The same number means that
-    there are no further ones. Raises `CorruptBatch` and `OSError`."""
+    Entries above `last`, which may be cut, and those that are not in the file are left out. The returned number equals
+    `number` if there is no further row to read. Raises `CorruptBatch` and `OSError`."""
     packed = memoryview(segment.row_bytes(number, _ROWS_AT_ONCE))
     rows = list(unpack_rows(packed))
     written = segment.written_position
@@ -127,7 +128,7 @@ class AbortedBatches:
         self._begins: dict[int, list[int]] = {}
         """First offsets of aborted transactions, ascending, by producer."""
         self._ends: dict[int, list[int]] = {}
-        """Offsets of their markers."""
+        """Offsets of the markers of the transactions in `_begins`, in the same order."""
         self.keys_held = 0
         """Number of keys of undecided transactions."""
 

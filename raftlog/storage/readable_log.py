@@ -182,7 +182,7 @@ class ReadableLog:
         return CorruptBatch(segment.files.log.path, Position(segment.end_position), Offset(offset), "it is missing")
 
     def _find_row(self, segment: Segment, offset: int) -> int:
-        """Search like `Segment.find_row`; if a damaged row may have misled it, repair the index and search again."""
+        """Return the result of `Segment.find_row`; if a damaged row may have misled the search, repair and repeat."""
         for _ in range(2):
             number = segment.find_row(offset)
             row = segment.row(number)
@@ -345,8 +345,8 @@ class ReadableLog:
     def check_row_at(self, index: Index) -> Row:
         """Return the index row of an entry, compared with the batch's header and repaired if damaged.
 
-        A row whose header is damaged counts if it fits between its neighbours. Raises `CorruptBatch` if neither row
-        nor header can be trusted."""
+        If the header is damaged, the row is trusted if it fits between its neighbours. Raises `CorruptBatch` if neither
+        row nor header can be trusted."""
         row = self.row_at(index)
         segment = self.segment_of_index(index)
         number = segment.number_of(index)

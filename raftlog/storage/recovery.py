@@ -90,7 +90,10 @@ class Recovery:
     """Recovery of one directory. `run` opens `segments` for use and fills `report`."""
 
     def __init__(self, disk: Disk, path: str, checkpoint: Checkpoint | None, *, write_again: bool = False) -> None:
-        """Prepare a recovery; `write_again` after a failed sync, because clean cached pages may not be on the disk."""
+        """Prepare a recovery.
+
+        With `write_again`, after a failed sync, batches that are read are also written again: their pages in the page
+        cache may not be on the disk, although they are marked clean."""
         self.disk = disk
         self._write_again = write_again
         self.path = path
@@ -323,7 +326,7 @@ class Recovery:
         self.report.damage.append(CorruptBatch(file, Position(position), Offset(offset), reason))
 
     def _step_over(self, segment: Segment) -> bool:
-        """Take over a damaged batch by its index row; return False if the start of the next batch is unknown."""
+        """Keep a damaged batch at the position in its index row; return False if the start of the next is unknown."""
         following = self._rows_after_end(segment)
         if not following or following[0][1].position != segment.end_position:
             return False

@@ -1,4 +1,4 @@
-"""`raftlog log recover`: it makes a damaged log accept appends again, and gives up the damaged records.
+"""Repair by `raftlog log recover`: it makes a damaged log accept appends again, without the damaged records.
 
 Only for a log with one copy, and only on request: a header that its index row determines is restored, a roll is
 rewritten, every other damaged batch becomes a gap with its index and offsets; the old bytes are kept in
@@ -181,7 +181,7 @@ def _index_files(stem: str) -> list[str]:
 
 
 def _remove_files(disk: Disk, directory: str, names: list[str]) -> None:
-    """Delete the index files of the old bytes in one directory; the next opening reads all batches."""
+    """Delete the files at the paths `names`, and sync `directory`; the next opening rebuilds them from the batches."""
     for name in names:
         if disk.exists(name):
             disk.unlink(name)

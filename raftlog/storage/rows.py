@@ -75,8 +75,8 @@ def row_matches(row_bytes: Buffer, batch: Buffer) -> bool:
 def restore_header(row_bytes: Buffer, damaged: Buffer) -> bytes | None:
     """Restore a header that may be damaged outside the batch CRC from its row; None if that is impossible.
 
-    The fields outside the CRC (offset, length, term, magic), and the CRC itself, are all in the row: with them the
-    header gives the row's checksum. None if it does not: then the row, or a field under the CRC, is damaged."""
+    The fields outside the CRC (offset, length, term), and the CRC itself, are copied from the row, and magic is 2. If
+    the result does not match the row's checksum, the row or a field under the CRC is damaged."""
     row = unpack_row(row_bytes)
     header = read_header(damaged)._replace(
         base_offset=row.offset, batch_length=row.length - LENGTH_END, leader_epoch=row.term, magic=MAGIC, crc=row.crc

@@ -266,7 +266,7 @@ class SegmentedLog(ReadableLog):
             self.generation += 1
 
     def _find_row_after(self, index: Index) -> Row:
-        """Return the row after `index`, in the same segment, or one made from the end of entry `index`."""
+        """Return the index row after entry `index`; if that is damaged, a substitute made from the end of the entry."""
         if self._row_of_cut and self._row_of_cut.index == index + 1:
             return self._row_of_cut
         try:
@@ -360,7 +360,7 @@ class SegmentedLog(ReadableLog):
     def repair_batch(self, index: Index, batch: Buffer) -> None:
         """Replace a damaged batch by one fetched from another replica; not synced.
 
-        Raises `CorruptBatch` when it does not match the index row, byte for byte; then nothing changed."""
+        Raises `CorruptBatch` when the batch does not match the index row, byte for byte; then nothing changed."""
         segment = self.segment_of_index(index)
         row = self.row_at(index)
         number = segment.number_of(index)

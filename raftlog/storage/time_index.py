@@ -53,7 +53,8 @@ class TimeIndex:
     def observe(self, timestamp: int, row: int, position: int) -> None:
         """Record a batch appended at `position`; add an entry if the last one is `SPACING_BYTES` away.
 
-        Also if the maximum has not risen, because reopening reads all headers after the last entry."""
+        An entry is added even if the maximum has not risen, because reopening reads all headers after the last entry.
+        """
         self.max_timestamp = max(timestamp, self.max_timestamp)
         if position >= self._next_position:
             self._add_entry(self.max_timestamp, row)
@@ -122,7 +123,7 @@ class TimeIndex:
         return last.row if last else -1
 
     def covers(self, timestamp: int, row: int) -> bool:
-        """Return whether the entries for `row` have timestamps of at least `timestamp`, as they must."""
+        """Return whether the first entry that covers `row` has at least `timestamp`; otherwise the index is wrong."""
         entries = (*self._sound_entries(1 << 62), *self._waiting)
         first = next((entry for entry in entries if entry.row >= row), None)
         return timestamp <= (first.timestamp if first else self.max_timestamp)

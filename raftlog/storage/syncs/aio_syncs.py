@@ -172,7 +172,7 @@ class AioSyncs:
             self._loop.call_soon(self._run_jobs)
 
     async def close(self, waits: bool) -> None:
-        """Stop reading events, after the syncs in flight if `waits`. No sync may be submitted any more."""
+        """Stop reading events; with `waits`, first wait for the syncs in flight. No sync may be submitted any more."""
         self.refused = "closed"
         while waits and self.in_flight:
             self._idle = self._loop.create_future()

@@ -11,9 +11,9 @@ from typing import Final
 _WEIGHT: Final = 1 / 8
 """Weight of the newest sync in the average."""
 _SAMPLE_EVERY: Final = 32
-"""One sync of this many uses the other method, so that its average stays up to date …"""
+"""Number of syncs of which one uses the slower method, so that its average stays up to date."""
 _SAMPLE_SLOWER_EVERY: Final = 256
-"""… or of this many, while the other method takes more than `_SLOWER` times as long."""
+"""The same number while the slower method takes more than `_SLOWER` times as long."""
 _SLOWER: Final = 1.5
 
 
