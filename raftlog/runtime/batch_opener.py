@@ -23,7 +23,7 @@ class BatchOpener:
         self._turn = asyncio.Lock()
 
     async def open(self, batch: Buffer) -> Buffer:
-        """Return the batch with its records uncompressed; one that is not compressed as it is.
+        """Return the batch with its records uncompressed; the batch itself if it is not compressed.
 
         Raises `UndecodableBatch` when it cannot be opened, or not within `opened_bytes_max`.
         """

@@ -35,20 +35,20 @@ class DriverConfig:
     tick_ms: int = 50
     """One tick of every awake group; the times in `raft` count ticks."""
     deferral_ms: int = 10
-    """Time after which followers get appends that the quorum did not need (`RaftSettings.deferred_bytes_max`) …"""
+    """Time after which followers outside the quorum get deferred appends (`RaftSettings.deferred_bytes_max`)."""
     quorum_wait_ms: int = 3
-    """… or this time, while the quorum has not committed them; at most `deferral_ms` counts."""
+    """The same time while the quorum has not committed the entries; the shorter of both times counts."""
     raft: RaftSettings = field(default_factory=RaftSettings)
     journal: JournalConfig = field(default_factory=JournalConfig)
     segment_bytes: int = GIB
-    """Segments of groups that have no limits of their own; see `GroupLimits`."""
+    """Size of segments in groups without limits of their own; see `GroupLimits`."""
     segment_rows_max: int = 4 * MIB
     large_append_bytes: int = 64 * 1024
     """Appends of one group and turn from this size on are synced in their segment instead of being journaled."""
     segment_write_bytes: int = 32 * 1024
     """Journaled entries are written to their segment at the next tick, or as soon as so many bytes wait."""
     recent_bytes_max: int = MIB
-    """Newest entries of one group that are kept in memory for followers; those not yet written are kept beyond it."""
+    """Bytes of one group's newest entries that stay in memory for followers; unwritten entries are kept in any case."""
     checkpoint_interval_ms: int = 60_000
     """A checkpoint is made at least this often while anything is journaled; sooner when the journal requires it."""
     checkpoint_groups_max: int = 256
@@ -70,7 +70,7 @@ class DriverConfig:
     transfers_max: int = 4
     """Groups of this process that fetch at the same time."""
     transfer_timeout_ms: int = 10_000
-    """Timeout of one such request before it is sent again, perhaps to another replica."""
+    """Timeout of one request for entries, which is then sent again, perhaps to another replica."""
     compaction_bytes_per_s: int = 32 * MIB
     """Bytes that compaction reads and writes a second, for all groups of this process together."""
     compaction_wait_ms: int = 60_000

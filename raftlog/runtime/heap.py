@@ -14,7 +14,7 @@ from raftlog.runtime.histogram import stopwatch
 from raftlog.runtime.loop_holds import LOOP_HOLDS
 
 FROZEN_FROM_S: Final = 0.005
-"""Full collections that are shorter are left alone."""
+"""Duration of a full collection from which on its survivors are frozen."""
 _FULL: Final = 2
 
 

@@ -32,7 +32,7 @@ class LoopHolds:
         self.counts: dict[str, int] = {}
         self.longest_s: dict[str, float] = {}
         self.counted_s = 0.0
-        """Wall time of all counted steps, which the steps around them leave out."""
+        """Wall time of all counted steps; a step that contains others leaves out their time."""
         self.clock = clock
         self._waited_s: Callable[[], float] | None = None
         self._waited_before_s = 0.0

@@ -23,7 +23,7 @@ class Envelope(NamedTuple):
 
 
 class ProcessHeartbeat(NamedTuple):
-    """Heartbeat of a process, with the number of starts of its disk and of synced journal blocks on it."""
+    """Heartbeat of a process: `boot_epoch` counts the starts on its disk, `journal_sequence` synced journal blocks."""
 
     disk_uuid: uuid.UUID
     boot_epoch: int

@@ -8,7 +8,7 @@ the frame before it returned, so a block of a later frame proves that every earl
     start ≤ sequence,                  sequence grows by 1 from block to block, across files
 
 The payload of all blocks in order of sequence is one stream of addresses: the payload of block s begins at
-s · 4048. A block's place is part of it (its number in the file), so one that was written elsewhere is not intact.
+s · 4048. A block contains its number in the file, so a block that was written in another place is not intact.
 docs/FORMATS.md section 13 has the bytes. Pure: no files here.
 """
 

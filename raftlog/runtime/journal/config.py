@@ -19,15 +19,15 @@ class JournalConfig:
     write_bytes_max: int = 4 * MIB
     """The largest frame, and so the largest single write; at most 4 MiB and at most `file_bytes`."""
     pending_bytes_max: int = 16 * MIB
-    """Operations that may wait in memory; above it appends of entries get `Overloaded`."""
+    """Bytes of operations that may wait in memory; above it appends of entries raise `Overloaded`."""
     reserve_bytes: int = 2 * MIB
     """Room, in memory and on the disk, that new entries may not use: on a full disk votes, trims, a checkpoint and
     entries that were admitted before still go through. It grows to twice the size of the last checkpoint (148 bytes
     for each group)."""
     checkpoint_bytes: int = 64 * MIB
-    """Journal since the last checkpoint after which `Journal.is_checkpoint_due`."""
+    """Bytes of journal since the last checkpoint from which on `Journal.is_checkpoint_due` is true."""
     journal_bytes_max: int = GIB
-    """Journal since the last checkpoint above which appends of entries get `Overloaded`: it bounds recovery."""
+    """Bytes of journal since the last checkpoint above which appends of entries raise `Overloaded`: bounds recovery."""
     spare_files_max: int = 8
     """Files kept for reuse after a checkpoint; more are unlinked."""
 

@@ -57,12 +57,12 @@ class JournalFile:
     def __init__(self, file: File, blocks: int, *, use: int = 0, first_sequence: int = 0, is_synced: bool) -> None:
         self.file = file
         self.blocks = blocks
-        """Blocks that the file has room for, filled ones."""
+        """Number of blocks in the file, filled with zeros or written since."""
         self.use = use
-        """0 while it is spare."""
+        """Number of this use; 0 while the file is spare."""
         self.first_sequence = first_sequence
         self.is_synced = is_synced
-        """Whether its name and its zeros are durable; if not, a frame's sync has to cover its directory too."""
+        """Whether the file's name and zeros are durable; if not, a frame's sync must cover the directory too."""
 
     @property
     def end_sequence(self) -> int:
@@ -96,7 +96,7 @@ class JournalFiles:
         self._growing: JournalFile | None = None
         """A new file that is being filled."""
         self.lacks_descriptors = False
-        """The last attempt to make a file found no file descriptor."""
+        """Whether the last attempt to make a file failed for lack of a file descriptor."""
         self.room_end = 0
         """The sequence up to which blocks can be written without another byte from the file system."""
 

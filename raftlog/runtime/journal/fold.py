@@ -82,7 +82,7 @@ class FoldedGroup:
     append_number: Callable[[int], None] = field(init=False)
     """Appends one number of an extent that begins after `tail`; for the hot path of the fold."""
     _has_gap: bool = False
-    """Whether an append came without its predecessor; it may have come since."""
+    """Whether an append was replayed before the entries that precede it, which may have been replayed since."""
 
     def __post_init__(self) -> None:
         self.append_number = self._extents.append
@@ -187,12 +187,12 @@ class Fold:
         self.start = start
         """Number of the checkpoint's frame, where the fold began."""
         self.end = end
-        """The sequence after the last block that counts."""
+        """The sequence after the last block of the valid range."""
         self.last_frame = 0
         """Number of the last frame; whether its sync returned is not known."""
         self.operations = 0
         self.torn_blocks = 0
-        """Blocks that a write left whose sync never returned; they are cut."""
+        """Number of blocks of an unfinished write, whose sync never returned; they are cut off."""
         self._reader = reader
         self._loading = True
 

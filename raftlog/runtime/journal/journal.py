@@ -13,8 +13,7 @@ frees is touched, nothing depends on an operation before `durable_sequence` has 
 
 A checkpoint has two halves, because syncing segments takes long and operations go on meanwhile: `begin_checkpoint`
 journals the state of every group as it is now, `complete_checkpoint` records that the segments hold all of it. Recovery
-then begins there, and older files are used again.
-"""
+then begins there, and older files are used again."""
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -166,9 +165,9 @@ class Journal:
     def append_error(self, size_bytes: int) -> RaftlogError | None:
         """Return the error that an append of entries with `size_bytes` of batches would raise now, else None.
 
-        Takes nothing, but makes room for them. A caller that admits entries by this, and appends them later, counts
-        into `size_bytes` what it admitted and did not append yet. Such an append may use the reserve, so it has room
-        unless others took more than the reserve in between."""
+        Appends nothing, but prepares files with room for them. A caller that admits entries by this check, and appends
+        them later, includes in `size_bytes` the entries that it has admitted and not appended yet. The later append may
+        use the reserve, so it succeeds unless other operations filled the reserve in between."""
         try:
             self._check_usable()
             self._check_admission(OPERATION_HEAD_SIZE + size_bytes, may_use_reserve=False)
@@ -181,8 +180,7 @@ class Journal:
 
         Nothing is written before `flush`. Buffers must not change until then. Operations without entries may use the
         reserve; entries only with `may_use_reserve`, for those that were admitted before or that the Raft core made.
-        Raises `Overloaded` and `StorageFull` (nothing was taken), and the failure that ended the journal.
-        """
+        Raises `Overloaded` and `StorageFull` (nothing was taken), and the failure that ended the journal."""
         if self.failure:
             raise self.failure
         encoded: list[Encoded] = []
@@ -209,6 +207,7 @@ class Journal:
         return self._waiting.pending_bytes
 
     def _check_admission(self, size: int, *, may_use_reserve: bool) -> None:
+        """Make room for operations of `size` bytes; raise `Overloaded` or `StorageFull` if there is none."""
         config, reserve_bytes, reserve_blocks = self.config, 0, self._reserve_blocks
         if may_use_reserve:
             reserve_bytes, reserve_blocks = config.reserve_bytes, 0
@@ -251,6 +250,7 @@ class Journal:
         self._write_next()
 
     def _write_next(self) -> None:
+        """Write the next frame and submit its sync, unless a frame is in flight or nothing is to be written."""
         if self._is_writing or self.failure:
             return
         if not (self._waiting.frames and self._waiting.first <= self._wanted) and not self._can_move_start():
@@ -293,6 +293,7 @@ class Journal:
     def _handle_sync(
         self, last: JournalSequence, start: int, placed: FramePositions, began: float, error: OSError | None
     ) -> None:
+        """Record the result of a frame's sync, and write the next frame; `last` is the frame's last block."""
         if self.failure:
             return
         self.sync_times.observe_since(began)
@@ -414,6 +415,7 @@ class Journal:
         return self._completed is not None and self._completed.last <= self.durable_sequence
 
     def _keep_reserve(self, checkpoint_bytes: int) -> None:
+        """Set the reserve, in blocks: the configured one, but at least twice the size of a checkpoint."""
         self._reserve_blocks = max(self.config.reserve_blocks, 2 * count_blocks(checkpoint_bytes))
 
     # the end
@@ -422,8 +424,7 @@ class Journal:
         """Make waiting operations durable, unless a sync is in flight or failed; blocking, idempotent.
 
         A caller that needs all of them flushes and waits first: operations after a sync in flight are dropped.
-        Raises `SyncFailed`.
-        """
+        Raises `SyncFailed`."""
         if self.failure is None:
             try:
                 if not self._is_writing:

@@ -77,7 +77,7 @@ class LostEnd(NamedTuple):
 
 
 class JournaledHardState(NamedTuple):
-    """Term and vote. `a` term; body: the vote as node id and disk uuid, or nothing."""
+    """Term and vote. Head: `a` = term; body: the vote as node id and disk uuid, or nothing."""
 
     group: GroupKey
     term: Term
@@ -85,7 +85,7 @@ class JournaledHardState(NamedTuple):
 
 
 class Append(NamedTuple):
-    """Entries with their bytes. `a` first index, `b` last index; body: their batches as stored, one after another."""
+    """Entries with their bytes. Head: `a` = first index, `b` = last index; body: their batches as stored, in order."""
 
     group: GroupKey
     first_index: Index
@@ -94,7 +94,7 @@ class Append(NamedTuple):
 
 
 class AppendIds(NamedTuple):
-    """Entries of a large append, journaled after their segment's sync. `a`, `b` as in `Append`; body: index rows."""
+    """Entries of a large append, journaled after their segment's sync. Head as in `Append`; body: index rows."""
 
     group: GroupKey
     first_index: Index
@@ -102,21 +102,23 @@ class AppendIds(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """Removal of the entries from an index on. `a` index. Synced before any byte that it frees is touched."""
+    """Removal of the entries from an index on. Head: `a` = index. Synced before a byte that it frees is touched."""
 
     group: GroupKey
     index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
 
 
 class Trim(NamedTuple):
-    """Rise of the log start. `a` log start offset. Segments are unlinked once it is durable."""
+    """Rise of the log start. Head: `a` = log start offset. Segments are unlinked once the operation is durable."""
 
     group: GroupKey
     log_start_offset: Offset
 
 
 class Install(NamedTuple):
-    """Replacement of the log by received and synced segments. `a` log start, `b` segment; body: last row."""
+    """Replacement of the log by received and synced segments.
+
+    Head: `a` = log start offset, `b` = base offset of the last segment; body: its last row."""
 
     group: GroupKey
     log_start_offset: Offset
@@ -139,16 +141,16 @@ class Removed(NamedTuple):
 
 
 class CommitHint(NamedTuple):
-    """Commit index of a group. `a` index. It never forces a sync, and recovery clamps it to the log's end."""
+    """Commit index of a group. Head: `a` = index. It never forces a sync, and recovery clamps it to the log's end."""
 
     group: GroupKey
     index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
 
 
 class VotingPosition(NamedTuple):
-    """Id of a lost entry with which the group votes. `a` index, `b` term; index 0 and term 0: with its log again.
+    """Id of a lost entry with which the group votes. Head: `a` = index, `b` = term; both 0: it votes with its log.
 
-    It stays through checkpoints, cuts, installations and removals, until another one.
+    It stays in effect through checkpoints, cuts, installations and removals, until another one is journaled.
     """
 
     group: GroupKey
@@ -157,7 +159,7 @@ class VotingPosition(NamedTuple):
 
 
 class GroupState(NamedTuple):
-    """State of one group in a checkpoint. `a` term, `b` log start offset; body: the rest, of fixed size."""
+    """State of one group in a checkpoint. Head: `a` = term, `b` = log start offset; body: the rest, of fixed size."""
 
     group: GroupKey
     mark: Mark
@@ -279,7 +281,7 @@ def encode_bare(kind: OperationKind, a: int = 0, group: GroupKey = NO_GROUP) -> 
 
 
 def encode_checkpoint(states: Sequence[Encoded]) -> tuple[list[Encoded], int]:
-    """Return the operations of a checkpoint between their borders, and their size in bytes."""
+    """Return the operations of a checkpoint, with its begin and its end, and their size in bytes."""
     count = len(states)
     encoded = [
         encode_bare(OperationKind.CHECKPOINT_BEGIN, count),

@@ -37,7 +37,7 @@ class BlockRun:
     sequence: int
     """Sequence of its first block."""
     first_chain: int
-    """Checksum of the block before it, as its first block has it."""
+    """Checksum of the block before the run, as the run's first block has it."""
     first_part: int
     end: int
     """The sequence after its last block; `sequence < end`."""

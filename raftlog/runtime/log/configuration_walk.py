@@ -1,13 +1,13 @@
 """Configurations that a replica starts from, read back from its log.
 
-Each configuration entry names the one that it replaces, so the walk goes from the latest one back to the one that
-holds at the commit index; below the first segment the roll with which it begins has the configuration that held there.
-Every roll has the configuration at its place, so while the latest entry is not known only the last segment is searched,
-and when no entry has it any more, the newest roll does: the first one is older than everything that was compacted.
+Each configuration entry names the one that it replaces. The walk goes from the latest entry back to the one in effect
+at the commit index. Every roll repeats the configuration in effect at its index. So if the latest configuration entry
+is not known, only the last segment is searched for it. A configuration whose entry was trimmed or compacted is read
+from a roll; if no configuration entry is left, from the newest roll.
 
-A damaged entry or roll on the way may hide a later configuration, with which the replica must not campaign: the walk
-returns the damage, and the caller quarantines the replica. Called when a group is opened, its log was fetched, or
-repaired."""
+A damaged entry or roll on the way may hide a later configuration. The replica must not campaign without it: the walk
+returns the damage, and the caller quarantines the replica. Called when a replica's log is opened, fetched or repaired.
+"""
 
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ class FoundConfigurations(NamedTuple):
     known: tuple[Configuration, ...]
     """The configuration in effect at the commit index and all later ones, ascending; empty for an empty log."""
     damage: CorruptBatch | None
-    """First damage that was met; there may be a later configuration then than the known ones."""
+    """First damaged entry or roll that was read; None without any. It may hold a later configuration than `known`."""
 
 
 def read_configurations(log: ReadableLog, configuration_index: Index | None, committed: Index) -> FoundConfigurations:
@@ -131,7 +131,9 @@ class _ConfigurationWalk:
         return _StoredConfiguration(configuration_of_roll(best), None) if best else None
 
     def _read_roll(self, segment: Segment) -> Roll | None:
-        """Return the roll at the beginning of a segment; None for the first segment of all, or with its damage."""
+        """Return the roll at the beginning of a segment; None if it cannot be read.
+
+        An unreadable roll is recorded as damage, except in the log's first segment."""
         roll = read_roll(segment)
         if roll is None and segment.base_index > 1:
             file, offset = segment.files.log.path, Offset(segment.base_offset)

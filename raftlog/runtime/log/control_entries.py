@@ -2,7 +2,7 @@
 
 A configuration is in its own control entries and in the roll of every segment; both name members by node id and
 disk uuid. docs/FORMATS.md, sections 4 and 5, has the bytes. Batches made here have offset 0 and term 0: the log stamps
-both when the entry takes its place. Data batches are never opened. Pure; called by the group log and by recovery."""
+both when it appends the entry. Data batches are never opened. Pure; called by the group log and by recovery."""
 
 import struct
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def members_of(held: Configuration) -> tuple[tuple[RollMember, ...], tuple[RollM
 
 @lru_cache(maxsize=4096)
 def replica_of(member: RollMember) -> ReplicaId:
-    """Return the replica of a stored member; equal members give the same object, which frames name once."""
+    """Return the replica of a stored member; usually the same object for equal members."""
     return ReplicaId(NodeId(member.node_id), member.disk_uuid)
 
 
@@ -99,8 +99,8 @@ def build_configuration_batch(configuration: Configuration, replaces_index: Inde
 class TrimEntry(NamedTuple):
     """Content of a trim entry: records below `log_start_offset` are deleted.
 
-    The log has a snapshot of the state that is deleted with them after the roll at `snapshot_index`; 0: no state is
-    deleted."""
+    `snapshot_index` is the index of the roll after which the log has a snapshot of the state of idempotent producers
+    in the deleted entries; 0: there is none."""
 
     log_start_offset: Offset
     snapshot_index: Index

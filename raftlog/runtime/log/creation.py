@@ -1,4 +1,4 @@
-"""Creation of a replica's directory: with the group's first roll, or empty for one that its leader will fill.
+"""Creation of a replica's directory: with the group's first roll, or with an empty log that the leader will fill.
 
 Everything is synced before the journal has the `created` mark; a directory without that mark that holds at most a first
 roll was left by a crash, and is made again."""
@@ -32,7 +32,7 @@ _BLOCK = 4096
 class DirectoryCreation:
     """Creation of one directory, in two stages, each of which the caller syncs before it continues.
 
-    The meta file gets its name only when its content is durable: a directory with a torn one would be damage."""
+    The meta file gets its name only when its content is durable: a torn meta file would count as damage."""
 
     def __init__(self, disk: Disk, data_dir: str, path: str, group_id: uuid.UUID, roll: Roll | None) -> None:
         assert roll is None or roll.base_index == 1, "the first roll of a group is at index 1"

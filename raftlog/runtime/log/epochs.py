@@ -13,13 +13,13 @@ from raftlog.types import Index, Offset, Term
 
 
 def _first_index(log: GroupLog) -> Index:
-    """Return the index of the first stored entry, also of a compacted one; the next index for an empty log."""
+    """Return the index of the first stored entry, compacted or not; the next index for an empty log."""
     segments = log.segments.segments
     return Index(segments[0].base_index if segments else log.last_index + 1)
 
 
 def _term_of(log: GroupLog, index: int) -> Term:
-    """Return the term of an entry, also of one that compaction removed."""
+    """Return the term of an entry; it may be removed by compaction, but not trimmed."""
     if index >= log.boundary.index:
         return log.term_at(Index(index))
     return Term(log.segments.row_at(Index(index)).term)

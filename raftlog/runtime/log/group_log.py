@@ -2,10 +2,10 @@
 
     boundary.index < first index,   written index ≤ last index,   recent holds every entry above written index
 
-Raft appends and cuts at once, files follow: `write` writes entries to the segments, but while a cut is on its way to
-the journal nothing in the files may change (a cut is durable before a byte that it frees is touched), and on a full
-disk entries wait. So the newest entries are held in memory, a bounded number beyond those that wait, which also serves
-followers without reading. Offsets and terms are stamped here, when an entry takes its place.
+Raft appends and cuts in memory, at once; `write` writes the entries to the segments later. Until a cut is durable in
+the journal nothing in the files may change, and on a full disk entries wait. So the newest entries are held in memory:
+all that wait, and a bounded number of others, which are sent to followers without reads. Offsets and terms are stamped
+here, when an entry is appended.
 
 Not here: durability, commit and journal; they belong to the replica and the driver."""
 
@@ -50,11 +50,11 @@ class GroupLog(LogView):
     def __init__(self, segments: SegmentedLog, recent_bytes_max: int) -> None:
         self._recent_bytes_max = recent_bytes_max
         self.producers = ProducerEntries()
-        """Entries about producers, until the replica takes them."""
+        """Entries about idempotent producers that the replica has not taken yet."""
         self._adopt(segments)
 
     def _adopt(self, segments: SegmentedLog) -> None:
-        """Take over the segments as the content of the log."""
+        """Make the segments the whole content of the log, without entries in memory."""
         self.segments = segments
         self.producers.clear()
         self._boundary = boundary_of(segments)
@@ -100,8 +100,7 @@ class GroupLog(LogView):
     def term_at(self, index: Index) -> Term:
         """Return the term of an entry.
 
-        Raises `CorruptBatch` when the entry is an old one whose row or header is damaged, and `DescriptorsExhausted`.
-        """
+        Raises `CorruptBatch` when the index row or header of an old entry is damaged, and `DescriptorsExhausted`."""
         assert self._boundary.index <= index <= self._last_index, (
             f"index {index} outside [{self._boundary.index}, {self._last_index}]"
         )
@@ -159,6 +158,7 @@ class GroupLog(LogView):
         return size
 
     def _collect_control(self, entry: Entry, header: BatchHeader, offset: Offset) -> None:
+        """Add a control entry to `producers`, or if it is a trim or a compaction mark to `noted`."""
         kind, payload = read_control(entry.payload, header)
         self.producers.add_control(entry.index, offset, header, kind, payload)
         if kind is ControlKind.TRIM:
@@ -212,7 +212,7 @@ class GroupLog(LogView):
 
     @property
     def written_index(self) -> Index:
-        """Last entry in the files that still counts."""
+        """Index of the last entry in the files that a pending cut does not remove."""
         return self._written if self._cut_to is None else min(self._written, self._cut_to)
 
     def write(self) -> bool:
@@ -442,7 +442,7 @@ class GroupLog(LogView):
         self._adopt(segments)
 
     def refill(self, segments: SegmentedLog) -> None:
-        """Replace the files by a copy with the same entries and other compaction; the old files are closed already."""
+        """Replace the files by a copy of the same log that was compacted differently; the old files are closed."""
         assert segments.last_index == self._last_index == self._written, f"{segments.last_index} ≠ {self._last_index}"
         segments.generation += self.segments.generation + 2
         self.segments = segments

@@ -190,7 +190,7 @@ class GroupRecovery:
         return segment.next_index > keep_to + 1 or (is_cut and segment.next_index > keep_to)
 
     def _find_voting_position(self) -> EntryId:
-        """Return the id of the log's former last entry; if its term is unknown, with one at least as great."""
+        """Return the id of the last entry that the log had; if its term is unknown, with a term that is not lower."""
         folded = self._folded
         term = last_term(folded, self._fold)
         if term is None and self.segments and self.segments[-1].next_index > folded.keep_to:

@@ -62,13 +62,13 @@ class NewestRecords:
         return head
 
     def decide_rest(self, entries: Iterator[OfflineEntry]) -> None:
-        """Find the outcomes of undecided transactions in the entries from the end on."""
+        """Add or drop the records of undecided transactions by their markers in the entries from the end on."""
         while self._undecided and (entry := next(entries, None)) is not None:
             if entry.index >= self.end and entry.reason is None and read_header(entry.batch).is_marker:
                 self._take_entry(entry)
 
     def _take_entry(self, found: OfflineEntry) -> None:
-        """Add a batch, handle a marker, or note the compaction mark of the segment that a roll begins."""
+        """Add a data batch; or process a marker; or record the compaction mark in a roll."""
         header = read_header(found.batch)
         if not header.is_control:
             self._take(found, header)
@@ -100,7 +100,7 @@ class NewestRecords:
             self._add(newest)
 
     def _add(self, newest: Mapping[bytes, _Newest]) -> None:
-        """Add records that are not aborted; those of a transaction may be older than known ones."""
+        """Add committed records to `by_key`, unless it has a newer record of the key."""
         for key, each in newest.items():
             self.by_key[key] = max(each, self.by_key.get(key, each))
 
@@ -120,9 +120,9 @@ Later = Callable[[int], Iterator[OfflineEntry]]
 def find_difference(paths: Sequence[str], replicas: Sequence[NewestRecords], later: Later) -> str | None:
     """Return the first difference between two of the replicas, or the error of one that cannot be read; else None.
 
-    An interrupted compaction has removed records that are replaced after the end, so a key may be missing if
-    the same replica has a later record of it; but only up to the highest mark that one of them names, for records that
-    are replaced beyond it stay."""
+    An interrupted compaction may have removed a record because a newer record of its key follows after the end. So a
+    key may be missing in a replica that has a later record of it. This record must lie below the highest compaction
+    mark in the logs: records above the mark cause no removal."""
     start = max(each.log_start for each in replicas)
     for replica in replicas:
         if replica.reason is not None:

@@ -1,8 +1,8 @@
 """Entries about idempotent producers that are not delivered yet: their batches, and control entries about them.
 
 Kept when entries are appended, since their headers are read then, so that deliveries need not read anything.
-Nothing is kept before `follow`; its caller reads the entries that the log held by then itself. Bounded by what can
-be uncommitted. Owned by a group log, emptied by the replica above it."""
+Nothing is kept before `follow`, whose caller reads older entries from the log itself. The queue is bounded by the limit
+for uncommitted entries. Owned by a group log, emptied by the replica above it."""
 
 from collections import deque
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ PRODUCER_KINDS: Final = MARKER_KINDS | {ControlKind.ROLL, ControlKind.SNAPSHOT, 
 class ProducerEntry(NamedTuple):
     """Batch of an idempotent producer, whose kind is None, or a control entry with its kind and payload.
 
-    The header may not be stamped yet; the offset is right."""
+    `header` may be from before the stamping, so its base offset may be wrong; `offset` is right."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     offset: Offset

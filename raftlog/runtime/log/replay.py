@@ -81,11 +81,11 @@ def last_term(folded: FoldedGroup, fold: Fold | None) -> Term | None:
 def find_first_roll(
     entries: Iterable[JournalEntry], log_start: int, commit_hint: int, held: Container[int], *, is_begun: bool
 ) -> JournalEntry | None:
-    """Return the roll with which a log begins that was trimmed past its checkpoint; None if there is none.
+    """Return the first roll of a log that was trimmed beyond the end of its checkpoint; None if there is none.
 
     `held` are the base offsets of the existing files; with `is_begun` the log that the checkpoint synced exists too. A
-    roll below the log start is committed. One exactly at the log start may not be, and can still be cut: then the
-    entries before it were not deleted, and are in a file, or here with their bytes."""
+    roll below the log start is committed. A roll exactly at the log start may be uncommitted, and can still be cut:
+    then the entries before it were not deleted, and are in a file, or in the journal with their bytes."""
     certain = possible = None
     is_removed = not is_begun
     for entry in entries:
@@ -244,7 +244,7 @@ class Replay:
         return None
 
     def _adopt_control(self, index: Index, batch: memoryview) -> None:
-        """Keep the index of a configuration, and the fields of a roll."""
+        """Record the index of a configuration entry, or copy the fields of a roll to its segment."""
         kind = _read_control_kind(index, batch)
         if kind is ControlKind.CONFIGURATION:
             self.configuration_index = index

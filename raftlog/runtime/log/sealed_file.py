@@ -2,8 +2,8 @@
 
     beside its final name → synced → renamed → directory synced
 
-So at every moment the file is the old one or the new one, complete. For state of itself and of others that a process
-needs before it sends anything; called by `node_identity` and, above it, by the writers of such files."""
+So at every moment the file is the old one or the new one, complete. Such files hold state that a process needs before
+it sends its first message. Called by `node_identity` and, above it, by the writers of such files."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -29,8 +29,8 @@ def submit_sealed(
 ) -> None:
     """Replace the file at `path` without blocking for the syncs.
 
-    `done` is called later, once. Raises `OSError`, and then never calls. Once `has_ended`, the disk takes no syncs any
-    more: the old file stays, and `done` is not called."""
+    `done` is called later, once; not if this raises `OSError`. When `has_ended` returns true after the first sync, the
+    disk accepts no syncs any more: the old file stays, and `done` is not called."""
     file = stage_json(disk, path, _seal(kind, fields))
 
     def place(error: OSError | None) -> None:

@@ -101,8 +101,8 @@ def _open_group(
 def highest_lost_end(found: EntryId | None, journaled: LostEnd | None) -> EntryId | None:
     """Return the highest id with which the log ended before losses: that of a loss found now, or the journaled one.
 
-    The log can lose more entries before the first loss is repaired; the promises that count are those of the longest
-    log."""
+    The log can lose more entries before the first loss is repaired. Until then the replica votes as if it had the
+    longest of these logs."""
     ends = [EntryId(*end) for end in (found, journaled) if end is not None]
     return max(ends, key=lambda end: (end.term, end.index), default=None)
 

@@ -121,9 +121,9 @@ class SyncedSegments:
     def _find_first_base(self) -> Offset | None:
         """Return the base offset of the last file at or below the log start that is no newer than `keep_to`.
 
-        Its roll is committed. A newer one was left by entries that were cut: their offsets were assigned again since.
-        If the log starts exactly at a roll, only the commit hint shows that this is committed. If it is not, a cut can
-        still take it back, so the file before is kept while it is there."""
+        The file's roll is committed. A newer file at or below the log start holds entries that were cut, and whose
+        offsets were assigned again. If the log starts exactly at a roll, only the commit hint shows that the roll is
+        committed. Without that it can still be cut, so the file before is returned if it is complete."""
         start, keep_to = self._folded.log_start_offset, self._folded.keep_to
         for base in reversed([base for base in self._files.bases if base <= start]):
             index = self._read_base_index(base)
@@ -158,7 +158,7 @@ class SyncedSegments:
     def _find_next_start(self, base: int) -> Start | None:
         """Return the start of the next file; None without one.
 
-        If that file holds cut entries, the entries before them are the same."""
+        It is right even if that file holds cut entries: the cut changed no entry before the file."""
         following = self._files.base_after(base)
         index = None if following is None else self._read_base_index(following)
         return Start(index, following) if following is not None and index is not None else None

@@ -1,14 +1,14 @@
-"""Removal of a disk's copy of a group, or of its right to one, on an operator's request to continue with another copy.
+"""Removal of a replica on an operator's request, so that its Raft group continues with the other replicas.
 
     the replica stops → its directory is renamed into `.raftlog/damaged/`, durably → the journal has `removed`
 
 Nothing is deleted. A crash in between leaves a replica without its directory: it begins empty, and votes only for logs
-at least as up to date as the one that it had. The same holds when it joins again. Term and vote stay with the mark, so
-that it never votes twice.
+at least as up to date as the one that it had. The same holds when the replica joins again. Its term and vote stay with
+the mark `removed`, so that it never votes twice in a term.
 
-A disk that was to have one of the first replicas and has not made it yet would make it later from the creation, with
-the configuration of that time, and two such could elect a leader. So it gets the same mark, `removed`, and only ever
-begins empty.
+A disk that has not created its first replica of the group yet would create it later, with the group's first
+configuration, and two such replicas could elect a leader. So the disk gets the same mark: any later replica of the
+group on it begins empty.
 """
 
 import asyncio

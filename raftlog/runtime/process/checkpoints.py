@@ -5,8 +5,8 @@
 
 No step visits all groups: the encoded state of a group is kept until the group changes, and so is the set of groups
 whose files changed since they were synced. The steps before and after the beginning are cut into slices, so that no
-turn of the loop takes long; groups that change between the slices are examined again in the turn that begins, which is
-the only one that counts. Operations go on meanwhile. No checkpoint begins while the files of a group differ from its
+turn of the loop takes long. Groups that change between the slices are examined again in the turn that begins the
+checkpoint. Operations go on meanwhile. No checkpoint begins while the files of a group differ from its
 log: while a cut is on its way to the journal, or entries wait for room on the disk. A failed sync ends the process.
 
     a group not in `changed`: its kept state equals the present result of `_state_of`, and its unsynced files are in
@@ -114,9 +114,9 @@ class Checkpoints:
     def forget_removed(self, key: GroupKey) -> tuple[HardState, EntryId | None]:
         """Delete the mark of a group that is created again; return its term, vote and voting position.
 
-        With the voting position the replica votes as if it still held its former log, which others may rely on:
-        a member that was left behind may not have the configuration without this replica yet, and could else be
-        elected by its vote over entries that both had acknowledged."""
+        With the voting position the replica votes as if it still had its former log. Otherwise its vote could elect a
+        lagging member that does not know of the removal, and entries that this replica had acknowledged would be lost.
+        """
         removed = self._removed.pop(key, None)
         if removed is None:
             return HardState(Term(0), None), None
@@ -155,7 +155,9 @@ class Checkpoints:
         self._examinations_left = None  # begun, or retried at the next tick
 
     def _prepare_groups(self, count: int) -> bool:
-        """Examine the first `count` changed groups; return False if one of them prevents the checkpoint."""
+        """Write the entries and index rows of the first `count` changed groups, and encode the groups' states.
+
+        Return False if one of these groups prevents the checkpoint."""
         for key, group in list(islice(self._changed.items(), count)):
             log = group.log
             segments = log.segments

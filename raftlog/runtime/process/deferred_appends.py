@@ -33,7 +33,7 @@ class _Deferral:
         self._observed_index, self._observed_at = group.core.last_id.index, now
 
     def due_at(self, now: float, quorum_s: float, delay_s: float) -> float:
-        """Return when the appends have to be sent, as far as is known now."""
+        """Return the time at which the appends must be sent, by the present commit index."""
         core = self.group.core
         if core.committed_index >= self._observed_index:
             self._observed_index, self._observed_at = core.last_id.index, now
@@ -74,6 +74,7 @@ class DeferredAppends:
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._run, self._send)
 
     def _send(self) -> None:
+        """Send the appends that are due, and set the timer for the others."""
         self._timer = None
         now = asyncio.get_running_loop().time()
         next_at = now + self._quorum_s  # no later: the quorum of any group may become slow meanwhile

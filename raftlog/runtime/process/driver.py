@@ -4,11 +4,10 @@
            messages that need no sync are sent; then one write and one sync for all of them begin, files are written,
            committed entries are delivered
     when the journal's sync returns:  groups advance, cuts reach the files; a turn follows in the same callback, which
-           sends the messages that waited and delivers what is committed now
+           sends the messages that waited and delivers the entries that are committed now
 
 Used unchanged by server and simulator, over a `Transport` and a `Disk`. Everything happens on one asyncio loop; there
-are no threads, and no clock but the loop's. Only dirty groups are visited; a tick visits those that are not quiesced.
-"""
+are no threads, and no clock but the loop's. Only dirty groups are visited; ticks visit those that are not quiesced."""
 
 import asyncio
 import uuid
@@ -199,8 +198,7 @@ class Driver:
     def create_group(self, roll: Roll, name: str | None = None) -> PartitionReplica:
         """Create one of a group's first replicas with its first roll, which is the same everywhere and committed.
 
-        Blocking. Raises `StorageFull` (no replica is created), `FormatError`, and `SyncFailed` (the process must end).
-        """
+        Blocking. Raises `StorageFull` (nothing was created), `FormatError`, and `SyncFailed` (the process must end)."""
         return self.creations.make(roll.group_id, roll, name)
 
     async def create_groups(self, creations: Sequence[Creation]) -> None:
@@ -237,6 +235,7 @@ class Driver:
             self._run_or_stop(self._receive, node, envelopes)
 
     def _receive(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
+        """Pass each message to the core of its group; count and drop those that cannot be accepted now."""
         admits = self._journal_room.admits
         for key, message in envelopes:
             group = self.groups.get(key)
@@ -310,6 +309,7 @@ class Driver:
         self.loop.call_soon(self._run_or_stop, work)
 
     def _turn(self) -> None:
+        """Run one turn, as the module describes it, for the dirty groups."""
         if self.failure or not self._is_turn_due:  # an earlier turn did the work
             return
         self._is_turn_due = False

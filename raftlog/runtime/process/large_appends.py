@@ -53,7 +53,7 @@ class LargeAppends:
         """Synced large appends whose ids did not fit into the journal."""
 
     def take(self, group: PartitionReplica, part: Part, first: Index, last: Index) -> None:
-        """Take over a large append; the caller calls `start` once its entries are written."""
+        """Register a large append; the caller calls `start` once its entries are written."""
         self._under_way.setdefault(group.key, []).append(_Large(part, first, last))
 
     def cut(self, group: PartitionReplica, index: Index) -> None:

@@ -38,7 +38,7 @@ class PeerLiveness:
         self._peers: dict[NodeId, _PeerProcess] = {}
         self._members: dict[GroupKey, tuple[NodeId, ...]] = {}
         self._groups_shared: dict[NodeId, int] = {}
-        """Number of groups with a member there; at least one."""
+        """Number of groups with a member on each node; nodes without any are left out."""
         self._is_changed = False
         """Whether `_peers` lacks a node with which a group is shared, or has one without a shared group."""
         self._tick = 0

@@ -70,8 +70,7 @@ class Persister:
             self._stop_with_disk_error,
         )
         self.append_times = Histogram()
-        """Times at leaders from the first proposal of a turn to its place in the log, where the journal takes it from.
-        """
+        """Durations at leaders from the first proposal of a turn until its entries are in the log, to be journaled."""
         self.trash = Trash(disk, data_dir)
         self._disk, self._data_dir, self._config, self._outbox = disk, data_dir, config, outbox
         self._plan_turn, self._mark_dirty, self._fail = plan_turn, mark_dirty, fail
@@ -116,6 +115,7 @@ class Persister:
             self._wait(self._last_sequence, self._settle_mark, mark.group)
 
     def _settle_mark(self, key: GroupKey, _: JournalSequence) -> None:
+        """Write the entries that waited for the durable `created` mark of the group."""
         del self._unmarked[key]
         if key in self._unwritten:
             self.write(self._unwritten[key])
@@ -171,16 +171,17 @@ class Persister:
         self.flush()
 
     def _note_journaled(self, group: PartitionReplica, part: Part, sequence: JournalSequence) -> None:
-        """Record the sequence of a part that is completely in the journal."""
+        """Record the sequence of a part of a Ready that is completely in the journal."""
         part.sequence = sequence
         self._wait(sequence, self._advance, group)
 
     def _note_large_journaled(self, group: PartitionReplica, part: Part, sequence: JournalSequence) -> None:
-        """Record the sequence of a large part that was journaled between turns; the next turn writes the frame."""
+        """Record the sequence of a large append that was journaled between turns; the next turn writes the frame."""
         self._note_journaled(group, part, sequence)
         self._plan_turn()
 
     def _wait(self, sequence: JournalSequence, action: Callable[..., None], subject: object) -> None:
+        """Call `action` with `subject` once the journal is durable up to `sequence`."""
         self._waits.add(sequence, action, subject)
         if sequence <= self.journal.durable_sequence:
             asyncio.get_running_loop().call_soon(self.settle)  # nothing of it was left to journal
@@ -282,6 +283,7 @@ class Persister:
         self._wait(self._last_sequence, self._settle_trim, (group, offset))
 
     def _settle_trim(self, trim: tuple[PartitionReplica, Offset], _: JournalSequence) -> None:
+        """Delete the segments below a trim that is durable."""
         group, offset = trim
         if not group.is_closed:
             self.checkpoints.note_changed(group)

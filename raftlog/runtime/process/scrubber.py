@@ -13,7 +13,7 @@ from raftlog.storage.scrub import Scrub
 
 SLICE_BYTES: Final = 256 * 1024
 _SHARE_MAX: Final = 1 / 256
-"""Largest pause as a part of a round; with little data now a longer one would do, but the data may grow."""
+"""Longest pause between two slices, as a share of the round's time: the data may grow during the round."""
 
 
 class Scrubber:

@@ -33,7 +33,7 @@ class Admission:
     def __init__(self, group_id: uuid.UUID) -> None:
         self._group_id = group_id
         self._ahead: dict[EntryId, Offset] = {}
-        """Offsets that follow the last entries of messages of this turn."""
+        """Offset after the last entry of each message of this turn, by the id of that entry."""
 
     def admits(self, request: AppendRequest, log: GroupLog) -> bool:
         """Return whether the entries are valid and, if the entry before them is in the log, follow it.

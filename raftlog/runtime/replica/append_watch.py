@@ -50,6 +50,7 @@ class AppendWatch:
             self._commit.end()
 
     def _on_outcome(self, proposed: "asyncio.Future[Any]") -> None:
+        """Stop observing, and end all steps and the span; called when `proposed` is done."""
         self.observe()
         self._group.watches = tuple(each for each in self._group.watches if each != self.observe)
         error = None if proposed.cancelled() else proposed.exception()

@@ -17,7 +17,7 @@ from raftlog.storage.temporary_errors import descriptors_exhausted
 
 
 class _Leader(Protocol):
-    """Replica as `room_error` uses it: a possible leader, and its shortages."""
+    """Replica whose shortages of room and descriptors `room_error` reads."""
 
     name: str
     core: RaftCore
@@ -34,6 +34,7 @@ class DiskRoom:
         self.free_bytes = 0
         """Free bytes at the last check."""
         self.is_low = self.is_scarce = False
+        """Whether leaders accept no records, and whether followers accept none either."""
         self.is_full = False
         """Whether the disk is full, so that another broker should lead; updated by `check`."""
         self.on_change: Callable[[], None] = lambda: None

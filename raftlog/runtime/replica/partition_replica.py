@@ -186,7 +186,7 @@ class PartitionReplica(ReadableReplica):
         return self._propose_control([(ControlKind.TRIM, encode_trim(trim))], is_essential=True)
 
     def roll_now(self) -> "asyncio.Future[Committed]":
-        """Begin a new segment, also on a disk with little room: segments deleted next lie before it.
+        """Begin a new segment, also on a disk with little room: only closed segments can be deleted to free space.
 
         Fails like `propose`, and with `Unavailable` while the newest segment holds no record."""
         self.write_entries()

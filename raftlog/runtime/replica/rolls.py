@@ -31,7 +31,7 @@ class Rolls:
         self.ahead_bytes = 0
         """Bytes proposed in this turn, which the log does not have yet."""
         self.is_allowed: Callable[[], bool] = lambda: True
-        """Whether the state machine that follows the log has processed the newest segment's beginning."""
+        """Returns whether the state machine that follows the log has processed the newest segment's beginning."""
         self._group_id, self._log = group_id, log
 
     def is_due(self, size: int, wall_ms: Callable[[], int]) -> bool:

@@ -41,7 +41,7 @@ class RpcConfig:
     calls_served_max: int = 4 * KIB
     """Maximum number of requests of one connection that are served at once; more are answered with `Overloaded`."""
     served_bytes_max: int = 64 * MIB
-    """Maximum payload of those requests together."""
+    """Maximum payload bytes of the requests of one connection that are served at once."""
     bulk_timeout_ms: int = 30_000
     """Timeout of a request over the bulk channel, unless its caller sets a shorter one."""
     bulk_bytes_per_s: int = 128 * MIB
@@ -58,7 +58,9 @@ class RpcConfig:
     """Time in which the remaining bytes are sent when the transport closes."""
     reconnect_min_ms: int = 50
     reconnect_max_ms: int = 1_000
-    """Bounds of the pause before a new attempt, which doubles; a random part of up to half of it is omitted."""
+    """Bounds of the pause before a new connection attempt.
+
+    The pause doubles after each failure; a random part of up to half of it is omitted."""
     strangers_max: int = 128
     """Maximum number of accepted connections before their handshake is done; more are closed at once."""
     protocol_error_interval_ms: int = 60_000

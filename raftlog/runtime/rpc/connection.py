@@ -45,7 +45,9 @@ class Handler(Protocol):
         ...
 
     def on_close(self, error: Exception | None) -> None:
-        """Handle the end of the connection, once if it was made; `error` is the reason, if known."""
+        """Handle the end of the connection; `error` is the reason, if known.
+
+        Called once for a connection that was made, otherwise never."""
         ...
 
 
@@ -139,6 +141,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _end(self, error: Exception | None) -> None:
+        """Mark the connection as closing; keep the first error as the reason."""
         self.is_closing = True
         self._error = self._error or error
 

@@ -160,7 +160,7 @@ def check_peer(
 
 
 def _check_not_self(local: Hello, remote: Hello) -> HandshakeRefusal | None:
-    """Return the refusal of this process itself, or None."""
+    """Return the refusal if the connection leads to this process itself, else None."""
     if remote.boot_id != local.boot_id:
         return None
     return HandshakeRefusal(Reason.SELF, f"this address leads to node {local.identity.node_id} itself")

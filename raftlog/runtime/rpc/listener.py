@@ -81,7 +81,7 @@ class Listener:
         return str(name[0]), int(name[1])
 
     async def close(self) -> None:
-        """Stop accepting, and let connections that are being opened complete, for the transport to close.
+        """Stop accepting, and wait until connections that are being opened are open; the transport then closes them.
 
         Openings with TLS are cancelled: only they could take long. (An opening without TLS that is cancelled half way
         leaves uvloop with a connection that is never reported.)"""

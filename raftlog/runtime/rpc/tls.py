@@ -92,6 +92,7 @@ class TlsContexts:
         self._newest = found
 
     def _use_newest(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        """Use the newest files for a connection that is being accepted (callback of the accepting context)."""
         if self._newest.server is not self.server:
             connection.context = self._newest.server
 
@@ -108,6 +109,7 @@ def load_tls(files: TlsFiles) -> TlsContexts:
 
 
 def _load(files: TlsFiles) -> _Loaded:
+    """Read the files, and check that connections in both directions can use them. Raises `InvalidArgument`."""
     server, client = (_load_context(files, side) for side in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
     server.num_tickets = 0  # a resumed session would outlive the authority that is removed
     server.options |= ssl.OP_NO_TICKET

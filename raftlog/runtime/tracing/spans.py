@@ -43,7 +43,7 @@ class Span:
             trace.dropped += 1
 
     def begin_child(self, name: str, began: float | None = None, **attributes: str | int) -> "Span":
-        """Begin a step of this one, now or at a time of the stopwatch."""
+        """Begin and return a child span; `began` is a time of the stopwatch, by default now."""
         return Span(self.trace, name, self.span_id, stopwatch() if began is None else began, attributes)
 
     def end(self, error: BaseException | None = None) -> None:

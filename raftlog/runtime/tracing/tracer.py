@@ -74,7 +74,9 @@ class Tracer:
         return root if root is not None and root.trace.is_sampled else None
 
     def continue_trace(self, name: str, traceparent: str, **attributes: str | int) -> Span | None:
-        """Begin the part of a trace that another broker began; None if its context is invalid or not sampled."""
+        """Begin this broker's part of a trace that another broker began, and return its root span.
+
+        None if the context is invalid or not sampled."""
         context = parse_traceparent(traceparent)
         if context is None or not context.is_sampled:
             return None

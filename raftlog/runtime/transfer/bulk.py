@@ -27,8 +27,8 @@ class StoredEntry(NamedTuple):
 class LogResult(NamedTuple):
     """Beginning of a log: `first` is the roll at `base_offset`, after `boundary`; both are committed.
 
-    Entries can be read from there on. `files` segments lie below it, which are or may be compacted: they are copied as
-    they are."""
+    Entries can be read by index from the roll on. `files` is the number of segments below the roll, which may be
+    compacted: they are copied batch by batch."""
 
     boundary: EntryId
     base_offset: Offset

@@ -1,4 +1,4 @@
-"""Installation: it replaces a follower's log that ends before the leader's log begins by the leader's beginning.
+"""Installation: it replaces a follower's log, if it ends before the leader's log begins, by the leader's beginning.
 
     the leader's compacted files, if it has any, are copied into a separate directory, then the first entry after
     them, a committed roll → synced

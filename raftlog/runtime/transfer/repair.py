@@ -35,8 +35,8 @@ _SLICE_BYTES: Final = 2 << 20
 _SLICE_ENTRIES: Final = 512
 """Bounds of a slice, after which other tasks run: one or two milliseconds."""
 _PAUSE_S_MAX: Final = 0.002
-"""Longest pause after a slice, in which other tasks use the disk; the pause is as long as the slice took. It is short
-because a loop with much to do has its pause anyway."""
+"""Longest pause after a slice, in which other tasks use the disk; the pause is as long as the slice took. The limit is
+low, because a busy loop delays the next slice anyway."""
 
 
 class Repair:

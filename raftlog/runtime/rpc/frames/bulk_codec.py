@@ -1,4 +1,4 @@
-"""Requests of `raftlog.runtime.transfer.bulk` as requests by name, and their answers.
+"""Conversion of bulk requests (`raftlog.runtime.transfer.bulk`) and their results to `Call`s and `Answer`s, and back.
 
 The request determines the form of its answer. Batches are the pieces of the payload."""
 
