@@ -43,7 +43,7 @@ from raftlog.values.transactions import TransactionDescription, TransactionList,
 
 T = TypeVar("T")
 ORDER_MS = 30_000
-"""Default bound, in milliseconds, on the time that the cluster takes to decide an order."""
+"""Default bound, in milliseconds, on the time that the cluster takes to accept or refuse a change."""
 
 
 class AdminClient:

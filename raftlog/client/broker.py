@@ -244,7 +244,7 @@ class BrokerClient(AsyncClosedAtExit):
     async def new_producer(self, *, is_fresh: bool = False, timeout_ms: int = ANSWER_MS) -> ProducerIdentity:
         """Return a new producer id; an idempotent producer puts it into the headers of its batches.
 
-        An unused id costs nothing. `is_fresh`: greater than every id given out before, for a producer whose id a
+        An unused id costs nothing. With `is_fresh` the id is greater than every earlier one, for a producer whose id a
         partition has expired."""
         query = {"fresh": "true"} if is_fresh else None
         fields = await self._calls.change("POST", "/producers", {}, timeout_ms=timeout_ms, only_reads=True, query=query)
@@ -277,7 +277,7 @@ class BrokerClient(AsyncClosedAtExit):
     ) -> Fetched:
         """Return stored batches from the one that holds `offset`; wait up to `timeout_ms` if there are none yet.
 
-        Batches without records replace what the isolation hides."""
+        Batches without records replace the records that the isolation level hides."""
         query: dict[str, object] = {"offset": offset, "timeout": timeout_ms, "max_bytes": max_bytes}
         if isolation != READ_COMMITTED:
             query["isolation"] = isolation

@@ -19,7 +19,7 @@ class TransactionTarget(NamedTuple):
 
     transactional_id: str
     kind: str = "transaction"
-    """Distinguishes it from a group of the same name."""
+    """Distinguishes the target from a group of the same name."""
 
 
 LeaderTarget: TypeAlias = TopicPartition | GroupTarget | TransactionTarget

@@ -32,7 +32,7 @@ class TransactionClient:
     ) -> ProducerIdentity:
         """Return an identity, fence older producers of the id, and abort their transaction.
 
-        With the `present` identity only its owner gets the next one; raises `ProducerFenced` for another one."""
+        `present` is the identity that the caller has: if it is not the id's current one, raises `ProducerFenced`."""
         fields: dict[str, object] = {"timeout_ms": transaction_timeout_ms}
         if present is not None:
             fields |= _identity_fields(present)

@@ -122,7 +122,7 @@ class AssignedPartitions:
         return True
 
     async def notify_resets(self) -> None:
-        """Call the listener for positions that were outside the log."""
+        """Call the listener's `on_reset` for each position that was outside the log."""
         while self._fetcher.resets:
             await self._listener.on_reset(*self._fetcher.resets.popleft())
 

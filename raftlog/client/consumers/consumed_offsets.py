@@ -36,7 +36,7 @@ class ConsumedOffsets:
         self._used: set[TopicPartition] = set()
         """Partitions with records in the transaction."""
         self._member: Membership | None = None
-        """Membership with which they were read."""
+        """Membership of the consumer when the records of the transaction were returned."""
 
     async def begin(self) -> None:
         """Begin a transaction. Raises `InvalidArgument` if one is open."""

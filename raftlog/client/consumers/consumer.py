@@ -137,11 +137,11 @@ class Consumer(Generic[K, V]):
                 return found[0]
 
     async def poll(self, max_records: int | None = None, timeout_ms: int = POLL_MS) -> list[ConsumerRecord[K, V]]:
-        """Return up to `max_records` records (100), each partition's in order; none if none arrive in `timeout_ms`.
+        """Return up to `max_records` records, each partition's in order; none if none arrive within `timeout_ms`.
 
-        Raises `OffsetOutOfRange` if `auto_offset_reset` is error, `DeserializationFailed`, `FencedInstance`,
-        `Unavailable` after `give_up_after_s` without an answer, and other errors that prevent reading. After an error
-        it can be called again."""
+        `max_records` is by default the setting `max_poll_records`. Raises `OffsetOutOfRange` if `auto_offset_reset` is
+        error, `DeserializationFailed`, `FencedInstance`, `Unavailable` after `give_up_after_s` without an answer, and
+        other errors that prevent reading. After an error it can be called again."""
         count = max_records or self.settings.max_poll_records
         ends_at = time.monotonic() + timeout_ms / 1000
         while True:

@@ -11,7 +11,7 @@ _ERROR_BYTES_MAX: Final = 2000
 
 
 class DeadLetters:
-    """Dead-letter topic. Its number of partitions is free; records of a key keep their order."""
+    """Dead-letter topic. It may have any number of partitions; records of a key keep their order."""
 
     def __init__(self, producer: Producer, topic: str) -> None:
         self._producer, self.topic = producer, topic

@@ -204,7 +204,10 @@ class PartitionFetcher:
         self.arrived.set()
 
     def _is_temporary(self, error: RaftlogError) -> bool:
-        """Return whether to retry: a group waits for a deleted topic until it rebalances, `assign` fails."""
+        """Return whether to retry after the error.
+
+        A group member also waits for an unknown topic, until the group rebalances; after `assign` the error is final.
+        """
         if isinstance(error, UnknownTopic | UnknownPartition):
             return self._waits_for_topics
         return isinstance(error, Unavailable | OutcomeUnknown)

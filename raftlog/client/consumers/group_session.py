@@ -61,7 +61,7 @@ class GroupSession:
         self._heartbeat_task: asyncio.Task[None] | None = None
         self._owned: tuple[TopicPartition, ...] = ()
         self._counts: dict[str, int] = {}
-        """Numbers of partitions of the topics that this leader assigned."""
+        """Number of partitions of each topic when this member, as group leader, assigned them."""
         self.needs_join = True
         self.is_lost = False
         self.fatal: RaftlogError | None = None

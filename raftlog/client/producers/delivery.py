@@ -1,4 +1,4 @@
-"""Delivery of a record that a `Producer` took, and the batch that carries it.
+"""Delivery of a record that a `Producer` accepted, and the batch that carries the record.
 
 A batch collects records as columns until it is sent, and ends exactly once: done with its first offset, or with an
 error whose outcome is failed or unknown. Its records share that result; each has a `Delivery` of two references."""

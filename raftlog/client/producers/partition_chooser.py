@@ -1,4 +1,4 @@
-"""Choice of the partition for a record: the named one, that of its key, or for records without a key in turn."""
+"""Choice of the partition for a record: the requested one, by the hash of its key, or in turn without a key."""
 
 from collections.abc import Callable
 from functools import lru_cache

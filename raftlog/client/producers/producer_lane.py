@@ -57,9 +57,9 @@ class ProducerLane:
         self._identities, self._on_result = identities, on_result
         self._identity: ProducerIdentity | None = None
         self._abandoned: ProducerIdentity | None = None
-        """Abandoned id, whose chain is broken; no batch is sent until there is another."""
+        """Producer id whose chain of sequences is broken; no batch is sent until there is a new id."""
         self._is_expired = False
-        """Whether the partition has expired that id, so that the next one must be greater than all earlier ones."""
+        """Whether the partition has expired the abandoned id, so that the next must be greater than all earlier ids."""
         self._transactional_id = transactional_id
         self._has_first = transactional_id is None
         """Whether later batches may be in flight. A broker accepts any first batch of a transaction, so it is alone."""

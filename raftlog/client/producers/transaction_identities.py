@@ -9,7 +9,7 @@ from raftlog.client.producers.producer_settings import ProducerSettings
 from raftlog.errors import InvalidProducerMapping, OutcomeUnknown, ProducerFenced, RaftlogError
 
 EPOCH_MAX = 32_767
-"""Epoch with which no transaction begins."""
+"""Highest epoch of a producer id; a transaction begins only with a lower one."""
 
 
 class TransactionIdentities(Identities):
@@ -56,9 +56,9 @@ class TransactionIdentities(Identities):
         )
 
     async def commit(self) -> None:
-        """Commit the transaction; repeat the request until it is answered, which has no further effect.
+        """Commit the transaction; repeat the request until it is answered, which is harmless.
 
-        Raises `OutcomeUnknown` if no answer tells whether it is committed, and `ProducerFenced`."""
+        Raises `OutcomeUnknown` if no answer shows whether the transaction is committed, and `ProducerFenced`."""
         lost: RaftlogError | None = None
 
         async def attempt() -> ProducerIdentity:

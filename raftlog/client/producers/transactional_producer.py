@@ -149,7 +149,7 @@ class TransactionalProducer(Producer[K, V]):
         self._check_block(block)
 
     def _check_block(self, block: object | None) -> None:
-        """Raise `InvalidArgument` unless this block accepts records; another one must not get those of its sends."""
+        """Raise `InvalidArgument` unless `block` is the open transaction: a later one must not get its records."""
         if block is None or self._block is not block:
             raise InvalidArgument("the transaction ended while a record waited to be accepted: await each send in it")
 
@@ -179,7 +179,7 @@ class TransactionalProducer(Producer[K, V]):
     async def commit(self, source: OffsetSource | None) -> OffsetsOfGroup | None:
         """Store all records and offsets, then commit; return the offsets. Raises the error that prevents it.
 
-        After an error it must be aborted, unless `failure` tells that it may be committed."""
+        After an error the caller must call `abort`. If `failure` is set then, the transaction may be committed."""
         if self._is_closed:
             raise LogClosed("the producer was closed during the transaction")
         self._end_block()
@@ -255,6 +255,7 @@ class TransactionalProducer(Producer[K, V]):
             chooser.forget_lanes()
 
     def _note_failure(self, error: BaseException) -> None:
+        """Set `failure` if the producer cannot continue after this error."""
         if isinstance(error, RaftlogError) and is_fatal(error):
             self._failure = error
 
