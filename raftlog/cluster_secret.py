@@ -97,6 +97,7 @@ def ensure_secret(path: str) -> str:
 
 
 def _parse_key(line: bytes, where: str) -> bytes:
+    """Return the key in a line; raise `InvalidArgument`, which names the line as `where`, if there is no valid one."""
     key = _decode_key(line)
     if key is None:
         raise InvalidArgument(f"{where}: neither hex nor base64; {_CREATE}")

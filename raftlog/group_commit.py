@@ -132,7 +132,9 @@ class GroupCommit:
         return waiter.base_offset, waiter.next_offset
 
     def append_small(self, records: Sequence[NewRecord | bytes], size: int) -> tuple[Offset, Offset]:
-        """Append records of a `bound_size`, which may share a batch with other threads; return as `append`."""
+        """Append records whose `bound_size` is `size`, perhaps in one batch with those of other threads.
+
+        Waits, returns and raises as `append` does."""
         waiter = self._run(Waiter(records=records, size=size))
         return waiter.base_offset, waiter.next_offset
 

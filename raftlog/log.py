@@ -205,7 +205,9 @@ class Log(ClosedAtExit):
             position = read_header(batches[-1]).next_offset
 
     def follow(self, offset: int | None = None, *, idle_timeout_s: float | None = None) -> Iterator[Record]:
-        """Iterate like `read`, then wait for more; end when the log is closed or idle for `idle_timeout_s`."""
+        """Iterate over the records from `offset` (default: the present end), and wait for new ones.
+
+        Ends when the log is closed, or idle for `idle_timeout_s`. Raises as `read` does."""
         position: int = self.end_offset if offset is None else offset
         while True:
             end = self.end_offset
