@@ -42,5 +42,5 @@ def parse_address_or_none(text: str) -> Address | None:
 
 
 def normalize_addresses(addresses: Iterable[Address]) -> tuple[str, ...]:
-    """Return a list of seeds in normal form: sorted, without duplicates."""
+    """Return the addresses as texts in normal form, sorted, without duplicates. Raises `InvalidArgument`."""
     return tuple(sorted({address_text(address) for address in addresses}))

@@ -4,9 +4,9 @@
     start     listens and connects, founds or joins its cluster, registers; from then on `is_ready`
     close     leaderships are transferred, acknowledged records are durable, the directory is unlocked
 
-Any broker takes any request: one for a partition that another node leads is forwarded there (`routing`). One event loop
-owns the broker. Calls raise from the tree in `raftlog.errors`; those that may have happened have the outcome `unknown`.
-"""
+Every broker accepts every request; it forwards a request for a partition to the node that leads it (`routing`). One
+event loop owns the broker. Methods raise errors of `raftlog.errors`; the outcome of an error is `unknown` if the call
+may have succeeded. """
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -74,7 +74,7 @@ class Broker:
     measuring: MetricSources
     """Sources of metrics."""
     leader: LeaderParts
-    """Requests that only the leader of a partition serves, for protocols whose clients find it."""
+    """Requests that only a partition's leader serves, for Kafka's clients, which find the leader themselves."""
     security: Security
     """Users, permissions and quotas."""
     opener: BatchOpener
@@ -86,7 +86,7 @@ class Broker:
         self.settings, self.node, self.metadata = settings, node, metadata
         self.is_ready = False
         parts = self.parts = BrokerParts(settings, node, metadata, environment, self)
-        """For tests and the simulation, as `node` and `metadata` are."""
+        """All components; public, like `node` and `metadata`, for tests and the simulation."""
         self.groups, self.consumers, self.operations = parts.groups, parts.consumers, parts.operations
         self.producers, self.measuring, self.opener = parts.producers, parts.measuring, parts.opener
         self.transactions = parts.transactions
@@ -122,7 +122,7 @@ class Broker:
         self.is_ready = True
 
     async def close(self) -> None:
-        """Stop in order and in bounded time."""
+        """Stop all components in reverse order of their start, in bounded time."""
         self.is_ready = False
         await self.parts.stop()
 
@@ -132,7 +132,7 @@ class Broker:
 
     @property
     def ended(self) -> "asyncio.Future[RaftlogError | None]":
-        """Future that completes when the broker has failed or stopped."""
+        """Future that completes when the broker ends: with None after a stop, with the error after a failure."""
         return self.node.ended
 
     def wake_fetches(self) -> None:
@@ -152,7 +152,7 @@ class Broker:
 
     @property
     def controller_id(self) -> NodeId | None:
-        """Node id of the controller's leader, as known here."""
+        """Node id of the controller's leader, as known here; None if it is unknown."""
         return self.metadata.freshness().leader
 
     @property
@@ -178,7 +178,7 @@ class Broker:
 
     @property
     def sync_method(self) -> str:
-        """Method of the syncs of commits: `aio` or `threads`."""
+        """Mechanism by which commits are synced to disk: `aio` or `threads`."""
         return self.node.driver.disk.sync_method
 
     def broker_ids(self) -> list[NodeId]:
@@ -201,7 +201,7 @@ class Broker:
         return await self._finder.partition(topic, number, deadline)
 
     def leader_of(self, topic: str, partition: int) -> NodeId | None:
-        """Return the node id of a partition's leader as known here; API servers look up its address."""
+        """Return the node id of a partition's leader as known here, or None; API servers look up its address."""
         return self._finder.leader_of(topic, partition)
 
     def addresses_of(self, node: NodeId) -> Addresses | None:
@@ -210,7 +210,9 @@ class Broker:
         return None if row is None else row.addresses
 
     def kafka_addresses(self, listener: str) -> list[KafkaAddress]:
-        """Return the addresses of brokers, also of stopped ones, for clients of a Kafka listener, by node id."""
+        """Return the addresses of all registered brokers for clients of a Kafka listener, by node id.
+
+        Registered brokers that do not run now are included."""
         racks = self.parts.gossip.racks() | {self.node_id: self.settings.rack}
         return kafka_addresses(self.metadata.state.all_brokers(), listener, racks)
 
@@ -310,14 +312,16 @@ class Broker:
         deadline: Deadline,
         isolation: Isolation = COMMITTED,
     ) -> OffsetRange:
-        """Return the log start offset, and the end of the records with this isolation; `linearizable`: by ReadIndex."""
+        """Return the log start offset, and the offset after the last record that `isolation` shows.
+
+        With `linearizable` the leader first confirms that it still leads (ReadIndex)."""
         target = await self._partition(topic, partition, deadline)
         return await self._reader.offsets(target, linearizable, deadline, isolation)
 
     async def offset_for_timestamp(
         self, topic: str, partition: int, timestamp_ms: int, *, deadline: Deadline, isolation: Isolation = COMMITTED
     ) -> tuple[Offset, int] | None:
-        """Return offset and timestamp of the first record whose timestamp is at least the given one."""
+        """Return offset and timestamp of the first record at or after `timestamp_ms`; None without such a record."""
         target = await self._partition(topic, partition, deadline)
         return await self._reader.offset_for_timestamp(target, timestamp_ms, deadline, isolation)
 
@@ -341,10 +345,11 @@ class Broker:
         deadline: Deadline,
         validate_only: bool = False,
     ) -> TopicState:
-        """Create a topic; return once a majority of the controller's voters has stored it.
+        """Create a topic; return it once a majority of the controller's voters has stored it.
 
-        `None` means the default of this broker's settings; `assignments` has the node ids of each partition.
-        Normally its partitions have leaders then. Raises `TopicExists` and `InvalidArgument`."""
+        Normally its partitions have leaders by then. `None` means the default of this broker's settings. `assignments`
+        has the node ids of each partition's replicas. With `validate_only` the topic is not created. Raises
+        `TopicExists` and `InvalidArgument`."""
         self.check_ready()
         created = await self.parts.changes.create(
             name, partitions, replication_factor, config or {}, deadline, assignments, validate_only=validate_only
@@ -364,10 +369,10 @@ class Broker:
         deadline: Deadline,
         validate_only: bool = False,
     ) -> TopicState:
-        """Add partitions to a topic, so that it has `total`; return as `create_topic` does. Keys can move.
+        """Add partitions to a topic, so that it has `total`; return the topic, as `create_topic` does.
 
-        `assignments` has the node ids of each. Raises `UnknownTopic`, and `InvalidArgument` unless `total` is
-        higher."""
+        Keys can belong to other partitions afterwards. `assignments` has the node ids of each new partition's replicas.
+        Raises `UnknownTopic`, and `InvalidArgument` unless `total` is above the present number."""
         self.check_ready()
         new = await self.parts.changes.add_partitions(topic, total, assignments, deadline, validate_only=validate_only)
         found = self._topics.by_id(new.topic_id)
@@ -419,7 +424,7 @@ class Broker:
         return await self._view.brokers(deadline)
 
     def members(self) -> list[ClusterMember]:
-        """Return all brokers that are registered or gossip, with their gossip state as known here."""
+        """Return all brokers that are registered or known by gossip, with their gossip state as known here."""
         self.check_ready()
         return self.parts.gossip.members()
 

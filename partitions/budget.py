@@ -49,7 +49,7 @@ class Budget:
                 timer.cancel()
 
     def release(self, size: int) -> None:
-        """Return `size` bytes, and serve the waiting callers that fit now."""
+        """Release `size` bytes, and admit the waiting callers whose bytes fit now."""
         self.used -= size
         assert self.used >= 0, f"{self.name}: gave back {-self.used} bytes more than were taken"
         if self._line:

@@ -43,7 +43,7 @@ _STATUS: Final = "view.broker"
 ASK_MS: Final = 1_500
 """Time to answer, in ms, after which a node counts as down."""
 DOUBTED_ASK_MS: Final = 500
-"""Time to answer, in ms, of a node that gossip does not have as alive."""
+"""Time to answer, in ms, of a node that gossip reports as suspect, dead or left."""
 _ASKED_AT_ONCE: Final = 4_000
 _SLICE: Final = 64
 """Replicas described in one turn of the loop."""
@@ -52,7 +52,9 @@ LEADERLESS_S: Final = 1.5
 
 
 class ClusterObserver:
-    """Collector of the views and the health of all brokers, for `view.partitions`, `view.broker` and operators."""
+    """Collector of the state of topics and brokers, and of the cluster's health.
+
+    It serves the RPCs `view.partitions` and `view.broker` for this broker, and calls those of the others."""
 
     def __init__(
         self,
@@ -114,6 +116,7 @@ class ClusterObserver:
     def _merge_rows(
         self, topic: Topic, partitions: Iterable[Partition], rows: Mapping[bytes, list[Any]]
     ) -> list[PartitionState]:
+        """Return the state of each partition from the rows that were reported, by the bytes of its group id."""
         return self._add_versions(topic, [self._merge_row(each, rows.get(each.group_id.bytes)) for each in partitions])
 
     def _add_versions(self, topic: Topic, described: Iterable[PartitionState]) -> list[PartitionState]:
@@ -146,7 +149,10 @@ class ClusterObserver:
     async def _ask_leaders(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> tuple[dict[bytes, list[Any]], dict[bytes, int]]:
-        """Return by group id the leader's row, and the ms for which no answering replica has known a leader."""
+        """Return two mappings by the bytes of the group id, from the answers of all nodes with replicas.
+
+        The first has the leader's row, or the row of a follower if no leader answers. The second has the ms for which
+        none of the answering replicas has known a leader."""
         nodes = sorted({replica.node_id for partition in partitions for replica in partition.assigned})
         answers = await asyncio.gather(
             *(self._ask_about(node, partitions, self._cut_deadline(node, deadline)) for node in nodes)
@@ -164,7 +170,9 @@ class ClusterObserver:
         return {key: [*row, damaged.get(key, ())] for key, row in best.items()}, leaderless
 
     async def leaders(self, partitions: Sequence[Partition], deadline: Deadline) -> dict[bytes, list[Any]]:
-        """Return leader, term and in-sync replicas (None: reported by a follower) by group id, as nodes report them."""
+        """Return leader, term and in-sync replicas of each partition that a node reports, by the bytes of its group id.
+
+        In-sync replicas are None if only followers answer."""
         rows, _ = await self._ask_leaders(partitions, deadline)
         return {key: row[:3] for key, row in rows.items()}
 
@@ -176,6 +184,7 @@ class ClusterObserver:
     async def _ask_about(
         self, node: NodeId, partitions: Sequence[Partition], deadline: Deadline
     ) -> dict[bytes, list[Any]]:
+        """Return the rows that a node reports of its replicas of these partitions, by group id; fewer if it fails."""
         asked = [each for each in partitions if any(replica.node_id == node for replica in each.assigned)]
         rows: dict[bytes, list[Any]] = {}
         if node == self._me:
@@ -205,6 +214,7 @@ class ClusterObserver:
         return rows
 
     def _local_row(self, partition: Partition) -> list[Any] | None:
+        """Return the row of `view.partitions` for the replica here; None if there is no replica."""
         replica = partition.replica
         if replica is None:
             return None
@@ -247,7 +257,7 @@ class ClusterObserver:
         return (await self._collect_brokers(deadline))[0]
 
     async def _collect_brokers(self, deadline: Deadline) -> tuple[list[BrokerDescription], int, list[str]]:
-        """Return all brokers, the number of pending reassignments of partitions that they lead, and their notes."""
+        """Return all brokers, the number of pending reassignments that they lead, and their notes to operators."""
         rows = self._metadata.state.all_brokers()
         statuses = await self._statuses([row.node_id for row in rows], deadline)
         racks = self._gossip.racks()
@@ -366,16 +376,17 @@ class ClusterObserver:
         return group is None or self._node.leader_statistics.leaderless_s(group) > LEADERLESS_S
 
     def _is_leaderless(self, topic: Topic, partition: Partition, leaderless_ms: int | None) -> bool:
-        """Return whether a partition has had no leader for too long.
+        """Return whether a partition has had no leader for more than `LEADERLESS_S`.
 
-        No replica of a new partition may exist yet; an older one of which no replica answers has no leader."""
+        `leaderless_ms` is None if no replica answers; then the age of the partition decides, because the replicas of a
+        new one may not exist yet."""
         if leaderless_ms is None:
             age_ms = self._node.environment.wall_ms() - topic.row.origin(partition.number).created_ms
             leaderless_ms = age_ms if age_ms >= 0 else None
         return leaderless_ms is None or leaderless_ms > LEADERLESS_S * 1000
 
     def _decommission_problems(self, draining: Iterable[int]) -> list[str]:
-        """Return the reasons why replicas of decommissioned brokers have no other place."""
+        """Return the reasons why draining brokers cannot be emptied: no other broker can get their replicas."""
         state = self._metadata.state
         rows = [row for node in draining if (row := state.brokers.get(node)) is not None]
         summaries = [(row.node_id, allocation_failures(state, state.groups_of(row.replica)).summary) for row in rows]
@@ -389,7 +400,9 @@ def _rank(row: list[Any]) -> tuple[bool, int]:
 
 
 def _partition_state(partition: Partition, row: list[Any] | None, *, is_local: bool = False) -> PartitionState:
-    """Convert a row to the state of a partition; with `is_local`, the row of a follower names the leader too."""
+    """Convert a row of `view.partitions` (None: no answer) to the state of a partition.
+
+    A leader that a follower names is used only if the row is of this broker (`is_local`)."""
     replicas = [replica.node_id for replica in partition.assigned]
     if row is None:
         return PartitionState(partition.number, None, replicas, (), None)

@@ -1,10 +1,10 @@
 """Composition of a broker: makes all parts, and orders their start, their updates and their stop.
 
     start     network, then moves and balancing of replicas, then the controller, then maintenance
-    observe   `observers`, in this order after each batch of applied controller commands; later ones read earlier ones
+    observe   `observers`, in this order after each batch of applied controller commands; later ones use earlier ones
     stop      the reverse of the start
 
-Called by the façade (`broker`), which is the gate to the parts."""
+Called by the façade (`broker`)."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -69,7 +69,7 @@ class BrokerParts:
     """Components of one broker; later ones are made from earlier ones."""
 
     transactions: Transactions
-    """Declared here, because earlier parts call it."""
+    """Transactions of producers; declared here, because callbacks of components that are made earlier use it."""
 
     def __init__(
         self,
@@ -201,9 +201,11 @@ class BrokerParts:
         metadata.observers += self.observers()
 
     async def _verify_group(self, producer: TransactionalProducer, group: str, deadline: Deadline) -> None:
+        """Call `Transactions.verify_group`; for the group coordinators, which are made before the transactions."""
         await self.transactions.verify_group(producer, group, deadline)
 
     async def _join_group(self, producer: TransactionalProducer, group: str, deadline: Deadline) -> int:
+        """Call `Transactions.join_group`; for the group coordinators, which are made before the transactions."""
         return await self.transactions.join_group(producer, group, deadline)
 
     def observers(self) -> list[Callable[[], None]]:
@@ -228,7 +230,7 @@ class BrokerParts:
         self.topics.refresh(self.metadata.state)
 
     async def start(self, http: str, kafka: Mapping[str, str], first_user: str | None) -> None:
-        """Start all parts in order, and create the first user if one is given; see `Broker.start`."""
+        """Start all components in order, and create the first user if `first_user` is given; see `Broker.start`."""
         await self.node.start()
         addresses = self._addresses(http, await self.gossip.bind(), kafka)
         self.gossip.start(addresses)

@@ -31,7 +31,7 @@ class KafkaCounters:
         self.connections_refused = 0
         """Connections that were closed because of the bound on their number."""
         self.closed = 0
-        """Connections that were closed because of their input, or because they were not read."""
+        """Connections that were closed because of invalid input, or because the client did not read its answers."""
         self.bytes_in = 0
         self.bytes_out = 0
         self.fetch_sessions = 0
@@ -39,7 +39,7 @@ class KafkaCounters:
         self.fetch_session_partitions = 0
         """Partitions of all fetch sessions."""
         self.fetch_sessions_evicted = 0
-        """Fetch sessions that were closed because of the bounds."""
+        """Fetch sessions that were closed because of the limits on their number."""
         self.requests: dict[str, int] = {}
         self.errors: dict[str, int] = {}
         """Requests that failed as a whole; errors of single topics and partitions are not counted."""
@@ -79,7 +79,7 @@ class Counters:
     group_expired: int = 0
     """Committed offsets that expired because their consumer groups were empty for too long."""
     group_rebalances: int = 0
-    """Generations with group members that coordinators here made."""
+    """Generations of consumer groups, without those of empty groups, that coordinators here made."""
     tracer: Tracer | None = None
     """Tracer of produce requests; None: off."""
     kafka: KafkaCounters = field(default_factory=KafkaCounters)

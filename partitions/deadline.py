@@ -26,7 +26,7 @@ class DeadlineSweep:
         self._expire = expire
         self._loop = asyncio.get_running_loop()
         self.earliest: float = NEVER
-        """Deadline at which it fires."""
+        """Deadline at which the timer fires next; `NEVER` without one."""
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, deadline: float) -> None:

@@ -1,7 +1,7 @@
 """Permissions that API servers check before they call a method of the façade for a client.
 
 The façade takes no caller, because RPC between brokers is trusted and one request can call it many times; so this table
-is the contract that its callers keep. A test compares it with the public methods, and sends every request of every API
+says what its callers must check. A test compares it with the public methods, and sends every request of every API
 as a caller without permissions: none may reach a method that is not `LISTING` or `INTERNAL`."""
 
 from collections.abc import Mapping
@@ -149,7 +149,9 @@ LISTING: Final[Mapping[str, Needed]] = {
     "TopicLeaders.describe_all": _DESCRIBE_TOPIC,
     "TopicLeaders.describe": _DESCRIBE_TOPIC,
 }
-"""Methods with lists: callers leave out the elements for which the client has not this permission, before or after."""
+"""Methods with lists.
+
+Callers remove the elements for which the client lacks this permission, before or after the call."""
 INTERNAL: Final = frozenset(
     {
         *(f"Broker.{name}" for name in ("open", "start", "close", "fail", "wake_fetches", "check_ready")),
@@ -172,4 +174,4 @@ INTERNAL: Final = frozenset(
         *(f"Quotas.{name}" for name in ("value", "find", "connection_rate")),
     }
 )
-"""Methods that the process calls for itself: its life, its addresses, routing, and decisions about callers."""
+"""Methods that only the process calls: start, stop, addresses, routing, and decisions about callers."""

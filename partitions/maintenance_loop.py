@@ -49,7 +49,7 @@ class MaintenanceLoop(BackgroundLoop):
                 _logger.warning("maintenance was interrupted and will be retried: %s", error)
 
     async def run_once(self) -> None:
-        """Run the maintenance of every replica once (retention, expired producers), and begin that of coordinators."""
+        """Run retention and the expiry of producers once on every replica, then begin the coordinators' maintenance."""
         now_ms = self._wall_ms()
         for number, replica in enumerate(list(self._assignments.replicas.values())):
             with _MAINTENANCE:

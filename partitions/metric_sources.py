@@ -51,25 +51,28 @@ class Figures:
     led: int = 0
     leaderless: int = 0
     asleep: int = 0
+    """Quiesced Raft groups."""
     quarantined: int = 0
     unavailable: int = 0
     """Replicas of partitions that are damaged or stopped."""
     under_replicated: int = 0
-    """Raft groups led here in which a voter is away or not in sync."""
+    """Raft groups led here with a voter that is not in sync."""
     moving: int = 0
     """Raft groups led here with a pending reassignment."""
     waiting_fetches: int = 0
     forwarded: int = 0
-    """Requests to leaders on other brokers since the start of the process; `forwarding` of them have no answer yet."""
+    """Requests that were forwarded to leaders on other brokers since the start of the process."""
     forwarding: int = 0
+    """Forwarded requests that have no answer yet."""
     pending_bytes: int = 0
+    """Bytes used of the budget of all producers."""
 
 
 class MetricSources:
     """Components of a broker from which the metrics are read.
 
-    `replicas` are those of the assignments, `budget` is that of all producers. Its attributes count events: `driver`,
-    `transport`, `leader_statistics` and `leaders` of the node, `gossip`."""
+    `replicas` are those of topics on this broker, `budget` is that of all producers. The public attributes are
+    components that count events."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ class RecordResult(NamedTuple):
     offset: int | None
     error: RaftlogError | None
     is_duplicate: bool = False
-    """Whether it was appended before by an earlier attempt of an idempotent producer."""
+    """Whether an earlier attempt of an idempotent producer had appended the record already."""
 
 
 class Produced(NamedTuple):
@@ -34,7 +34,7 @@ class Produced(NamedTuple):
     leader_epoch: int
     high_watermark: Offset
     is_duplicate: bool = False
-    """Whether all of it was appended before by an idempotent producer; the other fields are those of that append."""
+    """Whether an earlier attempt had appended all batches; the other fields then describe that append."""
     topic_id: UUID | None = None
 
 
@@ -47,9 +47,10 @@ class ProducerSequence(NamedTuple):
 
 
 class ActiveProducer(NamedTuple):
-    """Idempotent producer that a partition has state of; `last_timestamp` is that of its newest record or marker.
+    """Idempotent producer that a partition remembers.
 
-    Numbers are −1 without a batch, a marker, an open transaction."""
+    `last_timestamp` is the time of its newest record or marker, in ms. A number is −1 if the producer has no batch,
+    marker or open transaction from which to read it."""
 
     producer_id: int
     epoch: int
@@ -62,15 +63,15 @@ class ActiveProducer(NamedTuple):
 
 
 class ConfirmedTransaction(NamedTuple):
-    """Answer of a coordinator: an open transaction has the partition or group that it was asked about."""
+    """Answer of a transaction coordinator: the open transaction contains the requested partition or consumer group."""
 
     coordinator_epoch: int
     number: int = NO_NUMBER
-    """Number of the transaction, which ascends; `NO_NUMBER` if it is not named."""
+    """Number of the transaction; later ones have higher numbers. `NO_NUMBER` if the coordinator does not report it."""
 
 
 class AbortedTransaction(NamedTuple):
-    """Aborted transaction of a producer: its batches from `first_offset` on, up to its next marker, do not count."""
+    """Aborted transaction. Readers skip the producer's batches from `first_offset` up to its next marker."""
 
     producer_id: int
     first_offset: Offset
@@ -79,7 +80,7 @@ class AbortedTransaction(NamedTuple):
 class Fetched(NamedTuple):
     """Stored batches, each a view of one batch, and the bounds of the log when they were read.
 
-    `topic_id` is set by the broker that received the request: the name may belong to another topic meanwhile."""
+    The broker that received the request sets `topic_id`, because the name may belong to a newer topic by now."""
 
     batches: list[memoryview]
     high_watermark: Offset
@@ -87,15 +88,15 @@ class Fetched(NamedTuple):
     leader_epoch: int
     topic_id: UUID | None = None
     last_stable_offset: Offset = Offset(-1)
-    """End of the records of which no transaction is open; −1 for a read of uncommitted records, or if unknown."""
+    """Offset below which no transaction is open; −1 for a read of uncommitted records, or if unknown."""
     aborted: Sequence[AbortedTransaction] = ()
-    """Aborted transactions with batches among these, by offset; for a read of committed records."""
+    """Aborted transactions with records in `batches`, by offset; only for a read of committed records."""
 
 
 class ReplicaLag(NamedTuple):
-    """Entries and bytes that a replica lacks; `bytes` is an estimate without those in memory only.
+    """Entries and bytes that a replica lacks, and the present rate of its catch-up.
 
-    `bytes_per_s` is the present rate of its catch-up."""
+    `bytes` is an estimate that omits entries which are not in files yet."""
 
     node_id: int
     entries: int
@@ -122,10 +123,9 @@ class PartitionState(NamedTuple):
     """Node ids of quarantined replicas, with file, position and offset of the damage, and the progress of the repair.
     """
     version: int | None = None
-    """Version of the assignment, with which a requested change is compared; None for a topic that does not exist yet.
-    """
+    """Version of the assignment; a request to change it names the version to replace. None for a planned topic."""
     caught_up: Sequence[int] = ()
-    """Replicas in sync that hold everything committed at this moment."""
+    """Replicas in sync that hold all entries committed at the time of the report."""
     size_bytes: int | None = None
     """Size of the leader's log; None if it does not report one."""
 

@@ -29,7 +29,7 @@ class BrokerSettings:
     data_dir: str
     """Data directory; created when it is missing."""
     node_id: int = bounded_field(1, 0, (1 << 31) - 1)
-    """Number of this broker; a data directory belongs to one number."""
+    """Node id of this broker; a data directory belongs to one node id."""
     rpc: tuple[str, int] | None = None
     """Address to listen on for other brokers; None: a single broker that does not listen. Port 0: any free port."""
     advertise_rpc: tuple[str, int] | None = None
@@ -37,7 +37,9 @@ class BrokerSettings:
     advertise_http: str = ""
     """HOST:PORT that is advertised to clients; empty: the address on which the HTTP server listens."""
     seeds: tuple[tuple[str, int], ...] = ()
-    """RPC addresses of the first brokers, the same list on each of them, or of any brokers of a cluster to join."""
+    """RPC addresses. To found a cluster: of all its first brokers, the same list on each.
+
+    To join one: of any brokers."""
     cluster_id: str | None = None
     """Cluster to found or to belong to; None: the one of the data directory or the seeds, else a new id."""
     host_label: str = ""
@@ -63,7 +65,7 @@ class BrokerSettings:
     topic_config: TopicConfig = field(default_factory=TopicConfig)
     """Defaults for settings of topics."""
     partitions_per_topic_max: int = bounded_field(10_000, 1, 10_000)
-    """Most partitions of a topic at its creation."""
+    """Most partitions of a topic, at its creation or after partitions were added."""
     default_partitions: int = bounded_field(1, 1, 10_000)
     """Partitions of a topic whose creation names no number, as Kafka's `num.partitions`."""
     offsets_partitions: int = bounded_field(16, 1, 1_000)
@@ -107,15 +109,15 @@ class BrokerSettings:
     partition_pending_bytes_max: int = bounded_field(32 * MIB, 64 * KIB, 4 * GIB)
     """Bytes of one partition that may wait for their append and sync; past it producers wait, then get 429."""
     broker_pending_bytes_max: int = bounded_field(64 * MIB, 64 * KIB, 16 * GIB)
-    """The same for all partitions together."""
+    """Bytes of all partitions together that may wait for their append and sync."""
     accumulate_bytes_max: int = bounded_field(MIB, 4 * KIB, 64 * MIB)
     """Largest batch that is built from single records that arrive together."""
     fetch_bytes_max: int = bounded_field(16 * MIB, 4 * KIB, 256 * MIB)
-    """Most bytes in the answer to a fetch, which has at least one batch."""
+    """Most bytes in the answer to a fetch; a larger first batch is returned alone."""
     fetch_wait_ms_max: int = bounded_field(60_000, 0, 3_600_000)
     """Longest time that a fetch waits for new records."""
     opened_bytes_max: int = bounded_field(64 * MIB, 64 * KIB, GIB)
-    """Largest size after decompression of a batch that is opened; larger ones are only returned as stored."""
+    """Largest batch, after decompression, that the broker decodes; larger ones are only returned as stored."""
     retention_interval_s: float = bounded_field(60.0, 0.01, 86_400)
     """Seconds between two checks for segments that retention deletes."""
     storage_min_free_bytes: int = bounded_field(64 * MIB, 1, 1 << 50)

@@ -1,4 +1,4 @@
-"""Creation, growth, alteration and deletion of topics from any node; the controller decides, this node places.
+"""Creation, growth, change and deletion of topics: this node chooses brokers, the controller accepts or refuses.
 
 The local copy of the controller's state is brought up to date first, so that refusals here are correct. A change that
 was sent and not answered in time may have happened: `DeadlineExceeded`. Called by the broker."""
@@ -70,7 +70,8 @@ class TopicChanges:
     ) -> CreateTopic:
         """Create a topic and return the command. Raises `TopicExists`, `InvalidArgument`, `InvalidTopic`.
 
-        `assignments` has the node ids of each partition; None: placed here."""
+        `assignments` has the node ids of each partition's replicas; None: chosen here. With `validate_only` the command
+        is not submitted."""
         check_topic_name(name)
         count = self._settings.default_partitions if count is None else count
         self._check(count, replication_factor, overrides)
@@ -111,9 +112,10 @@ class TopicChanges:
         self._settings.topic_config.override(overrides)
 
     async def _wait_for_hosts(self, factor: int | None, deadline: Deadline) -> int:
-        """Return the replication factor, once as many brokers are registered as it needs.
+        """Return the replication factor, once as many hosts have a registered broker, or at the deadline.
 
-        In a cluster that is being founded, wait for seeds that are still starting."""
+        `factor` None: the default, or fewer in a cluster with fewer hosts. Waits only for seeds that are still to
+        register."""
         while True:
             state = self._metadata.state
             present, absent = _host_count(state.candidates()), len(list(state.absent_seeds()))
@@ -137,7 +139,7 @@ class TopicChanges:
         )
 
     def _candidates(self, factor: int) -> list[PlacementCandidate]:
-        """Return the brokers that can be given new replicas."""
+        """Return the brokers that may get new replicas, without unreachable ones if the others have `factor` hosts."""
         candidates = self._metadata.state.candidates()
         alive = [candidate for candidate in candidates if self._is_alive(candidate.replica.node_id)]
         if _host_count(alive) >= factor:  # new partitions need not wait for a broker that does not answer
@@ -167,7 +169,7 @@ class TopicChanges:
     ) -> AddPartitions:
         """Add partitions to a topic, so that it has `total`, and return the command.
 
-        `assignments` has the node ids of each new one; None: placed like those of a new topic. Raises
+        `assignments` has the node ids of each new partition's replicas; None: chosen as for a new topic. Raises
         `UnknownTopic`, `InvalidArgument`, and `PlacementImpossible`."""
         check_topic_name(name)
         await self._metadata.barrier(deadline)
@@ -239,9 +241,9 @@ class TopicChanges:
 def _assigned_replicas(
     state: ControllerState, topic: str, assignments: Sequence[Sequence[int]], numbers: range, factor: int
 ) -> tuple[tuple[ReplicaId, ...], ...]:
-    """Return the replicas of new partitions on named nodes. Raises `InvalidArgument`; the controller checks the hosts.
+    """Return the replicas of the new partitions `numbers` on the assigned nodes. Raises `InvalidArgument`.
 
-    A topic keeps its number of replicas."""
+    Each assignment must name `factor` different brokers. The controller checks that they run on different hosts."""
     if len(assignments) != len(numbers):
         raise InvalidArgument(
             f"topic {topic!r} gets {len(numbers)} partitions, and {len(assignments)} assignments are given"

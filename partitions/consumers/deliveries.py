@@ -1,6 +1,6 @@
-"""One attempt of a poll, by an instance that holds its turn: fetch records and advance positions.
+"""One attempt of a poll: fetches records and advances the positions of a locked instance.
 
-A position advances when the whole answer is there, and not at all when there is an error instead. With the reset
+Positions advance only when the whole answer is ready; after an error none advances. With the reset
 policy `none` a position that is not in the log is such an error, and so is a batch that cannot be decoded: the
 client has to choose the next position. Other partitions that cannot be read do not block the rest; only when there
 is nothing else do they cause an error. Called by instances."""
@@ -26,9 +26,18 @@ class Deliveries:
     """Execution of the polls of one instance: fetches records and prepares the answer."""
 
     def __init__(
-        self, host: InstanceHost, settings: InstanceSettings, positions: FetchPositions, beginnings: InitialPositions
+        self,
+        host: InstanceHost,
+        settings: InstanceSettings,
+        positions: FetchPositions,
+        initial_positions: InitialPositions,
     ) -> None:
-        self._host, self._settings, self._positions, self._initial_positions = host, settings, positions, beginnings
+        self._host, self._settings, self._positions, self._initial_positions = (
+            host,
+            settings,
+            positions,
+            initial_positions,
+        )
 
     @property
     def empty_answer(self) -> PollDelivery:
@@ -40,7 +49,7 @@ class Deliveries:
     ) -> PollDelivery:
         """Fetch records until some are available, the deadline, or an interruption; return them.
 
-        Returns nothing when `is_wanted` is false by then, because a newer poll has replaced this one."""
+        Returns no records if `is_wanted` returns False by then, because a newer poll has replaced this one."""
         bounds = self._host.bounds
         limits = PollLimits(
             self._settings.fetch_min_bytes,

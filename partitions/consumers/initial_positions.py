@@ -24,7 +24,7 @@ class DecidedPositions(NamedTuple):
     """First positions that were determined; without partitions whose leader did not answer, which are retried."""
 
     anchors: dict[TopicPartition, Anchor]
-    """Anchors to store, because the next coordinator would decide otherwise."""
+    """Anchors to store, because the next coordinator could choose other positions without them."""
     refused: list[MovedPosition]
     """Partitions without a committed offset while the reset policy is `none`."""
 

@@ -39,11 +39,11 @@ from raftlog.types import Offset, TopicPartition
 _logger = logging.getLogger(__name__)
 
 _CLOSING_MS: Final = 2_000
-"""Time to commit acknowledged offsets before their partitions are assigned to others."""
+"""Time to commit acknowledged offsets before their partitions are assigned to others, in ms."""
 _LEAST_FINDING_MS: Final = 500
-"""Least time that a poll takes to find its initial positions."""
+"""Least time that a poll has to find its initial positions, in ms."""
 _COMMITTING_S: Final = 0.5
-"""Time that a poll waits for its auto-commit, so that a later read of the committed offsets sees it."""
+"""Time that a poll waits for its auto-commit, in seconds, so that a later read of the committed offsets sees it."""
 
 
 class Instance:
@@ -97,6 +97,7 @@ class Instance:
         self._stop()
 
     def _stop(self) -> None:
+        """Cancel pending commits and all tasks in the background."""
         self._commits.stop()
         for task in list(self._background):
             task.cancel()
@@ -401,11 +402,13 @@ class Instance:
                 self._positions.begin(partition, offset)
 
     def _check_owned(self, partitions: Iterable[TopicPartition]) -> None:
+        """Raise `ConsumerState` if one of the partitions is not assigned to the instance."""
         foreign = set(partitions).difference(self._positions.owned)
         if foreign:
             raise ConsumerState(f"{min(foreign)} is not assigned to {self.name}; its position cannot be set")
 
     async def _store_anchors(self, anchors: Mapping[TopicPartition, Anchor], deadline: Deadline) -> None:
+        """Store anchors in the group's log; drop those of partitions that are not assigned."""
         owned = self._positions.owned
         await self._store(
             lambda now: now._replace(anchors=_select_anchors({**now.anchors, **anchors}, owned)), deadline
@@ -437,6 +440,7 @@ class Instance:
 
 
 def _closing_deadline(deadline: Deadline) -> Deadline:
+    """Return the deadline, but at most `_CLOSING_MS` from now."""
     return Deadline(min(deadline, deadline_in(_CLOSING_MS)))
 
 

@@ -35,7 +35,9 @@ class Catalogue:
         return (topic.name for topic in self._topics if not topic.row.creation.is_internal)
 
     async def check(self, partition: TopicPartition, deadline: Deadline) -> None:
-        """Raise `UnknownTopic` or `UnknownPartition` unless it exists; look an unknown one up at the controller."""
+        """Raise `UnknownTopic` or `UnknownPartition` for a missing partition.
+
+        Ask the controller about a partition that is unknown here."""
         await self._finder.partition(*partition, deadline)
 
 
@@ -57,7 +59,7 @@ class OffsetRecords(Protocol):
 
 
 class ReadBounds(NamedTuple):
-    """Limits of one poll."""
+    """Limits of one poll: longest wait in ms, and stored bytes; `opener` decompresses batches."""
 
     wait_ms_max: int
     stored_bytes_max: int

@@ -3,8 +3,8 @@
     join → sync → `on_partitions_assigned` → heartbeats → the group rebalances → `on_partitions_revoked` → join …
 
 It is never group leader: the coordinator assigns, by the instance's strategy. A rebalance is noticed at once, so a
-group of instances completes it in two commits. When the coordinator ends, so does this; the instance at the next one
-uses the stored member id, and gets the same assignment without a rebalance. Called by instances."""
+group of instances completes it in two commits. When the coordinator ends, so does this object; the instance at the
+next coordinator uses the stored member id, and gets the same assignment without a rebalance. Called by instances."""
 
 import asyncio
 import logging
@@ -41,10 +41,10 @@ SESSION_MS: Final = 10_000
 """Session timeout; only a stalled process misses its heartbeats."""
 REBALANCE_MS: Final = 10_000
 _WAIT_MS: Final = 3_000
-"""Time after which a heartbeat is answered when the group does not change."""
+"""Time in ms after which a heartbeat is answered if the group does not change."""
 _REQUEST_TIMEOUT_MS: Final = 15_000
 _PAUSE_S: Final = (0.1, 5.0)
-"""Shortest and longest pause between two attempts after an error, doubling."""
+"""Shortest and longest pause in seconds between two attempts after an error, doubling."""
 
 
 class MemberListener(Protocol):

@@ -1,4 +1,4 @@
-"""Operations of consumer instances at the coordinator of their group: the registry, one line each.
+"""Operations of consumer instances at the coordinator of their group: a declaration for each one.
 
 docs/REPLICATION.md names them. Called through `coordinator.router` by the service, here or for another broker.
 """
@@ -119,6 +119,8 @@ class _PollOperation(CoordinatorOperation[InstancePoll, PollDelivery]):
 
 
 class _PackedPiece(msgspec.Struct, array_like=True):
+    """Records of one partition in a poll's answer; `batches` of the following batches belong to it."""
+
     topic: str
     partition: int
     offset: Offset
@@ -127,6 +129,8 @@ class _PackedPiece(msgspec.Struct, array_like=True):
 
 
 class _PackedDelivery(msgspec.Struct, array_like=True):
+    """Answer to a poll without its batches, which follow as payload."""
+
     format: str
     pieces: list[_PackedPiece]
     moved: list[Any]

@@ -1,6 +1,6 @@
 """Subscriptions by pattern: a regular expression that has to match the whole name of a topic.
 
-RE2 runs in time linear in the name, whatever clients send: Python's own `re` can be made to run for hours. It knows no
+RE2 runs in time linear in the name, whatever clients send: Python's own `re` can be made to run for hours. RE2 has no
 look-around and no back-references.
 """
 

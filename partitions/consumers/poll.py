@@ -23,6 +23,7 @@ _ASKED_AT_ONCE = 4
 _FRAMING_BYTES = 1024
 """Allowance for headers of batches and records, on top of the bytes of an answer."""
 _WAITING_AT_ONCE = 64
+"""Partitions that are fetched with a wait at the same time."""
 _WAIT_S = 0.5
 """Longest wait at a leader, which is not notified when the poll has ended."""
 _SLOW_FETCH_S = 0.2
@@ -182,7 +183,7 @@ class Poll:
             interruption.cancel()
 
     async def _take_records(self, position: FetchPosition, task: "asyncio.Task[Fetched]") -> None:
-        """Take records of a completed fetch, up to the remaining room."""
+        """Add the records of a completed fetch to the answer, up to the remaining room; record an error."""
         try:
             fetched = task.result()
             if not fetched.batches or (self._taken and self._is_full):

@@ -15,6 +15,8 @@ from raftlog.types import Offset, TopicPartition
 
 
 class _Position:
+    """Position in one partition: next offset to fetch, and the offsets delivered, acknowledged and committed."""
+
     __slots__ = ("acknowledged", "committed", "delivered", "next", "topic_id")
 
     def __init__(self, next_offset: Offset, topic_id: UUID | None) -> None:

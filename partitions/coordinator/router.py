@@ -115,11 +115,11 @@ class CoordinatorRouter(Generic[C]):
             found: A = await self._serving[operation.name](self._coordinators.find(partition), request, deadline)
             return found
 
-        async def here(_: Replica) -> A:
+        async def call_local(_: Replica) -> A:
             served: A = await self._serving[operation.name](self._coordinators.find(partition), request, deadline)
             return served
 
-        async def there(node: NodeId) -> A:
+        async def call_remote(node: NodeId) -> A:
             packed = operation.pack_request(request)
             answer = await self._router.read(node, operation.name, partition, {"key": key, "is": packed}, deadline)
             return operation.unpack_answer(answer)
@@ -127,8 +127,8 @@ class CoordinatorRouter(Generic[C]):
         return await self._router.call(
             partition,
             deadline,
-            here,
-            there,
+            call_local,
+            call_remote,
             is_repeatable=operation.is_repeatable if is_repeatable is None else is_repeatable,
             only_reads=operation.only_reads,
         )

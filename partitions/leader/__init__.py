@@ -4,7 +4,7 @@
     fetch                     PartitionsFetch: one wait for many partitions; SessionFetch: many fetches of the same ones
     offsets, epochs, deletion LeaderOffsets
     leaders of topics         TopicLeaders, which asks other nodes
-    transactions over HTTP    TransactionAppends, which any node takes and forwards by one hop
+    transactions over HTTP    TransactionAppends, which any node accepts and forwards by one hop
 
 Otherwise a replica that does not lead refuses at once (`NotLeader`), and nothing is forwarded. Called by listeners."""
 

@@ -8,8 +8,8 @@
 Proposals of one turn also share a frame of the journal and a sync; unlike calls to any node they need no queue. Appends
 of one partition are proposed in the order of `begin`: while one waits, later ones wait; while one is enlisting, only
 those of its producer. Appends of idempotent producers have an outcome each, since sequences can be refused; accepted
-ones are proposed together. A refused append is definite; after the proposal a deadline makes the outcome unknown.
-Called by listeners through `Broker.leader.appends`."""
+ones are proposed together. Nothing is appended for a refused one; after the proposal a deadline makes the outcome
+unknown. Called by listeners through `Broker.leader.appends`."""
 
 import asyncio
 from collections import deque
@@ -102,7 +102,7 @@ class LeaderAppends:
 
         The order of calls is the order in the log; `outcomes` waits for the results. `transactional_id` names the
         transaction of the batches; its first ones wait until the transaction's coordinator has confirmed that the
-        partition belongs to it, or with `joins` has added it. Raises definite errors: `UnknownTopic`,
+        partition belongs to it, or with `joins` has added it. Raises, if nothing is appended: `UnknownTopic`,
         `UnknownPartition`, `NotLeader`, `InvalidTopic` for an internal topic, `InvalidBatch`, `InvalidTimestamp`,
         `RecordTooLarge`, `UnknownProducer` for a computed producer id, `InvalidProducerMapping` and `LogClosed`."""
         found = self._topics.get(topic)

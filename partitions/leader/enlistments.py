@@ -1,9 +1,10 @@
-"""Appends of producers to transactions, while their coordinators confirm these.
+"""Appends of producers to transactions, until the transaction's coordinator has confirmed the transaction.
 
     first append of a transaction in a partition → held → the coordinator confirms it → admitted, with those held since
 
-A producer over Kafka's protocol has added the partition to the transaction before. For one over HTTP the leader adds it
-(`AdmittedAppend.joins`), and waits for the marker of the producer's last transaction, which may still be on its way.
+A producer over Kafka's protocol has added the partition to the transaction before. For a producer over HTTP the leader
+adds it (`AdmittedAppend.joins`), and waits for the marker of the producer's last transaction, which may still be on its
+way.
 
 Held appends of one transaction are admitted in order, and delay no others, such as those that name the same producer
 with another epoch or transactional id. Called by `appends`."""
@@ -30,7 +31,7 @@ _Key: TypeAlias = tuple[Replica, TransactionalProducer]
 
 
 class VerifyPartition(Protocol):
-    """Function that returns the coordinator's confirmation that a partition is in the producer's open transaction."""
+    """Function that asks the coordinator to confirm that a partition is in the open transaction, or to add it."""
 
     def __call__(
         self, producer: TransactionalProducer, topic_id: UUID, number: int, *, deadline: Deadline
@@ -73,7 +74,7 @@ class LeaderAppend:
         self.is_checked = True
         """Whether all checks have passed."""
         self.is_proposed = False
-        """Whether it may be in the log, so that a deadline makes its outcome unknown."""
+        """Whether the append may be in the log, so that a deadline makes its outcome unknown."""
 
 
 class AdmittedAppend(NamedTuple):
@@ -86,7 +87,7 @@ class AdmittedAppend(NamedTuple):
     producers: set[int]
     """Ids of its producers."""
     joins: bool = False
-    """Whether the leader adds the partition to the transaction, which is otherwise part of it."""
+    """Whether the leader has the partition added to the transaction; otherwise the producer has done that."""
 
 
 class Enlistments:
@@ -95,10 +96,10 @@ class Enlistments:
     `admit` is called with each, once its producer may append."""
 
     def __init__(self, verify: VerifyPartition, join: VerifyPartition, admit: Callable[[AdmittedAppend], None]) -> None:
-        """Begin without appends. `join` adds the partition to the transaction first."""
+        """Begin without appends. `verify` checks that the partition is in the transaction; `join` adds it first."""
         self._verify, self._join, self._admit = verify, join, admit
         self._held: dict[_Key, deque[AdmittedAppend]] = {}
-        """Appends while their producer is enlisted in a partition."""
+        """Appends that wait until their producer is enlisted, by replica and producer."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def hold(self, admitted: AdmittedAppend, transactional_id: str) -> bool:
@@ -144,7 +145,9 @@ class Enlistments:
     async def _get_permission(
         self, replica: Replica, admitted: AdmittedAppend, producer: TransactionalProducer
     ) -> None:
-        """Ask the coordinator to let a producer append; ask again if it joins while its last transaction is open."""
+        """Enlist a producer in the partition. Raises the errors of `Participant.enlist`.
+
+        With `joins`, retry until the deadline while the producer's last transaction is open."""
         partition, deadline, joins = admitted.partition, admitted.append.deadline, admitted.joins
         ask = self._join if joins else self._verify
 

@@ -5,7 +5,7 @@
 
 bytes of the answer ≤ `max_bytes`, except for its first batch;   bytes held while it waits ≤ `_HELD_BYTES_MAX`
 
-A partition is full when more of its records are at hand than fit: then the answer does not wait for others. The cost of
+A partition is full when it has more records than fit into the answer, which then does not wait for others. The cost of
 a wake-up depends on the partitions that have advanced, not on all. A fetch of many partitions is read in slices. Called
 by listeners through `Broker.leader.fetches`."""
 
@@ -33,7 +33,7 @@ from raftlog.types import Isolation, Offset
 
 _NOTHING: Final = Offset(-1)
 _NO_BYTES: Final = -1
-"""Bound of an answer without records; at 0 it has its first batch."""
+"""Limit in bytes for an answer without records; with a limit of 0 an answer still has its first batch."""
 SLICE: Final = 256
 """Partitions that are read in one turn of the loop."""
 _HELD_BYTES_MAX: Final = 64 * 1024
@@ -63,7 +63,7 @@ class FetchedPartition(NamedTuple):
     last_stable_offset: Offset = _NOTHING
     """End of a read of committed records, −1 if it is unknown; the high watermark for a read of uncommitted ones."""
     aborted: Sequence[AbortedTransaction] = ()
-    """Aborted transactions among the batches; for a read of committed records."""
+    """Aborted transactions with records in `batches`; only for a read of committed records."""
 
 
 _NONE_ABORTED: Final[Sequence[AbortedTransaction]] = ()
@@ -113,7 +113,7 @@ class PartitionsFetch:
         self._asked_bytes = self._max_bytes = max_bytes
         self._free_bytes = free_bytes
         self._dropped: dict[int, None] = {}
-        """Partitions whose records count and are read again at the end."""
+        """Partitions whose records were freed and are read again at the end; their sizes still count."""
         self._is_watching, self._may_wait = False, True
         self._results: dict[int, FetchedPartition] = {}
         self._sizes: dict[int, int] = {}
@@ -121,20 +121,20 @@ class PartitionsFetch:
         self._total = 0
         """Sum of `_sizes`."""
         self._is_full = False
-        """Whether the answer does not wait: an error, or a full partition."""
+        """Whether the answer must not wait, because a partition has an error or more records than fit."""
         self._unproven: list[int] = []
         """Partitions whose log seems to end below the requested offset."""
         self._changed: dict[int, None] = {}
         """Partitions that have advanced since they were read."""
         self._missing = 0
-        """Bytes that have to become visible before the next look."""
+        """Bytes that have to become visible before the fetch reads again."""
         self._woken: asyncio.Future[None] | None = None
         self._replicas: list[Replica | None] = []
         for place in range(len(requests)):
             self._replicas.append(self._find_replica(place))
 
     def _find_replica(self, place: int) -> Replica | None:
-        """Return the replica of a partition; without one its result is an error."""
+        """Return the replica for the request at `place`; without one, set the request's result to an error."""
         name, number, *_ = self._requests[place]
         topic = self._topics.get(name)
         partitions: Sequence[Partition] = () if topic is None else topic.partitions
@@ -158,6 +158,7 @@ class PartitionsFetch:
         return list(self._results.values())
 
     async def _run(self, min_bytes: int, deadline: Deadline) -> None:
+        """Read all partitions, and wait until the deadline if they have fewer than `min_bytes`."""
         try:
             await self._read_all()
             if self._unproven:
@@ -252,7 +253,9 @@ class PartitionsFetch:
         await asyncio.gather(*proofs)
 
     async def _prove_end(self, place: int) -> None:
-        """Check whether an offset lies beyond the end of the log, which only a confirmed leader can decide."""
+        """Set an error if an offset is beyond the end of the log; else read again.
+
+        Only a confirmed leader can detect that."""
         replica = self._replicas[place]
         assert replica is not None, f"no replica of request {place}"
         try:
@@ -266,14 +269,14 @@ class PartitionsFetch:
     # waiting
 
     def advanced(self, place: int, size: int) -> None:
-        """Note that records were committed in a partition; see `ReplicaWatch`."""
+        """Record that `size` bytes were committed in a partition; wake the fetch if they suffice (`ReplicaWatch`)."""
         self._changed[place] = None
         self._missing -= size
         if self._missing <= 0:
             self._wake()
 
     def changed(self, place: int) -> None:
-        """Note that a partition has to be read again; see `ReplicaWatch`."""
+        """Record that a partition has to be read again, and wake the fetch; see `ReplicaWatch`."""
         replica = self._replicas[place]
         if replica is not None and replica.waits_for(self.isolation).is_closed:
             self._may_wait = False
@@ -285,7 +288,7 @@ class PartitionsFetch:
             self._woken.set_result(None)
 
     def _watch(self) -> None:
-        """Begin to note commits of the replicas; call it before another task may run."""
+        """Register for commits at the replicas, once; call it before another task may run."""
         if self._is_watching:
             return
         self._is_watching = True
@@ -297,6 +300,7 @@ class PartitionsFetch:
                     self._may_wait = False
 
     def _unwatch(self) -> None:
+        """End the registrations of `_watch`."""
         if self._is_watching:
             is_plain = self.isolation is Isolation.READ_UNCOMMITTED
             for replica in self._replicas:

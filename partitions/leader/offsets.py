@@ -14,7 +14,7 @@ from raftlog.runtime.log.epochs import end_of_term, term_of_record
 from raftlog.types import Isolation, Offset
 
 UNKNOWN: Final = -1
-"""Offset, timestamp or epoch that there is none of."""
+"""Number that stands for no offset, no timestamp or no epoch."""
 NO_OFFSET: Final = Offset(UNKNOWN)
 
 
@@ -85,7 +85,7 @@ class LeaderOffsets:
         return FoundOffset(found[0], _epoch_at(replica, found[0]), found[1])
 
     def end_of_epoch(self, topic: str, number: int, leader_epoch: int, asked_epoch: int) -> FoundOffset:
-        """Return the highest leader epoch up to `asked_epoch`, and its end offset; empty for a future epoch.
+        """Return the highest leader epoch up to `asked_epoch`, and its end offset; `NO_OFFSET` for a future epoch.
 
         Uncommitted records count, since the log of a new leader has everything that was committed."""
         replica = self._replica(topic, number, leader_epoch)
@@ -95,7 +95,7 @@ class LeaderOffsets:
         return FoundOffset(end, epoch)
 
     async def delete_before(self, topic: str, number: int, offset: int | None, deadline: Deadline) -> Offset:
-        """Delete the records below `offset`, or below the last stable offset; return the log start offset.
+        """Delete the records below `offset` (None: below the last stable offset); return the log start offset.
 
         Raises like `Replica.delete_before`, for a negative offset too, and `InvalidTopic` for an internal topic."""
         if self._topic(topic).is_internal:
@@ -109,5 +109,6 @@ class LeaderOffsets:
 
 
 def _epoch_at(replica: Replica, offset: int) -> int:
+    """Return the leader epoch of a record; `UNKNOWN` if the log does not have it."""
     term = term_of_record(replica.group.log, offset)
     return UNKNOWN if term is None else term

@@ -53,6 +53,6 @@ class LeaderParts(NamedTuple):
     fetches: LeaderFetches
     offsets: LeaderOffsets
     transaction_appends: TransactionAppends
-    """Appends to transactions, which any broker takes."""
+    """Appends to transactions, which any broker accepts."""
     topics: TopicLeaders
-    """Leaders of topics, which clients ask for first."""
+    """Look-up of the leaders of topics, for metadata requests."""

@@ -57,6 +57,7 @@ class SessionFetch(PartitionsFetch):
         self._changed[slot] = None
 
     def _take_slot(self) -> int:
+        """Return a free slot, a position in the lists of requests and replicas; extend them if none is free."""
         if self._free_slots:
             return self._free_slots.pop()
         self._session_requests.append(_FREE_SLOT)
@@ -108,6 +109,7 @@ class SessionFetch(PartitionsFetch):
         return self._take_results()
 
     async def _read_all(self) -> None:
+        """Read the partitions that are ready, a slice in each turn of the loop, within the free memory."""
         slots, self._changed = self._changed, {}
         self._limit_to_memory()
         for count, slot in enumerate(slots):

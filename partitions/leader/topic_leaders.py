@@ -1,6 +1,6 @@
 """Leaders of topics as known here, for clients that connect to the leaders.
 
-    leader and epoch belong together: the epoch is the term in which that node leads, and is given with no other leader
+    leader and epoch belong together: the epoch is the term in which that node leads, never that of another
 
 The replicas here answer for their partitions, other brokers for the rest. Replicas in sync are exact for partitions
 that this node leads; for others they are the replicas whose brokers are alive. Called by `Broker.leader.topics`."""
@@ -22,13 +22,13 @@ from raftlog.raft import Role
 from raftlog.types import NodeId
 
 _ASK_MS: Final = 500
-"""Time for other brokers to answer."""
+"""Time for other brokers to answer, in ms."""
 _CONTROLLER_MS: Final = 3_000
-"""Time for the controller to answer whether topics exist."""
+"""Time for the controller to answer whether topics exist, in ms."""
 
 
 class PartitionLeader(NamedTuple):
-    """Leader of a partition, its epoch, and its replicas; no epoch without a known leader."""
+    """Leader of a partition and its epoch (None if unknown), and the replicas; `offline` ones are on dead brokers."""
 
     partition: int
     leader: NodeId | None
@@ -64,13 +64,13 @@ class TopicLeaders:
         self._me = node.identity.node_id
 
     async def describe_all(self) -> list[TopicLeader]:
-        """Return all topics, by name."""
+        """Return the leaders of all topics, by name."""
         topics = sorted(self._topics, key=lambda topic: topic.name)
         leaders = await self._find_leaders([each for topic in topics for each in topic.partitions])
         return [self._topic_leader(topic, leaders) for topic in topics]
 
     async def describe(self, names: Sequence[str], hold_ms: int) -> list[TopicLeader]:
-        """Return these topics, in order; wait up to `hold_ms` for partitions whose leader is being elected."""
+        """Return the leaders or the error of each topic; wait up to `hold_ms` for leaders that are being elected."""
         until = deadline_in(hold_ms)
         problem = await self._look_up(names)
         topics = [self._topics.get(name) for name in names]
@@ -142,7 +142,9 @@ class TopicLeaders:
         term: int,
         in_sync: Collection[NodeId] | None,
     ) -> PartitionLeader:
-        """Return the row of a partition; a leader that is not alive counts as unknown."""
+        """Return a partition's leader and replicas; a leader that is not alive counts as unknown.
+
+        `in_sync` None: the replicas on live brokers."""
         replicas = [each.node_id for each in partition.assigned]
         if leader is not None and not self._is_alive(leader):
             leader = None

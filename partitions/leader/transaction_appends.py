@@ -2,7 +2,7 @@
 
     any broker → the partition's leader, by one hop → the coordinator adds the partition → appended
 
-Calls have sequences, so one whose answer was lost is sent again, and the leader detects duplicates. Called by API
+Calls have sequences: a call whose answer was lost is sent again, and the leader detects the duplicate. Called by API
 servers as `Broker.leader.transaction_appends`, and by other nodes; the appends themselves are `LeaderAppends`."""
 
 from collections.abc import Callable, Sequence
@@ -88,13 +88,13 @@ class TransactionAppends:
     ) -> Produced:
         """Append at the leader, here or on another node; look up the leader again until the deadline."""
 
-        async def here(_: Replica) -> ReplicaAppended:
+        async def append_here(_: Replica) -> ReplicaAppended:
             return await self._append_here(topic, target.number, body, transactional_id, deadline)
 
-        async def there(node: NodeId) -> ReplicaAppended:
+        async def forward(node: NodeId) -> ReplicaAppended:
             return await self._forward(node, target, body, transactional_id, deadline)
 
-        done = await self._router.call(target, deadline, here, there, only_reads=False)
+        done = await self._router.call(target, deadline, append_here, forward, only_reads=False)
         return Produced(*done, topic_id=target.topic_id)
 
     async def _append_here(

@@ -46,15 +46,15 @@ class RestoringOperations:
             raise RecordTooLarge(f"{partition.name}: {len(body)} bytes in one request; the limit is {CALL_BYTES_MAX}")
         checked = validate_restored_batches(body, partition.config.max_message_bytes, CALL_BATCHES_MAX)
 
-        async def here(replica: Replica) -> ReplicaAppended:
+        async def call_local(replica: Replica) -> ReplicaAppended:
             return await _append(replica, checked, deadline)
 
-        async def there(node: NodeId) -> ReplicaAppended:
+        async def call_remote(node: NodeId) -> ReplicaAppended:
             header = [partition.topic_id.bytes, partition.number]
             answer = await self._node.ask(node, _RESTORE, header, [batch for _, batch in checked], deadline)
             return decode_appended(answer)
 
-        return await self._router.call(partition, deadline, here, there, only_reads=False)
+        return await self._router.call(partition, deadline, call_local, call_remote, only_reads=False)
 
     async def _serve(self, request: Request) -> Answer:
         """Append the batches that another broker received, at the replica here."""

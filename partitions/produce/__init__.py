@@ -2,7 +2,7 @@
 
     records → spreading → ProduceQueue of each partition → the replica here, or another node's
 
-Also the ids of idempotent producers, which the controller gives in blocks, each id once.
+Also the ids of idempotent producers, which the controller allocates in blocks, each id once.
 """
 
 from raftlog.partitions.produce.allocated_ids import AllocatedIds, computed_id_error

@@ -2,9 +2,10 @@
 
     allocated ids < `next_producer_id` of the controller ≤ computed ids (of the sink on Spark, over HTTP)
 
-The local copy of the controller's state answers for ids it has. It may lag behind an id that another broker has just
-handed out, so an unknown id is refused only after a read of the controller (ReadIndex) that began after the request
-arrived; concurrent requests share one read. Called by `Partition` for each request of an idempotent producer."""
+An id in the local copy of the controller's state is accepted at once. The copy may lack an id that another broker has
+just handed out, so an unknown id is refused only after a read of the controller (ReadIndex) that began after the
+request arrived; concurrent requests share one read. Called by `Partition` for each request of an idempotent
+producer."""
 
 import asyncio
 from collections.abc import Collection
@@ -16,7 +17,7 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.records import COMPUTED_PRODUCER_IDS
 
 _READ_MS: Final = 3_000
-"""Time limit of one read of the controller."""
+"""Time limit of one read of the controller, in ms."""
 
 
 class AllocatedIds:
@@ -48,7 +49,7 @@ class AllocatedIds:
         return max(producer_ids, default=0) < following or self._find_unknown(producer_ids) is None
 
     def _find_unknown(self, producer_ids: Collection[int]) -> int | None:
-        """Return the first producer id that is not assigned as far as this broker knows; None if all are."""
+        """Return the first producer id that is not allocated, as far as this broker knows; None if all are."""
         following = self._metadata.state.next_producer_id
         return next((each for each in producer_ids if following <= each < COMPUTED_PRODUCER_IDS), None)
 
@@ -72,7 +73,7 @@ class AllocatedIds:
         )
 
     async def _run_read(self, earlier: "asyncio.Task[None] | None") -> None:
-        """Update from the controller, after the earlier read has ended."""
+        """Update the local copy from the controller, after the earlier read has ended."""
         if earlier is not None:
             await asyncio.wait([earlier])
         self._running, self._queued = self._queued, None
@@ -86,7 +87,7 @@ def _retrieve(read: "asyncio.Task[None]") -> None:
 
 
 def computed_id_error(name: str, producer_id: int) -> UnknownProducer:
-    """Return the error for an id that only the sink on Spark may use; a client's could take its sequences."""
+    """Return the error for a producer id that only the Spark sink may use: a client could use up its sequences."""
     return UnknownProducer(
         f"{name}: producer id {producer_id} was never given out by this cluster; nothing was appended; get an id with "
         "InitProducerId"

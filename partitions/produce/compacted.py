@@ -1,7 +1,7 @@
-"""Check for keys in records of compacted topics, in which only keys let records replace others (INVALID_RECORD).
+"""Check that records of compacted topics have keys, by which later records replace earlier ones (INVALID_RECORD).
 
-Stored batches are opened only for this check, within bounds, in slices and one after another in a process, since a few
-bytes may open to very many. Compaction opens them again each time the high watermark rises."""
+Stored batches are decompressed only for this check, within bounds, in slices and one after another in a process, since
+a few bytes may decompress to very many. Compaction decompresses them again each time the high watermark rises."""
 
 import asyncio
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -14,9 +14,9 @@ from raftlog.runtime.slices import run_in_slices
 from raftlog.types import Buffer
 
 OPENED_BYTES_MIN: Final = 16 * 1024 * 1024
-"""Size that a compressed batch may open to, or four times `max.message.bytes` where that is more."""
+"""Bytes to which a compressed batch may decompress, or four times `max.message.bytes` if that is more."""
 _BATCHES_OPENED: Final = 4
-"""Bound of all batches of a call together, in batches of the largest size."""
+"""Limit for all batches of a call together, as a number of batches of the largest size."""
 _SLICE_BYTES: Final = 1024 * 1024
 _RECORD_COST: Final = 100
 """Cost of a record besides its bytes, in bytes."""
@@ -29,9 +29,10 @@ async def check_stored_keys(
     turn: asyncio.Lock,
     deadline: Deadline,
 ) -> None:
-    """Raise `MissingKey` for a record without a key; compressed batches wait for their `turn` to be opened.
+    """Raise `MissingKey` for a record without a key.
 
-    Raises `InvalidBatch` for a batch that cannot be decoded, or opens to too much, and `Overloaded`."""
+    `turn` is the lock under which compressed batches are decompressed. Raises `InvalidBatch` for a batch that cannot be
+    decoded or decompresses to too much, and `Overloaded` if the lock is not free by the deadline."""
     if not any(header.compression for header, _ in batches):
         await _check_keys(name, batches, batch_bytes_max)
         return
@@ -47,6 +48,7 @@ async def check_stored_keys(
 
 
 async def _check_keys(name: str, batches: Iterable[tuple[BatchHeader, Buffer]], batch_bytes_max: int) -> None:
+    """Raise `MissingKey` for a record without a key; yield to the loop between slices."""
     limit = max(OPENED_BYTES_MIN, 4 * batch_bytes_max)
     left, looked_at = _BATCHES_OPENED * limit, 0
     for number, (header, batch) in enumerate(batches):

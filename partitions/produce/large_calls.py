@@ -35,7 +35,7 @@ class _Share:
         self._room = 0
 
     def add(self, place: int, record: NewRecord, size: int, now_ms: int) -> None:
-        """Add a record. Raises the error of a refused record."""
+        """Add the record at `place` in the call, of `size` bytes. Raises the error of a refused record."""
         self.partition.check_size(size)
         self.partition.check_records((record,))
         if self._builder is None or size > self._room:
@@ -116,7 +116,7 @@ def _set_error(share: _Share, error: RaftlogError, results: list[RecordResult | 
 
 
 def _set_offsets(share: _Share, base: int | None, results: list[RecordResult | None]) -> Generator[None, None, None]:
-    """Set the offsets from `base` on as results of a share's records, with pauses; None without an answer."""
+    """Set the offsets from `base` on as results of a share's records, with pauses; None with `acks=0`."""
     offset = base
     for place in _with_pauses(share.places):
         if place is None:

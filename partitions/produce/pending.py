@@ -18,12 +18,12 @@ from raftlog.records import BatchBuilder, NewRecord
 from raftlog.runtime.tracing.spans import Span
 
 RECORD_OVERHEAD_BYTES = 64
-"""Cost of a waiting record in memory and in its batch besides key, value and headers; an upper bound."""
+"""Bytes of a waiting record besides key, value and headers, in memory and in its batch; an upper bound."""
 
 
 _STEP_RECORDS: Final = 64
 
-NOBODY: frozenset[int] = frozenset()
+NO_PRODUCERS: frozenset[int] = frozenset()
 
 
 class Pending(Struct, eq=False):
@@ -36,14 +36,14 @@ class Pending(Struct, eq=False):
     acks: Acks
     deadline: Deadline
     future: "asyncio.Future[int] | None"
-    producers: frozenset[int] = NOBODY
+    producers: frozenset[int] = NO_PRODUCERS
     """Idempotent producers of the batches."""
     maybe_appended: RaftlogError | None = None
-    """Error after which an earlier attempt may have appended it: only calls of idempotent producers are retried."""
+    """Error of an earlier attempt that may have appended the call; only calls of idempotent producers are retried."""
     appended: ReplicaAppended | None = None
-    """Result of the append that it was part of, set before `future` is done."""
+    """Result of the append that contained the call; set before `future` is done."""
     number: int = -1
-    """Place in the queue."""
+    """Position in the queue."""
     arrived: float = 0.0
     """Time of arrival, by the stopwatch."""
     span: Span | None = None
@@ -67,7 +67,7 @@ class Pending(Struct, eq=False):
 
 
 def record_size(record: NewRecord) -> int:
-    """Return the bytes that a record counts for. Raises `InvalidArgument` if its fields are not bytes."""
+    """Return the size of a record for budgets and batches. Raises `InvalidArgument` if its fields are not bytes."""
     value, key, _, headers = record
     size = RECORD_OVERHEAD_BYTES
     try:
@@ -97,6 +97,7 @@ def build_batches(pendings: list[Pending], bytes_max: int, now_ms: int) -> tuple
 
 
 def _build(pendings: Iterable[Pending], bytes_max: int, now_ms: int, batches: list[bytearray]) -> Pending | None:
+    """Add the batches of the calls to `batches`; return the first call that cannot be encoded, which fails, or None."""
     builder: BatchBuilder | None = None
     room = 0
     for pending in pendings:

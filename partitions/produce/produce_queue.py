@@ -1,7 +1,6 @@
 """Queue of the produce calls of one partition to its leader, on any node: in order, and in few appends.
 
-    queued → in flight → answered              in flight ≤ `_FLIGHTS_MAX` appends; calls that arrive meanwhile
-accumulate
+    queued → in flight → answered              in flight ≤ `_FLIGHTS_MAX` appends
 
 Calls that arrive while appends are in flight are appended together. Calls that a leader definitely refused, because it
 no longer leads, cannot be reached or has no room, return to their place in the queue and are retried until their
@@ -43,7 +42,7 @@ from raftlog.runtime.tracing.spans import Span
 
 _deadline_of = attrgetter("deadline")
 _FLIGHTS_MAX = 4
-"""Most appends in flight: more of them would only be smaller."""
+"""Most appends in flight; with more of them, each would only be smaller."""
 _SEQUENCED_FLIGHTS_MAX = 32
 """Most appends of idempotent producers in flight."""
 _ALL_FLIGHTS_MAX = 64
@@ -226,13 +225,13 @@ class ProduceQueue:
             self._schedule()
 
     def _pause_queue(self, refusal: RaftlogError) -> None:
-        """Keep the queued calls until the leader may have changed."""
+        """Send nothing until the leader may have changed; `refusal` is the reason."""
         self._refusal = refusal
         if self._pause is None:
             self._pause = self._loop.create_task(self._wait_for_leader())
 
     def _take_calls(self) -> list[Pending]:
-        """Take the calls of the next append out of the queue.
+        """Remove the calls of the next append from the queue and return them.
 
         These are awaited calls with the same acknowledgement, or a single call of idempotent producers."""
         now = self._loop.time()
@@ -281,6 +280,7 @@ class ProduceQueue:
     def _on_outcome(
         self, flight: _Flight, done: "asyncio.Future[ReplicaAppended]", batches: Sequence[bytearray]
     ) -> None:
+        """Complete, requeue or fail the calls of an append, by its outcome."""
         del self._flights[flight]
         error = OutcomeUnknown("the process stops") if done.cancelled() else done.exception()
         if error is None and not flight.is_sequenced and _record_count(done.result()) != flight.count:
@@ -339,7 +339,7 @@ class ProduceQueue:
         )
 
     def _requeue(self, flight: _Flight, error: RaftlogError) -> None:
-        """Put calls that were not appended back to the front of the queue, until the leader may have changed."""
+        """Put the calls of a failed append back into the queue, in order; pause until the leader may have changed."""
         back = [pending for pending in flight.pendings if not pending.is_abandoned]
         if error.outcome == "unknown":
             for pending in back:
@@ -370,6 +370,7 @@ class ProduceQueue:
         self._release(flight.size)
 
     def _fail_one(self, pending: Pending, error: RaftlogError) -> None:
+        """Fail a call; its outcome is unknown if an earlier attempt may have appended it."""
         if pending.maybe_appended is not None and error.outcome != "unknown":
             error = OutcomeUnknown(f"{pending.maybe_appended}; the retry failed: {error}")
         if pending.fail(error):
@@ -416,6 +417,7 @@ class ProduceQueue:
         return earliest
 
     def _fail_expired(self, pending: Pending) -> None:
+        """Fail a queued call after its deadline, with the reason why it was not sent."""
         name, refusal = self._destination.name, self._refusal
         error: RaftlogError
         oldest = next(iter(self._flights), None)
@@ -436,6 +438,7 @@ class ProduceQueue:
         self._fail_one(pending, error)
 
     def _fail_late(self, pending: Pending) -> None:
+        """Fail a call in flight after its deadline; its outcome is unknown."""
         self._fail_one(
             pending,
             DeadlineExceeded(

@@ -53,7 +53,7 @@ class Producers:
             raise Overloaded("the controller allocated no producer ids before the deadline; retry") from None
 
     async def _take_block(self, deadline: Deadline) -> None:
-        """Take the next block of producer ids from the controller. Raises `Unavailable`."""
+        """Request the next block of producer ids from the controller. Raises `Unavailable`."""
         me = self._node.identity
         self._asked += 1
         command = AllocateProducerIds(me.node_id, me.disk_uuid, me.boot_epoch, _BLOCK)

@@ -14,7 +14,7 @@ from raftlog.records import NewRecord
 from raftlog.types import Offset
 
 _ALONE: Final = (0,)
-"""Places of the only record of a call."""
+"""Indexes of the records in a call of one record."""
 
 
 def try_queue_record(
@@ -70,8 +70,8 @@ async def produce_sequenced(
 def sequenced_partition(topic: Topic, choice: PartitionChoice) -> int:
     """Return the one partition for the records of an idempotent producer's call.
 
-    Sequences count in a partition, so a retry has to meet the same one, and the call has to name it. Raises
-    `InvalidArgument` when it does not."""
+    Sequences are counted per partition, so a retry must go to the same one. So the call must name it, unless the topic
+    has only one. Raises `InvalidArgument` otherwise."""
     named = {choice} if choice is None or type(choice) is int else set(choice)  # type: ignore[arg-type]
     number = next(iter(named)) if len(named) == 1 else None
     if number is None and len(topic.partitions) == 1 and named == {None}:

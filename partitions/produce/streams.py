@@ -31,6 +31,7 @@ class StreamBounds(NamedTuple):
 
     @classmethod
     def of(cls, config: TopicConfig) -> Self:
+        """Return the bounds of streams into a topic with these settings."""
         return cls(
             min(config.max_message_bytes, CALL_BYTES_MAX) - HEADER_SIZE - RECORD_OVERHEAD_BYTES,
             min(CALL_BYTES_MAX, config.segment_bytes // 2),
@@ -53,7 +54,7 @@ class ProduceStream:
         """Begin a stream. Raises `UnknownPartition`. `refresh_errors` and `look_up`: see `Finder`."""
         if partition is not None:
             topic.partition(partition)
-        self._topic, self._partition, self._wall_ms, self._put_right = topic, partition, wall_ms, refresh_errors
+        self._topic, self._partition, self._wall_ms, self._refresh_errors = topic, partition, wall_ms, refresh_errors
         self._look_up = look_up
         self.bounds = StreamBounds.of(topic.config)
 
@@ -62,8 +63,8 @@ class ProduceStream:
     ) -> list[Share]:
         """Append a block of records and return one outcome for each partition.
 
-        `named` holds the partition of each record, when any record has one. Records without a timestamp get the time of
-        the append. A record that is too large fails all records of its partition."""
+        `named` has the partition or None for each record; None if no record names one. Records without a timestamp get
+        the time of the append. A record that is too large fails all records of its partition."""
         now_ms = self._wall_ms()
         queued = []
         choice = named if self._partition is None else self._partition
@@ -73,7 +74,7 @@ class ProduceStream:
             some = records_at(places, records)
             queued.append(await _queue(self._topic, number, places, some, acks, deadline, now_ms))
         shares = [await each.wait_for_outcome() for each in queued]
-        return await self._put_right(shares, self._topic, deadline)
+        return await self._refresh_errors(shares, self._topic, deadline)
 
 
 async def _queue(

@@ -42,6 +42,7 @@ def check_record_timestamps(name: str, config: TopicConfig, records: Iterable[Ne
 
 
 def _check(name: str, config: TopicConfig, which: str, timestamp: int, now_ms: int) -> None:
+    """Raise `InvalidTimestamp` for a timestamp outside of the topic's bounds; `which` names its record in the error."""
     before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     if timestamp == _NO_TIMESTAMP:
         return

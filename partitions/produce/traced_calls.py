@@ -18,9 +18,9 @@ def begin_wait(pending: Pending, tracer: Tracer, partition: str) -> None:
 
 
 def end_waits(pendings: Sequence[Pending], batches: Sequence[bytearray]) -> Span | None:
-    """End the waits of traced calls; return the span of the append in the trace of the first; None without one.
+    """End the queue spans of traced calls; return the append's span, in the trace of the first one, or None.
 
-    The other traced calls get a span that names this trace (`shared_with`)."""
+    The other traced calls get a span of their own that names this trace (`shared_with`)."""
     append: Span | None = None
     for pending in pendings:
         wait, pending.span = pending.span, None

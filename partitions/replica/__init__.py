@@ -2,7 +2,7 @@
 
     Replica → raftlog.runtime.replica.partition_replica.PartitionReplica    batches are complete when they arrive
 
-Nothing here depends on other nodes: a replica that does not lead raises `NotLeader`, and the routing goes elsewhere."""
+Nothing here depends on other nodes: a replica that does not lead raises `NotLeader`, and the routing asks another."""
 
 from raftlog.partitions.replica.description import ReplicaDescription
 from raftlog.partitions.replica.leader_transactions import AppendPermission

@@ -2,10 +2,10 @@
 
     markers among the batches themselves → markers after them: scanned from the segments, and kept for a few segments
 
-Only batches of transactions cost anything. The scan goes no further than the marker that it needs, a bounded part of it
-at once and the rest in the background; until it is complete the read has no answer, never a guess. Batches in the
-compacted part of a segment are of committed transactions, since compaction removes the others, so their markers do not
-matter any more. Owned by a replica."""
+Batches without a transaction need no scan. A scan ends at the marker that it needs. The read itself scans a bounded
+number of rows, and a background task the rest; until that is complete, the read has no result. Batches in the compacted
+part of a segment belong to committed transactions, since compaction removes the others, so their markers are not
+needed. Owned by a replica."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ from raftlog.types import Offset
 _logger = logging.getLogger(__name__)
 _ATTRIBUTES_LOW: Final = 22
 _SCANS_AT_ONCE: Final = 2
-"""Scans of some rows that a read waits for without yielding."""
+"""Scans, each of a bounded number of rows, that a read runs without yielding to the event loop."""
 _KEPT_MAX: Final = 500_000
 """Markers that are kept for a replica, at 17 bytes each; at least those of one segment."""
 
@@ -66,7 +66,7 @@ def find_transactions(batches: Sequence[memoryview], compacted_to: int) -> Trans
 class AbortedTransactions:
     """Search for the aborted transactions in the batches that one replica returns to readers.
 
-    `on_progress` is called after work in the background."""
+    `on_progress` is called after each scan in the background."""
 
     def __init__(self, group: PartitionReplica, on_progress: Callable[[], None]) -> None:
         self._group, self._on_progress = group, on_progress
@@ -74,7 +74,7 @@ class AbortedTransactions:
         """Markers by segment, the least recently used first."""
         self._scan: asyncio.Task[None] | None = None
         self._scanned_error: RaftlogError | None = None
-        """Error of the last scan in the background, for the next read."""
+        """Error of the last scan in the background, which the next read raises."""
 
     def find(self, batches: Sequence[memoryview]) -> list[AbortedTransaction] | None:
         """Return the aborted transactions among batches that were just read below the last stable offset, by offset.
@@ -100,7 +100,9 @@ class AbortedTransactions:
         return sorted(aborted, key=lambda each: each.first_offset)
 
     def _find_outcome(self, producer_id: int, offset: Offset, scans: int) -> bool | None:
-        """Return whether the producer's next marker is an abort; None if it takes more than this number of scans."""
+        """Return whether the producer's first marker from `offset` on is an abort.
+
+        Return None if the marker was not found in `scans` scans, or is not applied yet."""
         for segment in self._segments_from(offset):
             markers = self._markers_of(segment)
             while True:
@@ -147,7 +149,7 @@ class AbortedTransactions:
     # in the background
 
     def _begin_scan(self, producers: Sequence[int], offset: Offset) -> None:
-        """Scan for the next markers of these producers in a task, unless one scans already."""
+        """Start a task that scans for the next markers of these producers, unless a scan is running."""
         if self._scan is None:
             self._group.write_entries()
             work = self._scan_for(producers, offset)

@@ -1,4 +1,4 @@
-"""Records of the decisions on batches of idempotent producers: batches in flight, and one call's decisions."""
+"""Data of `SequenceCheck`: batches of idempotent producers in flight, and the result of checking one call."""
 
 import struct
 from typing import Final, NamedTuple
@@ -18,14 +18,16 @@ class AheadProducer:
 
     def __init__(self) -> None:
         self.producer: KnownProducer
-        """State as if all of them were committed; offsets of batches are unknown."""
+        """Producer's state as if all these entries were committed; its batches have no offsets."""
         self.last_index = Index(0)
         self.places: dict[tuple[int, int], Index] = {}
-        """Entries by first and last sequence."""
+        """Index of each of these batches, by its first and last sequence."""
 
 
 class BatchPlace(NamedTuple):
-    """Position of a batch in the log: its entry while that is not committed; with `index` 0, its offsets."""
+    """Position of a batch in the log: the index of its entry while that is not committed.
+
+    With `index` 0: its first offset, and the offset after it (`end`)."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     offset: Offset
@@ -33,21 +35,23 @@ class BatchPlace(NamedTuple):
 
 
 class CheckedCall:
-    """Result of checking the sequences of a call: where the originals of duplicates are, and the batches to append."""
+    """Result of checking the sequences of a call: the originals of duplicates, and the batches to append."""
 
     __slots__ = ("any_first_sequence", "fresh", "headers", "newcomers", "opened", "producers", "spots")
 
     def __init__(self, any_first_sequence: bool) -> None:
         self.any_first_sequence = any_first_sequence
         self.spots: list[BatchPlace | None] = []
+        """Position of the original that each batch repeats; None for a new batch."""
         self.headers: list[BatchHeader] = []
         self.fresh: list[bytearray] = []
+        """Batches to append."""
         self.producers: dict[int, KnownProducer] = {}
         """States of the producers after the batches to append."""
         self.opened: set[int] = set()
-        """Producers with a batch of a transaction among them."""
+        """Producers with a transactional batch among those to append."""
         self.newcomers = 0
-        """Number of those producers that are new."""
+        """Number of producers in `producers` that were unknown before."""
 
 
 def has_producer(batch: bytearray) -> bool:

@@ -20,7 +20,7 @@ from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import Offset
 
 _ALL_BYTES: Final = 1 << 62
-"""Size of newly stable records whose number of bytes is not counted."""
+"""Size reported for newly stable records whose bytes are not counted, so that every waiting reader wakes."""
 UNKNOWN: Final = Offset(-1)
 
 
@@ -29,6 +29,7 @@ class CommittedRead(NamedTuple):
 
     batches: list[memoryview]
     end: Offset
+    """Offset up to which records could be read at that time."""
     last_stable_offset: Offset
     aborted: list[AbortedTransaction]
 

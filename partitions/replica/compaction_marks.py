@@ -27,7 +27,7 @@ from raftlog.types import Offset, Term
 
 _logger = logging.getLogger(__name__)
 _MARKS_MAX: Final = 1_000
-"""Marks whose age is remembered; beyond it the oldest count as if they were made with the next one."""
+"""Marks whose age is remembered; beyond it, each new mark replaces the newest one."""
 
 
 class CompactionMarks:
@@ -36,13 +36,13 @@ class CompactionMarks:
     def __init__(self, name: str, group: PartitionReplica, producers: ProducerState) -> None:
         self._name, self._group, self._producers = name, group, producers
         self._term = Term(0)
-        """Term of the leadership that saw these marks."""
+        """Term in which this replica, as leader, recorded these marks."""
         self._marks: deque[tuple[Offset, int]] = deque()
         """Marks with the times at which this leader saw them first; ascending."""
         self._old = Offset(0)
         """Highest mark that is old enough for its tombstones to be removed."""
         self._mark: asyncio.Future[Committed] | None = None
-        """Proposed mark without an outcome."""
+        """Mark that was proposed, and is not yet committed or rejected."""
 
     def propose_if_due(self, config: TopicConfig, wall_ms: int, now_ms: int) -> None:
         """Propose a mark if one is due and none is pending; `now_ms` is by the loop's clock."""
@@ -58,7 +58,7 @@ class CompactionMarks:
         self._mark.add_done_callback(partial(self._on_outcome, mark))
 
     def _record_mark(self, known: Offset, retention_ms: int, now_ms: int) -> None:
-        """Record when the present mark was seen first; determine the highest mark older than `retention_ms`."""
+        """Record when the present mark `known` was first seen; determine the highest mark older than `retention_ms`."""
         if self._term != self._group.core.term:
             self._term, self._old = self._group.core.term, Offset(0)
             self._marks.clear()
@@ -72,7 +72,8 @@ class CompactionMarks:
     def _dirty_segments(self, lag_ms: int, wall_ms: int) -> Sequence[Segment]:
         """Return the closed segments above the mark that may be compacted.
 
-        Each successor's roll is committed, and no transaction is open in them."""
+        The next segment's roll must be committed, no transaction may be open in them, and their records must be older
+        than `lag_ms`."""
         segments = self._group.log.segments.segments
         try:
             stable = self._producers.stable_end
@@ -110,7 +111,7 @@ class CompactionMarks:
 
 
 def _newest_ms(segment: Segment, newer: Segment) -> int:
-    """Return the time of the segment's newest record.
+    """Return the time of the segment's newest record in ms, at least the creation time of the next segment.
 
-    As with retention, a client's slow clock causes no early compaction."""
+    So records of a client with a slow clock are not compacted too early."""
     return max(segment.times.max_timestamp, newer.created_ms)

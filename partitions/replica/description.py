@@ -12,7 +12,7 @@ from raftlog.types import Index, NodeId, Offset
 
 
 class Lag(NamedTuple):
-    """Entries and bytes that a member lacks, as known to its leader; the bytes are an estimate."""
+    """Entries and bytes that a voter or learner lacks, as known to its leader; the bytes are an estimate."""
 
     node_id: NodeId
     entries: int
@@ -20,7 +20,9 @@ class Lag(NamedTuple):
 
 
 class ReplicaDescription(NamedTuple):
-    """State of a replica by itself. `is_ready`: it leads, and has the end of the log that clients see."""
+    """State of a replica, as the replica itself reports it.
+
+    `is_ready`: it leads, and has committed an entry of its term, so that it knows the end of the log."""
 
     leader: NodeId | None
     term: int
@@ -34,9 +36,9 @@ class ReplicaDescription(NamedTuple):
 
     For operators: unlike `caught_up` it does not change from commit to commit."""
     caught_up: tuple[NodeId, ...]
-    """Members of `in_sync` that hold all entries committed at this moment."""
+    """Nodes of `in_sync` that hold all entries committed at this moment."""
     behind: tuple[Lag, ...]
-    """Members with a known lag of committed entries; at the leader."""
+    """Replicas that lack committed entries, if their lag is known; empty at followers."""
     problem: str | None
     """Reason for which the replica cannot be written or read; None without one."""
 
@@ -70,6 +72,7 @@ def voters_in_sync(status: Status, lag_ticks_max: int) -> list[ReplicaId]:
 
 
 def _is_in_sync(follower: FollowerStatus, lag_ticks_max: int) -> bool:
+    """Return whether a follower lags by at most `lag_ticks_max` ticks, and not in a catch-up."""
     return follower.lag_ticks == 0 or (follower.lag_ticks <= lag_ticks_max and follower.state != "catch-up")
 
 
@@ -95,7 +98,7 @@ def _lag(group: PartitionReplica, follower: FollowerStatus) -> Lag:
 
 
 def _find_problem(group: PartitionReplica) -> str | None:
-    """Return the reason for which a replica cannot work, in words; None if it can."""
+    """Return the reason for which a replica cannot be written or read, in words; None if there is none."""
     if group.closed_by is not None:
         return f"it stopped: {group.closed_by}"
     if group.damage is not None:

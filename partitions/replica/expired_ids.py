@@ -37,7 +37,7 @@ class ExpiredIds:
         return at >= 0 and producer_id <= self.ranges[at][1]
 
     def with_ids(self, producer_ids: Iterable[int]) -> "ExpiredIds":
-        """Return the ranges with the ids of one entry added, except computed ids (of the sink on Spark)."""
+        """Return the ranges with the ids of one entry added, except ids that the Spark sink computes."""
         new = [(each, each) for each in producer_ids if each < COMPUTED_PRODUCER_IDS and each not in self]
         if not new:
             return self
@@ -51,7 +51,9 @@ class ExpiredIds:
 
 
 def _merge_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Merge ranges until there are at most `RANGES_MAX`: the largest gaps stay, among equal ones the higher."""
+    """Merge neighbouring ranges until at most `RANGES_MAX` are left.
+
+    The smallest gaps are closed first; of equal ones, the lower."""
     excess = len(ranges) - RANGES_MAX
     if excess <= 0:
         return ranges

@@ -1,7 +1,8 @@
 """Expiry of idle producers by committed marks, after `producer.id.expiration.ms` without a batch.
 
-The leader counts from a producer's last batch, and a new leader from its first look, by a clock that is never set. So
-no producer expires early because a replica was slow or away, and every replica expires the same ones at the same entry.
+The leader measures the time since a producer's last batch, a new leader the time since its first check, by the event
+loop's clock. So no producer expires early because a replica was slow or unreachable, and every replica expires the same
+producers at the same entry.
 Owned by a replica."""
 
 import asyncio
@@ -57,7 +58,7 @@ class ProducerExpiry:
         self._mark.add_done_callback(self._on_outcome)
 
     def _due_producers(self, before_ms: int) -> Iterator[tuple[int, int]]:
-        """Yield ids and epochs of producers that are silent since `before_ms` and have nothing in flight."""
+        """Yield ids and epochs of producers that sent no batch since `before_ms` and have nothing in flight."""
         for producer_id, heard_ms in list(islice(self._heard_ms.items(), _LOOKED_AT_MAX)):
             if heard_ms > before_ms:
                 return

@@ -4,9 +4,9 @@
     until a marker of the producer is appended, or the term ends
 
 A batch of a transaction without a permission is refused, so none is appended after the marker of its transaction. The
-guard begins before the coordinator is asked: a marker that is appended meanwhile breaks it, because the answer may be
-older than the marker. So a transaction that the coordinator has ended never opens again by a late batch (KIP-890). A
-partition that joins a transaction learns its number, and markers of earlier ones do not break the guard.
+guard begins before the coordinator is asked: a marker that is appended meanwhile breaks the guard, because the answer
+may be older than the marker. So a transaction that the coordinator has ended never opens again by a late batch
+(KIP-890). A partition that joins a transaction learns its number, and markers of earlier ones do not break the guard.
 Owned by a replica's `SequenceCheck`, which resets it with each term."""
 
 from collections import deque
@@ -40,16 +40,18 @@ class AppendPermission(NamedTuple):
 
 
 class TransactionGuard:
-    """Marker of a pending question to a producer's coordinator; an end of the transaction invalidates it."""
+    """Pending request to a producer's coordinator; the end of the transaction or of the term invalidates it."""
 
     __slots__ = ("ended", "is_broken", "producer_id", "wanted")
 
     def __init__(self, producer_id: int, wanted: AppendPermission) -> None:
         self.producer_id, self.wanted = producer_id, wanted
         self.is_broken = False
-        """Whether the term has ended since it began."""
+        """Whether the term has ended since the guard began."""
         self.ended = -1
-        """Highest number in markers of the producer that were appended since it began; `_ANY` if one has none."""
+        """Highest transaction number in the producer's markers that were appended since the guard began.
+
+        `_ANY` if one of these markers has no number."""
 
 
 class _Ahead(NamedTuple):
@@ -93,10 +95,10 @@ class LeaderTransactions:
     def begin_guard(
         self, producer_id: int, wanted: AppendPermission, known_epoch: int, *, joins: bool
     ) -> TransactionGuard:
-        """Register that the producer's coordinator is being asked; `known_epoch`: the producer's newest epoch here.
+        """Return a new guard for a request to the producer's coordinator.
 
-        `joins`: the coordinator waits for the end of the producer's last transaction, which may be open here. Raises
-        `ProducerFenced`, `ConcurrentTransactions` and `Overloaded`."""
+        `known_epoch`: the producer's newest epoch here. `joins`: the coordinator waits for the end of the producer's
+        last transaction, which may be open here. Raises `ProducerFenced`, `ConcurrentTransactions` and `Overloaded`."""
         self._check_epoch(producer_id, wanted.epoch, known_epoch, may_be_open=joins)
         if len(self._guards) >= _GUARDS_MAX:
             raise Overloaded(f"{self._name}: {_GUARDS_MAX} producers wait for their transaction coordinators; retry")
@@ -113,7 +115,7 @@ class LeaderTransactions:
                 del self._guards[guard.producer_id]
 
     def permit(self, guard: TransactionGuard, known_epoch: int, confirmed: ConfirmedTransaction) -> None:
-        """Let the producer append, after the coordinator has confirmed its transaction.
+        """Permit the producer to append, after the coordinator has confirmed its transaction.
 
         Raises `ConcurrentTransactions` for an invalidated guard or the answer of a coordinator whose successor has sent
         a marker of the producer, and the errors of `begin_guard`."""
@@ -134,7 +136,9 @@ class LeaderTransactions:
         self._permitted[producer_id] = guard.wanted
 
     def _check_epoch(self, producer_id: int, epoch: int, known_epoch: int, *, may_be_open: bool = False) -> None:
-        """Raise the error for an epoch with which no transaction can begin or continue now."""
+        """Raise `ProducerFenced` or `ConcurrentTransactions` if this epoch cannot begin or continue a transaction.
+
+        `known_epoch`: the producer's newest epoch here. `may_be_open`: its last transaction may still be open."""
         newest = max(known_epoch, self._permitted_epoch(producer_id))
         if epoch < newest:
             raise ProducerFenced(
@@ -185,7 +189,7 @@ class LeaderTransactions:
             call.opened.add(producer_id)
 
     def has_ended(self, marker: TransactionMarker) -> bool:
-        """Return whether the transaction of a marker has a committed one already, so that this one is repeated."""
+        """Return whether a marker of the same transaction is committed already, so that this one is a repetition."""
         return self._state.table.transactions.has_ended(marker.producer_id, marker.number)
 
     def check_marker(self, marker: TransactionMarker, known_epoch: int) -> None:
@@ -201,11 +205,11 @@ class LeaderTransactions:
             )
 
     def record_batch(self, producer_id: int, index: Index) -> None:
-        """Record a batch of a transaction, which was appended as this entry."""
+        """Record that a transactional batch of the producer was appended at `index`."""
         self._record(producer_id, index, is_open=True, coordinator_epoch=self.coordinator_epoch(producer_id))
 
     def record_marker(self, marker: TransactionMarker, index: Index) -> None:
-        """Record a marker, which was appended as this entry: it ends the permission, and invalidates guards."""
+        """Record that a marker was appended at `index`: it ends the permission, and invalidates guards."""
         producer_id = marker.producer_id
         self._permitted.pop(producer_id, None)
         for guard in self._guards.get(producer_id, ()):

@@ -26,7 +26,7 @@ from raftlog.types import Term
 _Question: TypeAlias = tuple[Term, int, AppendPermission]
 """Term, producer id and the permission that is asked for."""
 _MARKER_S: Final = 0.02
-"""Longest time until a transaction is examined again that waits for the marker of the last one."""
+"""Longest time in seconds between two checks of a transaction that waits for the marker of the previous one."""
 
 
 class Participant:
@@ -55,11 +55,12 @@ class Participant:
         *,
         joins: bool = False,
     ) -> None:
-        """Let the producer append to its transaction with this epoch, until its marker or the end of the term.
+        """Permit the producer to append to its transaction with this epoch, until its marker or the end of the term.
 
-        `verify` asks the coordinator whether the transaction is under way and contains this partition, or raises.
-        `joins`: it adds the partition, once the producer's last transaction, which may be open here, has ended. Raises
-        its error, `NotLeader`, `ProducerFenced`, `ConcurrentTransactions` and `Unavailable` (retry)."""
+        `verify` asks the coordinator whether the transaction is open and contains this partition, or raises. With
+        `joins` it also adds the partition, once the producer's previous transaction, which may be open here, has ended.
+        Raises the errors of `verify`, `NotLeader`, `ProducerFenced`, `ConcurrentTransactions` and `Unavailable`
+        (retry)."""
         await self._wait_until_deciding(deadline)
         if self._transactions.is_permitted(producer_id, wanted):
             return
@@ -83,7 +84,9 @@ class Participant:
             ) from None
 
     async def wait_for_marker(self, deadline: Deadline) -> bool:
-        """Wait until more of the log is visible, such as a marker, for a bounded time; return False at the deadline."""
+        """Wait until further entries, such as a marker, become visible, for at most `_MARKER_S`.
+
+        Return whether to check again: False at the deadline, or after the replica was closed."""
         loop = asyncio.get_running_loop()
         await self._waits.wait(1, Deadline(min(deadline, loop.time() + _MARKER_S)))
         return loop.time() < deadline and not self._waits.is_closed
@@ -129,7 +132,7 @@ class Participant:
     async def active_producers(self, deadline: Deadline) -> list[ActiveProducer]:
         """Return the known producers, with their open transactions.
 
-        Raises `NotLeader`, and `OffsetNotAvailable` and `Unavailable` while a new leader reads them."""
+        Raises `NotLeader`, and `OffsetNotAvailable` and `Unavailable` while a new leader reads their state."""
         await self._wait_until_deciding(deadline)
         return await self._state.active()
 

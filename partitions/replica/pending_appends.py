@@ -27,9 +27,9 @@ class ReplicaAppended(NamedTuple):
     leader_epoch: int
     high_watermark: Offset
     is_duplicate: bool = False
-    """Whether all of it was appended before and an idempotent producer retries it.
+    """Whether an idempotent producer repeated the append, and all its batches had been appended before.
 
-    Batches of others may lie between its own."""
+    Batches of other producers may lie between them."""
 
 
 Answer: TypeAlias = Callable[[Committed], ReplicaAppended]
@@ -53,7 +53,9 @@ class PendingAppends:
     # written by the leader
 
     def take(self, batches: Sequence[bytearray], future: "asyncio.Future[ReplicaAppended]") -> None:
-        """Append batches; complete `future` in the turn that writes the entry. Raises definite errors."""
+        """Append batches; complete `future` in the turn of the loop that writes the entry.
+
+        Raises errors if nothing happened."""
         self.answer_written(self._group.append(batches), self._answer_of, future)
 
     def _answer_of(self, written: Committed) -> ReplicaAppended:
@@ -61,7 +63,7 @@ class PendingAppends:
         return ReplicaAppended(written.base_offset, written.next_offset, written.term, self._group.high_watermark)
 
     def answer_written(self, accepted: Accepted, answer: Answer, future: "asyncio.Future[ReplicaAppended]") -> None:
-        """Answer an append of this leadership in the turn that writes it, or at once if it is written."""
+        """Complete `future` in the turn that writes an append of this leadership, or at once if it is written."""
         self._taken.append((accepted, answer, future))
         self.answer_pending()
 
@@ -98,7 +100,7 @@ class PendingAppends:
     def answer_copied(
         self, accepted: Accepted, copies: int, answer: Answer, future: "asyncio.Future[ReplicaAppended]"
     ) -> None:
-        """Answer once the append is committed and `copies` replicas hold it durably."""
+        """Complete `future` once the append is committed and `copies` replicas hold it durably."""
         proposed: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
         self._group.answer(accepted, lambda committed: committed, proposed)
         proposed.add_done_callback(partial(self._on_commit, copies, answer, future))
@@ -121,7 +123,7 @@ class PendingAppends:
     def count_copies(
         self, committed: Committed, copies: int, answer: Answer, future: "asyncio.Future[ReplicaAppended]"
     ) -> None:
-        """Answer a committed append once `copies` replicas hold it durably."""
+        """Complete `future` once `copies` replicas hold a committed append durably."""
         self._copied.append((committed, copies, answer, future))
         self._group.on_turn = self._count_copies
         self._count_copies()
@@ -164,7 +166,7 @@ class PendingAppends:
 
 
 def active_members(status: Status) -> list[ReplicaId]:
-    """Return the leader and the members that answered recently; in a quiesced group, all members."""
+    """Return the leader and the replicas that answered recently; in a quiesced group, all replicas."""
     return [status.me, *(each.member for each in status.followers if each.is_active or status.is_quiesced)]
 
 

@@ -1,9 +1,9 @@
 """State of the partition's idempotent producers: applied from the log, with a snapshot after every roll.
 
-    next index ≤ applied index + 1;   up to `read_to` entries are read from the files, then they are noted at appends
+    next index ≤ applied index + 1;   up to `read_to` entries are read from the files, later ones recorded at appends
 
-Behind a roll at which producers are known the leader proposes a run of `snapshot` entries with the state at the
-roll, and no further roll before that run is committed. So a closed segment without a run has no producers, and the
+After a roll the leader, if it knows producers, proposes a run of `snapshot` entries with the state at the roll, and no
+further roll before that run is committed. So a closed segment without a run has no producers, and the
 last two segments always give the state: a restart reads them, in slices, and trims and compaction leave them alone.
 Every replica keeps the content of a new segment's run until the run is committed, for the leader at that time. Owned
 by a replica."""
@@ -33,7 +33,7 @@ _PROPOSED_BYTES: Final = 512 * 1024
 _LISTED_SLICE: Final = 512
 """Producers listed in one turn of the loop."""
 _PART: Final = "producers"
-"""Key of this part in `Group.unreadable`."""
+"""Key of the producers' state in `PartitionReplica.unreadable`."""
 
 
 class ProducerState:
@@ -47,7 +47,7 @@ class ProducerState:
         """Reason for which the state has stopped; None while it follows the log."""
         self.on_loaded: Callable[[], None] = lambda: None
         self.snapshot_index = Index(0)
-        """Newest roll with a whole run after it; 0 when there were no producers at the newest roll."""
+        """Index of the newest roll with a complete run after it; 0 if there were no producers at the newest roll."""
         self._delivered = group.applied_index
         self._run_task: asyncio.Task[None] | None = None
         group.log.producers.follow()
@@ -73,11 +73,11 @@ class ProducerState:
         self._is_partial = False
         """Whether the table lacks the state at the newest roll until its run has been read."""
         self._expired: list[bytes] = []
-        """Payloads of the `expire_producers` entries since then."""
+        """Payloads of the `expire_producers` entries after the newest roll."""
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the entries of the files have been read."""
+        """Whether all entries that were in the files have been read; False once the state has stopped."""
         return self._next > self._read_to and self.problem is None
 
     @property
@@ -132,7 +132,7 @@ class ProducerState:
     # following the log
 
     def on_step(self) -> None:
-        """Continue after the Raft group has processed a Ready."""
+        """Queue a read of the log, or write a snapshot that is due, after the Raft group has processed a Ready."""
         self._follow_replaced_log()
         if self.is_behind:
             self._loading.enqueue(self)
@@ -228,7 +228,9 @@ class ProducerState:
             event(_logger, "log_unreadable", group=self._name, why=why)
 
     def _take_roll(self, index: Index) -> None:
-        """Process a roll; before the first one, the state may lack entries that only its snapshot contains."""
+        """Process a roll.
+
+        After the first one that is read, the state lacks producers that only its snapshot contains."""
         self._is_partial = self._roll_index == 0 and index > 1
         self._roll_index, self._run, self._run_bytes = index, SnapshotRun(), 0
         self._expired.clear()
@@ -237,7 +239,7 @@ class ProducerState:
             self.snapshot_index = Index(0)
 
     def _take_piece(self, payload: bytes) -> None:
-        """Take one piece of a snapshot; the last piece completes the table."""
+        """Process one piece of a snapshot; the last piece completes the table."""
         self._run_bytes += len(payload)
         whole = self._run.take(payload)
         if whole is None or whole[0] != self._roll_index:
@@ -260,7 +262,7 @@ class ProducerState:
             self._run_task = asyncio.get_running_loop().create_task(work, name=f"producers of {self._name}")
 
     async def _write_run(self, table: ProducerTable, roll_index: Index) -> None:
-        """Propose the table as snapshot entries; the next look repeats it after an error."""
+        """Propose the table as snapshot entries; after an error, the next `write_run_if_due` repeats it."""
         waiting: list[tuple[ControlKind, bytes]] = []
         size = 0
         try:
@@ -279,7 +281,7 @@ class ProducerState:
             self._run_task = None
 
     def close(self) -> None:
-        """Release the group and stop writing, because the replica ends."""
+        """Allow rolls again and stop writing the snapshot, because the replica ends."""
         self._group.rolls.is_allowed = lambda: True
         if self._run_task is not None:
             self._run_task.cancel()

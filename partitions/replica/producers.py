@@ -32,9 +32,9 @@ SUBJECT_PRODUCERS: Final = 2
 _VERSION: Final = 1
 _PIECE_PRODUCERS: Final = 1_000
 EXPIRED_MAX: Final = 5_000
-"""Producers in one mark."""
+"""Most producers in one `expire_producers` entry."""
 _SNAPSHOT: Final = struct.Struct(">BBBIQ")
-"""Version, subject, is_last, piece, index of the roll that the run stands behind."""
+"""Version, subject, is_last, piece, index of the roll before the run."""
 _COUNT: Final = struct.Struct(">I")
 _ID: Final = struct.Struct(">q")
 _EXPIRY: Final = struct.Struct(">BI")
@@ -207,6 +207,7 @@ class ProducerTable:
         return not self._states and not self.forgotten
 
     def get(self, producer_id: int) -> KnownProducer | None:
+        """Return the state of a producer; None if it is unknown."""
         state = self._states.get(producer_id)
         return None if state is None else unpack_state(state)
 
@@ -243,9 +244,9 @@ class ProducerTable:
         return ProducerTable(self._states.copy(), self.forgotten, self.transactions.copy())
 
     def put_below(self, earlier: "ProducerTable", expired: Iterable[bytes]) -> None:
-        """Add the state `earlier`, which precedes the entries of this table; this table began empty.
+        """Insert the state `earlier`, which precedes all entries of this table; this table began empty.
 
-        `expired` are the payloads of the `expire_producers` entries since then."""
+        `expired` are the payloads of the `expire_producers` entries after `earlier`."""
         since, self._states = self._states, earlier._states.copy()
         later_transactions, self.transactions = self.transactions, earlier.transactions.copy()
         self.forgotten = earlier.forgotten
@@ -325,7 +326,7 @@ class SnapshotRun:
 
 
 def _read_producers(payload: bytes) -> tuple[dict[int, bytes], int]:
-    """Return states by id, and the position after them."""
+    """Return the packed states in a piece by producer id, and the position after them. Raises `FormatError`."""
     states, position = dict[int, bytes](), _SNAPSHOT.size
     [count] = _COUNT.unpack_from(payload, position)
     position += _COUNT.size
@@ -346,7 +347,7 @@ def _read_producers(payload: bytes) -> tuple[dict[int, bytes], int]:
 
 
 def _read_ranges(payload: bytes, position: int) -> tuple[ExpiredIds, int]:
-    """Return ranges of expired ids, and the position after them."""
+    """Return the ranges of expired ids at `position`, and the position after them. Raises `FormatError`."""
     rest = payload[position:]
     count = _COUNT.unpack_from(rest)[0] if len(rest) >= _COUNT.size else -1
     size = _COUNT.size + count * RANGE.size

@@ -13,7 +13,7 @@ from raftlog.errors import RaftlogError
 _logger = logging.getLogger(__name__)
 _SLICE_S: Final = 0.002
 _READS_MAX: Final = 64
-"""Bound of a slice under a clock that does not advance meanwhile."""
+"""Most reads in a slice, for a clock that does not advance meanwhile, as in the simulation."""
 _DAMAGE_PAUSE_S: Final = 1.0
 """Pause before damaged entries are read again; they are being repaired."""
 
@@ -36,7 +36,7 @@ class ReadQueue:
 
     def __init__(self) -> None:
         self._waiting: dict[LogReader, None] = {}
-        """Readers in the order of their waits, the longest first."""
+        """Waiting readers, the longest waiting first."""
         self._is_due = False
 
     def enqueue(self, reading: LogReader) -> None:

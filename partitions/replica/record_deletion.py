@@ -44,7 +44,7 @@ class RecordDeletion:
     async def _check_transactions(self, offset: int) -> None:
         """Raise `OffsetOutOfRange` above the first batch of an open transaction, once the producers are read.
 
-        If their state is lost for good, the request counts."""
+        If their state is lost for good, every offset is allowed."""
         producers = self._producers
         while not producers.is_loaded and producers.problem is None:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)
@@ -53,7 +53,7 @@ class RecordDeletion:
             raise OffsetOutOfRange(offset, self._group.committed_start_offset, Offset(first_open))
 
     async def _trim_or_wait(self, offset: int) -> None:
-        """Do the next step of the deletion, or wait some turns of the loop for a condition without an event."""
+        """Trim the log, or begin a new segment, if that is possible now; else wait a short time for it."""
         group = self._group
         has_roll = has_roll_at(group.log.segments, offset, group.applied_index)
         if self._may_trim(offset) and (offset < group.high_watermark or has_roll):

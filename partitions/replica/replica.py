@@ -48,7 +48,7 @@ from raftlog.topic_config import TopicConfig
 from raftlog.types import Isolation, Offset, OffsetRange
 
 _ANSWER_MS = 500
-"""Least time for a majority to confirm the leader and the committed entries."""
+"""Least time, in ms, for a majority to confirm the leader and the committed entries."""
 
 
 class Replica:
@@ -64,7 +64,7 @@ class Replica:
         producers_max: int = 100_000,
         lag_ticks_max: int = 0,
     ) -> None:
-        """Begin over this group.
+        """Create the replica over its Raft group.
 
         `loading` is shared by the replicas of a process; `producers_max` bounds the known idempotent producers.
         `lag_ticks_max`: see `describe`."""
@@ -184,7 +184,7 @@ class Replica:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """End of the records of which no transaction is open, as delivered here; never falls.
+        """Last stable offset, as delivered here: no transaction is open below it. It never falls.
 
         Raises `OffsetNotAvailable` while the transactions are being read, and `Unavailable` if they are lost."""
         return self._producers.stable_end
@@ -266,7 +266,7 @@ class Replica:
     def readable_end(self, offset: int | None = None) -> Offset:
         """Return the end of the records that can be read from `offset` on. Raises `NotLeader` and `LogClosed`.
 
-        In a group of one every durable record is as good as committed, also while damage keeps it from leading."""
+        For a sole voter every durable record counts as committed, also while damage keeps it from leading."""
         group, core = self.group, self.group.core
         if group.is_closed or self._is_closed:
             raise self._closed_error()
@@ -280,7 +280,9 @@ class Replica:
         raise NotLeader(f"{self.name}: {leads}", core.leader)
 
     def _unreadable_error(self, error: CorruptBatch) -> RaftlogError:
-        """Return `NotLeader`, since another replica with the entry will lead; for a sole voter the damage itself."""
+        """Return the error for a read of a damaged entry: `NotLeader`, since another replica will lead.
+
+        For a sole voter: `error` itself."""
         if self.is_alone:
             return error
         return NotLeader(f"{self.name} is being repaired here ({error})", self.group.core.leader)
@@ -292,7 +294,7 @@ class Replica:
 
     @property
     def is_alone(self) -> bool:
-        """Whether no other replica could lead."""
+        """Whether this replica is the only voter."""
         core = self.group.core
         return core.configuration.all_voters() == (core.status().me,)
 
@@ -359,7 +361,7 @@ class Replica:
     async def offset_for_timestamp(
         self, timestamp_ms: int, deadline: Deadline, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> tuple[Offset, int] | None:
-        """Return offset and timestamp of the first committed record whose timestamp is at least this (KIP-79)."""
+        """Return offset and timestamp of the first committed record at or after `timestamp_ms`, or None (KIP-79)."""
         end = (await self.offsets(False, deadline, isolation)).end
         try:
             found = await self.group.offset_for_timestamp(timestamp_ms)
@@ -380,7 +382,7 @@ class Replica:
     # events
 
     def on_step(self, ready: Ready) -> None:
-        """Continue after the group has processed a Ready."""
+        """Answer appends, update the producers' state and wake readers, after the group has processed a Ready."""
         if ready.entries or ready.role_state is not None:
             self._pending_appends.answer_pending()
         if ready.apply is not None:
@@ -425,7 +427,7 @@ class Replica:
         return describe(self.group, self._lag_ticks_max)
 
     def stop_waiting(self) -> None:
-        """Answer every waiting fetch with the available records, and let none wait any more."""
+        """Answer every waiting fetch with the available records; later fetches do not wait either."""
         self.waits.close()
         self._committed_reads.waits.close()
 

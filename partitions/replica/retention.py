@@ -27,7 +27,7 @@ class Retention:
     def __init__(self, name: str, group: PartitionReplica, producers: ProducerState, counters: Counters) -> None:
         self._name, self._group, self._producers, self._counters = name, group, producers, counters
         self._trim: asyncio.Future[Committed] | None = None
-        """Proposed trim without an outcome."""
+        """Trim that was proposed, and is not yet committed or rejected."""
 
     def propose_if_due(self, config: TopicConfig, now_ms: int) -> None:
         """Propose a trim if segments are due and none is pending."""
@@ -48,7 +48,9 @@ class Retention:
         self._trim.add_done_callback(partial(self._on_outcome, offset, size))
 
     def _limit_to_stable(self, offset: Offset, segments: Sequence[Segment]) -> Offset:
-        """Return the greatest base of a segment up to `offset` that no open transaction lies below; 0 if unknown."""
+        """Return `offset`, or the highest base offset of a segment below it that no open transaction precedes.
+
+        0 if the open transactions are unknown."""
         try:
             stable = self._producers.stable_end
         except Unavailable:

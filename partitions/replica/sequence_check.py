@@ -1,15 +1,15 @@
 """Appends of idempotent producers at the leader: new batches are appended, duplicates get the original's answer.
 
-    calls at the same time    consecutive new ones are one proposal, any other is judged after it, with its own outcome
+    calls at the same time    consecutive new ones are one proposal, any other is checked after it, with its own outcome
 
     state for decisions = committed state, and on top of it the batches that this leadership has appended since
 
-So the outcome of an append changes nothing here: the batches on top are dropped before a later leadership decides. It
-decides once an entry of its own term is applied, for then nothing older is uncommitted, and once its state is read;
-until then such appends wait, a bounded number. A duplicate is answered when its original is committed, never before,
+So the outcome of an append changes nothing here: the batches on top are dropped before a later leadership decides. A
+leader decides once its state is read and an entry of its own term is applied, for then nothing older is uncommitted.
+Until then a bounded number of appends wait. A duplicate is answered when its original is committed, never before,
 unless the call requires only that the leader has written it.
 
-Markers of transactions go the same way, and so does what they permit (`leader_transactions`).
+Markers of transactions are appended and recorded in the same way, with their permissions (`leader_transactions`).
 
 When the table of producers is full, a new producer's batch is preceded by an `expire_producers` entry with the least
 recently used ones that have nothing in flight. From then on this leader treats these as expired, and every replica
@@ -62,14 +62,20 @@ from raftlog.types import Index, Offset, Term
 
 _logger = logging.getLogger(__name__)
 _EVICTED_PART: Final = 100
-"""Divisor of the table's size: a full table expires its hundredth part at once."""
+"""Divisor of the table's size: a full table expires a hundredth of its producers at once."""
 _WAITING_MAX: Final = 1_000
 """Appends that wait until the leader can decide."""
 _UNKNOWN: Final = Offset(-1)
 _NO_BATCH: Final = (-1, -1)
 """Sequences of a marker."""
-_OF_THE_PAST: Final = (DuplicateSequence, InvalidTransactionState, OutOfOrderSequence, ProducerFenced, UnknownProducer)
-"""Errors that only a leader can raise, for they follow from all batches that were appended."""
+_NEED_CONFIRMED_LEADER: Final = (
+    DuplicateSequence,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    ProducerFenced,
+    UnknownProducer,
+)
+"""Errors that follow from all batches appended before; only a confirmed leader may raise them."""
 
 
 class SequenceCheck:
@@ -129,7 +135,7 @@ class SequenceCheck:
         """Append several calls as if each were appended alone, in this order; return the future of each.
 
         Calls with the same future were proposed together: its result covers the records of all of them, which lie
-        after each other in this order. The calls after one that is `Overloaded` are left alone and have no future."""
+        after each other in this order. The calls after one that is `Overloaded` are not appended and have no future."""
         futures: list[asyncio.Future[ReplicaAppended]] = []
         while len(futures) < len(calls):
             begin = len(futures)
@@ -180,7 +186,7 @@ class SequenceCheck:
         return call
 
     def _append_new(self, call: CheckedCall, acks: Acks, copies: int) -> "asyncio.Future[ReplicaAppended]":
-        """Append batches none of which is a duplicate."""
+        """Append the new batches of a checked call as one proposal; return the future of its outcome."""
         future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
         try:
             accepted = self._group.append(call.fresh)
@@ -205,7 +211,7 @@ class SequenceCheck:
         try:
             call = self._check_batches(batches, any_first_sequence)
             first = self._group.append(call.fresh).first_index if call.fresh else Index(0)
-        except _OF_THE_PAST as error:
+        except _NEED_CONFIRMED_LEADER as error:
             self._group.read_index().add_done_callback(partial(self._refuse, error, future))
             return
         except RaftlogError as error:
@@ -245,6 +251,7 @@ class SequenceCheck:
         return call
 
     def _find_original(self, header: BatchHeader, call: CheckedCall) -> WrittenBatch | None:
+        """Return the batch that this one repeats; None for a new batch, which is added to the states in `call`."""
         producer_id, table, producers = header.producer_id, self._state.table, call.producers
         producer = producers.get(producer_id) or self.known(producer_id)
         is_expiring = producer_id in self._expiring
@@ -277,8 +284,8 @@ class SequenceCheck:
     def append_marker(self, marker: TransactionMarker) -> "asyncio.Future[Committed]":
         """Append a marker; done once it is committed. It ends the producer's transaction, if one is open.
 
-        Call it when `can_decide`. Raises definite errors: `ProducerFenced` and `CoordinatorFenced` for older epochs
-        than known here, and those of an append."""
+        Requires `can_decide`. Raises errors if nothing was appended: `ProducerFenced` and `CoordinatorFenced` for older
+        epochs than known here, and those of an append."""
         producer_id = marker.producer_id
         known, ahead = self.known(producer_id), self._ahead.get(producer_id)
         self.transactions.check_marker(marker, NO_EPOCH if known is None else known.epoch)
@@ -307,7 +314,9 @@ class SequenceCheck:
         return ahead.producer if ahead else self._state.table.get(producer_id)
 
     def _make_room(self, call: CheckedCall) -> None:
-        """Expire producers if there is no room for one more. Raises definite errors."""
+        """Expire producers if there is no room for one more.
+
+        Raises `Overloaded` if all are busy, and the errors of `expire`."""
         table = self._state.table
         known = len(table) - len(self._expiring) + len(self._newcomers) + call.newcomers
         if known < self._producers_max:
@@ -319,7 +328,9 @@ class SequenceCheck:
         self.expire([(each, producer.epoch) for each in victims if (producer := table.get(each))], "full")
 
     def expire(self, producers: list[tuple[int, int]], why: str) -> "asyncio.Future[Committed]":
-        """Append an entry that expires these ids up to these epochs. Raises definite errors."""
+        """Append an entry that expires these ids up to these epochs; return its future.
+
+        Raises if nothing was appended."""
         mark = self._group.propose_control([(ControlKind.EXPIRE_PRODUCERS, encode_expired(producers))])
         if mark.done():
             mark.result()
@@ -334,7 +345,7 @@ class SequenceCheck:
         self._expiring = {each: other for each, other in self._expiring.items() if other is not mark}
 
     def _place_of_original(self, header: BatchHeader, original: WrittenBatch) -> BatchPlace:
-        """Return where the batch is that a duplicate repeats: its entry, or its offsets once it is committed."""
+        """Return the position of the batch that a duplicate repeats: its entry, or its offsets once it is committed."""
         key = original.base_sequence, original.last_sequence
         ahead = self._ahead.get(header.producer_id)
         if ahead is not None and key in ahead.places:
@@ -347,7 +358,7 @@ class SequenceCheck:
         return BatchPlace(Index(0), Offset(offset), Offset(offset + header.last_offset_delta + 1))
 
     def _record_batch(self, header: BatchHeader, index: Index, producers: dict[int, KnownProducer]) -> None:
-        """Record a batch that was appended as this entry."""
+        """Record that a batch was appended at `index`; `producers` has the state of its producer after it."""
         producer_id = header.producer_id
         if producer_id < 0:
             return
@@ -397,6 +408,7 @@ class SequenceCheck:
     def _on_append(
         self, first: BatchPlace, last: BatchPlace, is_duplicate: bool, is_committed: bool, committed: Committed
     ) -> ReplicaAppended:
+        """Return the answer to an append whose first and last batches have these positions."""
         log = self._group.log
         base = log.offset_of(first.index) if first.index else first.offset
         end = log.offset_of(Index(last.index + 1)) if last.index else last.end
@@ -423,7 +435,7 @@ class SequenceCheck:
         self.transactions.on_delivered(applied)
 
     def on_step(self) -> None:
-        """Continue after a step of the group."""
+        """Retry the waiting appends after a step of the Raft group."""
         if self._waiting:
             self._append_waiting()
 
@@ -443,7 +455,7 @@ class SequenceCheck:
                 self._append(batches, acks, copies, any_first_sequence, future)
 
     def end(self, why: RaftlogError) -> None:
-        """Fail the waiting appends, which did not happen."""
+        """Fail the waiting appends with `why`; none of them was appended."""
         while self._waiting:
             *_, future = self._waiting.popleft()
             if not future.done():

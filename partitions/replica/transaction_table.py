@@ -2,9 +2,9 @@
 
     first batch of a transaction: open from its offset    →    marker: closed; its coordinator and number are known
 
-A marker that a coordinator sent again can arrive when its producer's next transaction is open, which must not end by
-it. Numbers of transactions ascend, and a coordinator begins none before the markers of the last one are committed: so
-a marker is a repeated one if its number is not above that of the last committed marker.
+A marker that a coordinator repeats can arrive while its producer's next transaction is open, and must not end
+that one. Numbers of transactions ascend, and a coordinator begins none before the markers of the last one are
+committed: so a marker is a repeated one if its number is not above that of the last committed marker.
 
 Changed by committed entries only, so it is the same on every replica, and a part of the snapshot of producers. Pure."""
 
@@ -42,7 +42,7 @@ class TransactionTable:
     def __init__(self, rows: Iterable[ProducerTransaction] = ()) -> None:
         rows = list(rows)
         self.last_markers = {each.producer_id: MarkerValue(*each[2:]) for each in rows if each[2] != NO_EPOCH}
-        """Last marker of each producer; its number is the highest of all."""
+        """Last marker of each producer; its number is the highest of all markers of the producer."""
         found = [(each.first_offset, each.producer_id) for each in rows if each.first_offset != NOT_OPEN]
         self.open = {producer_id: first_offset for first_offset, producer_id in sorted(found)}
         """First offset of each open transaction, ascending."""
@@ -82,7 +82,7 @@ class TransactionTable:
         return copied
 
     def add_later(self, later: "TransactionTable") -> None:
-        """Add the table of later entries, which began empty: only transactions without a marker there stay open."""
+        """Add `later`, the table of later entries, which began empty. Transactions with a marker in it are closed."""
         for producer_id, marker in later.last_markers.items():
             self.end(producer_id, marker)
         for producer_id, offset in later.open.items():  # all lie above the earlier ones

@@ -7,10 +7,10 @@ from raftlog.partitions.deadline import Deadline
 
 
 class ReplicaWatch(Protocol):
-    """Reader that waits at several replicas; `place` is the number that it gave the replica."""
+    """Reader that waits at several replicas; `place` is the reader's number of the replica."""
 
     def advanced(self, place: int, size: int) -> None:
-        """Add `size` more bytes that became visible at the replica, or an unknown greater number."""
+        """Count `size` bytes that became visible at the replica, possibly more."""
         ...
 
     def changed(self, place: int) -> None:

@@ -1,6 +1,6 @@
 """Path of a request from any node to the leader of a partition: topics, leaders, forwarding between nodes, reads.
 
-    Topics → Topic → Partition → ProduceQueue → the replica here, or another node's        reads go by `Router.call`
+    Topics → Topic → Partition → ProduceQueue → the replica here, or another node's        reads: `PartitionRouter.call`
 
 One hop: a node serves a forwarded request itself if it leads the partition, or refuses it. Called by the broker."""
 

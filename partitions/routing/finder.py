@@ -35,7 +35,7 @@ class Finder:
     def __init__(self, topics: Topics, metadata: ControllerHost, router: PartitionRouter) -> None:
         self._topics, self._metadata, self._router = topics, metadata, router
         self._unknown_until: dict[str, float] = {}
-        """Topics and partitions that the controller did not have, and the loop time until which none is looked up."""
+        """Loop time until which an unknown topic, or a partition above a topic's known ones, is not looked up again."""
 
     def state_changed(self) -> None:
         """Forget the unknown topics after a change of the controller's state."""
@@ -99,7 +99,7 @@ class Finder:
             self._record_unknown(key, loop.time())
 
     def _record_unknown(self, key: str, now: float) -> None:
-        """Remember for `_FRESH_S` that the controller does not know this topic or id."""
+        """Remember for `_FRESH_S` that the controller has no such topic or partition."""
         if len(self._unknown_until) >= _UNKNOWN_MAX:
             self._unknown_until.clear()
         self._unknown_until[key] = now + _FRESH_S
@@ -112,7 +112,7 @@ class Finder:
         return [row._replace(error=why) if isinstance(row.error, UnknownTopic) else row for row in rows]
 
     async def deletion_error(self, topic: Topic, deadline: Deadline) -> RaftlogError:
-        """Return the error of a request that found a topic which was deleted before anything was written.
+        """Return the error for a request whose topic was deleted before anything was written.
 
         The metadata may have been stale: the name may belong to another topic, perhaps since before the request
         arrived."""

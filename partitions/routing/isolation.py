@@ -1,4 +1,4 @@
-"""Isolation of reads over HTTP and between brokers: its field in requests, and the batches that it leaves."""
+"""Isolation of reads over HTTP and between brokers: its field in requests, and removal of the batches that it hides."""
 
 from typing import Any, Final
 
@@ -7,7 +7,7 @@ from raftlog.records import drop_hidden
 from raftlog.types import Isolation, Offset
 
 COMMITTED: Final = Isolation.READ_COMMITTED
-"""Isolation of readers of records that choose none."""
+"""Isolation of readers that choose none."""
 
 
 def hide_transactions(fetched: Fetched) -> Fetched:

@@ -12,7 +12,7 @@ from raftlog.partitions.budget import Budget
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.produce.compacted import check_stored_keys, missing_key_error
-from raftlog.partitions.produce.pending import NOBODY, Pending, build_sequenced, copied_error, record_size
+from raftlog.partitions.produce.pending import NO_PRODUCERS, Pending, build_sequenced, copied_error, record_size
 from raftlog.partitions.produce.produce_queue import ProduceQueue
 from raftlog.partitions.produce.timestamps import check_batch_timestamps, check_record_timestamps
 from raftlog.partitions.replica import Replica, ReplicaAppended
@@ -55,7 +55,7 @@ class Shared:
         self.check_ids = check_ids
         self.budget = Budget(settings.broker_pending_bytes_max, "this broker")
         self.opening = asyncio.Lock()
-        """Turn to open offered batches."""
+        """Lock for the decompression of batches from clients, one call after another."""
 
 
 class Partition:
@@ -107,7 +107,9 @@ class Partition:
     async def enqueue_records(
         self, records: Sequence[NewRecord], acks: Acks, deadline: Deadline
     ) -> "asyncio.Future[int] | None":
-        """Queue the records; the future gets their first offset. Raises definite errors."""
+        """Queue the records; the future gets their first offset, None with `acks=0`.
+
+        Raises errors if nothing is queued."""
         if self.checks_records:
             self.check_records(records)
         total = 0
@@ -119,7 +121,7 @@ class Partition:
         return (await self._enqueue(self._make_pending(records, (), len(records), total, acks, deadline))).future
 
     def try_queue_record(self, records: Sequence[NewRecord], acks: Acks, deadline: Deadline) -> Pending | None:
-        """Queue the only record of a call; None if there is no room. Raises definite errors."""
+        """Queue the only record of a call; None if there is no room. Raises errors if nothing is queued."""
         if self.checks_records:
             self.check_records(records)
         size = record_size(records[0])
@@ -171,7 +173,9 @@ class Partition:
     async def build_sequenced(
         self, records: Sequence[NewRecord], producer: ProducerSequence, *, is_transactional: bool = False
     ) -> bytearray:
-        """Return the batch of an idempotent producer's records. Raises definite errors."""
+        """Return the batch of an idempotent producer's records.
+
+        Raises `MissingKey`, `InvalidTimestamp`, `InvalidArgument` and `RecordTooLarge`."""
         self.check_records(records)
         now_ms = self._shared.wall_ms()
         batch = await run_in_slices(
@@ -236,7 +240,7 @@ class Partition:
         size: int,
         acks: Acks,
         deadline: Deadline,
-        producers: frozenset[int] = NOBODY,
+        producers: frozenset[int] = NO_PRODUCERS,
     ) -> Pending:
         """Return a call to queue. Raises `RecordTooLarge`, and the cause if the partition is closed."""
         if size > CALL_BYTES_MAX:
@@ -250,6 +254,7 @@ class Partition:
 
     @property
     def queue(self) -> ProduceQueue:
+        """Queue of the partition's produce calls, made at the first use."""
         queue = self._queue
         if queue is None:
             shared = self._shared
@@ -261,6 +266,7 @@ class Partition:
 
     @property
     def batch_bytes_max(self) -> int:
+        """Largest batch that is built from single records."""
         return min(self._shared.settings.accumulate_bytes_max, self.config.max_message_bytes)
 
     def no_leader_error(self) -> RaftlogError | None:
@@ -279,6 +285,7 @@ class Partition:
 
     @property
     def leader(self) -> NodeId | None:
+        """Node that leads, as known here; None if it is unknown."""
         return self._shared.router.leader_of(self)
 
     def append(
@@ -300,6 +307,7 @@ class Partition:
         return loop.create_task(router.produce(leader, self, batches, acks, deadline, span))
 
     async def wait_for_leader_change(self, deadline: Deadline) -> None:
+        """Wait until the leader may have changed, for a bounded time."""
         await self._shared.router.wait_for_leader_change(self, deadline)
 
     # changes

@@ -24,11 +24,11 @@ from raftlog.records import TransactionMarker
 from raftlog.types import Isolation, NodeId, Offset, OffsetRange
 
 _POLL_MS = 2_000
-"""Longest piece of a long poll that is sent to the leader."""
+"""Longest time, in ms, that one request of a long poll waits at the leader."""
 _AGAIN_MS = 500
-"""Pause before the next request to a leader that refuses to hold a long poll."""
+"""Pause, in ms, before the next request to a leader that refuses to hold a long poll."""
 _LOOK_MS = 1_500
-"""Shortest time to look for a leader before a fetch takes the records of the replica here."""
+"""Shortest time, in ms, to look for a leader before a fetch returns the records of the replica here."""
 
 
 class Reader:
@@ -65,10 +65,10 @@ class Reader:
     ) -> Fetched:
         """Fetch, and wait for records until `until`; after that the caller looks the leader up again."""
 
-        async def here(replica: Replica) -> Fetched:
+        async def call_local(replica: Replica) -> Fetched:
             return hide_transactions(await replica.fetch(offset, max_bytes, min_bytes, until, isolation))
 
-        async def there(node: NodeId) -> Fetched:
+        async def call_remote(node: NodeId) -> Fetched:
             header = {"offset": offset, "max_bytes": max_bytes, "min_bytes": min_bytes, **isolation_field(isolation)}
             answer = await self._router.read(node, FETCH, target, header, until)
             high_watermark, log_start, epoch = decode_numbers(answer, 3)
@@ -77,7 +77,7 @@ class Reader:
 
         # A fetch that does not wait for records still waits for a leader and its answer.
         deadline = Deadline(max(until, deadline_in(_LOOK_MS)))
-        return await self._router.call(target, deadline, here, there)
+        return await self._router.call(target, deadline, call_local, call_remote)
 
     async def offsets(
         self,
@@ -86,17 +86,17 @@ class Reader:
         deadline: Deadline,
         isolation: Isolation = Isolation.READ_COMMITTED,
     ) -> OffsetRange:
-        """Return the log start offset and the end of the records with this isolation; as `Broker.offsets`."""
+        """Return the log start offset and the end of the records that `isolation` shows; as `Broker.offsets`."""
 
-        async def here(replica: Replica) -> OffsetRange:
+        async def call_local(replica: Replica) -> OffsetRange:
             return await replica.offsets(linearizable, deadline, isolation)
 
-        async def there(node: NodeId) -> OffsetRange:
+        async def call_remote(node: NodeId) -> OffsetRange:
             header = {"linearizable": linearizable, **isolation_field(isolation)}
             beginning, end = decode_numbers(await self._router.read(node, OFFSETS, target, header, deadline), 2)
             return OffsetRange(Offset(beginning), Offset(end))
 
-        return await self._router.call(target, deadline, here, there)
+        return await self._router.call(target, deadline, call_local, call_remote)
 
     async def offset_for_timestamp(
         self,
@@ -107,10 +107,10 @@ class Reader:
     ) -> tuple[Offset, int] | None:
         """Return offset and timestamp of the first record at or after a timestamp; as `Broker.offset_for_timestamp`."""
 
-        async def here(replica: Replica) -> tuple[Offset, int] | None:
+        async def call_local(replica: Replica) -> tuple[Offset, int] | None:
             return await replica.offset_for_timestamp(timestamp_ms, deadline, isolation)
 
-        async def there(node: NodeId) -> tuple[Offset, int] | None:
+        async def call_remote(node: NodeId) -> tuple[Offset, int] | None:
             header = {"timestamp": timestamp_ms, **isolation_field(isolation)}
             answer = await self._router.read(node, TIMESTAMP, target, header, deadline)
             if answer.value is None:
@@ -118,29 +118,29 @@ class Reader:
             offset, timestamp = decode_numbers(answer, 2)
             return Offset(offset), timestamp
 
-        return await self._router.call(target, deadline, here, there)
+        return await self._router.call(target, deadline, call_local, call_remote)
 
     async def delete_before(self, target: Partition, offset: int, deadline: Deadline) -> Offset:
         """Delete the records below `offset`; as `Broker.delete_records`.
 
         After an unanswered attempt the outcome is unknown."""
 
-        async def here(replica: Replica) -> Offset:
+        async def call_local(replica: Replica) -> Offset:
             return await replica.delete_before(offset, deadline)
 
-        async def there(node: NodeId) -> Offset:
+        async def call_remote(node: NodeId) -> Offset:
             [start] = decode_numbers(await self._router.read(node, TRIM, target, {"before": offset}, deadline), 1)
             return Offset(start)
 
-        return await self._router.call(target, deadline, here, there, only_reads=False)
+        return await self._router.call(target, deadline, call_local, call_remote, only_reads=False)
 
     async def end_transaction(self, target: Partition, marker: TransactionMarker, deadline: Deadline) -> None:
         """Write a transaction's marker at the leader; see `Participant.end_transaction`."""
 
-        async def here(replica: Replica) -> None:
+        async def call_local(replica: Replica) -> None:
             await replica.transactions.end_transaction(marker, deadline)
 
-        async def there(node: NodeId) -> None:
+        async def call_remote(node: NodeId) -> None:
             await self._router.read(node, END_TRANSACTION, target, {"marker": list(marker)}, deadline)
 
-        await self._router.call(target, deadline, here, there, only_reads=False)
+        await self._router.call(target, deadline, call_local, call_remote, only_reads=False)

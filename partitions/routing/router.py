@@ -4,7 +4,7 @@
 
 Definitely refused requests are sent again, to the leader at that time, until the deadline; so are reads whose answer
 was lost. A produce that may have been sent is never sent again. Requests carry the remaining time, never a clock
-reading. The other side is `serving`. Called by partitions and the broker."""
+reading. The other side is `data_requests`. Called by partitions and the broker."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ END_TRANSACTION = "data.end_transaction"
 APPENDED: Final = 4
 """Numbers in the answer to a produce; a 1 after them marks a duplicate of an earlier append."""
 _PAUSE_S = 0.05
-"""Pause between two looks at a partition whose leader cannot be reached."""
+"""Pause between two attempts to reach the leader of a partition."""
 _GRACE_S = 1.0
 """Time added to the deadline of a forwarded read before its answer counts as lost."""
 
@@ -153,7 +153,9 @@ class PartitionRouter:
     async def _follow_refusal(
         self, partition: RoutedPartition, called_node: NodeId | None, error: RaftlogError, deadline: Deadline
     ) -> None:
-        """Continue with the named leader, or forget the node that failed and wait for a change of leader."""
+        """Record the leader that a refusal named.
+
+        Without one, record that the called node failed, and wait for a change of leader."""
         named = error.leader if isinstance(error, NotLeader) else None
         if partition.replica is None and isinstance(named, ReplicaId) and named.node_id != partition.hint:
             partition.hint = named.node_id
@@ -210,7 +212,7 @@ class PartitionRouter:
     async def _forward_traced(
         self, leader: NodeId, header: list[Any], batches: Sequence[bytearray], deadline: Deadline, span: Span
     ) -> Answer:
-        """Forward a traced append; without its context to a node whose release does not serve that."""
+        """Forward a traced append; a node whose release does not support traces gets it without the context."""
         forward = span.begin_child("forward", node=leader)
         try:
             try:
@@ -236,7 +238,7 @@ class PartitionRouter:
 
 
 def encode_appended(appended: ReplicaAppended) -> Answer:
-    """Return the answer to an append; a fifth number, 1, is that of a duplicate."""
+    """Return the answer to an append; a fifth number, 1, marks a duplicate."""
     numbers = list(appended[:APPENDED])
     return Answer([*numbers, 1] if appended.is_duplicate else numbers)
 

@@ -19,7 +19,7 @@ from raftlog.topic_config import DELETE, TopicConfig
 
 _logger = logging.getLogger(__name__)
 _NAMES: Final = frozenset(TopicConfig().as_strings())
-"""Settings of topics in this release."""
+"""Names of the topic settings in this release."""
 
 
 class Topic:
@@ -35,7 +35,7 @@ class Topic:
         """Whether only brokers may write to the topic."""
         self.is_deleted = False
         self.choose = partitioner.choose
-        """Function from a key to its partition, or to the next one in turn without a key."""
+        """Function that returns the partition number for a key; for None, that of the next partition in turn."""
 
     @property
     def name(self) -> str:
