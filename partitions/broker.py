@@ -6,7 +6,7 @@
 
 Every broker accepts every request; it forwards a request for a partition to the node that leads it (`routing`). One
 event loop owns the broker. Methods raise errors of `raftlog.errors`; the outcome of an error is `unknown` if the call
-may have succeeded. """
+may have succeeded."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Offset commits of an instance: fenced by its generation as a group member, else as a watermark.
+"""Offset commits of an instance: fenced by the generation of its group member; without a member they only rise.
 
 A partition that is no longer assigned to the instance is left out: another group member may have committed it
 already. Auto-commit commits the acknowledged offsets with every poll, and retries a failed commit every

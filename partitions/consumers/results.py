@@ -24,10 +24,10 @@ class RecordPiece(NamedTuple):
 
 
 class MovedPosition(NamedTuple):
-    """Position that is not in the log any more, or not yet.
+    """Position `at` that is not between `beginning` and `end` of the log.
 
-    By the reset policy it moved to `to`; with the policy `none` it stays (`to` None), and `at` is −1 when there is
-    no committed offset and no chosen position."""
+    The reset policy moved it to `to`. With the policy `none` it stays (`to` None); then `at` is −1 if there is no
+    committed offset and no chosen position."""
 
     topic: str
     partition: int
@@ -40,7 +40,7 @@ class MovedPosition(NamedTuple):
 class PollDelivery(NamedTuple):
     """Answer to a poll; it has no records if the request does not accept its `format`.
 
-    `may_wait_ms`: remaining wait of the instance if only the wait of the request has ended."""
+    `may_wait_ms`: time for which the instance could wait longer, if only the wait of the request has ended."""
 
     format: str
     pieces: Sequence[RecordPiece] = ()

@@ -53,9 +53,9 @@ from raftlog.types import TopicPartition
 _A = TypeVar("_A")
 _Q = TypeVar("_Q", bound=tuple[Any, ...])
 _PIECE_MS = 5_000
-"""Length of one poll request; a longer poll is split, so that it follows a new coordinator."""
+"""Length of one poll request in ms; a longer poll is split, so that it follows a new coordinator."""
 _FINDING_MS = 5_000
-"""Additional time of each request for finding the coordinator and for reading."""
+"""Additional time of each request, in ms, to find the coordinator and to read."""
 _STORED_BYTES_MAX = 16 * MIB
 """Limit of stored bytes in one answer, which is sent in one frame."""
 
@@ -98,7 +98,7 @@ class Consumers:
         self._registry.add_coordinator(coordinator)
 
     def coordinator_ended(self, coordinator: GroupCoordinator) -> None:
-        """End the instances of a coordinator that this broker no longer is."""
+        """End the instances of a coordinator that ended on this broker; another broker continues them."""
         self._registry.remove_coordinator(coordinator)
 
     def state_changed(self) -> None:
@@ -193,9 +193,9 @@ class Consumers:
     async def poll(
         self, group: str, name: str, *, wait_ms: int, max_bytes: int, formats: Collection[str]
     ) -> PollDelivery:
-        """Return records of the assigned partitions from their positions on, and advance these.
+        """Return records of the assigned partitions from their positions on, and advance the positions.
 
-        Waits until `fetch.min.bytes` are there, `wait_ms` or the instance's request timeout is over, or the group
+        Waits until `fetch.min.bytes` are available, `wait_ms` or the instance's request timeout is over, or the group
         rebalances. Delivers nothing when the instance's format is not among `formats`."""
         while True:
             piece_ms = min(wait_ms, _PIECE_MS)
@@ -227,7 +227,7 @@ class Consumers:
     async def committed(
         self, group: str, name: str, partitions: Collection[TopicPartition] | None, *, deadline: Deadline
     ) -> list[CommittedPosition]:
-        """Return the group's committed offsets in these partitions, or in those that the instance reads."""
+        """Return the group's committed offsets in these partitions; None: in those that the instance reads."""
         asked = CommittedQuery(group, name, None if partitions is None else list(partitions))
         return await self._call(operations.COMMITTED, asked, deadline)
 

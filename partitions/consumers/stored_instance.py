@@ -38,6 +38,7 @@ class StoredInstance(NamedTuple):
     member_id: str = ""
     """Member id in the group, as long as the instance is a group member."""
     anchors: Mapping[TopicPartition, Anchor] = {}
+    """Chosen positions, by partition."""
 
     @property
     def is_subscribed(self) -> bool:
@@ -60,6 +61,8 @@ class StoredInstance(NamedTuple):
 
 
 class _Record(msgspec.Struct):
+    """Fields of the record in the log, for its validation."""
+
     version: Literal[1]
     settings: dict[str, Any]
     topics: tuple[str, ...]

@@ -75,6 +75,7 @@ class _RecordCounter:
         self.next_offset: Offset | None = None
         """First offset of the next answer, once this one ends inside the batch."""
         self.broken: UndecodableBatch | None = None
+        """Error of the batch, if one of its records cannot be decoded."""
         self._begin, self._room, self._is_first = begin, room, is_first
         self._last = begin
 

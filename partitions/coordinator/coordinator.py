@@ -39,7 +39,9 @@ _PART: Final = "coordinator"
 
 
 class PartitionCoordinator(ABC, Generic[F]):
-    """Coordinator of one partition of an internal topic, at the partition's leader; `failed`: it has to be reloaded."""
+    """Coordinator of one partition of an internal topic, at the partition's leader.
+
+    It calls `failed` with itself when a new coordinator must read the log again."""
 
     def __init__(self, replica: Replica, folded: F, wall_ms: Callable[[], int], failed: Callable[[Any], None]) -> None:
         self.replica = replica
@@ -47,7 +49,7 @@ class PartitionCoordinator(ABC, Generic[F]):
         self.folded = folded
         self.is_loaded = False
         self.stated_bytes = 0
-        """Size of the log after everything was last written anew."""
+        """Size of the log when its current values were last appended again, in bytes."""
         self.problem: FormatError | None = None
         """Error of a log that this release cannot read."""
         self._failed = failed
@@ -57,6 +59,7 @@ class PartitionCoordinator(ABC, Generic[F]):
         """Whether this replica leads, in the term of this coordinator."""
         self._over: NotLeader | None = None
         self._readiness: asyncio.Future[None] = self._loop.create_future()
+        """Future that completes once the coordinator serves, cannot read its log, or has ended."""
 
     # the machine
 
@@ -182,6 +185,7 @@ class PartitionCoordinator(ABC, Generic[F]):
         return True
 
     async def _wait_for_commit(self, done: "asyncio.Future[None]", deadline: Deadline) -> None:
+        """Wait for the commit of an append. Raises the error of the append, and `DeadlineExceeded`."""
         try:
             async with asyncio.timeout_at(deadline):
                 await done

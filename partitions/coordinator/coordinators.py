@@ -2,7 +2,8 @@
 
     the replica leads, in a term      ⇒  a coordinator loads;      it leads no more, or in another term  ⇒  it is ended
 
-Follows the replicas' Readys, so a coordinator ends in the turn after its leadership, and until then its writer refuses.
+Leadership is checked after every Ready of the replicas: a coordinator ends in the turn after its leadership, and until
+then its writer refuses entries.
 Called by the router and by maintenance."""
 
 import asyncio
@@ -26,7 +27,9 @@ class CoordinatorObserver(Protocol[S]):
     """Observer of coordinators, for example consumer instances."""
 
     def coordinator_began(self, coordinator: S) -> None:
-        """Handle the start of a coordinator, which serves now; `coordinator.folded` has the state of its log."""
+        """Begin the work that belongs to a coordinator, which serves now.
+
+        `coordinator.folded` has the state of its log."""
 
     def coordinator_ended(self, coordinator: S) -> None:
         """Drop everything that belongs to a coordinator, because another broker serves now."""
@@ -70,7 +73,7 @@ class Coordinators(Generic[C]):
     def find(self, partition: Partition) -> C:
         """Return the coordinator of a partition, which may still be loading.
 
-        Raises `NotLeader` when it is another broker."""
+        Raises `NotLeader` when another broker is the coordinator."""
         coordinator = self._active.get(partition)
         if coordinator is not None and coordinator.replica is partition.replica and coordinator.leads():
             return coordinator
@@ -88,6 +91,7 @@ class Coordinators(Generic[C]):
         return coordinator if coordinator is not None and coordinator.is_loaded else None
 
     def _on_step(self, partition: Partition, group: PartitionReplica, ready: Ready) -> None:
+        """Schedule `follow_leadership` if a step of the replica may have changed its leadership."""
         known = self._active.get(partition)
         if ready.role_state is not None or (known is not None and not known.leads()):
             self._node.loop.call_soon(self.follow_leadership, partition)

@@ -1,6 +1,6 @@
 """Folded log of one coordinator, and the entries that are being appended to it. Pure but for reading.
 
-    next offset ≤ high watermark;   `latest` = the entry on its way, or else the applied one
+    next offset ≤ high watermark;   `latest` = the entry that is being appended, or else the applied one
 
 The last record of a key counts; a tombstone removes the key. Records that this coordinator appended are folded without
 reading them back; records that others appended meanwhile are read. Owned by a coordinator."""
@@ -34,8 +34,9 @@ class FoldedLog(ABC, Generic[K, V]):
     def __init__(self, name: str) -> None:
         self._name = name
         self.next_offset = Offset(0)
+        """Offset of the next record to apply."""
         self._ahead: dict[K, list[LogEntry[K, V]]] = {}
-        """Entries on their way into the log, in its order."""
+        """Entries that are being appended, by key, in the order of the log."""
 
     @abstractmethod
     def encode(self, entry: LogEntry[K, V]) -> NewRecord:
@@ -78,7 +79,7 @@ class FoldedLog(ABC, Generic[K, V]):
             self.next_offset = group.log_start_offset
         begin = after = self.next_offset
         newest: dict[bytes, bytes | None] = {}
-        """By key: of most keys a slice has several values, and only the last one is worth decoding."""
+        """Last value of each key in the slice; earlier ones are not decoded."""
         for batch in group.read(begin, READ_BYTES):
             for record in self._records(batch):
                 if record.offset >= after:
@@ -91,6 +92,7 @@ class FoldedLog(ABC, Generic[K, V]):
             raise OffsetNotAvailable(f"{self._name}: offset {begin} is committed and cannot be read yet")
 
     def _records(self, batch: Buffer) -> Iterator[Record]:
+        """Yield the records of a batch. Raises `FormatError` for a batch that cannot be decoded."""
         try:
             yield from read_records(batch)
         except UndecodableBatch as error:

@@ -18,7 +18,7 @@ from raftlog.records import BatchBuilder, NewRecord
 from raftlog.types import Term
 
 PENDING_BYTES_MAX: Final = 8 << 20
-"""Most bytes of one coordinator that are given and not yet committed."""
+"""Most bytes of one coordinator's entries that are written and not yet committed."""
 _BATCH_BYTES: Final = 512 * 1024
 
 
@@ -34,8 +34,9 @@ class _PendingEntries(NamedTuple):
 class LogWriter:
     """Writer of a coordinator to its log.
 
-    `reach(appended)` applies entries that others appended before a committed append of this writer, and returns whether
-    that append is the next to be applied: it may have been read as well, or its predecessors cannot be read."""
+    `reach(appended)` is called with each committed append of this writer. It applies the entries that others appended
+    before, and returns whether this append is the next to apply. It returns False if the append was read from the log
+    as well, or the entries before cannot be read."""
 
     def __init__(
         self,
@@ -49,10 +50,11 @@ class LogWriter:
         self._wall_ms, self._reach = wall_ms, reach
         self._loop = asyncio.get_running_loop()
         self._given: list[_PendingEntries] = []
+        """Entries that were written in this turn of the loop."""
         self._size = 0
-        """Bytes given and not settled."""
+        """Bytes of the entries that are neither committed nor failed."""
         self._newest: list[_PendingEntries] = []
-        """Entries of the last append, until it is settled."""
+        """Entries of the last append, until its outcome is known."""
 
     def leads(self) -> bool:
         """Return whether this replica still leads in the term in which the coordinator began."""
@@ -79,7 +81,7 @@ class LogWriter:
         return done
 
     def barrier(self) -> "asyncio.Future[None] | None":
-        """Return a future that completes when all entries given so far are committed; None if none is pending.
+        """Return a future that completes when all entries written so far are committed; None if none is pending.
 
         It fails as the last append fails."""
         turn = self._given or self._newest

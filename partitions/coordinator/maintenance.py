@@ -1,9 +1,9 @@
 """Periodic maintenance of coordinators: expire entries, and shorten their logs.
 
-    shorten    everything is written anew, then the log before it is trimmed (docs/adr/0016)
+    shorten    all current values are appended again, then the log before them is trimmed (docs/adr/0016)
 
-Expiry is a committed tombstone like an operator's, so every later coordinator agrees; only the leader decides. In
-slices. Called by the broker's maintenance."""
+Expiry is a committed tombstone like an operator's deletion, so every later coordinator agrees; only the leader decides.
+In slices. Called by the broker's maintenance."""
 
 import asyncio
 import logging
@@ -67,10 +67,11 @@ class CoordinatorMaintenance:
         coordinator.stated_bytes = _size(coordinator)
 
     def _rewrite(self, coordinator: PartitionCoordinator[Any], keys: Sequence[Any]) -> "asyncio.Future[None]":
-        """Append the latest values of the keys, read in the same turn."""
+        """Append the latest values of the keys, read in the same turn; return the future of their commit."""
         latest = [LogEntry(key, coordinator.folded.latest(key)) for key in keys if coordinator.is_kept(key)]
         return coordinator.writer.write([entry for entry in latest if entry.value is not None])
 
 
 def _size(coordinator: PartitionCoordinator[Any]) -> int:
+    """Return the size of the coordinator's log in bytes."""
     return coordinator.replica.describe().size_bytes

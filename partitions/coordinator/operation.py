@@ -23,6 +23,7 @@ PACKED_BYTES_MAX: Final = 16 << 20
 
 
 def _error_to_fields(value: Any) -> Any:
+    """Return the packed fields of an error. Raises `TypeError` for a value of another type."""
     if isinstance(value, RaftlogError):
         return encode_error(value)
     raise TypeError(f"{type(value).__name__} cannot be sent between brokers")
@@ -60,6 +61,7 @@ def drop_unknown_fields(kind: Any, value: Any) -> Any:
 
 
 def _is_row(kind: Any) -> bool:
+    """Return whether a type is a named tuple."""
     return isinstance(kind, type) and hasattr(kind, "_fields")
 
 
@@ -71,8 +73,8 @@ class CoordinatorOperation(Generic[Q, A]):
     """Operation that coordinators serve, with its request, answer and retry rule.
 
     `serve` takes the coordinator, the request and the deadline, after the arguments bound at its registration.
-    `is_repeatable`: sent again when the answer was lost, which otherwise raises `OutcomeUnknown`. `only_reads`: a lost
-    answer leaves nothing unknown."""
+    `is_repeatable`: sent again when the answer was lost, which otherwise raises `OutcomeUnknown`. `only_reads`: the
+    operation changes nothing, so an error after a lost answer is not `OutcomeUnknown`."""
 
     def __init__(
         self,

@@ -188,7 +188,7 @@ class CoordinatorRouter(Generic[C]):
         return -1 if leader is None else int(leader)
 
     async def find_coordinator(self, key: str, deadline: Deadline) -> NodeId:
-        """Return the node that coordinates a key; create a missing internal topic.
+        """Return the node that coordinates a key; create the internal topic if it is missing.
 
         Raises `NoLeader` if no leader is known by the deadline."""
         partition = await self.partition_for(key, deadline)
@@ -200,7 +200,7 @@ class CoordinatorRouter(Generic[C]):
         return leader
 
     def leader_of(self, key: str) -> NodeId | None:
-        """Return the node that coordinates a key, as known here."""
+        """Return the node that coordinates a key, as known here; None if it is unknown."""
         return self._router.leader_of(self.partition_of(key)) if self._topic.name in self._topics else None
 
 

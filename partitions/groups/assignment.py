@@ -8,6 +8,7 @@ from raftlog.partitions.groups.consumer_group import ConsumerGroup
 from raftlog.types import TopicPartition
 
 PartitionsOf = Callable[[str], int | None]
+"""Function that returns the partition count of a topic; None if the topic does not exist."""
 
 
 def subscription_of(metadata: bytes) -> Subscription:
@@ -29,7 +30,7 @@ def decode_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
 
 
 def subscriptions(group: ConsumerGroup) -> dict[str, Subscription]:
-    """Return the subscriptions to the chosen protocol by member id."""
+    """Return the members' subscriptions under the group's protocol, by member id."""
     return {each.member_id: subscription_of(each.metadata(group.protocol)) for each in group.members.values()}
 
 

@@ -1,4 +1,4 @@
-"""Consumer group and its members as the machine keeps them: data, and values derived from it. Pure.
+"""Consumer group and its members in the group machine: data, and values derived from the data. Pure.
 
     storing ≠ {}      ⇒ the group's generation is not announced yet
     join ≠ None       ⇒ the member waits for the end of the join phase, or for its generation to be stored
@@ -48,17 +48,18 @@ class Member:
     sync: Token | None = None
     beat: Token | None = None
     has_joined: bool = False
-    """Whether it joined in this join phase or, after it, in this generation."""
+    """Whether the member joined in this join phase or, after the phase, in this generation."""
     has_synced: bool = False
-    """Whether it synced in this generation."""
+    """Whether the member synced in this generation."""
     has_id: bool = False
     """Whether the member received its id, so it can retry with it."""
     replaced: str | None = None
-    """Id of the static member that it replaced, until it was answered."""
+    """Former id of a static member whose process was replaced, until its join request is answered."""
     can_skip_assignment: bool = False
+    """Whether the client accepts an answer by which a group leader skips the assignment."""
 
     def update_from(self, join: Join) -> None:
-        """Take over the fields of a new join request."""
+        """Replace client, timeouts and protocols by those of a new join request."""
         self.client_id, self.client_host = join.client_id, join.client_host
         self.session_timeout_ms, self.rebalance_timeout_ms = join.session_timeout_ms, join.rebalance_timeout_ms
         self.can_lead, self.can_skip_assignment = join.can_lead, join.can_skip_assignment
@@ -66,7 +67,7 @@ class Member:
 
     @property
     def waits(self) -> bool:
-        """Whether one of its requests waits for other members or the log; its session does not expire meanwhile."""
+        """Whether a join or sync request of the member waits; its session does not expire meanwhile."""
         return self.join is not None or self.sync is not None
 
     def metadata(self, protocol: str) -> bytes:
@@ -110,10 +111,11 @@ class ConsumerGroup:
     holds: bool = False
     """Whether the join phase of a group that was empty waits for more members (KIP-134)."""
     grew: bool = False
-    """Whether a new member joined since that wait began."""
+    """Whether a new member joined since the wait of `holds` began."""
     is_overdue: bool = False
     """Whether the join phase has timed out; it ends as soon as no Store is pending."""
     phase_began: float = 0.0
+    """Time when the last rebalance began, by the machine's clock."""
     assigned_counts: dict[str, int] | None = None
     """Partitions of each topic when the coordinator assigned; None: not known (any more)."""
     deletion: Token | None = None

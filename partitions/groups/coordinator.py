@@ -71,12 +71,14 @@ class GroupCoordinator(OffsetsPort):
     # callbacks of every coordinator
 
     def begin(self) -> None:
+        """Load the groups from the log into the machine."""
         now = self._loop.time()
         for group, record in self.folded.groups.items():
             self.machine.load(group, record, now)
         self.topics_changed()
 
     def stop(self, error: NotLeader) -> None:
+        """Stop the machine, and fail all waiting requests: the coordinator moved to the leader in `error`."""
         self.machine.stop(error)
         self._execute_effects()
         for future in self._waiting.values():
@@ -84,11 +86,13 @@ class GroupCoordinator(OffsetsPort):
                 future.set_exception(self._moved_error(error.leader))
 
     def topics_changed(self) -> None:
+        """Pass a change of the cluster's topics to the machine."""
         if self.is_loaded and not self.is_over:
             self.machine.topics_changed(self._loop.time())
             self._execute_effects()
 
     async def expire(self) -> None:
+        """Expire the groups and offsets that are due."""
         await GroupExpiry(self, self._environment).run()
 
     def is_kept(self, key: Key) -> bool:
@@ -236,6 +240,7 @@ class GroupCoordinator(OffsetsPort):
         self._execute_effects()
 
     def _tick(self) -> None:
+        """Run the machine's timers that are due."""
         self._timer = None
         self.machine.tick(self._loop.time())
         self._execute_effects()

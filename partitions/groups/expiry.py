@@ -1,7 +1,7 @@
 """Expiry of committed offsets of a coordinator's groups.
 
     expired    a group without members whose newest commit and whose last member are older than the retention
-               a producer's last end of a transaction that is older than the retention
+               the record of a producer whose last transaction ended before the retention time
 
 A group with offsets of an open transaction does not expire. Measured by the leader's clock: a group with commits of a
 clock that was ahead is kept longer. Runs in slices. Owned by a coordinator."""

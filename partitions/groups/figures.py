@@ -22,7 +22,7 @@ _SLICE: Final = 64
 
 
 class GroupLag(NamedTuple):
-    """Number of records after a group's committed offset in a partition; None without a local replica."""
+    """Lag of a group in a partition: the records after its committed offset; None without a local replica."""
 
     group: str
     topic: str
@@ -41,6 +41,7 @@ class GroupFigures(NamedTuple):
     lags: list[GroupLag]
     """Lags in the first `lags_max` partitions that groups committed in, ordered by coordinator and group name."""
     lags_left_out: int
+    """Number of partitions beyond `lags_max`."""
 
 
 EndOf = Callable[[Place], tuple[str, Offset | None] | None]

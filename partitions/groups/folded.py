@@ -39,7 +39,7 @@ class FoldedGroups(FoldedLog[Key, Value]):
     def __init__(self, name: str, feature_level: Callable[[], int]) -> None:
         super().__init__(name)
         self._feature_level = feature_level
-        """Feature level of the cluster; records have no fields above it."""
+        """Feature level of the cluster; records are encoded without fields of higher levels."""
         self.groups: dict[str, GroupRecord] = {}
         self.offsets: dict[str, dict[Place, OffsetRecord]] = {}
         """Committed offsets by group; never an empty mapping."""

@@ -38,7 +38,7 @@ class GroupLagReader:
         members: Iterable[MemberDescription],
         deadline: Deadline,
     ) -> list[LagReport]:
-        """Return the lag of every existing partition that is committed or owned, sorted."""
+        """Return the lag in every existing partition that has a committed offset or an owner, sorted."""
         owners = {
             TopicPartition(topic, number): member
             for member in members
@@ -72,7 +72,7 @@ class GroupLagReader:
     ) -> dict[TopicPartition, tuple[Offset, bool]]:
         """Return the target offset of each partition, and whether it was clamped to the bounds of the log.
 
-        `before`: −1 without a commit. Raises `UnknownTopic`, `UnknownPartition`, `Unavailable` and
+        `before` has the committed offsets, −1 without one. Raises `UnknownTopic`, `UnknownPartition`, `Unavailable` and
         `InvalidArgument`."""
         places = sorted(before)
         found = await _for_each(places, lambda place: self._target(place, before[place], to, deadline))
@@ -107,7 +107,7 @@ class GroupLagReader:
 def describe_resets(
     before: Mapping[TopicPartition, int], targets: Mapping[TopicPartition, tuple[Offset, bool]]
 ) -> list[OffsetReset]:
-    """Return one row for each partition, sorted."""
+    """Return the offset of each partition before and after a reset, sorted by partition."""
     return [
         OffsetReset(place.topic, place.partition, _offset_or_none(before.get(place, -1)), after, clamped)
         for place, (after, clamped) in sorted(targets.items())
@@ -121,6 +121,7 @@ def _offset_or_none(offset: int) -> Offset | None:
 def _lag(
     place: TopicPartition, committed: OffsetRecord | None, bounds: OffsetRange, member: MemberDescription | None
 ) -> LagReport:
+    """Return the report of a partition; offsets and lag are −1 if they are unknown."""
     beginning, end = bounds
     current = -1 if committed is None else int(committed.offset)
     lag = -1 if end < 0 else max(0, end - max(current, beginning))

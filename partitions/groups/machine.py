@@ -58,7 +58,7 @@ class Machine:
     def load(self, name: str, record: GroupRecord, now: float) -> None:
         """Load a group from its stored record; the session timeouts of its members begin now.
 
-        Call `topics_changed` once everything is loaded."""
+        Call `topics_changed` once all groups are loaded."""
         group = self._groups[name] = ConsumerGroup.from_record(name, record)
         for member in group.members.values():
             self._rebalance.restart_session(group, member, now)
@@ -77,7 +77,7 @@ class Machine:
         """Process the outcome of a Store; `error` None: it is committed.
 
         After an error its generation is never announced; the members receive `NotLeader`, so that they look for the
-        coordinator again, or the error itself when it is a definite one."""
+        coordinator again, or the error itself if its outcome is `failed`."""
         if group in self._groups:
             self._rebalance.on_stored(self._groups[group], ticket, error, now)
 
@@ -117,7 +117,10 @@ class Machine:
         self._rebalance.answer_ready(group, now)
 
     def heartbeat(self, token: Token, heartbeat: GroupHeartbeat, now: float) -> None:
-        """Answer `Alive`, or UnknownMember, FencedInstance, StaleGeneration, RebalanceInProgress (rejoin)."""
+        """Restart a member's session, and answer `Alive`.
+
+        With a `wait_ms` the answer waits for that time or the next rebalance. Other answers: UnknownMember,
+        FencedInstance, StaleGeneration, RebalanceInProgress (rejoin)."""
         try:
             group, member = self._current_member(
                 heartbeat.group, heartbeat.member_id, heartbeat.instance_id, heartbeat.generation
@@ -183,7 +186,7 @@ class Machine:
     def cancel(self, token: Token, now: float) -> None:
         """Cancel a waiting request (deadline, lost connection); later effects never have its token.
 
-        A member that asked with its id has joined nevertheless, and receives its generation with its next request;
+        A member that sent its id has joined nevertheless, and receives its generation with its next request;
         one without an id is removed, because its next request would join as another member."""
         found = self._rebalance.waiting.pop(token, None)
         if found is None:
@@ -279,6 +282,7 @@ class Machine:
             self._rebalance.on_members_left(group, now)
 
     def _forget_assigned_id(self, group: ConsumerGroup, member_id: str) -> None:
+        """Delete an id that was given to a member that has not joined, and its timer."""
         group.pending_ids.discard(member_id)
         self._timers.clear((GIVEN, group.name, member_id))
 

@@ -4,9 +4,9 @@
     with generation −1     as it is, backwards too, for groups without members: Kafka's commit without a member
     without a member       a watermark that only rises, for groups without members
 
-A commit replaces offsets of open transactions for its partitions: the later one in the log counts. All are checked
-against the appends that are still pending, and appended in the same turn, so the log has them in the order of the
-decisions. Owned by a coordinator; called by its operations."""
+A commit replaces offsets of open transactions for its partitions: the later one in the log counts. All commits are
+checked against the appends that are still pending, and appended in the same turn, so the log has them in the order of
+the decisions. Owned by a coordinator; called by its operations."""
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -27,7 +27,9 @@ from raftlog.types import Offset, TopicPartition
 OFFSETS_MAX: Final = 10_000
 """Limit of offsets in one commit or reset."""
 _SIMPLE: Final = MemberIdentity("", -1)
+"""Identity in a commit without a member."""
 _NONE: Final = OffsetRecord(Offset(-1), -1, "", 0)
+"""Record of a partition without a committed offset."""
 
 
 class OffsetsPort(PartitionCoordinator[FoldedGroups]):
@@ -97,7 +99,7 @@ class Offsets:
                 raise UnknownTopic(f"the topic with the uuid {topic_id} was deleted; nothing was committed")
 
     def check_room(self, group: str) -> None:
-        """Raise `GroupFull` for a further group with offsets at the limit."""
+        """Raise `GroupFull` if the number of groups with offsets is at its limit, and this group has none."""
         most = self._environment.settings.max_groups
         if group not in self._folded.offsets and len(self._folded.offsets) >= most:
             raise GroupFull(f"{self._coordinator.replica.name} has {most} groups, its limit; delete unused groups")
@@ -159,6 +161,7 @@ class Offsets:
         return before
 
     def _check_empty(self, group: str) -> None:
+        """Raise `GroupNotEmpty` if the group has members."""
         if self._coordinator.machine.has_members(group):
             raise GroupNotEmpty(f"group {group} has members: stop them first, or wait until their sessions are over")
 
@@ -206,7 +209,7 @@ class Offsets:
 
 
 def check_offsets(offsets: Mapping[Place, OffsetCommit] | Mapping[TopicPartition, OffsetCommit]) -> None:
-    """Raise `InvalidArgument` for invalid offsets."""
+    """Raise `InvalidArgument` for too many offsets, or an invalid offset, leader epoch or metadata."""
     if len(offsets) > OFFSETS_MAX:
         raise InvalidArgument(f"{len(offsets)} offsets in one call are too many; {OFFSETS_MAX} are possible")
     for (_, partition), (offset, metadata, epoch) in offsets.items():
@@ -223,6 +226,7 @@ def check_offsets(offsets: Mapping[Place, OffsetCommit] | Mapping[TopicPartition
 
 
 def _is_metadata(text: str) -> bool:
+    """Return whether the text can be encoded as UTF-8, and has at most `METADATA_BYTES_MAX` bytes."""
     try:
         return len(text.encode()) <= METADATA_BYTES_MAX
     except UnicodeEncodeError:

@@ -33,7 +33,7 @@ class TopicPlaces:
     async def find_each(
         self, keys: Iterable[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, Place | RequestError]:
-        """Return topic uuid and partition of each key, or its error; asks the controller once a topic at most."""
+        """Return topic uuid and partition of each key, or its error; ask the controller at most once per topic."""
         found: dict[TopicPartition, Place | RequestError] = {}
         keys = list(keys)
         await self._finder.update_if_unknown({key.topic for key in keys}, deadline)

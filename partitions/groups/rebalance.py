@@ -21,6 +21,7 @@ from raftlog.partitions.groups.states import ConsumerGroupState, Event, state_af
 from raftlog.partitions.groups.timers import Timers
 
 Slot = Literal["join", "sync", "beat", "deletion"]
+"""Attribute of a member or group that has the token of a waiting request."""
 SESSION: Final = "session"
 PHASE: Final = "phase"
 GIVEN: Final = "given"
@@ -47,6 +48,7 @@ class GroupRebalance:
     # requests that wait
 
     def answer(self, token: Token, outcome: Result | RaftlogError) -> None:
+        """Add the answer to a request to the effects; the request no longer waits."""
         self.waiting.pop(token, None)
         self.effects.append(GroupAnswer(token, outcome))
 
@@ -82,11 +84,11 @@ class GroupRebalance:
         group.state = state_after(group.state, event)
         group.changed_ms = self._wall_ms()
 
-    def store(self, group: ConsumerGroup, kept: StoreContent) -> None:
+    def store(self, group: ConsumerGroup, content: StoreContent) -> None:
         """Add an effect that stores the group's record."""
         ticket: Ticket = next(self._tickets)
-        group.storing[ticket] = kept
-        record: GroupRecord | None = None if kept is StoreContent.NOTHING else group.record()
+        group.storing[ticket] = content
+        record: GroupRecord | None = None if content is StoreContent.NOTHING else group.record()
         self.effects.append(Store(group.name, ticket, record))
 
     def begin_rebalance(self, group: ConsumerGroup, now: float) -> None:
@@ -119,6 +121,7 @@ class GroupRebalance:
             self._begin_generation(group, now)
 
     def _phase_end(self, group: ConsumerGroup) -> float:
+        """Return the time at which the join phase times out."""
         return group.phase_began + group.rebalance_timeout_ms() / 1000
 
     def on_phase_end(self, group: ConsumerGroup, now: float) -> None:
@@ -181,17 +184,17 @@ class GroupRebalance:
 
     def on_stored(self, group: ConsumerGroup, ticket: Ticket, error: RaftlogError | None, now: float) -> None:
         """Process the outcome of a Store."""
-        kept = group.storing.pop(ticket, None)
-        if kept is None:
+        content = group.storing.pop(ticket, None)
+        if content is None:
             return  # a Store of a group that was deleted meanwhile
-        if kept is StoreContent.NOTHING:
+        if content is StoreContent.NOTHING:
             self._on_deletion_stored(group, error)
         elif error is not None:
-            self._on_store_failure(group, kept, error, now)
+            self._on_store_failure(group, content, error, now)
         else:
-            if kept is StoreContent.ASSIGNMENTS and group.state is ConsumerGroupState.COMPLETING:
+            if content is StoreContent.ASSIGNMENTS and group.state is ConsumerGroupState.COMPLETING:
                 self.apply_event(group, Event.ASSIGNED)
-            if kept in (StoreContent.MEMBERS, StoreContent.ASSIGNMENTS) and group.state in (
+            if content in (StoreContent.MEMBERS, StoreContent.ASSIGNMENTS) and group.state in (
                 ConsumerGroupState.COMPLETING,
                 ConsumerGroupState.STABLE,
             ):
@@ -217,12 +220,15 @@ class GroupRebalance:
         member.has_synced = True
         return SyncedGeneration(member.assignment, group.generation, group.protocol, group.protocol_type)
 
-    def _on_store_failure(self, group: ConsumerGroup, kept: StoreContent, error: RaftlogError, now: float) -> None:
+    def _on_store_failure(self, group: ConsumerGroup, content: StoreContent, error: RaftlogError, now: float) -> None:
         """Fail the waiting requests of a generation that was not stored; its number is not reused here."""
         failure = (
             error if error.outcome == "failed" else NotLeader(f"the group {group.name} could not be stored: {error}")
         )
-        if group.state in (ConsumerGroupState.COMPLETING, ConsumerGroupState.STABLE) and kept is not StoreContent.EMPTY:
+        if (
+            group.state in (ConsumerGroupState.COMPLETING, ConsumerGroupState.STABLE)
+            and content is not StoreContent.EMPTY
+        ):
             for member in list(group.members.values()):
                 self.release(member, "join", failure)
                 self.release(member, "sync", failure)

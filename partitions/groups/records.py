@@ -116,7 +116,7 @@ class OffsetRecord(NamedTuple):
 
 
 class PendingOffsetRecord(NamedTuple):
-    """Offset of a partition that an open transaction of the producer epoch committed."""
+    """Offset of a partition that is committed in an open transaction; `epoch` is the producer's."""
 
     offset: Offset
     leader_epoch: int
@@ -125,12 +125,14 @@ class PendingOffsetRecord(NamedTuple):
     epoch: int
 
     def committed(self) -> OffsetRecord:
-        """Return the offset after the transaction has committed."""
+        """Return the record to store when the transaction commits."""
         return OffsetRecord(*self[:4])
 
 
 class GroupProducerRecord(NamedTuple):
-    """Epochs of the last marker of a producer: older ones are fenced. A marker up to its number is a repeated one."""
+    """Last transaction marker of a producer in a group.
+
+    Markers with older epochs are fenced. A marker with at most this number is a repetition."""
 
     epoch: int
     coordinator_epoch: int
@@ -192,7 +194,9 @@ LATER_RECORDS: Final[Mapping[type[Any], int]] = {
 
 
 def encode_value(value: Value, level: int = FEATURE_LEVEL_FIRST) -> bytes:
-    """Encode a value for the log at a feature level. Raises `InvalidArgument` if it does not fit."""
+    """Encode a value for the log.
+
+    Raises `InvalidArgument` if the value is too large, or has fields of higher feature levels."""
     match value:
         case GroupRecord():
             members = [_fields(each, level) for each in value.members]
@@ -264,6 +268,7 @@ def _pack(fields: list[Any], bytes_max: int) -> bytes:
 
 
 def _unpack(data: bytes, bytes_max: int) -> Any:
+    """Decode a MessagePack value. Raises `FormatError` for invalid or too many bytes."""
     if len(data) > bytes_max:
         raise FormatError(f"a record of consumer groups has {len(data)} bytes; the limit is {bytes_max}")
     try:

@@ -1,6 +1,6 @@
 """Requests and answers of consumer groups, each declared once for the APIs, the RPC and the machine.
 
-Answers that HTTP returns too are compact forms of its values. Requests have exactly these fields; answers of a later
+Answers that HTTP returns too are its values, encoded as arrays. Requests have exactly these fields; answers of a later
 release may have more. Times are milliseconds."""
 
 from collections.abc import Mapping, Sequence
@@ -158,7 +158,7 @@ class TransactionalProducer(NamedTuple):
 class CommitPendingOffsets(NamedTuple):
     """Request to commit a group's offsets in a transaction; they are pending until its end.
 
-    `joins`: the group is added to the transaction, which otherwise has it already."""
+    `joins`: add the group to the transaction; otherwise it must contain the group already."""
 
     group: str
     offsets: dict[Place, OffsetCommit]
@@ -168,14 +168,14 @@ class CommitPendingOffsets(NamedTuple):
 
 
 class GroupMarker(NamedTuple):
-    """End of a producer's transaction, decided by its coordinator of this epoch."""
+    """End of a producer's transaction in a group, as decided by the transaction's coordinator."""
 
     producer_id: int
     epoch: int
     is_commit: bool
     coordinator_epoch: int
     number: int = 0
-    """Number of the transaction, which ascends; 0 if it is unknown."""
+    """Number of the transaction; later ones have higher numbers. 0 if it is unknown."""
 
 
 class EndGroupTransaction(NamedTuple):
@@ -203,7 +203,7 @@ class OffsetMove(NamedTuple):
 
 
 class TopicOffsets(NamedTuple):
-    """Request for a group's offsets in one topic."""
+    """Request to delete a group's offsets in one topic."""
 
     group: str
     topic: str
@@ -211,7 +211,7 @@ class TopicOffsets(NamedTuple):
 
 
 class PartitionOffsets(NamedTuple):
-    """Request for a group's offsets in some partitions of a topic."""
+    """Request to delete a group's offsets in some partitions of a topic."""
 
     group: str
     topic: str

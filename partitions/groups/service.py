@@ -1,8 +1,7 @@
 """Consumer groups through any broker: membership, committed offsets, and reads and changes by operators.
 
-    a group's coordinator is the leader of partition murmur2(group) mod n of `__consumer_offsets`;   every broker
-accepts
-    every call and forwards it there, by one hop
+    a group's coordinator is the leader of partition murmur2(group) mod n of `__consumer_offsets`
+    every broker accepts every call and forwards it there, by one hop
 
 All calls have a deadline (`partitions.deadline`) and raise from `raftlog.errors`: one that may have taken effect
 raises `OutcomeUnknown`. A changing or loading coordinator is waited for until the deadline, then `NoLeader` or
@@ -68,11 +67,11 @@ OFFSETS_CONFIG: Final[Mapping[str, str]] = {
     "max.message.bytes": str(8 << 20),
 }
 HEARTBEATS_MAX: Final = 1_000
-"""Limit of heartbeats that wait at coordinators for rebalances; those of more members are answered soon.
+"""Limit of heartbeats that wait at coordinators for rebalances; more are answered after `_BEAT_AGAIN_MS`.
 
 A broker serves a bounded number of requests of another one."""
 _BEAT_AGAIN_MS: Final = 300
-"""Pause before such an answer; less than half of any session."""
+"""Delay of the answers above the limit, in ms; less than half of any session."""
 
 
 class Groups:
@@ -118,15 +117,14 @@ class Groups:
         """Stop the coordinators because the broker stops; waiting clients retry at other brokers."""
         self.coordinators.close()
 
-    # ---- membership (Kafka's classic protocol; requests and answers stand in `results`)
+    # ---- membership (Kafka's classic protocol; requests and answers are in `results`)
 
     async def join(self, join: Join, *, deadline: Deadline) -> JoinedGeneration | MemberIdGiven:
         """Join a group, or rejoin it; return when the join phase has ended.
 
-        At the deadline `RebalanceInProgress`: a member that named its id stays one and joins again with it; a new one
-        joins as before. Raises `UnknownMember`, `FencedInstance`, `InconsistentProtocol`, `GroupFull`,
-        `InvalidArgument`.
-        """
+        Raises `RebalanceInProgress` at the deadline: a member that sent its id is still a member, and joins again with
+        it; a new one joins again without. Raises `UnknownMember`, `FencedInstance`, `InconsistentProtocol`,
+        `GroupFull`, `InvalidArgument`."""
         again = bool(join.member_id or join.instance_id)
         return await self.router.call(operations.JOIN, join.group, join, deadline, is_repeatable=again, creates=True)
 
@@ -240,7 +238,7 @@ class Groups:
     ) -> dict[TopicPartition, RaftlogError]:
         """Commit offsets in a transaction: they count once `end_transaction` has committed it.
 
-        `joins`: add the group to the transaction, which begins unless it is open; otherwise it must have the group.
+        `joins`: add the group to the transaction, which begins unless it is open; otherwise it must contain the group.
         Returns the errors of partitions that do not exist. Raises the errors of `commit`, `ProducerFenced`,
         `InvalidProducerMapping`, `InvalidTransactionState` unless the group is in the open transaction, and
         `ConcurrentTransactions` while an earlier one ends."""
@@ -285,6 +283,7 @@ class Groups:
         return sorted(rows)
 
     async def _list_partition(self, partition: Partition, deadline: Deadline) -> list[GroupListing]:
+        """Return the groups in one partition of the internal topic, with their coordinator."""
         rows = await self.router.call_at(operations.LIST, partition, "", None, deadline)
         coordinator = self.router.coordinator_id(partition)
         return [msgspec.structs.replace(row, coordinator=coordinator) for row in rows]
@@ -354,8 +353,8 @@ class Groups:
     ) -> list[OffsetReset]:
         """Set committed offsets, also to lower ones, in these topics and partitions, or in all committed ones.
 
-        Sorted by topic and partition. Raises `GroupNotEmpty`, `UnknownTopic`, `UnknownPartition`, and
-        `InvalidArgument` when the group committed nothing and no partition is named."""
+        Return a row for each, sorted by topic and partition. Raises `GroupNotEmpty`, `UnknownTopic`,
+        `UnknownPartition`, and `InvalidArgument` when the group committed nothing and no partition is named."""
         self._check_ready()
         committed = await self.committed(group, deadline=deadline)
         before = {place: int(offset.offset) for place, offset in committed.items()}
@@ -376,7 +375,7 @@ class Groups:
         return describe_resets({names[place]: offset for place, offset in was.items()}, targets)
 
     async def coordinator(self, group: str, *, deadline: Deadline) -> NodeId:
-        """Return the node that coordinates a group; create a missing internal topic.
+        """Return the node that coordinates a group; create the internal topic if it is missing.
 
         Raises `NoLeader` without a known coordinator until the deadline, and `InvalidArgument` for an invalid name."""
         return await self.router.find_coordinator(group, deadline)
@@ -386,7 +385,7 @@ class Groups:
         return self.leader_of(group) == self._node_id
 
     def leader_of(self, group: str) -> NodeId | None:
-        """Return the node that coordinates a group, as known here."""
+        """Return the node that coordinates a group, as known here; None if it is unknown."""
         return self.router.leader_of(group)
 
     async def _check_empty(self, group: str, deadline: Deadline) -> None:

@@ -21,7 +21,7 @@ class Timers(Generic[K]):
         self._due: dict[K, float] = {}
         """Time when each timer is due."""
         self._placed: dict[K, float] = {}
-        """Earliest entry of each in the heap, never later than when it is due."""
+        """Time of each timer's earliest entry in the heap, never later than when the timer is due."""
         self._heap: list[tuple[float, int, K]] = []
         self._sequence = count()
 
@@ -51,6 +51,7 @@ class Timers(Generic[K]):
         return len(self._due)
 
     def _place(self, key: K, when: float) -> None:
+        """Add an entry of the timer to the heap."""
         self._placed[key] = when
         heappush(self._heap, (when, next(self._sequence), key))
 

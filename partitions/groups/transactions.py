@@ -4,11 +4,11 @@
     end       a commit makes the pending offsets of the producer the committed ones; an abort removes them
 
 A pending commit needs permission for its producer id and epoch: the transaction's coordinator confirmed that the group
-is in the open transaction. Every end takes the permission away, also one that is being asked for (the guard), so a late
-commit cannot stay pending after its transaction. A group that joins learns the number of the transaction, and ends of
-earlier ones do not affect it. An end is fenced by the epochs of the last one; one with the number of an earlier
-transaction is repeated, and changes nothing. Entries of one call are appended together, in the order of the decisions.
-Owned by a coordinator; called by its operations."""
+is in the open transaction. Every end revokes the permission, and invalidates a pending request for it (the guard), so a
+late commit cannot stay pending after its transaction. A group that joins learns the number of the transaction, and ends
+of earlier ones do not affect it. An end is fenced by the epochs of the last one; one with the number of an earlier
+transaction is a repetition, and changes nothing. Entries of one call are appended together, in the order of the
+decisions. Owned by a coordinator; called by its operations."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -44,7 +44,7 @@ _Enlisted = tuple[str, int]
 
 
 class _Guard:
-    """Marker of a pending request for permission; the end of its transaction invalidates it."""
+    """Pending request for permission; the end of its transaction invalidates it."""
 
     def __init__(self) -> None:
         self.ended = -1
@@ -168,7 +168,7 @@ class GroupTransactions:
             guard.ended = max(guard.ended, number or _ANY)
 
     def _has_ended(self, enlisted: _Enlisted, number: int) -> bool:
-        """Return whether the transaction ended before its coordinator was asked, which must have been a deposed one."""
+        """Return whether the transaction had ended before: then a deposed coordinator has confirmed it."""
         known = self._folded.latest_producer(*enlisted)
         return known is not None and 0 < number <= known.number
 

@@ -4,10 +4,10 @@
     an end          Prepare is stored → answered → markers are written everywhere → Complete is stored
 
 No marker is sent before the decision is committed, so a later coordinator never decides otherwise. The transition of an
-end lasts until Complete is stored; requests wait for it, up to `_WAIT_MS`. Partitions and groups of the next
-transaction that wait then are stored in place of Complete, and all that wait for one transition are added by one
-record: most transactions have two records. Timeouts are measured by the loop's clock,
-which never goes back, and begin again with a new coordinator. Called by `operations`."""
+end lasts until Complete is stored; requests wait for it, up to `_WAIT_MS`. If partitions or groups of the
+next transaction wait by then, a record of that transaction is stored in place of Complete. All additions that wait for
+one transition are stored in one record, so most transactions have two records. Timeouts are measured by the loop's
+clock, which never goes back, and begin again with a new coordinator. Called by `operations`."""
 
 import asyncio
 import logging
@@ -84,6 +84,7 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
     # callbacks of every coordinator
 
     def begin(self) -> None:
+        """Resume the stored transactions: start timeouts of the ongoing ones, and end the prepared ones."""
         self._began_at = self._loop.time()
         for name, record in list(self.folded.records.items()):
             if record.state is TransactionState.ONGOING:
@@ -94,6 +95,7 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
                 self._begin_end(name, record)
 
     def stop(self, error: NotLeader) -> None:
+        """Cancel the timeouts and ends of transactions, and wake the requests that wait for a transition."""
         self._sweep.cancel()
         for task in self._ends:
             task.cancel()
@@ -102,9 +104,10 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
             transition.set_result(None)  # waiting requests find that the coordinator is over
 
     def topics_changed(self) -> None:
-        """Do nothing: markers for deleted topics are given up when they are sent again."""
+        """Do nothing: markers for deleted topics are dropped when they are sent again."""
 
     def is_kept(self, key: str) -> bool:
+        """Return True: every transactional id is written again."""
         return True
 
     async def expire(self) -> None:
@@ -253,7 +256,7 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
             return
 
     def taken_over_at(self, name: str) -> float:
-        """Return the loop time at which it took over a transaction that goes on; 0 for other transactional ids."""
+        """Return the loop time at which this coordinator took over an ongoing transaction; 0 for other ids."""
         return self._began_at if name in self._taken_over else 0.0
 
     # steps of requests
@@ -325,6 +328,7 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
             self._end_transition(name)
 
     def _end_transition(self, name: str) -> None:
+        """End the transition of a transactional id, so that the next one can begin."""
         transition = self._transitions.pop(name, None)
         if transition is not None:
             transition.set_result(None)
@@ -332,11 +336,13 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
     # ends
 
     def _begin_end(self, name: str, record: TransactionRecord) -> None:
+        """Start a task that ends a prepared transaction."""
         task = self._loop.create_task(self._end(name, record), name=f"end of the transaction {name}")
         self._ends.add(task)
         task.add_done_callback(self._on_end)
 
     def _on_end(self, task: "asyncio.Task[None]") -> None:
+        """Report an unexpected error of a task that ended a transaction."""
         self._ends.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             context = {"message": "the end of a transaction failed", "exception": error, "task": task}
@@ -409,6 +415,7 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
             stored.add_done_callback(partial(self._on_timeout_stored, name, record))
 
     def _on_timeout_stored(self, name: str, record: TransactionRecord, stored: "asyncio.Future[None]") -> None:
+        """Count and log a timeout, once the abort is stored."""
         if stored.exception() is None:
             self._environment.counters.timed_out += 1
             event(_logger, "transaction_timed_out", transactional_id=name, producer_id=record.producer_id)

@@ -1,7 +1,8 @@
 """Sender of a transaction's markers: to the leaders of its partitions and the coordinators of its groups.
 
-Each is sent again until it is written, or the coordinator is over: the next one starts again from the stored decision.
-Repeated markers, also those that arrive during a later transaction, are known by its number and change nothing. A
+Each marker is sent again until it is written or the coordinator has ended; the next coordinator starts again from the
+stored decision. Repeated markers, also those that arrive during a later transaction, are recognized by the number of
+their transaction and change nothing. A
 deleted topic, and a partition that has a newer epoch of the producer, count as done. Owned by a coordinator."""
 
 import asyncio
@@ -23,6 +24,7 @@ _PAUSE_S_MAX: Final = 1.0
 _SENT_MAX: Final = 256
 """Markers of one coordinator that are being sent at once; more wait for their turn."""
 _Send = Callable[[Deadline], Awaitable[None]]
+"""Function that sends one marker, once, until the deadline."""
 
 
 class MarkerSender:
@@ -36,9 +38,9 @@ class MarkerSender:
         """Send the markers of a prepared transaction; return when all are written, or the coordinator is over."""
         is_commit = record.state is TransactionState.PREPARE_COMMIT
         marker = GroupMarker(record.producer_id, record.epoch, is_commit, coordinator_epoch, record.number)
-        around = self._environment
-        sends: list[_Send] = [partial(around.end_partition, place, marker) for place in record.partitions]
-        sends += [partial(around.end_group, group, marker) for group in record.groups]
+        environment = self._environment
+        sends: list[_Send] = [partial(environment.end_partition, place, marker) for place in record.partitions]
+        sends += [partial(environment.end_group, group, marker) for group in record.groups]
         if len(sends) == 1:
             await self._send_until_written(sends[0])
         else:

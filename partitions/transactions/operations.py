@@ -1,4 +1,4 @@
-"""Operations of a transaction coordinator: the registry, one line each, and reads of whole coordinators.
+"""Operations of a transaction coordinator: a declaration for each one, and reads of whole coordinators.
 
 docs/REPLICATION.md names them. Called through `coordinator.router`, here or for another broker."""
 
