@@ -210,9 +210,7 @@ class Broker:
         return None if row is None else row.addresses
 
     def kafka_addresses(self, listener: str) -> list[KafkaAddress]:
-        """Return the addresses of all registered brokers for clients of a Kafka listener, by node id.
-
-        Registered brokers that do not run now are included."""
+        """Return the addresses of all registered brokers, running or not, for clients of a Kafka listener."""
         racks = self.parts.gossip.racks() | {self.node_id: self.settings.rack}
         return kafka_addresses(self.metadata.state.all_brokers(), listener, racks)
 
@@ -312,9 +310,7 @@ class Broker:
         deadline: Deadline,
         isolation: Isolation = COMMITTED,
     ) -> OffsetRange:
-        """Return the log start offset, and the offset after the last record that `isolation` shows.
-
-        With `linearizable` the leader first confirms that it still leads (ReadIndex)."""
+        """Return log start offset, and the end of the records that `isolation` shows; `linearizable`: by ReadIndex."""
         target = await self._partition(topic, partition, deadline)
         return await self._reader.offsets(target, linearizable, deadline, isolation)
 

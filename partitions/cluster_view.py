@@ -52,9 +52,7 @@ LEADERLESS_S: Final = 1.5
 
 
 class ClusterObserver:
-    """Collector of the state of topics and brokers, and of the cluster's health.
-
-    It serves the RPCs `view.partitions` and `view.broker` for this broker, and calls those of the others."""
+    """Collector of the state of topics, brokers and the cluster; server of `view.partitions` and `view.broker`."""
 
     def __init__(
         self,
@@ -73,8 +71,6 @@ class ClusterObserver:
         self._began_at = asyncio.get_running_loop().time()
         node.on_request(_DESCRIBE, self._serve_partitions)
         node.on_request(_STATUS, self._serve_status)
-
-    # topics
 
     def outline(self, topic: Topic) -> TopicState:
         """Return the state of a topic as known here, without requests to other nodes."""
@@ -116,7 +112,6 @@ class ClusterObserver:
     def _merge_rows(
         self, topic: Topic, partitions: Iterable[Partition], rows: Mapping[bytes, list[Any]]
     ) -> list[PartitionState]:
-        """Return the state of each partition from the rows that were reported, by the bytes of its group id."""
         return self._add_versions(topic, [self._merge_row(each, rows.get(each.group_id.bytes)) for each in partitions])
 
     def _add_versions(self, topic: Topic, described: Iterable[PartitionState]) -> list[PartitionState]:
@@ -149,10 +144,7 @@ class ClusterObserver:
     async def _ask_leaders(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> tuple[dict[bytes, list[Any]], dict[bytes, int]]:
-        """Return two mappings by the bytes of the group id, from the answers of all nodes with replicas.
-
-        The first has the leader's row, or the row of a follower if no leader answers. The second has the ms for which
-        none of the answering replicas has known a leader."""
+        """Return by group id the leader's row (or a follower's), and the ms for which no replica has known a leader."""
         nodes = sorted({replica.node_id for partition in partitions for replica in partition.assigned})
         answers = await asyncio.gather(
             *(self._ask_about(node, partitions, self._cut_deadline(node, deadline)) for node in nodes)
@@ -170,9 +162,7 @@ class ClusterObserver:
         return {key: [*row, damaged.get(key, ())] for key, row in best.items()}, leaderless
 
     async def leaders(self, partitions: Sequence[Partition], deadline: Deadline) -> dict[bytes, list[Any]]:
-        """Return leader, term and in-sync replicas of each partition that a node reports, by the bytes of its group id.
-
-        In-sync replicas are None if only followers answer."""
+        """Return leader, term and in-sync replicas (None: reported by a follower) of each partition, by group id."""
         rows, _ = await self._ask_leaders(partitions, deadline)
         return {key: row[:3] for key, row in rows.items()}
 
@@ -305,8 +295,6 @@ class ClusterObserver:
     async def _serve_status(self, request: Request) -> Answer:
         return Answer(self._status())
 
-    # health
-
     async def health(self, deadline: Deadline) -> ClusterHealth:
         """Return the problems of the cluster with their reasons."""
         brokers, moving, notes = await self._collect_brokers(deadline)
@@ -400,9 +388,7 @@ def _rank(row: list[Any]) -> tuple[bool, int]:
 
 
 def _partition_state(partition: Partition, row: list[Any] | None, *, is_local: bool = False) -> PartitionState:
-    """Convert a row of `view.partitions` (None: no answer) to the state of a partition.
-
-    A leader that a follower names is used only if the row is of this broker (`is_local`)."""
+    """Convert a row (None: no answer) to a partition's state; a follower's leader is used only with `is_local`."""
     replicas = [replica.node_id for replica in partition.assigned]
     if row is None:
         return PartitionState(partition.number, None, replicas, (), None)

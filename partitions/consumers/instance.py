@@ -440,7 +440,6 @@ class Instance:
 
 
 def _closing_deadline(deadline: Deadline) -> Deadline:
-    """Return the deadline, but at most `_CLOSING_MS` from now."""
     return Deadline(min(deadline, deadline_in(_CLOSING_MS)))
 
 

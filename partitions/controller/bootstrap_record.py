@@ -112,7 +112,7 @@ class BootstrapFile:
         self.members: tuple[BootstrapMember, ...] = ()
         """Members of the cluster that this process joined; empty for a seed."""
         self.is_lost = False
-        """Whether an earlier record is missing: this process may fetch a record or join, and never makes one."""
+        """Whether an earlier record is missing: this process may fetch a record or join, but never creates one."""
 
     def detect_loss(self, identity: NodeIdentity, given_cluster_id: str | None) -> None:
         """Set `is_lost` if a directory without a bootstrap record was in use: it has a cluster id, or data."""

@@ -44,6 +44,7 @@ def write_event(command: Command, state: ControllerState) -> None:
 
 
 def _write_broker_event(command: RegisterBroker) -> None:
+    """Write the event of a registration, and before it that of a disk replacement."""
     node, disk, addresses = command.node_id, str(command.disk_uuid), command.addresses
     if command.replaces is not None:
         event(_logger, "broker_replaced", node=node, old_disk=str(command.replaces), disk=disk)

@@ -78,7 +78,7 @@ class DiskReplacement:
         """Ask the members at all addresses, repeatedly, until the cluster has replaced the old disk by this one.
 
         The old disk has to be silent for `silence_ms`. Raises `IdentityRefused` when it is in use or the node id went
-        to a third one, and `InvalidArgument`."""
+        to a third disk, and `InvalidArgument`."""
         loop = self._node.loop
         alive_since: float | None = None
         while True:
@@ -118,6 +118,7 @@ class DiskReplacement:
         return report
 
     def _log_reason(self, text: str) -> None:
+        """Log the reason why the replacement waits, unless it was logged last."""
         if text != self._logged:
             self._logged = text
             _logger.warning("%s", text)
@@ -186,7 +187,7 @@ class DiskReplacement:
         )
 
     def _find_first_request(self, stranger: ReplicaId, now: float) -> float:
-        """Return when this disk began to ask, without a gap longer than allowed until now."""
+        """Return the loop time since which this disk has sent requests, with gaps of at most `_ASKED_PAUSE_S`."""
         asked = self._request_times.pop(stranger, None)
         since = now if asked is None or now - asked.at > _ASKED_PAUSE_S else asked.since
         self._request_times[stranger] = _RequestTimes(since, now)
@@ -223,6 +224,7 @@ def _parse_request(request: Request) -> tuple[int, RegisterBroker]:
 
 
 def _disks_of(command: RegisterBroker) -> tuple[Any, ...]:
+    """Return node id, new disk and old disk, for log messages."""
     return command.node_id, command.disk_uuid, command.replaces
 
 

@@ -12,10 +12,11 @@ Two clusters never come from one list of seeds:
 
     1. A process (node id with disk uuid) holds at most one record in its life: `BootstrapFile.store`, synced before it
        is announced. The record survives every crash. A wiped process is another one, with another disk uuid.
-    2. It takes a record only if that names it with its disk, has its own list, and comes from the first seed in it.
-    3. The controller's group of a record is begun by a seed of the record, once *all* its seeds have confirmed, at any
-       time, that they hold it (its maker by sending it), or one of them that it was begun, which is the same by
-       induction.
+    2. It stores a record only if the record names it with its disk, has the same list of seeds, and was sent by the
+       first seed in the record.
+    3. A seed begins the controller's group of a record only after *all* seeds of the record have confirmed, at any
+       time, that they hold it (its maker by sending it), or after another seed reported that the group was begun,
+       which implies the same by induction.
 
 So if two records were both begun, their seeds are disjoint: by 1, one process in both would hold two. Both name a
 process for each address of the same list, so at every address the process was replaced in between; as long as one of
@@ -24,8 +25,8 @@ cluster was removed does its list found another one, and that has another cluste
 
 A process continues after a crash at any point: before the record is synced nothing has happened; the maker sends its
 record again; a HOLDING seed asks again which seeds hold it; the controller's group is made by `Node.create_group`,
-which is done wholly or again, and the same first roll follows from the record everywhere. A seed that is wiped while
-others hold a record that names its old disk blocks the founding for good, which is reported with what to do. (It
+which is repeated until it is complete, and the same first roll follows from the record everywhere. A seed that is wiped
+while others hold a record that names its old disk blocks the founding for good, which is reported with what to do. (It
 could not be distinguished from a seed that began the group and has votes in it.) A stale copy of a HOLDING disk is
 refused by processes that remember its later boot epoch, and without one accepted handshake it never begins.
 
@@ -99,6 +100,7 @@ class StartView(NamedTuple):
         return self.phase is Phase.MEMBER and self.record is not None
 
     def pack(self) -> list[Any]:
+        """Return the fields as values that a frame can encode; the inverse of `unpack_view`."""
         record = None if self.record is None else self.record.pack()
         return [self.phase.value, self.address, list(self.seeds), record, to_plain_lists(self.members)]
 
@@ -125,7 +127,7 @@ class FirstStart:
         self._logged_at: dict[str, float] = {}
         """Texts logged less than `REPEAT_MS` ago, with the time."""
         self._errors: dict[str, str] = {}
-        """Errors of the last look, by address."""
+        """Errors of the last probes, by address."""
         node.on_request(JOIN, self._serve_join, is_open=True)
         node.on_request(BOOTSTRAP, self._serve_bootstrap, is_open=True)
 
@@ -182,13 +184,12 @@ class FirstStart:
                 "new cluster in an empty directory; nothing that is left in this one was deleted"
             )
 
-    # the record
-
     def _own_member(self) -> BootstrapMember:
         assert self._address is not None, "a seed before its start"
         return BootstrapMember(*self._node.identity.replica, self._address)
 
     def _new_record(self, seeds: list[BootstrapMember], addresses: tuple[str, ...]) -> BootstrapRecord:
+        """Return a new record for these seeds, with the cluster id of this process, or a new one."""
         cluster_id = self._node.identity.cluster_id
         return BootstrapRecord(
             draw_uuid(self._node.environment.random) if cluster_id is None else UUID(cluster_id),
@@ -199,6 +200,7 @@ class FirstStart:
         )
 
     def _store_record(self, record: BootstrapRecord) -> None:
+        """Store the record durably, and adopt its cluster id."""
         self._file.store(record)
         self._node.join_cluster(str(record.cluster_id))
         _logger.info("node %s holds the bootstrap record of cluster %s", self._node.identity.node_id, record.cluster_id)
@@ -214,8 +216,6 @@ class FirstStart:
         waits = f"node {me.node_id} waits for a member of cluster {cluster_id or '(not known)'} at {', '.join(views)}"
         self._log_info(f"{waits}: its bootstrap record was lost, and a broker that holds data founds no cluster")
         return False
-
-    # probes
 
     def _addresses(self) -> tuple[str, ...]:
         """Return the addresses of the record or of the known members; without a record, the list of seeds."""
@@ -252,6 +252,7 @@ class FirstStart:
         return None
 
     def _own_report(self) -> StartView:
+        """Return the progress of this process."""
         phase, members = self._phase_and_members()
         identity, record = self._node.identity, self._file.record
         if phase is Phase.EMPTY and (record is not None or self._file.is_lost):
@@ -260,8 +261,6 @@ class FirstStart:
         seeds = self._addresses() if phase is Phase.HOLDING else self._seeds
         at = self._address or ""
         return StartView(phase, identity.replica, at, seeds, record, tuple(members), identity.cluster_id)
-
-    # founding
 
     def _can_create_record(self, views: dict[str, StartView | None]) -> bool:
         """Return whether to create the bootstrap record: all seeds agree, none holds one, the node id is the lowest."""
@@ -291,6 +290,7 @@ class FirstStart:
         return self._is_record_creator(views, present)
 
     def _is_record_creator(self, views: dict[str, StartView | None], present: list[StartView]) -> bool:
+        """Return whether all seeds are EMPTY, at most one cluster id was given, and this node id is the lowest."""
         me = self._node.identity.replica
         for view in present:
             if view.phase is Phase.HOLDING and view.record is not None and not view.record.has_seed(me):
@@ -349,6 +349,7 @@ class FirstStart:
         return all(seed.replica in self._holders for seed in record.seeds)
 
     async def _send_record_to(self, address: str, view: StartView, record: BootstrapRecord) -> None:
+        """Send the record to one seed; if the seed has stored it, add the seed to `_holders`."""
         deadline = deadline_in(self._settings.probe_ms)
         try:
             identity, _ = await self._node.probe(parse_address(address), BOOTSTRAP, record.pack(), deadline)
@@ -363,9 +364,8 @@ class FirstStart:
             async with asyncio.timeout(seconds):
                 await self._news.wait()
 
-    # requests of others
-
     async def _serve_join(self, request: Request) -> Answer:
+        """Answer with the progress of this process. Raises `Unavailable` before `run`."""
         if self._address is None and self._phase_and_members()[0] is Phase.EMPTY:
             raise Unavailable(f"node {self._node.identity.node_id} is starting")
         return Answer(self._own_report().pack())
@@ -385,6 +385,7 @@ class FirstStart:
         return Answer()
 
     def _refusal_reason(self, record: BootstrapRecord, request: Request) -> str | None:
+        """Return the reason to refuse a record that another process sent; None to accept it."""
         identity = self._node.identity
         if self._address is None:
             return "it is starting"
@@ -402,8 +403,6 @@ class FirstStart:
             return f"it was started for cluster {identity.cluster_id}"
         return None
 
-    # log
-
     def _log_cluster_conflict(self, members: dict[str, StartView]) -> None:
         named = ", ".join(f"{at} to {view.cluster_id}" for at, view in sorted(members.items()))
         self._log_error(
@@ -419,6 +418,7 @@ class FirstStart:
         self._log_once(logging.ERROR, text)
 
     def _log_once(self, level: int, text: str) -> None:
+        """Log a text, unless it was logged less than `REPEAT_MS` ago."""
         now = self._node.loop.time()
         self._logged_at = {each: at for each, at in self._logged_at.items() if now - at < REPEAT_MS / 1000}
         if text not in self._logged_at:

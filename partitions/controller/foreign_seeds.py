@@ -51,6 +51,7 @@ class ForeignSeeds:
             await self._node.pause(deadline_in(self._settings.look_ms_max))
 
     def _is_alone(self) -> bool:
+        """Return whether the cluster has only this broker, and no seed that is still to register."""
         state = self._state()
         return len(state.brokers) == 1 and not any(state.absent_seeds())
 

@@ -417,7 +417,6 @@ class ProduceQueue:
         return earliest
 
     def _fail_expired(self, pending: Pending) -> None:
-        """Fail a queued call after its deadline, with the reason why it was not sent."""
         name, refusal = self._destination.name, self._refusal
         error: RaftlogError
         oldest = next(iter(self._flights), None)
@@ -438,7 +437,6 @@ class ProduceQueue:
         self._fail_one(pending, error)
 
     def _fail_late(self, pending: Pending) -> None:
-        """Fail a call in flight after its deadline; its outcome is unknown."""
         self._fail_one(
             pending,
             DeadlineExceeded(

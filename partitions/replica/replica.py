@@ -280,9 +280,7 @@ class Replica:
         raise NotLeader(f"{self.name}: {leads}", core.leader)
 
     def _unreadable_error(self, error: CorruptBatch) -> RaftlogError:
-        """Return the error for a read of a damaged entry: `NotLeader`, since another replica will lead.
-
-        For a sole voter: `error` itself."""
+        """Return `NotLeader`, since another replica without the damage will lead; for a sole voter `error` itself."""
         if self.is_alone:
             return error
         return NotLeader(f"{self.name} is being repaired here ({error})", self.group.core.leader)

@@ -68,13 +68,7 @@ _WAITING_MAX: Final = 1_000
 _UNKNOWN: Final = Offset(-1)
 _NO_BATCH: Final = (-1, -1)
 """Sequences of a marker."""
-_NEED_CONFIRMED_LEADER: Final = (
-    DuplicateSequence,
-    InvalidTransactionState,
-    OutOfOrderSequence,
-    ProducerFenced,
-    UnknownProducer,
-)
+_LEADER_ONLY: Final = (DuplicateSequence, InvalidTransactionState, OutOfOrderSequence, ProducerFenced, UnknownProducer)
 """Errors that follow from all batches appended before; only a confirmed leader may raise them."""
 
 
@@ -211,7 +205,7 @@ class SequenceCheck:
         try:
             call = self._check_batches(batches, any_first_sequence)
             first = self._group.append(call.fresh).first_index if call.fresh else Index(0)
-        except _NEED_CONFIRMED_LEADER as error:
+        except _LEADER_ONLY as error:
             self._group.read_index().add_done_callback(partial(self._refuse, error, future))
             return
         except RaftlogError as error:
@@ -314,9 +308,7 @@ class SequenceCheck:
         return ahead.producer if ahead else self._state.table.get(producer_id)
 
     def _make_room(self, call: CheckedCall) -> None:
-        """Expire producers if there is no room for one more.
-
-        Raises `Overloaded` if all are busy, and the errors of `expire`."""
+        """Expire producers if there is no room for one more. Raises `Overloaded`, and the errors of `expire`."""
         table = self._state.table
         known = len(table) - len(self._expiring) + len(self._newcomers) + call.newcomers
         if known < self._producers_max:
@@ -328,9 +320,7 @@ class SequenceCheck:
         self.expire([(each, producer.epoch) for each in victims if (producer := table.get(each))], "full")
 
     def expire(self, producers: list[tuple[int, int]], why: str) -> "asyncio.Future[Committed]":
-        """Append an entry that expires these ids up to these epochs; return its future.
-
-        Raises if nothing was appended."""
+        """Append an entry that expires ids up to these epochs; return its future. Raises if nothing is appended."""
         mark = self._group.propose_control([(ControlKind.EXPIRE_PRODUCERS, encode_expired(producers))])
         if mark.done():
             mark.result()
@@ -416,8 +406,6 @@ class SequenceCheck:
         return ReplicaAppended(
             base, end, committed.term, max(watermark, end) if is_committed else watermark, is_duplicate
         )
-
-    # events
 
     def on_delivered(self, applied: Index) -> None:
         """Drop the batches up to `applied`, which are in the table now."""

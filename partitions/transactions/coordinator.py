@@ -248,7 +248,7 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
             await self._wait_for_transitions(name, deadline)
             record = self.folded.records.get(name)
             if record is not None and record.state is TransactionState.ONGOING:
-                await self._fence(name, record, transitions.NOBODY, deadline)
+                await self._fence(name, record, transitions.NO_IDENTITY, deadline)
                 continue
             await self.confirm(deadline)
             if record is None:
@@ -406,7 +406,7 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
         if name in self._transitions:
             return
         record = self.folded.records[name]
-        fenced = transitions.fence(record, transitions.NOBODY, self.wall_ms())
+        fenced = transitions.fence(record, transitions.NO_IDENTITY, self.wall_ms())
         try:
             stored = self._begin_transition(name, fenced)
         except RaftlogError as error:

@@ -72,7 +72,7 @@ class TransactionRecord(NamedTuple):
     changed_ms: int
     """Time of the last change, by the wall clock."""
     replaced_id: int = NO_PRODUCER
-    """Producer id, and with `replaced_epoch` its epoch, whose owner asked for the present ones (KIP-360)."""
+    """Producer id, and in `replaced_epoch` its epoch, in the request that led to the present identity (KIP-360)."""
     replaced_epoch: int = NO_EPOCH
     number: int = 0
     """Number of the last transaction; later ones have higher numbers."""
@@ -93,7 +93,7 @@ def decode_key(data: bytes) -> str:
 
 
 def encode_value(record: TransactionRecord) -> bytes:
-    """Encode a record, without trailing fields at their defaults. Raises `InvalidArgument` if it does not fit."""
+    """Encode a record, without trailing fields at their defaults. Raises `InvalidArgument` if it is too large."""
     defaults = TransactionRecord._field_defaults
     names = list(TransactionRecord._fields)
     while names[-1] in defaults and getattr(record, names[-1]) == defaults[names[-1]]:
@@ -140,6 +140,7 @@ def _pack(fields: list[Any], bytes_max: int) -> bytes:
 
 
 def _unpack(data: bytes, bytes_max: int) -> Any:
+    """Decode a MessagePack value. Raises `FormatError` for invalid or too many bytes."""
     if len(data) > bytes_max:
         raise FormatError(f"a record of transactions has {len(data)} bytes; the limit is {bytes_max}")
     try:

@@ -8,7 +8,9 @@ from raftlog.partitions.transactions.records import NO_EPOCH, NO_PRODUCER, Trans
 
 
 class InitializeProducer(NamedTuple):
-    """Request for a producer's identity; `expected_id` and `expected_epoch` are the present one, if it is named."""
+    """Request for a producer's identity.
+
+    `expected_id` and `expected_epoch` are its present identity, or `NO_PRODUCER` and `NO_EPOCH`."""
 
     transactional_id: str
     timeout_ms: int
@@ -55,14 +57,14 @@ class TransactionListing(msgspec.Struct, frozen=True, array_like=True):
     producer_id: int
     epoch: int
     state: str
-    """Kafka's name."""
+    """Kafka's name of the state, such as `Ongoing`."""
     timeout_ms: int
     started_ms: int
     """Time of the transaction's begin, by the coordinator's clock; 0 without one."""
     age_ms: int
-    """Time since then, 0 without one."""
+    """Time since the transaction's begin; 0 without one."""
     coordinator: int = -1
-    """Node id of the coordinator."""
+    """Node id of the coordinator; −1 if it is unknown."""
 
 
 class TransactionDetails(TransactionListing, frozen=True, array_like=True):

@@ -149,8 +149,8 @@ class Transactions:
         """Return an identity for a producer, and fence all older ones; their open transaction is aborted first.
 
         `expected` is the producer's present identity, if it has one: only its owner gets the next one (KIP-360).
-        Raises `ProducerFenced` for another one, `InvalidArgument` for the timeout, and `ConcurrentTransactions` while
-        the last transaction is ending."""
+        Raises `ProducerFenced` for another identity, `InvalidArgument` for the timeout, and `ConcurrentTransactions`
+        while the last transaction is ending."""
         check_transactional_id(transactional_id)
         self._check_level()
         if not self.allows_timeout(timeout_ms):
@@ -289,6 +289,7 @@ class Transactions:
         return sorted(rows, key=lambda row: row.transactional_id)
 
     async def _list_partition(self, partition: Partition, deadline: Deadline) -> list[TransactionListing]:
+        """Return the transactional ids in one partition of the internal topic, with their coordinator."""
         rows = await self._router.call_at(operations.LIST, partition, "", None, deadline)
         coordinator = self._router.coordinator_id(partition)
         return [msgspec.structs.replace(row, coordinator=coordinator) for row in rows]
@@ -326,7 +327,7 @@ class Transactions:
     # ---- coordinators
 
     async def coordinator(self, transactional_id: str, *, deadline: Deadline) -> NodeId:
-        """Return the node that coordinates a transactional id; create the missing internal topic."""
+        """Return the node that coordinates a transactional id; create the internal topic if it is missing."""
         self._check_level()
         return await self._router.find_coordinator(transactional_id, deadline)
 
@@ -335,7 +336,7 @@ class Transactions:
         return self._router.leader_of(transactional_id) == self._node_id
 
     def leader_of(self, transactional_id: str) -> NodeId | None:
-        """Return the node that coordinates a transactional id, as known here."""
+        """Return the node that coordinates a transactional id, as known here; None if it is unknown."""
         return self._router.leader_of(transactional_id)
 
     def taken_over_at(self, transactional_id: str) -> float:

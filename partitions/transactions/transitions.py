@@ -25,7 +25,8 @@ from raftlog.partitions.transactions.records import (
 EPOCH_MAX: Final = 32_767
 
 
-NOBODY: Final = ProducerIdAndEpoch(NO_PRODUCER, NO_EPOCH)
+NO_IDENTITY: Final = ProducerIdAndEpoch(NO_PRODUCER, NO_EPOCH)
+"""Identity in a request that names none."""
 
 
 def identity_of(record: TransactionRecord) -> ProducerIdAndEpoch:
@@ -54,11 +55,11 @@ def check_identity(name: str, record: TransactionRecord | None, identity: Produc
 
 
 def check_expected(name: str, record: TransactionRecord | None, expected: ProducerIdAndEpoch) -> bool:
-    """Return whether the request of a producer that names its identity was carried out before.
+    """Return whether a producer's request for a new identity in place of `expected` was carried out before.
 
-    `NOBODY` is a request that names none. A transactional id that has expired accepts every identity. Raises
-    `ProducerFenced`."""
-    if record is None or expected in (NOBODY, identity_of(record)):
+    False for `NO_IDENTITY`, and if the transactional id has expired. Raises `ProducerFenced` for any identity but the
+    present one."""
+    if record is None or expected in (NO_IDENTITY, identity_of(record)):
         return False
     if expected == (record.replaced_id, record.replaced_epoch):
         return True
@@ -101,9 +102,9 @@ def add(
 ) -> TransactionRecord:
     """Return the record with these partitions and groups in the transaction, which is begun unless one is ongoing.
 
-    It is the same object if it has all of them. Raises `InvalidArgument` beyond `limit`, and `InvalidTransactionState`
-    for `EPOCH_MAX`. The number of a new transaction is above all numbers of earlier terms too, so it is new even where
-    damage has cost records of the log."""
+    Returns `record` itself if it has all of them. Raises `InvalidArgument` beyond `limit`, and
+    `InvalidTransactionState` for `EPOCH_MAX`. The number of a new transaction is above all numbers of earlier terms
+    too, so it is new even where damage has cost records of the log."""
     assert not record.state.is_prepared, f"{name} is {record.state.name}"
     if record.epoch >= EPOCH_MAX:
         raise InvalidTransactionState(f"the epochs of {name!r} are used up: initialize the producer again")
@@ -124,7 +125,9 @@ def add(
 
 
 def is_ended(name: str, record: TransactionRecord, *, is_commit: bool) -> bool:
-    """Return whether the transaction has ended so already. Raises `InvalidTransactionState` if it cannot end so."""
+    """Return whether the last transaction was committed (`is_commit`), or aborted, before.
+
+    Raises `InvalidTransactionState` unless that is so or a transaction is ongoing."""
     if record.state is TransactionState.ONGOING:
         return False
     if record.state is (TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT):
@@ -149,7 +152,7 @@ def is_finished(name: str, record: TransactionRecord | None, identity: ProducerI
 def finish(record: TransactionRecord, now_ms: int, *, is_commit: bool) -> TransactionRecord:
     """Return the record with the outcome decided by its producer, whose epoch is raised (KIP-890).
 
-    Without an ongoing transaction it is aborted at once: no participant has anything of it."""
+    Without an ongoing transaction the state is CompleteAbort at once, since no partition or group needs a marker."""
     assert record.epoch < EPOCH_MAX, f"the epoch {record.epoch} cannot be raised"
     if record.state is TransactionState.ONGOING:
         ended = prepare(record, now_ms, is_commit=is_commit)
@@ -169,7 +172,7 @@ def prepare(record: TransactionRecord, now_ms: int, *, is_commit: bool) -> Trans
 def fence(record: TransactionRecord, replaced: ProducerIdAndEpoch, now_ms: int) -> TransactionRecord:
     """Return the record of an ongoing transaction that is aborted with the next epoch.
 
-    `replaced` is the identity whose owner asked for a new one, if it did."""
+    `replaced` is the identity that is replaced by a new one; `NO_IDENTITY` if no producer requested one."""
     assert record.epoch < EPOCH_MAX, f"the epoch {record.epoch} cannot be raised"
     replaced_id, replaced_epoch = replaced
     return prepare(record, now_ms, is_commit=False)._replace(
