@@ -160,7 +160,7 @@ def _was_send_invoked(book: PartitionBook, value: Value, by: Op) -> bool:
 
 
 def _may_be_replaced(book: PartitionBook, value: Value, by: Op, *, by_any: bool) -> bool:
-    """Return whether the log may hold, or have held, an unseen newer record of the key because its send ended unknown.
+    """Return whether the log may hold, or have held, an unseen newer record of the key, whose send had unknown outcome.
 
     Such a record is a tombstone that was removed or, with `by_any` (for early readers), any record that was replaced
     later."""

@@ -1,10 +1,9 @@
 """Checker of dense offsets: no offset is missing between the first and the last known one of a partition.
 
-A send of unknown outcome may sit at an unseen offset, so as many offsets may be missing as there are unseen values of
-unknown outcome; one more is a `gap`. Offsets below the highest log start do not count. Not for logs with transactions,
-nor for compacted partitions; of a topic that may be deleted only polled records count. Reads the book at the end, and
-no operations.
-"""
+A value of unknown outcome may be stored at an unseen offset. So as many offsets may be missing as there are unseen
+values of unknown outcome; one more is a `gap`. Offsets below the highest log start do not count. Logs with transactions
+and compacted partitions are not checked. In a topic that may be deleted only polled records count. The checker receives
+no operations; it reads the record book at the end."""
 
 from itertools import islice
 
@@ -14,7 +13,7 @@ from jepsen.checkers.records import PartitionBook, RecordBook
 from raftlog.types import Offset
 
 SHOWN_MAX = 5
-"""Missing offsets that a report names."""
+"""Number of missing offsets that a report names."""
 
 
 class Density(Checker):

@@ -1,8 +1,8 @@
 """Checker of records handled by members of a consumer group: none skipped below a committed offset, keys in order.
 
-`unhandled`: a read of the group's offsets shows one above a record for which no handler had returned when the read
-ended. Only records with keys whose sends were acknowledged are known. `handled-out-of-order`: the first handler of a
-record began before one had returned for an earlier record of the same key that was handled at all. A record may be
+`unhandled`: a read returned a committed offset above a record, and no handler had returned for this record when the
+read ended. Only acknowledged records with keys are checked. `handled-out-of-order`: the first handler of a record began
+before any handler had returned for an earlier record of the same key, although one returned later. A record may be
 handled any number of times.
 
 Memory: three numbers for each record that was handled."""
@@ -23,7 +23,7 @@ class _Handled(NamedTuple):
 
 
 class HandlerOrder(Checker):
-    """Checker that handlers of a group receive the records in order, and none is left out."""
+    """Checker that handlers of a group receive the records of each key in order, and that no record is skipped."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((HANDLE,))
     completions: ClassVar[frozenset[Kind]] = frozenset((HANDLE, SEND, COMMITTED))
@@ -65,7 +65,7 @@ class HandlerOrder(Checker):
 
     def _check_order(self, group: str, partition: TopicPartition, records: dict[Offset, _Handled]) -> None:
         latest: dict[str, Op] = {}
-        """The last of the first returns of each key's earlier records."""
+        """For each key the latest of its earlier records' first returns."""
         for offset in sorted(records):
             key, began, returned = records[offset]
             before = latest.get(key)

@@ -6,10 +6,10 @@ way, and an invocation without a completion counts as `info`. The order of the e
 operation that completed before another was invoked precedes it. An `ok` send is one whose record must never be lost;
 an answer under weaker promises (`acks=1`, a relaxed flush policy) is an `info`.
 
-Values are unique per partition, which makes a history decidable. A request whose records end differently is written as
-several operations of several processes, one per outcome.
+Values are unique per partition, which makes a history decidable. A request whose records have different outcomes is
+written as several operations of several processes, one per outcome.
 
-Not here: checking (the other modules), files (`json_lines` reads and writes lines). Written by workloads and the
+The other modules check histories; `json_lines` reads and writes files. Written by workloads and the
 simulator through `Recorder`.
 
 Invariants: `sequence` rises · `time_ns` never falls · `ok` sends have as many offsets as values."""
@@ -65,7 +65,7 @@ CRASH: Final = "crash"
 NEMESIS: Final = "nemesis"
 
 OPERATOR: Final = "operator"
-"""Name in place of a group member's for an operator that resets a group's offsets."""
+"""Member name in commits by which an operator resets a group's offsets."""
 LONE_KINDS: Final = frozenset((CRASH, NEMESIS))
 """Kinds that are a single entry of type `info`, without a completion."""
 
@@ -74,7 +74,7 @@ class Sequenced(NamedTuple):
     """Producer id, epoch and first sequence number of the values of a send; `sequence` never wraps here.
 
     Each number of a producer's epoch in a partition belongs to one value, which may be sent repeatedly. A client that
-    gets its numbers later records them only in the `ok`."""
+    learns the numbers only from the answer records them only in the `ok`."""
 
     producer: int
     epoch: int
@@ -82,11 +82,10 @@ class Sequenced(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Values for one partition; `offsets` one for each value in an `ok`, empty in every other entry.
+    """Values sent to one partition; in an `ok`, `offsets` has one for each value, in other entries it is empty.
 
-    In a compacted partition every value has a key; `tombstones` are those of the values that stand for the removal of
-    theirs. The answer to a send that was retried until its outcome was known is one `ok`.
-    """
+    In a compacted partition every value has a key; `tombstones` are the values whose records delete their key. The
+    answer to a send that was retried until its outcome was known is one `ok`."""
 
     partition: TopicPartition
     values: tuple[Value, ...]
@@ -125,7 +124,7 @@ class Subscribe(NamedTuple):
 class Membership(NamedTuple):
     """Join of a group member; the `ok` holds its generation, and the partitions that it owns in it.
 
-    `instance` is the name of a static member: a later one of the same name takes its place, in the same generation.
+    `instance` is the name of a static member; a later member of this name replaces it in the same generation.
     """
 
     group: str
@@ -138,9 +137,8 @@ class Membership(NamedTuple):
 class GroupOffsets(NamedTuple):
     """Offsets of a group: to commit (`commit`), or as read (`committed`; `None` for a partition without one).
 
-    A commit of a member names it with its generation and counts as it is; `OPERATOR` without a generation is a reset,
-    which does so too. Commits without a member move forward only.
-    """
+    A commit with a member and its generation, or with the member `OPERATOR` and no generation (a reset), sets the
+    offsets, even to lower ones. A commit without a member only raises them."""
 
     group: str
     offsets: tuple[tuple[TopicPartition, Offset | None], ...] = ()
@@ -193,8 +191,8 @@ class Register(NamedTuple):
 class Topic(NamedTuple):
     """Creation or deletion of a topic, or a query for it by its name.
 
-    `topic_id` distinguishes topics that had the name one after the other: the `ok` of a creation has it, and that of a
-    search, where it is empty when there is none."""
+    `topic_id` distinguishes successive topics of one name. The `ok` of a creation has it, and the `ok` of a query; it
+    is empty if the query found no topic."""
 
     action: Literal["create", "delete", "find"]
     name: str
@@ -202,7 +200,9 @@ class Topic(NamedTuple):
 
 
 class Append(NamedTuple):
-    """Record that a transaction appended; `offset` once it is known. `amount`: change of the account, the partition."""
+    """Record that a transaction appended; `offset` is None until it is known.
+
+    A partition can be an account; `amount` is the change of its balance."""
 
     partition: TopicPartition
     value: Value
@@ -235,9 +235,9 @@ class Consumed(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """Steps of a transaction in their order, each done before the next began, and its consumed offsets.
+    """Steps of a transaction in order, each complete before the next began, and its consumed offsets.
 
-    An `ok` was committed, a `fail` can never be committed. The reads of every completion count.
+    An `ok` was committed, a `fail` can never be committed. Reads are checked whatever the outcome.
     """
 
     steps: tuple[Append | Scan | OffsetsRead, ...]
@@ -321,7 +321,7 @@ class Recorder:
         return self._record(invocation.process, INFO, invocation.kind, payload or invocation.payload, error)
 
     def crash(self, process: int) -> Op:
-        """Record that the client of the process crashed; its operation under way never completes."""
+        """Record that the client of the process crashed; its open operation never completes."""
         return self._record(process, INFO, CRASH, None, "")
 
     def nemesis(self, event: str) -> Op:
@@ -407,7 +407,7 @@ def _describe_offset(offset: Offset | None) -> str:
 
 
 def _describe_run(items: tuple[Value, ...] | tuple[Offset, ...]) -> str:
-    """Return a few items in full, more as first … last and their number."""
+    """Return up to six items in full; of more items the first, the last and their number."""
     if len(items) <= 6:
         return ", ".join(map(str, items))
     return f"{items[0]}, {items[1]} … {items[-1]} ({len(items)} of them)"

@@ -37,11 +37,11 @@ class Rules(NamedTuple):
     """Promises of the log under test; checkers report violations of these."""
 
     dense: bool = True
-    """Offsets have no holes: no transactions. Compacted partitions, whose values have keys, are excepted."""
+    """Whether offsets have no gaps. Set to false if there are transactions; compacted partitions are never checked."""
     forward_only_commits: bool = True
-    """Committed offsets of a group never go back, unless members commit or an operator resets them."""
+    """Whether committed offsets of a group never decrease, unless a member commits or an operator resets them."""
     serial_transactions: bool = False
-    """Transactions that overlap are serializable; those of Kafka are not."""
+    """Whether overlapping transactions must be serializable; those of Kafka are not."""
     lag_bound_ns: int | None = None
     """Longest time that a consumer may lag behind, in nanoseconds; `None` only measures."""
 

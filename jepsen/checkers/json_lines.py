@@ -1,9 +1,9 @@
-"""Histories as JSON lines, one entry a line, in UTF-8. Pure: lines in, lines out; files are the caller's.
+"""Histories as JSON lines, one entry a line, in UTF-8. The functions only convert lines; callers open the files.
 
     {"time": 9, "process": 3, "type": "ok", "kind": "send", "value": {"partition": …, "values": [7], "offsets": [5]}}
 
-`time` is in nanoseconds; the sequence of an entry is the number of its line, counted from 0. `error` stands only
-where there is one. What `value` holds for each kind is in `_ENCODERS`; a partition is written `topic/partition`.
+`time` is in nanoseconds; the sequence of an entry is the number of its line, counted from 0. `error` is
+omitted if it is empty. `_ENCODERS` defines the form of `value` for each kind; a partition is written `topic/partition`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -57,7 +57,7 @@ from raftlog.errors import InvalidArgument
 from raftlog.types import Offset, TopicPartition
 
 Line = TypeVar("Line", bound=bytes | str)
-# Entries of a million share these few strings instead of having their own.
+# A million entries share these strings, to save memory.
 _TYPES: Final[dict[str, OpType]] = {name: name for name in get_args(OpType)}
 _KINDS: Final[dict[str, Kind]] = {name: name for name in get_args(Kind)}
 

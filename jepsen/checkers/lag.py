@@ -1,12 +1,11 @@
 """Checker of real-time lag: the age of acknowledged records that a consumer has not received yet.
 
-When a poll was invoked, the consumer stood before offset p + 1 of a partition. Its lag there is the time since the
-first acknowledgement of any offset above p, counted from its `assign` at the earliest. A consumer that is stuck lags
-more and more; one that reads from the beginning starts with a lag of its own making, so the bound is the test's to
-choose. After `subscribe` a rebalance may take a partition away at any time, so only partitions that a poll returned
-are checked; after an `assign` of unknown outcome the position is unknown until the consumer polls. Reported once
-per process and partition (`realtime-lag`), when the bound is first passed; `worst_ns` has the highest lag of all.
-"""
+Let p be the last offset that the consumer received before a poll. Its lag at this poll is the time since the first
+acknowledgement of any offset above p, but at most the time since its `assign`. The lag of a stuck consumer grows. A
+consumer that reads from the beginning starts with a lag, so each test chooses the bound. After `subscribe` a rebalance
+may revoke a partition at any time, so only partitions in the result of a poll are checked. After an `assign` of unknown
+outcome the position is unknown until the consumer polls. `realtime-lag` is reported once per process and partition,
+when the lag first exceeds the bound; `worst_ns` is the highest lag of all."""
 
 from bisect import bisect_right
 from collections.abc import Callable
@@ -53,7 +52,7 @@ class Acknowledged:
 
 
 class Reader:
-    """Last offset that a process received in each of its partitions, and since when it reads them."""
+    """Last offset that a process received in each of its partitions, and the time of its assignment."""
 
     __slots__ = ("is_subscribed", "last", "missed", "since_ns")
 
@@ -65,11 +64,11 @@ class Reader:
 
 
 Observe = Callable[[int, int, int], None]
-"""Shown the time, the process and its highest lag at each poll that was checked; all times in nanoseconds."""
+"""Called for each checked poll with the time, the process number and its highest lag; times are in nanoseconds."""
 
 
 class RealtimeLag(Checker):
-    """Checker of the longest time for which an acknowledged record stays unread by consumers.
+    """Checker of the longest time for which consumers do not receive an acknowledged record.
 
     `bound_ns=None` only measures; `observe` receives the measurements, for plots."""
 

@@ -1,9 +1,9 @@
 """Checker of linearizable registers: one order of all operations agrees with every answer and with real time.
 
-`not-linearizable`, once for a register, with the entries that contradict one another. Each register is checked by
-itself, at the end (Horn and Kroening, Faster linearizability checking via P-compositionality, 2015): by `zones` where
-values identify their write, otherwise by a search through orders (`order_search`), which has limits. Where one
-comes first the register is undecided (`undecided`), which is not the same as sound.
+`not-linearizable` is reported once for a register, with the entries that contradict one another. Each register is
+checked separately, at the end (Horn and Kroening, Faster linearizability checking via P-compositionality, 2015). If
+values identify their writes, `zones` checks it; otherwise `order_search` searches for an order, within limits. If the
+search reaches a limit, the register is `undecided`, which does not mean that it is linearizable.
 
 Memory: all operations on registers, and the state of a search.
 """
@@ -20,7 +20,7 @@ from jepsen.checkers.zones import find_contradiction
 class Linearizability(Checker):
     """Checker that the operations on each register are linearizable.
 
-    `steps_max` bounds the search steps for all registers together, which begin with the small registers."""
+    `steps_max` bounds the search steps for all registers together; small registers are searched first."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((WRITE, CAS))
     completions: ClassVar[frozenset[Kind]] = frozenset((WRITE, READ, CAS))

@@ -1,9 +1,10 @@
 """Checker of commits by members and operators: the last one takes effect, and later reads show it.
 
-`lost-commit`: a read shows none, or one that another had certainly replaced before the read began. A commit replaces
-those that ended before it began, and those of older generations, whenever they end: they are refused from then on.
-What a read showed counts as done when the read ended. Commits without a member move forward only (`monotonicity` checks
-groups that have no others): in a group of members they may show up, and replace nothing.
+`lost-commit`: a read returned no offset, or one that another commit had certainly replaced before the read began. A
+commit replaces commits that ended before it began. It also replaces all commits of older generations, which are refused
+from then on. An offset that a read returned counts as committed when the read ended. Commits without a member only
+raise offsets; in a group with members a read may return them, and they replace nothing. `monotonicity` checks groups
+that have only such commits.
 
 Memory: per group and partition the commits that a read may still show.
 """
@@ -41,11 +42,10 @@ class MemberCommits(Checker):
     def __init__(self, findings: Findings | None = None) -> None:
         super().__init__(findings)
         self._commits: dict[GroupPartition, list[_Commit]] = {}
-        self._replaced: dict[GroupPartition, dict[Offset, Op]] = {}  # by what, of those that no read may show any more
-        self._unobserved: dict[GroupPartition, set[Offset]] = {}  # committed without a member
-        self._firsts: dict[GroupPartition, Op] = {}  # the first that was answered: from then on there is one
-        self._open: dict[int, dict[GroupPartition, _Commit]] = {}
-        self._reads: dict[int, Op] = {}
+        self._replaced: dict[GroupPartition, dict[Offset, Op]] = {}  # replaced offsets, with the entry that replaced
+        them self._unobserved: dict[GroupPartition, set[Offset]] = {}  # committed without a member self._firsts:
+        dict[GroupPartition, Op] = {}  # first answered commit: later reads must return an offset self._open: dict[int,
+        dict[GroupPartition, _Commit]] = {} self._reads: dict[int, Op] = {}
 
     def on_invocation(self, op: Op) -> None:
         """Record a read as pending, or a commit's offsets: those of a member as `_Commit`, others as unobserved."""
@@ -82,7 +82,7 @@ class MemberCommits(Checker):
                 self._record_certain(key, commit, op)
 
     def _record_certain(self, key: GroupPartition, commit: _Commit, op: Op) -> None:
-        """Record that the commit is certain from this entry on."""
+        """Record that this entry proves that the commit took effect."""
         self._firsts.setdefault(key, op)
         commit.ended = min(commit.ended, op.sequence)
         oldest_read = min((read.sequence for read in self._reads.values()), default=op.sequence)
@@ -95,7 +95,7 @@ class MemberCommits(Checker):
         self._commits[key] = [each for each in self._commits[key] if each.replaced_at > oldest_read]
 
     def _check_shown(self, key: GroupPartition, offset: Offset | None, read: Op, op: Op) -> None:
-        """Report a read that shows an offset which a newer commit had certainly replaced before the request."""
+        """Report a read that returned an offset which a newer commit had certainly replaced before the request."""
         if offset is None:
             first = self._firsts.get(key)
             if first is not None and first.sequence < read.sequence:

@@ -1,16 +1,15 @@
 """Checkers of numbers that never fall: log start, end, committed offsets, and a replica's high watermark.
 
 - `start-went-back`, `end-went-back`: a process received a smaller log start or end than before. A process
-  talks to one server, or to any that promise this together. Linearizable lists are checked across processes by
+  queries one server, or several that give this guarantee together. Linearizable lists are checked across processes by
   `OffsetOrder`.
 - `committed-went-back`: a committed offset was read below one that was acknowledged or read before the read began.
-  Only for groups whose commits move forward, which those of members and resets do not (`member_commits` checks them).
-  `phantom-commit`: it is one that was never committed, or whose commits all definitely failed, before the read or
-  after it.
-- `trim-undone`: a linearizable list says that a log begins below where it had begun for an earlier one, or where an
-  answered deletion of records had put it; or the answer to a deletion says that it begins below what was asked for.
+  Groups with commits of members or with resets are excepted (`member_commits` checks them).
+- `phantom-commit`: a read returned an offset that was never committed, or whose commits all definitely failed.
+- `trim-undone`: a linearizable list returned a log start below that of an earlier list or of an answered deletion of
+  records; or the answer to a deletion has a log start below the requested one.
 
-`MonotonicCheck` is the bare rule, for numbers that are not in a history: the simulator feeds it after every step.
+`MonotonicCheck` applies the same rule to numbers outside of a history; the simulator calls it after every step.
 """
 
 from collections.abc import Hashable
@@ -150,11 +149,11 @@ class CommittedOffsets(Checker):
         super().__init__(findings)
         self._forward_only = forward_only
         self._floors: dict[GroupPartition, tuple[Offset, Op]] = {}
-        self._attempts: dict[GroupPartition, dict[Offset, int]] = {}  # not known to have failed
-        self._reads: dict[int, dict[GroupPartition, tuple[Offset, Op]]] = {}
-        self._shown: dict[GroupPartition, dict[Offset, Op]] = {}  # the first read of each offset
-        self._unordered: set[str] = set()  # groups whose members or operators have committed
-        self._handled: set[str] = set()  # groups of handlers, whose commits are not in the history
+        self._attempts: dict[GroupPartition, dict[Offset, int]] = {}  # number of commits that are not known to have
+        failed self._reads: dict[int, dict[GroupPartition, tuple[Offset, Op]]] = {} self._shown: dict[GroupPartition,
+        dict[Offset, Op]] = {}  # the first read of each offset self._unordered: set[str] = set()  # groups whose
+        members or operators have committed self._handled: set[str] = set()  # groups of handlers, whose commits are not
+        in the history
 
     def on_invocation(self, op: Op) -> None:
         payload = op.payload

@@ -19,7 +19,7 @@ from raftlog.types import Offset, TopicPartition
 
 
 class Floor(NamedTuple):
-    """Lower bound for later offsets: the highest offset known to exist, and the entry that showed it."""
+    """Lower bound for later offsets: the highest known offset, and the entry that proves it."""
 
     offset: Offset
     op: Op
@@ -44,7 +44,7 @@ class OffsetOrder(Checker):
         super().__init__(findings)
         self._floors: dict[TopicPartition, Floor] = {}
         self._list_floors: dict[TopicPartition, Floor] = {} if has_transactions else self._floors
-        """Offsets below the end of every later list."""
+        """Highest offset of each partition that every later list must end above."""
         self._own_floors: dict[tuple[int, TopicPartition], Floor] = {}
         self._open: dict[TopicPartition, dict[Value, OpenSend]] = {}
         self._lists: dict[int, dict[TopicPartition, Floor]] = {}

@@ -12,7 +12,7 @@ What needs no search:
   other write;
 - of equal operations the one that ends first, and of those of unknown outcome the one that began first;
 - an operation of unknown outcome takes effect only for an operation that observes its value at once;
-- where one write alone can explain an answer it ended before that answer, and the reader began after it.
+- if only one write can explain an answer, it took effect before that answer, and the observer after the write.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from jepsen.checkers.history import CAS, READ, WRITE
 from jepsen.checkers.registers import NEVER, Contradiction, Operation, RegisterOperations, State
 
 STEPS_MAX: Final = 10_000_000
-"""Steps of one search: about a million a second."""
+"""Largest number of steps of one search; about a million steps take a second."""
 BYTES_MAX: Final = 512 << 20
 _CONFIGURATION_BYTES: Final = 1000
 """Approximate memory of one configuration, in bytes, without its bits."""
@@ -102,7 +102,7 @@ def search(gathered: RegisterOperations, steps_max: int = STEPS_MAX) -> SearchRe
 
 
 class _Observations(NamedTuple):
-    """Operations that wrote each value, and the time at which it was first read."""
+    """Operations that wrote each value, and the time at which the value was first read."""
 
     written: dict[_Held, list[_Step]]
     shown: dict[_Held, int]
@@ -124,7 +124,7 @@ def _collect_observations(steps: list[_Step]) -> _Observations:
 def _narrow(steps: list[_Step], observed: _Observations) -> Contradiction | None:
     """Narrow the time intervals of operations whose answer only one write explains; return a contradiction, or None.
 
-    `None` may be the initial value as well."""
+    The value None is not narrowed, because it can also be the initial value."""
     sources: dict[_Held, _Step] = {
         value: by[0] for value, by in observed.written.items() if len(by) == 1 and value is not None
     }
@@ -181,7 +181,7 @@ class _Search:
         return self._next_steps(configuration)
 
     def _next_steps(self, configuration: _Configuration) -> Iterator[tuple[_Configuration | None, _Step]]:
-        """Yield each possible next step with its configuration; `None` when no operation is left after it."""
+        """Yield each possible next step with the configuration after it; None in its place if no operation is left."""
         places, until = self._find_open_places(configuration.base, configuration.window)
         tried = set()
         for place in sorted(places, key=lambda place: self._required[place].completed):
@@ -233,7 +233,7 @@ class _Search:
                 return window
 
     def _settle(self, base: int, window: int, used: int, held: _Held) -> _Configuration | None:
-        """Return the configuration after all steps that change nothing; `None` when no operation is left."""
+        """Return the configuration after all steps that change nothing; None if no operation is left."""
         while True:
             before = window
             for place in self._find_open_places(base, window)[0]:

@@ -1,10 +1,10 @@
 """Checker of the ownership of partitions in consumer groups, generation by generation.
 
-- `two-owners`: two group members own one partition in the same generation. A static member that took the place of an
-  earlier one of its name is the same member.
-- `generation-went-back`: a member whose request began after a generation was known got an older one.
-- `fenced-commit`: a commit was accepted from a member of an older generation, or from a static member whose place
-  another one had taken, although this was known everywhere when the commit was requested.
+- `two-owners`: two group members own one partition in the same generation. A static member that replaced an
+  earlier member with its instance id counts as the same member.
+- `generation-went-back`: a member's request began after a generation was known, and the answer has an older one.
+- `fenced-commit`: a commit was accepted from a member of an older generation, or from a static member that another one
+  had replaced, although the newer generation or member was known when the commit was requested.
 
 A generation is known when a `join` with it has succeeded."""
 
@@ -32,8 +32,8 @@ class Ownership(Checker):
         super().__init__(findings)
         self._owners: dict[tuple[str, int, TopicPartition], tuple[str, Op]] = {}
         self._newest: dict[str, _KnownGeneration] = {}
-        self._places: dict[tuple[str, str], Op] = {}  # last holder of a static member's place
-        self._instances: dict[tuple[str, str], str] = {}  # of members that are static
+        self._places: dict[tuple[str, str], Op] = {}  # join of the last member with each instance id
+        self._instances: dict[tuple[str, str], str] = {}  # instance ids of static members
         self._asked: dict[int, tuple[_KnownGeneration | None, Op | None]] = {}
 
     def on_invocation(self, op: Op) -> None:
@@ -74,9 +74,9 @@ class Ownership(Checker):
             self._record_place(joined, op)
 
     def _record_place(self, joined: Membership, op: Op) -> None:
-        """Record the member that has the name of a static member now.
+        """Record the member that has this instance id now.
 
-        Answers may overtake one another, so the last member that joined the newest generation certainly has it."""
+        Answers can overtake one another: the last member that joined the newest generation certainly has the id."""
         self._instances[joined.group, joined.member] = joined.instance
         before = self._places.get((joined.group, joined.instance))
         held = before.payload if before is not None else None

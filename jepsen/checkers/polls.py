@@ -1,13 +1,13 @@
 """Checker of consumers: a consumer receives records in the order of offsets, and skips none.
 
 Within one poll (`int-nonmonotonic-poll`, `int-poll-skip`), and from one poll of a process to its next
-(`nonmonotonic-poll`, `poll-skip`). An `assign` begins anew, at its offset where it names one. After `subscribe` only
-the order within each poll is checked: a rebalance may move a consumer anywhere. A poll that ended unknown may have
-moved the consumer on: the next one may skip, but not go back. After an `assign` that ended unknown, the position of the
-consumer and its subscription are unknown.
+(`nonmonotonic-poll`, `poll-skip`). An `assign` resets the position, to its offset if it has one. After `subscribe` only
+the order within each poll is checked: a rebalance may move a consumer anywhere. A poll of unknown outcome may have
+advanced the consumer: the next poll may skip records, but not go back. After an `assign` of unknown outcome the
+position and the subscription of the consumer are unknown.
 
 Offsets of a log are dense outside transactions and compaction, so with `dense` a step from 7 to 9 is a skip at once.
-Without it a skip is a step over an offset that any process saw; that is known at the end, from the book.
+Without `dense` a skip is a step over an offset that any process received; the record book shows this at the end.
 `compaction` checks which offsets a consumer of a compacted partition may pass over.
 """
 

@@ -1,7 +1,7 @@
 """Status of every record sent, as columns for plots: time of the send, offset, status.
 
-Agrees with the record book but keeps no evidence, so it needs a tenth of the memory: it can pass over a long history a
-second time, long after the verdict. It checks nothing; `records` finds and proves anomalies.
+It agrees with the record book but stores no evidence, so it needs a tenth of the memory and can process a long history
+a second time, after the check. It checks nothing; `records` finds and proves anomalies.
 
 One row per record in the order of the invocations. `status` of a record whose send was
 
@@ -12,8 +12,8 @@ One row per record in the order of the invocations. `status` of a record whose s
     neither        stored (polled), absent
 
 A record that was polled and is missing at the end of the history is vanished, regardless of the answer to its send: its
-offset was last shown with another value, or a linearizable list that was requested later ended at or below it. No other
-status shows this, because the status in the record book is decided by one poll."""
+offset was last read with another value, or a linearizable list that was requested later ended at or below it. This
+status comes first, because the others already follow from a single poll."""
 
 from array import array
 from collections.abc import Callable
@@ -48,7 +48,7 @@ _CODES: Final[dict[Status, int]] = {status: code for code, status in enumerate(S
 _OUTCOMES: Final = {INFO: 0, OK: 1, FAIL: 2}
 _NOWHERE: Final = -1
 _HOLE_MAX: Final = 1_000_000
-"""Largest distance beyond the highest offset before, in offsets, up to which the holder of an offset is tracked."""
+"""Largest distance, in offsets, of a new highest offset from the one before, up to which offsets are tracked."""
 
 
 class StatusColumns(NamedTuple):
@@ -71,9 +71,9 @@ class StatusColumns(NamedTuple):
 class _Partition:
     """Sent and received records of one partition.
 
-    `polled_end` is behind the highest offset that was polled, `start` the highest log start that was returned,
-    `start_max` the highest possible log start. `phantoms` are values that were polled before they were sent, with the
-    first offset."""
+    `polled_end` is the offset after the highest polled one, `start` the highest returned log start, `start_max` the
+    highest possible log start. `phantoms` are values that were polled before they were sent, with their first
+    offset."""
 
     __slots__ = (
         "holders",
@@ -92,7 +92,7 @@ class _Partition:
         self.number = number
         self.rows: dict[Value, int] = {}
         self.phantoms: dict[Value, int] = {}
-        self.holders = array("q")  # by offset: the row that was shown there last, or nowhere
+        self.holders = array("q")  # by offset: row of the value that was last read there; `_NOWHERE` if none was
         self.polled_end = 0
         self.may_be_deleted = False
         self.start = self.start_max = 0
@@ -266,7 +266,7 @@ class RecordStatuses(Checker):
 def _newest_offsets(place: _Partition, offsets: "array[int]", outcomes: "array[int]") -> dict[str, int]:
     """Return the highest known offset of each key of a compacted partition.
 
-    `BEHIND_ALL` if it may have been replaced."""
+    The offset is `BEHIND_ALL` if the newest record may have been replaced."""
     is_read = place.polled_end > max((offsets[row] for row in place.rows.values()), default=_NOWHERE)
     newest: dict[str, int] = {}
     for value, key in place.keys.items():

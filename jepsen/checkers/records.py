@@ -1,22 +1,21 @@
 """Record book, the index of all values of a history: sends, offsets, and the polls that returned them.
 
 Reports at once: `inconsistent-offset` (one offset, two values), `duplicate` (one value, two offsets), `aborted-read`
-(a value that definitely failed was seen), `phantom` (a value that was never sent was seen). Reports at the end:
+(a value that definitely failed was read), `phantom` (a value that was never sent was read). Reports at the end:
 
 - `lost-write`: acknowledged, never polled, although that offset or a later one was polled;
-- `unseen`: acknowledged, never polled, and no poll came so far. Weaker: whether it is an error depends on whether
-  the test drained the log; the two are disjoint.
+- `unseen`: acknowledged, never polled, and no poll reached its offset. It is an error only if the test read the whole
+  log at its end. A record is never both.
 
 Offsets below the highest known log start are excused: retention may have deleted them before any read. So are offsets
-below the start of a trim of unknown outcome (`trims`); a reader that skips one is detected all the same. In a compacted
-partition a tombstone is, and what has a newer record of its key, or may have had one: a tombstone of unknown outcome,
-which removed the key and expired before any read of it, or, as long as records are known after the last one that was
-polled, any record of unknown outcome, which may be among them (`compaction` checks the rest). Of a topic that may have
-been deleted (`topics`) no read is required: a reader with the position of its predecessor begins anywhere, and `polls`
-detects skipped records. Definitions after Jepsen's Kafka workload (`jepsen.tests.kafka`), for values that are unique
-per partition.
+below the start of a trim of unknown outcome (`trims`); `polls` still detects a reader that skips one. In a compacted
+partition tombstones are excused, and records with a possible newer record of their key. This can be a known record, a
+tombstone of unknown outcome, or, while the records after the last polled one are unread, any record of unknown outcome
+(`compaction` checks the rest). In a topic that may have been deleted (`topics`) no record must be read, because a
+reader can begin anywhere; `polls` detects skipped records. Definitions after Jepsen's Kafka workload
+(`jepsen.tests.kafka`), for values that are unique per partition.
 
-Costs a few dictionary entries per record, and for records that are polled again a comparison in one C call.
+Cost: a few dictionary entries per record; a repeated poll of known records costs one comparison.
 """
 
 from typing import ClassVar, Final
@@ -52,7 +51,7 @@ BEHIND_ALL: Final = Offset(1 << 63)
 class PartitionBook:
     """Offsets and values of the known records of one partition, by the entries of a history.
 
-    `offsets` and `values` hold the first offset of a value, and the reverse."""
+    `offsets` has the first offset of each value, `values` the first value at each offset."""
 
     __slots__ = (
         "began",
@@ -74,10 +73,10 @@ class PartitionBook:
 
     def __init__(self, name: TopicPartition) -> None:
         self.name: Final = name
-        self.sent: dict[Value, Op] = {}  # the completion of its send, or the invocation while there is none
+        self.sent: dict[Value, Op] = {}  # completion of the value's send, or its invocation if there is none
         self.values: dict[Offset, Value] = {}
         self.offsets: dict[Value, Offset] = {}
-        self.witnesses: dict[Offset, Op] = {}  # the first entry that showed the offset
+        self.witnesses: dict[Offset, Op] = {}  # first entry that shows the offset
         self.polled: set[Offset] = set()
         self.polled_elsewhere: set[Value] = set()  # polled anywhere but at `offsets[value]`
         self.polled_end = Offset(0)
@@ -94,7 +93,8 @@ class PartitionBook:
         return bool(self.keys)
 
     def newest_offsets(self) -> dict[str, Offset]:
-        """Return the newest known offset of each key of a compacted partition; `BEHIND_ALL` if it may be replaced."""
+        """Return the newest known offset of each key of a compacted partition; `BEHIND_ALL` if it may have been
+        replaced."""
         is_read = not self.values or self.polled_end > max(self.values)
         newest: dict[str, Offset] = {}
         for value, key in self.keys.items():
@@ -112,7 +112,7 @@ class PartitionBook:
 
 
 class RecordBook(Checker):
-    """Checker of records: each value that was acknowledged is at one offset, and is read there.
+    """Checker of records: each acknowledged value is stored at one offset, and is read there.
 
     `Density` and `Polls` read the known records as well."""
 
@@ -274,7 +274,7 @@ class RecordBook(Checker):
             newest, start_max = book.newest_offsets(), max(book.start, self._unknown_trims.start_max(book.name))
             for value, op in book.sent.items():
                 send = op.payload
-                # The index has a send of several values once for each; report it once.
+                # The index has a send with several values once for each value; report it once.
                 if op.type == OK and isinstance(send, Send) and value == send.values[0]:
                     for offset, each in zip(send.offsets, send.values, strict=True):
                         self._finish_record(book, op, offset, each, newest, start_max)

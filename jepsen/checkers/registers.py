@@ -1,15 +1,16 @@
 """Operations of one register with their intervals, and contradictions between them.
 
-An operation takes effect at one moment between its invocation and its completion, both sequences of entries. One of
-unknown outcome may do so at any later time, or never; one that definitely failed, and a read without an answer, carry
-no information and are left out. Gathered by `linearizability`, checked by `zones` or by `order_search`."""
+An operation takes effect at one moment between its invocation and its completion, which are given by the sequences of
+their entries. An operation of unknown outcome takes effect at any time after its invocation, or never. Operations that
+definitely failed, and reads without an answer, have no effect on the check and are omitted. Gathered by
+`linearizability`, checked by `zones` or by `order_search`."""
 
 from typing import Final, NamedTuple
 
 from jepsen.checkers.history import CAS, READ, WRITE, Kind, Op, Register, Value
 
 NEVER: Final = 1 << 62
-"""The completion of an operation of unknown outcome."""
+"""Sequence in place of the completion of an operation of unknown outcome."""
 State = Value | None
 
 
@@ -69,6 +70,7 @@ class RegisterOperations:
         return not has_cas and None not in written and len(set(written)) == len(written)
 
     def explain_unwritten_read(self, read: Operation) -> Contradiction:
+        """Return the contradiction of a read whose value no successful or unknown write can explain."""
         failed = self.refused.get(read.value)
         if failed is None:
             return Contradiction(f"{read} returned a value that was never written", read.proof)

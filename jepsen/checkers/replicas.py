@@ -1,13 +1,12 @@
-"""Checker of replicas: all hold the same bytes wherever they have data; a shorter one is a prefix of a longer one.
+"""Checker of replicas: they have equal bytes wherever they have data; a shorter one is a prefix of a longer one.
 
-Streams are pairs of a rising number and the bytes of one batch. The number is an offset where client batches alone
-are compared, and an index where control batches are among them, because those share an offset with the batch behind
-them. Where a replica's log starts later, the others are compared from there. Anomaly: `replicas-differ`, with the
-number and the first byte that differs.
+A stream yields pairs of an ascending number and the bytes of one batch. The number is an offset if only client batches
+are compared. With control batches it is an index, because a control batch has the same offset as the batch after it. If
+a replica's log starts later, the others are compared from there. Anomaly: `replicas-differ`, with the number and the
+first byte that differs.
 
-`compare_streams` reads whole streams in lockstep, keeping one item of each. `ReplicaComparison` is fed as replicas
-commit, and keeps a digest per number until it is trimmed.
-"""
+`compare_streams` reads whole streams in parallel, with one item of each in memory. `ReplicaComparison` receives the
+data when replicas commit it, and stores a digest per number until it is trimmed."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
@@ -84,7 +83,7 @@ class KeptDigest(NamedTuple):
 class ReplicaComparison:
     """Incremental comparison of replicas: the data fed first for a number is the reference for all others.
 
-    Feed only committed data: it never changes, and that is part of the check."""
+    Feed only committed data. It must never change, also on one replica."""
 
     def __init__(self) -> None:
         self._kept: dict[int, KeptDigest] = {}
@@ -101,6 +100,6 @@ class ReplicaComparison:
         return None
 
     def trim(self, number: int) -> None:
-        """Forget entries below the number."""
+        """Delete the digests below the number."""
         for old in [known for known in self._kept if known < number]:
             del self._kept[old]

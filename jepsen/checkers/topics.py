@@ -41,7 +41,7 @@ from raftlog.types import TopicPartition
 DENIED_NS: Final = 1_000_000_000
 """Longest time, in nanoseconds, that a server may use stale metadata according to which a topic does not exist."""
 NONE: Final = ""
-"""In place of an id: no topic has the name."""
+"""Value in place of a topic id if no topic has the name."""
 
 
 class CertainState(NamedTuple):
@@ -63,7 +63,7 @@ class TopicName:
         self.topic_id: str | None = NONE
         self.since: Op | None = None
         self.changes = 0
-        self.open: set[int] = set()  # processes with a change under way
+        self.open: set[int] = set()  # processes whose change is open
         self.given_up: list[Op] = []  # completions of changes that may still happen
         self.maybe_created = 0
         self.acknowledged: set[str] = set()
@@ -162,6 +162,8 @@ class Topics(Checker):
             self._settle(name, invocation, None, op)
 
     def _settle(self, name: TopicName, invocation: Op, topic_id: str | None, op: Op) -> None:
+        """Record the topic id that an answer proves; changes that were abandoned before its request no longer
+        matter."""
         name.given_up = [each for each in name.given_up if each.sequence > invocation.sequence]
         name.topic_id, name.since = topic_id, op
 
@@ -227,6 +229,6 @@ class Topics(Checker):
             book.may_be_deleted = self.may_be_deleted(book.name)
 
     def may_be_deleted(self, partition: TopicPartition) -> bool:
-        """Return whether the partition may be deleted with its topic, according to the entries read until now."""
+        """Return whether the partition may be deleted with its topic, according to the entries so far."""
         named = name_and_id(partition)
         return named is not None and not self._name(named[0]).is_certain_of(named[1])

@@ -1,6 +1,6 @@
 """Whole clusters in one process, in virtual time, from one seed.
 
-The bricks: `VirtualLoop` runs asyncio code of many nodes on clocks of their own, pauses and crashes them;
+Basic parts: `VirtualLoop` runs asyncio code of many nodes on clocks of their own, pauses and crashes them;
 `SimulatedNetwork` connects them; disks are those of `jepsen.simulation.disk`. Nothing here reads a real clock,
 a socket or a hash order, so a seed repeats a run to the last callback, and `loop.trace.digest()` proves it.
 

@@ -37,11 +37,19 @@ from jepsen.simulation.report import failure_json, failure_text, git_revision
     type=click.Choice(list(LEVELS)),
     default="driver",
     show_default=True,
-    help="What is simulated: groups on their drivers, the founding of a cluster, whole brokers (also with a view to "
-    "groups of consumers, or to idempotence and compaction of records), or gossip.",
+    help="Simulated part: Raft groups on drivers, the founding of a cluster, whole brokers (also with a focus on "
+    "consumer groups, or on idempotence and compaction of records), or gossip.",
 )
-@click.option("--members", type=click.IntRange(2, 10_000), help="With --level gossip: so many, without other faults.")
-@click.option("--loss", type=click.FloatRange(0, 0.5), help="With --level gossip: so much, without other faults.")
+@click.option(
+    "--members",
+    type=click.IntRange(2, 10_000),
+    help="Number of members; only with --level gossip, and without its other faults.",
+)
+@click.option(
+    "--loss",
+    type=click.FloatRange(0, 0.5),
+    help="Share of lost datagrams; only with --level gossip, and without its other faults.",
+)
 @click.option("--unordered-syncs", is_flag=True, help="Syncs of a disk complete in any order; not with --level gossip.")
 @click.option("--cut-ambushes", is_flag=True, help="Cuts of logs meet syncs of segments; only with --level driver.")
 @click.option(
@@ -50,7 +58,7 @@ from jepsen.simulation.report import failure_json, failure_text, git_revision
 @click.option("--growth", is_flag=True, help="Topics get more partitions; only with --level broker.")
 @click.option("--kafka", is_flag=True, help="Brokers serve Kafka's protocol, too; only with --level broker.")
 @click.option("--transactions", is_flag=True, help="As --kafka, and clients write in transactions, too.")
-@click.option("--kept", is_flag=True, help="Run the kept seeds as well, which once found something.")
+@click.option("--kept", is_flag=True, help="Also run the seeds in kept_seeds.json, each of which once found a defect.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 def main(
     seeds: int,
@@ -116,6 +124,7 @@ def main(
 
 
 def _shape(level: str, **wanted: float | None) -> dict[str, float]:
+    """Return the given options of the gossip level. Raises `UsageError` if another level has one of them."""
     shape = {name: value for name, value in wanted.items() if value is not None}
     if shape and level != "gossip":
         raise click.UsageError("--members and --loss are for --level gossip")

@@ -18,19 +18,19 @@ LEVELS: Final[Mapping[str, Callable[..., Outcome]]] = {
     "records": simulate_records,
     "gossip": simulate_gossip,
 }
-"""Levels of simulation, with the function that runs a seed.
+"""Function that runs a seed, by level of the simulation.
 
 Raft groups on their drivers, the founding of a cluster, whole brokers, also with a focus on consumer groups and on the
 retention of records, gossip alone."""
 
 RUNS_PER_PROCESS = 100
-"""Number of runs after which a fresh process takes over, so that leftovers of runs do not add up."""
+"""Number of runs after which a new process replaces a worker, so that memory of earlier runs does not accumulate."""
 
 
 def run_seeds(seeds: Sequence[int], jobs: int, level: str = "driver", **shape: float) -> Iterator[Outcome]:
     """Run the seeds and yield their outcomes; closing the iterator ends the runs under way.
 
-    `shape` has additional options of the level."""
+    `shape` has additional keyword arguments of the level's function."""
     run = partial(LEVELS[level], **shape)
     if jobs == 1 or len(seeds) == 1:
         yield from map(run, seeds)

@@ -1,9 +1,9 @@
 """Cluster in virtual time: machines, network, Raft groups, observers, and the history of its clients.
 
     loop, network     one of each
-    machines          by node id; `options.nodes` of them hold every group from the beginning, the others nothing
-    groups            plans: id, name, first roll, and the properties that are watched
-    checker           checks the history of the clients while it is recorded
+    machines          by node id; the first `options.nodes` have a replica of every group from the start, the others
+    none groups            plans: id, name, first roll, and the properties that are watched checker           checks the
+    history of the clients while it is recorded
 
 Everything random comes from the seed, each part of the cluster from a generator of its own. Made by `run`.
 """
@@ -40,7 +40,7 @@ from raftlog.storage.roll import Roll
 from raftlog.types import Index, NodeId, TopicPartition
 
 READ_BACK_MAX: Final = 300
-"""Entries that are read again after each restart, the newest ones."""
+"""Number of the newest entries that are read again after each restart."""
 
 
 def _ignore(_: object) -> None:
@@ -68,7 +68,7 @@ class GroupPlan:
         self.roll: Roll
         self.initial: tuple[ReplicaId, ...] = ()
         self.begun: set[ReplicaId] = set()
-        """Replicas that have begun; never iterated."""
+        """Initial replicas that were created. Never iterated."""
         self.retired: set[ReplicaId] = set()
         """Replicas that were removed, or whose disk is lost: they do not return under the same identity. Never
         iterated."""
@@ -92,7 +92,7 @@ class Cluster:
         self.is_damage_expected: Callable[[Machine, GroupPlan], bool] = lambda _machine, _plan: False
         """Callback that returns whether files of this replica were damaged."""
         self.ambush: Callable[[Moment, Machine], object] | None = None
-        """Callback at certain moments, for faults that wait for one."""
+        """Callback at the moments of replicas; None unless a fault waits for one."""
         self.on_cut: Callable[[Machine], object] = _ignore
         """Callback at every cut of a log."""
         self._processes = 0
@@ -151,9 +151,11 @@ class Cluster:
         self.loop.close()
 
     def break_property(self, name: str, **numbers: object) -> None:
+        """Raise `PropertyBroken`."""
         raise PropertyBroken(name, numbers)
 
     def _feed(self, op: Op) -> None:
+        """Check a completed operation at once. Raises `PropertyBroken` for an anomaly."""
         for anomaly in self.checker.feed(op):
             raise PropertyBroken(anomaly.kind, {"what": anomaly.what, "operations": "; ".join(map(str, anomaly.ops))})
 
@@ -256,6 +258,7 @@ class Cluster:
 
 
 def _moment(ready: Ready, leads: bool) -> Moment | None:
+    """Return the moment that a batch of work makes, the first that applies; None for other work."""
     if ready.cut_to is not None:
         return Moment.CUT
     if ready.role_state is not None and ready.role_state.role is Role.LEADER:

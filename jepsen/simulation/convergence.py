@@ -1,8 +1,8 @@
 """End of a run: all faults end, and the cluster must recover within a bound.
 
-In this order, each a property of its own when it does not happen: every group takes a write; damaged replicas are
-found out, repaired and well again; the operators reach the members that they want; all members hold the same log,
-applied to its end. Then every replica is read from its start to its end, the files of all replicas are compared byte
+In this order, each a property of its own: every Raft group accepts a write; damaged replicas are detected, repaired and
+healthy again; the operators reach the Raft configurations that they want; all members have the same log, applied to its
+end. Then every replica is read from its start to its end, the files of all replicas are compared byte
 by byte, and the history is checked as a whole.
 """
 
@@ -65,7 +65,7 @@ class Convergence:
             raise PropertyBroken(first.kind, {"verdict": str(verdict)})
 
     def _wait_for_none(self, bound_s: float, name: str, missing: Callable[[], list[str]]) -> None:
-        """Wait until `missing` returns nothing; raise `PropertyBroken` after the bound."""
+        """Wait until `missing` returns an empty list; raise `PropertyBroken` of this name after `bound_s` seconds."""
         deadline_ns = self.loop.now_ns + int(bound_s * SECOND_NS)
         while wanted := missing():
             if self.loop.now_ns >= deadline_ns:
@@ -96,6 +96,7 @@ class Convergence:
         return [str(plan.partition) for plan in self.cluster.groups if not self._is_same_everywhere(plan)]
 
     def _is_same_everywhere(self, plan: GroupPlan) -> bool:
+        """Return whether the replicas of all members equal the leader's; false without a leader."""
         found = self.cluster.leader(plan)
         if found is None:
             return False
@@ -139,7 +140,7 @@ class Convergence:
 
 
 def describe(group: PartitionReplica) -> str:
-    """Return a description of one replica for people."""
+    """Return a readable description of one replica."""
     status = group.core.status()
     members = status.configuration
     voters = ",".join(map(str, members.voters))

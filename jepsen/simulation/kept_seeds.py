@@ -1,7 +1,7 @@
 """Seeds that once detected a bug, with its cause; stored in `kept_seeds.json` and run by tests.
 
 A seed determines a run only together with the code that draws from it. After a change of `options`, or of the order of
-draws, the kept seeds give other runs: search for new seeds that detect the same causes.
+draws, the kept seeds give other runs. Then search for new seeds that detect the same bugs.
 """
 
 import json

@@ -1,7 +1,8 @@
 """Machine of the cluster: a node, a disk that outlives crashes, and the driver in its process.
 
-The disk has a uuid, which together with the node's id identifies a voter. After damage to the journal or a wipe it gets
-a new one: promises under the old one are void, and an operator has to replace the member (`operator`). A process whose
+The disk has a uuid, which together with the node's id identifies a voter. After damage to the journal, or
+a wipe, the disk gets a new uuid: votes and acknowledgements under the old one are void, and an operator has to replace
+the member (`operator`). A process whose
 disk fails exits, and the supervisor starts it again.
 
     boot epoch = number of starts,    driver is not None ⇒ the process is up and has recovered its groups
@@ -74,7 +75,7 @@ class Machine:
         self.boot_epoch = 0
         self.me = ReplicaId(node_id, self._new_uuid(random))
         self.is_new_disk = True
-        """No process has opened the journal of this disk uuid yet."""
+        """Whether no process has opened the journal of this disk uuid yet."""
         self._watcher = watcher
         self._connect = connect
         self._random = random
@@ -195,7 +196,7 @@ class Machine:
             self.crash()
 
     def _move_aside(self) -> None:
-        """Move aside the data of the old disk uuid, so that it is not used as that of the new one."""
+        """Move the data of the old disk uuid into another directory, so that the new disk uuid does not use it."""
         aside = f"{DATA_DIR}/.raftlog/aside/{self.me.disk_uuid}"
         self.disk.make_directory(aside)
         for name in self.disk.list_directory(DATA_DIR):

@@ -1,4 +1,4 @@
-"""Log in memory: plain implementation of `LogView`, for tests, measurements and the simulator's twins."""
+"""Log in memory: plain implementation of `LogView`, for tests and measurements."""
 
 from collections.abc import Sequence
 
@@ -39,9 +39,7 @@ class MemoryLog(LogView):
         return prefix_within_bytes(self._entries[start : start + max_entries], max_bytes)
 
     def stored_bytes_from(self, first: Index) -> int:
-        """Return the size of the entries from `first` on.
-
-        As if all of them were in files."""
+        """Return the size in bytes of the entries from `first` on; all of them count as stored in files."""
         return sum(entry.size_bytes for entry in self._entries[max(0, first - self._boundary.index - 1) :])
 
     def entries_from_start(self) -> list[Entry]:

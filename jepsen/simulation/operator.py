@@ -4,7 +4,7 @@ It uses the leader's state, waits until the last change is finished, and request
 becomes a voter once it has caught up, often in exchange for a voter to remove. Members whose disk is lost are replaced
 under the new disk's uuid. Removed replicas are deleted after a while; until then they must not disturb the group.
 
-A replica that was removed does not come back as itself: its votes were cast on a log that it has no longer.
+A removed replica never returns under the same identity, because its votes refer to a log that it no longer has.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ INTERFERENCE: Final = 0.05
 
 
 class Operator:
-    """Simulated operator that changes the voters of a Raft group; `target` are the nodes that shall be voters."""
+    """Simulated operator that changes the voters of a Raft group; `target` has the nodes that are to be voters."""
 
     def __init__(self, cluster: Cluster, plan: GroupPlan, fault_budget: FaultBudget, random: Random) -> None:
         self.cluster, self.plan, self.fault_budget, self.random = cluster, plan, fault_budget, random
         self.target: tuple[NodeId, ...] = tuple(replica.node_id for replica in plan.initial)
         self.has_interference = Fault.MEMBERS in cluster.options.faults
-        """A second operator interferes; not any more at the end."""
+        """Whether a second operator interferes; false at the end of a run."""
         self._removed_ns: dict[ReplicaId, int] = {}
 
     def start(self) -> None:
@@ -54,7 +54,7 @@ class Operator:
             self.cluster.loop.note("operator", f"{self.plan.partition} shall have nodes {_names(self.target)}")
 
     def is_done(self) -> bool:
-        """Return whether the Raft configuration has the target's nodes as voters, and nothing else."""
+        """Return whether the Raft configuration has exactly the target's nodes as voters, and no learners."""
         found = self.cluster.leader(self.plan)
         if found is None:
             return False

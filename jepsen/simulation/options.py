@@ -19,11 +19,11 @@ MACHINES_MAX: Final = 6
 
 
 class Scenario(Enum):
-    """Subject of a run: all faults at once, or one promise without other disturbances."""
+    """Subject of a run: all faults at once, or one promise in a cluster without other faults."""
 
     EVERYTHING = "everything"
     FLAPPING = "flapping"
-    """One follower comes and goes: it never unseats a healthy leader."""
+    """One follower is cut off and reconnected repeatedly: it never deposes a healthy leader."""
     QUIESCED = "sleeping"
     """The leader of a quiesced group crashes: another one is elected within the bound."""
 
@@ -55,7 +55,7 @@ class Fault(Enum):
     AMBUSH = "ambush"
     """A fault that waits for a certain moment: a vote, a commit, a cut, a new leader, the offer of a log."""
     STALLED_DISK = "stalled disk"
-    """Each sync takes a good part of a second, or several."""
+    """Each sync takes from a fraction of a second to several seconds."""
     READ_ERROR = "read error"
     SMALL_FILE = "damaged small file"
     ABSENCE = "long absence"
@@ -63,7 +63,7 @@ class Fault(Enum):
     STALE = "stale disk"
     """A disk returns to an earlier state."""
     GOSSIP = "blocked gossip"
-    """Gossip is cut off, or loses much, while everything else goes on."""
+    """Gossip is cut off or lossy; other connections are not affected."""
 
 
 BROKERS_ONLY: Final = (
@@ -81,8 +81,8 @@ DRIVER_FAULTS: Final = tuple(fault for fault in Fault if fault not in BROKERS_ON
 class AppendDeferral(NamedTuple):
     """Settings of deferred appends, which followers beyond the quorum get later.
 
-    Followers get them when they have reached a size in bytes, or after some milliseconds. `quorum_wait_ms` is the time
-    without a commit after which they get them sooner."""
+    An append of up to `bytes_max` bytes is deferred by `delay_ms`, or until the quorum has not committed it for
+    `quorum_wait_ms`. With `bytes_max` 0 no append is deferred."""
 
     bytes_max: int
     delay_ms: int
@@ -96,17 +96,17 @@ class Options:
     seed: int
     scenario: Scenario
     nodes: int
-    """Nodes that hold every group from the beginning."""
+    """Number of nodes with a replica of every Raft group from the start."""
     spares: int
-    """Nodes that hold nothing until a membership change brings them in."""
+    """Number of nodes without replicas until a change of a Raft configuration adds them."""
     groups: int
     streams: bool
-    """One ordered stream per pair of nodes, as TCP; otherwise datagrams that are lost, duplicated and reordered."""
+    """Whether messages use an ordered stream per pair of nodes, as TCP; otherwise lossy, unordered datagrams."""
     link: LinkConditions
     disk_delays_ns: tuple[int, ...]
-    """A sync takes up to this, by machine; a slow disk up to a hundred times as long."""
+    """Longest time of a sync, one for each machine; a slow disk takes up to a hundred times as long."""
     drift_ppm: int
-    """Clocks drift by up to this."""
+    """Largest drift of a clock."""
     tick_ms: int
     election_ticks_min: int
     heartbeat_ticks: int
@@ -125,7 +125,7 @@ class Options:
     pause_ms: int
     """Mean time between an answer and the next request of a producer."""
     value_bytes: int
-    """Records are up to this large."""
+    """Largest size of a value."""
     answer_loss: float
     """Share of answers that never reach the client."""
     faults: tuple[Fault, ...]
@@ -135,11 +135,11 @@ class Options:
     progress_s: float
     """Longest time, in seconds, from healing until every Raft group accepts a write."""
     convergence_s: float
-    """Longest time after that until all replicas have recovered: logs may be fetched over slow links."""
+    """Longest time from then until all replicas have recovered; logs may be fetched over slow links."""
     unordered_syncs: bool = False
     """Whether syncs of a disk complete independently (`sync_delays`); not drawn, only on request."""
     cut_ambushes: bool = False
-    """Whether cuts of logs are made to meet syncs of segments (`cut_ambushes`); not drawn, only on request."""
+    """Whether logs are cut while syncs of their segments are pending (`cut_ambushes`); not drawn, only on request."""
 
     def driver_config(self) -> DriverConfig:
         return DriverConfig(

@@ -18,7 +18,7 @@ class Failure(NamedTuple):
     name: str
     what: str
     is_property: bool
-    """Seen from outside, and not an error or an assertion of the code under test."""
+    """Whether a check of the harness failed; false for an error or assertion of the code under test."""
     timeline: str
 
 

@@ -30,7 +30,7 @@ class Promises:
     def __init__(self, name: str) -> None:
         self.name = name
         self._terms: dict[ReplicaId, Term] = {}
-        """The latest term that the replica spoke in. (Messages of one turn to different nodes are in no order.)"""
+        """Latest term in a message of each replica. Messages of one turn to different nodes can have any order."""
         self._votes: dict[tuple[ReplicaId, Term], ReplicaId] = {}
         self._durable: dict[ReplicaId, DurablePromise] = {}
         self._former: dict[ReplicaId, EntryId] = {}
@@ -85,8 +85,9 @@ class Promises:
     ) -> bool:
         """Return whether a quorum can hold a leader's commit durably.
 
-        Replicas count that reported such a position to the leader of this term. Where that is no majority without the
-        leader, the leader counts itself, which is a promise as well."""
+        A voter counts if it has reported a durable position of at least `committed` to the leader of this term. If
+        these voters are no majority, the leader must count itself, and its durable position is recorded as a
+        promise."""
         for half in (held.voters, held.outgoing):
             others = sum(voter != leader and self._has_reported(voter, term, committed) for voter in half)
             majority = len(half) // 2 + 1
@@ -121,7 +122,7 @@ class Promises:
     def check_log(self, replica: ReplicaId, log: LogView, voting_position: EntryId | None) -> None:
         """Check that a restarted replica holds its promised entries, or votes as if it did.
 
-        The second is right when it lost them to damage."""
+        It may lack them, and vote as if it held them, only if they were damaged."""
         held = self._durable.get(replica)
         if held is None or held.entry.index <= log.boundary.index:
             return
@@ -142,8 +143,8 @@ class Promises:
     def _check_candidate(self, voter: ReplicaId, term: Term, candidate: ReplicaId) -> None:
         """Check that a voter grants no vote to a candidate that may lack the voter's durable entries (thesis 3.6.1).
 
-        Entries of the vote's term or a later one came after it: one sync can release the vote and their acknowledgement
-        together, in any order."""
+        Entries of the vote's term or a later one do not count: they were appended after the vote, and one sync can
+        release the vote and their acknowledgement in any order."""
         last = self._candidates.get((candidate, term))
         held = self._durable.get(voter)
         for entry in (self._former.get(voter), held.entry if held is not None else None):

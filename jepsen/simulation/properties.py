@@ -2,7 +2,7 @@
 
     election safety             one leader per term
     log matching                an entry with the same index and term is the same everywhere, and so are all before it
-    commit                      a quorum holds it durably, and it is of the leader's own term
+    commit                      a quorum holds a committed entry durably; leaders count only entries of their own term
     membership                  one change at a time, those of voters through a joint configuration; after a restart
                                 the newest committed one holds, or a later one
     leader completeness         the leader of a term has all entries that were committed in earlier terms
@@ -10,7 +10,8 @@
     boundary                    the id before a trimmed log is that of the committed entry
     promises                    votes, terms and durable positions that were sent to others survive every crash
     dense offsets               a committed entry begins where the one before it ends
-    acknowledged is committed   and visible where it was acknowledged; nothing uncommitted is visible
+    acknowledgement             an acknowledged entry is committed, and visible at the replica that acknowledged it;
+                                nothing uncommitted is visible
     high watermark              never falls while a process runs
 
 All state is kept in the harness: from Readys (`observe_ready`), messages (`observe_message`), recovered logs
@@ -36,7 +37,7 @@ _BASE_OFFSET: Final = struct.Struct(">q")
 _LAST_OFFSET_DELTA: Final = struct.Struct(">i")
 _DELTA_AT: Final = 23
 FIRST_INDEX: Final = Index(1)
-"""The roll that every initial replica writes itself; it counts as committed."""
+"""Index of the roll that every initial replica writes itself; this entry counts as committed."""
 
 
 class ReplicaLog(LogView, Protocol):
@@ -77,7 +78,7 @@ class RecoveredState(NamedTuple):
     voting_position: EntryId | None
     """Last entry of a log whose end was lost, if the replica reports that and votes as if it still held the entry."""
     is_damaged: bool = False
-    """Entries that name its configuration may be among those that it cannot read."""
+    """Whether it has unreadable entries, which may contain its Raft configuration."""
 
 
 class ReplicaState(NamedTuple):
@@ -133,18 +134,18 @@ class GroupProperties:
         self.configurations: dict[tuple[Index, Term], Configuration] = {}
         """Configurations by the entries that contain them."""
         self.committed_configurations: list[Configuration] = []
-        """In ascending order."""
+        """Committed Raft configurations in ascending order."""
         self.promises = Promises(name)
         self.on_members: Callable[[Replica, Configuration, Entry], None] = _ignore
         """Called when a leader appends a new Raft configuration."""
         self._commit_terms: list[tuple[Term, Index]] = []
-        """Up to which index was committed when this was the latest term of a leader that committed; both rise."""
+        """Highest index committed by leaders of each term that raised the committed index; terms and indexes rise."""
         self._observed: dict[Replica, ObservedReplica] = {}
 
     # Readys
 
     def observe_ready(self, replica: Replica, log: ReplicaLog, ready: Ready, now: ReplicaState) -> None:
-        """Check a Ready that was handled: cut, appended, sent, applied."""
+        """Check a Ready after the driver has executed it: cut, appended, sent, applied."""
         term = now.term
         if ready.cut_to is not None:
             self._check_cut(replica, log, ready.cut_to, term)

@@ -24,9 +24,9 @@ def scrub(group: PartitionReplica | None) -> None:
 
 
 def are_equal(leader: PartitionReplica, members: Sequence[PartitionReplica]) -> bool:
-    """Return whether all members hold, and have delivered and written, exactly the entries of the leader.
+    """Return whether all members have, and have applied and written, exactly the entries of the leader.
 
-    This holds for the moment only: a leader elected later begins with an entry of its own."""
+    The result is valid only now: a leader that is elected later appends an entry of its own."""
     last = leader.core.last_id
     return all(
         group.core.last_id == last
@@ -41,13 +41,13 @@ def compare_files(name: object, replicas: Mapping[str, tuple[TimedDisk, Partitio
     """Check that segment files of one name have the same bytes on all replicas.
 
     Below the newest compaction mark only the newest records must be equal, not the files. Call it when the replicas
-    `are_equal`. `replicas` has machines' names as keys; `name` is the name of the Raft group in the verdict.
+    `are_equal`. `replicas` has machines' names as keys; A violation names the Raft group by `name`.
     """
     files = {machine: _segments(disk, group) for machine, (disk, group) in replicas.items()}
     mark = max(group.log.mark.compacted_to for _, group in replicas.values())
     start = max((min(segments) for segments in files.values() if segments), default=0)
     if mark > 0:
-        # Records below the log start go with a compaction, which not all replicas have come to.
+        # Compaction removes records below the log start, and some replicas have not compacted yet.
         _compare_newest(name, files, max(start, *(group.log_start_offset for _, group in replicas.values())))
         start = max(start, mark)
     for one, other in pairwise(files):

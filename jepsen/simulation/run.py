@@ -20,7 +20,7 @@ from jepsen.simulation.workload import Workload
 def simulate(
     seed: int, options: Options | None = None, *, unordered_syncs: bool = False, cut_ambushes: bool = False
 ) -> Outcome:
-    """Run a seed to its end or to the first broken property; the last two arguments apply to every seed."""
+    """Run a seed to its end or to the first broken property; the last two arguments switch on further faults."""
     began = time.process_time()
     options = options or draw(seed)
     if unordered_syncs:

@@ -1,7 +1,8 @@
 """Course of a run before its end, by scenario: all faults at once, or one promise alone.
 
-The narrow ones start from a healthy cluster whose options excuse nothing (`options.narrow_options`). So their checks
-are exact: the same leader of the same term throughout, or another one within a computed bound."""
+The runs with one promise start with a healthy cluster, without faults that could explain a violation
+(`options.narrow_options`). So their checks are exact: the leader stays the same, or another one is elected within a
+computed bound."""
 
 from random import Random
 from typing import Final
@@ -18,9 +19,9 @@ from raftlog.types import Term
 
 LOOK_S: Final = 0.1
 ELECTION_S: Final = 10.0
-"""A healthy cluster has leaders after this."""
+"""Seconds within which a healthy cluster has leaders."""
 ROUNDS: Final = 4
-"""Elections that may end without a winner, one after another, before it counts as never."""
+"""Number of successive elections without a winner that the bound allows."""
 
 
 class Script:
@@ -56,7 +57,7 @@ class Script:
             self._check_leaders_stay(leaders, random.uniform(0.1, 2.0))
 
     def _check_leaders_stay(self, leaders: list[tuple[Machine, Term]], seconds: float) -> None:
-        """Let time pass; raise `PropertyBroken` if a leader changes."""
+        """Run for that time; raise `PropertyBroken` if a leader changes."""
         end_ns = self.loop.now_ns + int(seconds * SECOND_NS)
         while self.loop.now_ns < end_ns:
             self.loop.run_for(LOOK_S)

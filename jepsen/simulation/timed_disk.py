@@ -25,7 +25,7 @@ class Image(NamedTuple):
 
 
 class TimedDisk(SimulatedDisk):
-    """Simulated disk with timed syncs, in order without `unordered`. `process` runs on the machine now."""
+    """Simulated disk with timed syncs, in order without `unordered`. `process` is the machine's running process."""
 
     def __init__(
         self, random: Random, loop: VirtualLoop, delay_ns: int, unordered: UnorderedDelays | None = None
@@ -33,7 +33,7 @@ class TimedDisk(SimulatedDisk):
         super().__init__(random)
         self.process: Process | None = None
         self.delay_ns = delay_ns
-        """A sync takes between a tenth of this and all of it."""
+        """Longest time of a sync; each takes at least a tenth of it."""
         self._loop = loop
         self._usual_ns = delay_ns
         self._busy_until_ns = 0

@@ -1,7 +1,7 @@
 """Trace of a run: a digest of all its steps, and the last events as a timeline for people.
 
 Two runs with equal digests ran the same callbacks of the same nodes at the same times, and noted the same events.
-Nothing that depends on addresses, hash seeds or real time goes in.
+The digest contains nothing that depends on addresses, hash seeds or real time.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 TIMELINE_EVENTS_MAX: Final = 2000
 FOLD_BYTES: Final = 1 << 16
-"""The digest is fed in pieces of this size."""
+"""Size, in bytes, of the pieces that are added to the digest."""
 
 _STEP = Struct("<QiI").pack
 _NUMBER = Struct("<q").pack
@@ -54,7 +54,7 @@ class Trace:
         self._pending += _NUMBER(number)
 
     def note(self, time_ns: int, node: str, text: str) -> None:
-        """Record an event for people."""
+        """Record an event for the timeline, and add it to the digest."""
         self.events.append(Event(time_ns, node, text))
         self._pending += f"{time_ns} {node} {text}\n".encode()
 

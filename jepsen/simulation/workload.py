@@ -4,7 +4,7 @@ They are outside of the machines and call the replicas' own methods, each call i
 to a machine that is down fails definitely; a request without an answer before its deadline has an unknown outcome and
 is never sent again, because a log without idempotence might then store it twice. Everything is recorded.
 
-All of it is callbacks rather than tasks: a run makes thousands of requests, and this is the cheaper way.
+Clients use callbacks instead of tasks, which is cheaper: a run makes thousands of requests.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ VALUES_PER_CLIENT: Final = 1_000_000
 class Request:
     """Pending request of a simulated client.
 
-    `has_ended` once its outcome is recorded; later events are ignored."""
+    `has_ended` is true once its outcome is recorded; later events are ignored."""
 
     __slots__ = ("has_ended", "machine", "op")
 
@@ -173,7 +173,7 @@ class Producer(Client):
 
 
 class Reader(Client):
-    """Reader from its position on, at one replica for a while, then at another; at times it lists the end."""
+    """Reader that reads on from its position; at times it changes to another replica, or lists the offsets."""
 
     def __init__(self, cluster: Cluster, plan: GroupPlan, random: Random) -> None:
         super().__init__(cluster, plan, random)
@@ -206,7 +206,7 @@ class Reader(Client):
             machine.call(partial(self._poll, request))
 
     def _any_leader(self) -> Machine | None:
-        """Return the machine whose leader has the oldest term, which may be deposed; None without a leader."""
+        """Return the machine with the leader of the oldest term; that leader may be deposed. None without a leader."""
         leading = [
             (group.core.term, machine.node.number, machine)
             for machine, group in self.cluster.replicas(self.plan)

@@ -10,6 +10,6 @@ from jepsen.workloads.client.configuration import ClientConfiguration
 from jepsen.workloads.client.process import run
 
 if __name__ == "__main__":
-    # Ctrl-C is for the parent process, which then closes this one's stdin.
+    # Ctrl-C ends the parent process, which then closes the stdin of this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     uvloop.run(run(ClientConfiguration.read(Path(sys.argv[1]))))

@@ -20,7 +20,7 @@ from jepsen.workloads.plan import Plan
 
 
 class Workload(NamedTuple):
-    """Workload of a test by name; `begin` adds its roles to one client."""
+    """Workload of a test: topics that it needs, and the function that adds its roles to one client."""
 
     plan: Plan
     begin: Callable[[Client], None]
@@ -39,6 +39,6 @@ WORKLOADS: Final = {
     "transactions": Workload(transactions.PLAN, transactions.begin),
 }
 KAFKA_WORKLOADS: Final = ("log", "idempotent", "groups", "transactions")
-"""Workloads whose roles a client of Kafka's protocol can play."""
+"""Workloads that clients of Kafka's protocol can run."""
 HTTP_WORKLOADS: Final = tuple(name for name in WORKLOADS if name != "transactions")
-"""Workloads whose roles a client of HTTP can play."""
+"""Workloads that clients of HTTP can run."""

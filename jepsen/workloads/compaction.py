@@ -12,7 +12,7 @@ _COMPACTED: Final = {
     "min.cleanable.dirty.ratio": "0.01",
     "delete.retention.ms": "2000",
 }
-"""Segments hold less than a second's records, so that marks and tombstones come and go within a short test."""
+"""Settings with segments of less than a second, so that compaction and removal of tombstones occur in a short test."""
 PLAN: Final = Plan(
     {"narrow": 1, "wide": 3},
     {"narrow": _COMPACTED, "wide": _COMPACTED},

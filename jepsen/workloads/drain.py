@@ -1,9 +1,9 @@
-"""End of a test without faults: every broker must serve, and every partition is read completely.
+"""End of a test, after all faults: every broker must serve, and every partition is read completely.
 
-    names:   of topics that came and went each node says the same, and those that are there count as all others
-    settle:  through each node a record goes into each partition, until all of them were acknowledged
-    ends:    linearizable, from each node
-    read:    each partition from the highest start to the highest end that was returned, from each node
+    names:   all nodes must agree which recreated topics exist; the existing ones are then read, too
+    settle:  a record is written to each partition through each node, until all of them are acknowledged
+    ends:    each node returns the linearizable end of each partition
+    read:    each node returns the records of each partition, from the highest start to the highest end found before
 
 A failure after the bound is an error of the log, because all faults have ended by then.
 """
@@ -31,13 +31,14 @@ from raftlog.types import TopicPartition
 _TIMEOUT_MS: Final = 2000
 _AGAIN_S: Final = 0.05
 _AT_ONCE: Final = 16
-"""Requests under way."""
+"""Number of concurrent requests."""
 
 
 class Drained(NamedTuple):
-    """Result of the final reads; `unsettled` and `unread` name partitions without an end, or not read, in time.
+    """Result of the final reads.
 
-    Their entries have the form `node N topic/partition`."""
+    `unsettled` and `unread` name partitions that accepted no write, or were not read, within the bound. Their entries
+    have the form `node N topic/partition`."""
 
     settled_s: float
     """Time from the beginning of the drain until every broker had accepted a write to every partition."""
@@ -47,17 +48,17 @@ class Drained(NamedTuple):
     unanswered: tuple[str, ...]
     """Requests that nodes did not answer within the bound."""
     disputed: tuple[str, ...]
-    """Names of topics on which the nodes disagreed to the end, with their answers."""
+    """Names of topics on which the nodes still disagreed at the end, with the answers of the nodes."""
     deleted: tuple[str, ...]
     """Topics that are deleted, as reported by all nodes."""
     ends: dict[TopicPartition, int]
-    """The highest end that any broker named."""
+    """Highest end offset that any broker returned."""
 
 
 class Drain:
     """Final reads of a test; created inside a running event loop.
 
-    `client` is unique and numbers its values and processes."""
+    `client` is a client number of its own, from which its values and process numbers follow."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class Drain:
         self._starts: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
         self._written: dict[TopicPartition, int] = {}
-        """Offset of the last record of the drain; an end below it is that of an open transaction."""
+        """Offset of the drain's last record by partition. An end below it shows that a transaction is still open."""
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
     async def run(self) -> Drained:

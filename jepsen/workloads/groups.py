@@ -9,9 +9,9 @@ from jepsen.workloads.roles.group_reader import GroupReader
 PLAN: Final = Plan({"narrow": 1, "wide": 6})
 _MEMBERS: Final = 2
 _FIRST: Final = 200
-"""Process number of the first member; the reader's follows those of all members."""
+"""Process number of the first member; that of the reader follows those of all members."""
 _JOINS: Final = 210
-"""Process number of the first member's joins, for clients that join while they do something else."""
+"""Process number for joins of the first member, for clients whose joins overlap with other operations."""
 
 
 def begin(client: Client) -> None:

@@ -15,7 +15,7 @@ from jepsen.checkers.history import incarnation_of, name_and_id
 from raftlog.types import TopicPartition
 
 UNKNOWN: Final = "unknown"
-"""In place of an unknown topic id."""
+"""Text in place of an unknown topic id."""
 _SEND: Final = b'"kind":"send"'
 _POLL: Final = b'"kind":"poll"'
 _SHOWN_ID: Final = 8

@@ -1,6 +1,6 @@
 """Plain requests, each sent once, through any node: batches, JSON, polls, lists, commits of groups without members.
 
-ProcessNumberPool and readers are cancelled at times (`plain`). A few clients also subscribe, as members of one group.
+Senders and readers are cancelled at times (`plain`). A few clients also subscribe, as members of one group.
 """
 
 from typing import Final
@@ -11,10 +11,10 @@ from jepsen.workloads.plan import SMALL_SEGMENTS, Plan
 from jepsen.workloads.roles.group_reader import GroupReader
 
 PLAN: Final = Plan({"narrow": 1, "wide": 3, "rolling": 2}, {"rolling": SMALL_SEGMENTS})
-"""`rolling` has small segments, so it rolls all the time."""
+"""Topics; `rolling` has small segments, so that new segments begin continuously."""
 SUBSCRIBERS: Final = 2
 _SUBSCRIBER: Final = 200
-"""Process number of the one that subscribes."""
+"""Process number of the subscribed consumer."""
 _PAUSE_S: Final = 0.2
 
 

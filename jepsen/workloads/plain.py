@@ -7,7 +7,7 @@ from jepsen.workloads.plan import Plan
 
 PLAN: Final = Plan({"list": 2})
 CRASHES: Final = 0.002
-"""Share of requests whose sender is cancelled, perhaps before the answer."""
+"""Share of requests whose sender is cancelled at a random time, which may be before the answer."""
 
 
 def begin(client: Client) -> None:

@@ -13,7 +13,7 @@ class Plan(NamedTuple):
     """Requirements of a workload: the topics to create, and flags of the brokers."""
 
     partitions: dict[str, int]
-    """By topic."""
+    """Number of partitions by topic."""
     configs: Mapping[str, dict[str, str]] = MappingProxyType({})
     is_keyed: bool = False
     """Whether every record has a key, so that replaced records may be missing."""
@@ -21,7 +21,7 @@ class Plan(NamedTuple):
     """Whether records are written in transactions, so that offsets have gaps."""
     serve_flags: tuple[str, ...] = ()
     topics_per_client: int = 0
-    """Topics that each client itself creates and deletes, besides those."""
+    """Number of further topics that each client creates and deletes itself."""
 
     def places(self) -> tuple[TopicPartition, ...]:
         return tuple(

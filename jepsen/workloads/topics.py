@@ -1,6 +1,6 @@
 """Workload of topics that are deleted and recreated under the same names while clients write and read.
 
-One topic stays all the time, for the operations of the other workloads.
+One further topic is never deleted, for the operations of the other workloads.
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ _FOLLOWER: Final = 320
 _SENDER: Final = 340
 """Process number of the first sender at node 0."""
 _SENDERS: Final = 40
-"""At each node."""
+"""Number of senders at each node."""
 
 
 def begin(client: Client) -> None:

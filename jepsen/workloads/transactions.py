@@ -1,6 +1,6 @@
 """Workload of transactions: lists, transfers and read-process-write chains, beside plain requests.
 
-Plain records go into the same partitions, also while transactions are open there."""
+Plain requests write to the same partitions, also while transactions are open there."""
 
 from typing import Final
 

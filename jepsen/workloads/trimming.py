@@ -1,7 +1,7 @@
-"""Workload `plain` with continuous deletion of the oldest records, by request, below any offset.
+"""Workload `plain` with continuous requests that delete the oldest records.
 
-Small segments are deleted as files; in large ones the log begins in the middle. Replicas that were down find that the
-other replicas no longer have the records they lack."""
+Small segments are deleted as files; a log can also begin in the middle of a large segment. A replica that was down may
+lack records that the other replicas have already deleted."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ PLAN: Final = Plan({"narrow": 1, "rolling": 2, "whole": 1}, {"narrow": SMALL_SEG
 TRIM_SHARE: Final = 0.04
 """Share of the rate for trims, besides the operations of `plain`."""
 _TRIMMER: Final = 98
-"""Process number."""
+"""Process number of the trimmer."""
 
 
 def begin(client: Client) -> None:

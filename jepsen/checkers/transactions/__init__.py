@@ -1,4 +1,4 @@
-"""Transactions: atomic visibility, cycles (G0, G1c), intermediate reads (G1b), and offsets that agree with data."""
+"""Checkers of transactions: atomic visibility, cycles (G0, G1c), intermediate reads (G1b), and consumed offsets."""
 
 from jepsen.checkers.transactions.checker import Transactions
 

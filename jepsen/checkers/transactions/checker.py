@@ -1,15 +1,15 @@
 """Checker of transactions, after Adya's definitions and Elle's use of lists.
 
-    aborted-read (G1a)        of the record book, which also has lost, duplicated and unsent records
-    intermediate-read (G1b)   a read ended between two records of a transaction, where no other was open
-    torn-transaction          one record of a transaction was seen, and another was passed over
-    unbalanced                the amounts of all records that were seen do not add up to 0
-    G0, G1c                   `happened_before`
-    offsets                   `consumption`
+    aborted-read (G1a)        reported by the record book, as are lost, duplicated and unsent records
+    intermediate-read (G1b)   a read ended between two records of a transaction, where no other one was open
+    torn-transaction          one record of a transaction was read, and readers skipped another one
+    unbalanced                the amounts of all read records do not add up to 0
+    G0, G1c                   reported by `happened_before`
+    offsets                   reported by `consumption`
 
-A transaction is committed if its commit was acknowledged, or if any of its records was seen. The list of a partition is
-its offsets, so the order of writes is known. Commits become visible in each partition for itself: a read of two
-partitions may show a transaction in one of them."""
+A transaction is committed if its commit was acknowledged, or if any of its records was read. The order of writes to a
+partition is known from the offsets. A commit becomes visible in each partition independently: a read of two partitions
+may return the records of a transaction in only one of them."""
 
 from typing import ClassVar, Final
 
@@ -23,7 +23,7 @@ from raftlog.types import Offset, TopicPartition
 
 
 class Transactions(Checker):
-    """Checker of transactions, which reports at the end; `book` has the records that were seen.
+    """Checker of transactions, which reports at the end; `book` has the records that were read.
 
     `is_serial`: transactions that overlap must be serializable too."""
 

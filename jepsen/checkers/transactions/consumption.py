@@ -1,8 +1,8 @@
-"""Offsets that transactions consume, compared with each other and with the offsets that reads show.
+"""Offsets that transactions consume, compared with each other and with the committed offsets that reads return.
 
     consumed-twice    two committed transactions of a group consumed one record
-    skipped-input     a group went past a record that no transaction consumed
-    aborted-offset    a read showed an offset that only an aborted transaction had committed
+    skipped-input     a group committed an offset above a record that no transaction consumed
+    aborted-offset    a read returned an offset that only an aborted transaction had committed
     stale-offset      a read of stable offsets missed a transaction that was committed before the read began
     phantom-commit    a read showed an offset that no transaction committed
 
@@ -21,15 +21,15 @@ Place = tuple[str, TopicPartition]
 
 
 class Ended(NamedTuple):
-    """Transaction with its invocation, its completion if there is one, and its outcome as far as known."""
+    """Transaction with its invocation, its completion (None without one), and the known part of its outcome."""
 
     invocation: Op
     completion: Op | None
     transaction: Transaction
     is_committed: bool
-    """Whether it was certainly committed: its commit was acknowledged, or a record was seen."""
+    """Whether it was certainly committed: its commit was acknowledged, or a record was read."""
     is_passed_over: bool
-    """Whether readers passed over one of its records, and saw none."""
+    """Whether readers skipped one of its records and read none of them."""
 
     @property
     def op(self) -> Op:
@@ -94,7 +94,7 @@ class Consumption:
     def _unconsumed(
         self, partition: TopicPartition, start: Offset, end: Offset, possible: Iterable[_Range]
     ) -> Iterable[Offset]:
-        """Return offsets of records between two ranges that no transaction of unknown outcome named."""
+        """Return offsets of records from `start` to `end` that no transaction of unknown outcome can have consumed."""
         book = self._book.book(partition)
         known = sorted(offset for offset in book.polled if start <= offset < end)
         return [offset for offset in known if not any(each.first <= offset < each.end for each in possible)]

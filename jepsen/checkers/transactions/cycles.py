@@ -43,7 +43,9 @@ class EventGraph:
         yield from self._cycles(_ALL, "read")
 
     def _cycles(self, kinds: Collection[EdgeKind], through: EdgeKind) -> Iterator[list[Edge]]:
-        """Yield a shortest cycle through the first edge of a kind of each component of the graph of these kinds."""
+        """Yield a cycle for each strongly connected component of the graph that has only edges of `kinds`.
+
+        It is a shortest cycle through the component's first edge of the kind `through`."""
         for component in self._components(kinds):
             nodes = set(component)
             inner = (edge for node in component for edge in self._edges[node] if edge.target in nodes)

@@ -19,14 +19,14 @@ from raftlog.types import Offset, TopicPartition
 
 
 class Committed(NamedTuple):
-    """Committed transaction; `offsets` are those of its appends, as far as known."""
+    """Committed transaction, with the known offsets of its records."""
 
     invocation: Op
     completion: Op | None
-    """Answer of the commit; None if the outcome was seen by others only."""
+    """Answer to the commit; None if the commit is known only from reads of its records."""
     transaction: Transaction
     offsets: dict[int, Offset]
-    """By number of the step."""
+    """Offsets of appended records by number of the step."""
 
     @property
     def op(self) -> Op:
@@ -34,7 +34,7 @@ class Committed(NamedTuple):
 
 
 class _Nodes(NamedTuple):
-    """Nodes of a transaction's events in the graph; all are the same one if transactions are serial."""
+    """Nodes of a transaction's events in the graph; with `is_serial` all of them are one node."""
 
     begin: int
     steps: list[int]
@@ -82,7 +82,7 @@ class HappenedBefore:
     # edges
 
     def _add_real_time(self) -> None:
-        """Add a chain of all completions; each transaction begins after those that were answered before it."""
+        """Add edges from each completed transaction to those that began after its completion."""
         ended = sorted(
             (each.completion.sequence, number)
             for number, each in enumerate(self._transactions)

@@ -33,13 +33,13 @@ from raftlog.topic_config import TopicConfig
 
 Machine: TypeAlias = AnyMachine[Broker]
 START_S: Final = 2.0
-"""Brokers start at random times within this, those that join within `JOIN_S` more."""
+"""Seconds within which the first brokers start, at random times; brokers that join start up to `JOIN_S` later."""
 JOIN_S: Final = 5.0
 LATE_S: Final = (6.0, 24.0)
 HTTP_PORT: Final = 8080
 DAY_S: Final = 86_400
 ANOMALIES_MAX: Final = 1_000_000
-"""Number of anomalies kept of each kind; unread records of deleted topics are among them, and prove nothing."""
+"""Limit of recorded anomalies of each kind. It is high, because unread records of deleted topics count, too."""
 
 
 class BrokerCluster(Site[Broker]):
@@ -59,7 +59,7 @@ class BrokerCluster(Site[Broker]):
         self.recorder = Recorder(lambda: self.loop.now_ns, self._feed)
         self.names = [f"topic-{place}" for place in range(options.topics)]
         self.wanted: dict[GroupKey, tuple[str, int]] = {}
-        """Partitions that clients shall write to now; any when it is empty."""
+        """Partitions to which clients write now; all partitions when it is empty."""
         self._processes = 0
         self._producer_ids: dict[int, str] = {}
         """Allocated producer ids, with the broker that allocated each."""
@@ -71,7 +71,7 @@ class BrokerCluster(Site[Broker]):
         return node
 
     def make_gossip_network(self) -> SimulatedNetwork | None:
-        """Create the network of gossip, with the losses in the options."""
+        """Create the network of gossip, with the losses in the options; return None in a run without gossip."""
         gossip = self.options.gossip
         if gossip is None:
             return None
@@ -86,6 +86,7 @@ class BrokerCluster(Site[Broker]):
     # the program
 
     async def run_process(self, machine: Machine, around: NodeEnvironment) -> None:
+        """Open a broker on the machine and run it until it stops."""
         broker = await Broker.open(self._settings(machine), environment=around)
         self.watch_process(machine, broker.node, broker.metadata)
         kafka = {NAME: f"{machine.name}:{KAFKA_PORT}"} if self.options.kafka else {}
@@ -149,6 +150,7 @@ class BrokerCluster(Site[Broker]):
         self._producer_ids[producer] = machine
 
     def _feed(self, op: Op) -> None:
+        """Check a completed operation at once. Raises `PropertyBroken` for an anomaly."""
         for anomaly in self.checker.feed(op):
             raise PropertyBroken(anomaly.kind, {"what": anomaly.what, "operations": "; ".join(map(str, anomaly.ops))})
 

@@ -34,7 +34,7 @@ from raftlog.types import TopicPartition
 LOOK_S: Final = 0.2
 WRITES_S: Final = 2.0
 GOSSIP_S: Final = 60.0
-"""Healed brokers have received each other's gossip within this."""
+"""Seconds after healing within which each broker has received gossip about all others."""
 
 
 class Convergence:
@@ -94,7 +94,7 @@ class Convergence:
             raise PropertyBroken(anomaly.kind, numbers)
 
     def _wait_for_none(self, bound_s: float, name: str, missing: Callable[[], list[str]]) -> None:
-        """Wait until `missing` returns nothing; raise `PropertyBroken` after the bound."""
+        """Wait until `missing` returns an empty list; raise `PropertyBroken` of this name after `bound_s` seconds."""
         deadline_ns = self.loop.now_ns + int(bound_s * SECOND_NS)
         while wanted := missing():
             if self.loop.now_ns >= deadline_ns:
@@ -153,7 +153,9 @@ class Convergence:
         }
 
     def _read_partitions(self) -> set[TopicPartition]:
-        """Return the names of the partitions in the history; never iterated."""
+        """Return the partitions of existing topics, named as in the history.
+
+        The order of the set is not reproducible."""
         state = self._state()
         return {
             KnownTopic(name, state.topic(name).topic_id, 0).partition(number)
@@ -164,6 +166,7 @@ class Convergence:
         return self.cluster.keys()
 
     def _groups_without_writes(self, since_ns: int) -> list[str]:
+        """Return descriptions of partitions without a write since that time, and let clients write only to these."""
         written = self.workload.written_since(since_ns)
         self.cluster.wanted = {key: at for key, at in self._partitions().items() if key not in written}
         return [f"{name}/{number} took no write" for name, number in self.cluster.wanted.values()]
@@ -244,7 +247,7 @@ def _assigned_groups(state: ControllerState, me: ReplicaId) -> dict[GroupKey, st
 
 
 def is_same_everywhere(cluster: BrokerCluster, key: GroupKey) -> bool:
-    """Return whether all members have a replica with the leader's content in its files."""
+    """Return whether each member of the Raft group has a replica whose files equal the leader's; false without one."""
     found = cluster.leader(key)
     if found is None:
         return False

@@ -3,10 +3,9 @@
     lost disks and damaged files of a group ≤ a minority of the voters, in every configuration in use
 
 Crashes, power losses, full and slow disks may affect all replicas. A member is healthy when its machine runs on the
-very disk that the member names, and no damage to its files is open. Damage has ended when the bytes are correct again,
-or their file is missing or no longer the replica's, and the replica reports that it is healthy, or when the replica was
-removed, or the disk is another one. Owned by the faults.
-"""
+disk that the Raft configuration names, and no damage to its files is open. Damage ends in one of three ways: the
+replica reports that it is healthy, and the bytes are correct again or their file no longer belongs to it; the replica
+was removed; or the machine has another disk. Owned by the faults."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -54,7 +53,7 @@ class Damage(NamedTuple):
 
 
 class FaultBudget:
-    """Limit on damages: records those of a run, so that enough undamaged replicas remain."""
+    """Record of the damage in a run; it permits further damage only while enough undamaged replicas remain."""
 
     def __init__(self, cluster: BrokerCluster) -> None:
         self.cluster = cluster
@@ -125,7 +124,9 @@ class FaultBudget:
     def _keeps_majority(
         self, key: GroupKey, voters: Sequence[ReplicaId], learners: Sequence[ReplicaId], one_more: Machine
     ) -> bool:
-        """Return whether a majority stays undamaged; learners count too, since they may become voters."""
+        """Return whether a majority stays undamaged if `one_more` is damaged, too.
+
+        Learners count as well, since they may become voters."""
         members = dict.fromkeys((*voters, *learners))
         damaged = [damage.replica for damage in self.open_damages() if damage.key == key]
         affected = sum(

@@ -1,6 +1,6 @@
 """Faults of a cluster of brokers: those of any machines and their disks, and those specific to brokers.
 
-A restart here is an orderly one. Called by `nemesis`."""
+A restarted broker is first stopped in an orderly way. Called by `nemesis`."""
 
 from collections.abc import Callable
 from functools import partial
@@ -29,13 +29,13 @@ MOVE_MS: Final = 2_000
 class Faults(DiskFaults):
     """Injector of faults into brokers: crashes, network, disks, moves.
 
-    `absent_until_ns`: machines that stay down even when all faults end."""
+    `absent_until_ns`: by node id, the time until which a machine stays down even if all other faults end."""
 
     def __init__(self, cluster: BrokerCluster, random: Random) -> None:
         super().__init__(cluster, random)
         self.absent_until_ns: dict[NodeId, int] = {}
         self._strikes = self._passed_by = 0
-        """Number of times that the ambush strikes, and number of offers that it lets pass before."""
+        """Remaining faults of the ambush, and number of install offers that it ignores before."""
         self.kinds |= {
             Fault.TRANSFER: self._transfer,
             Fault.MEMBERS: self._move,

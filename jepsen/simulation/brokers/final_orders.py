@@ -1,11 +1,13 @@
 """Last phase of a run: completes the requests of operators, then checks that nothing changes any more.
 
-    order-refused       healed brokers take orders
-    stuck-in-silence    a broker that cannot be spared gets the reason
-    not-decommissioned  one that can be spared is empty and removed within the bound
+Properties, by the name that a violation reports:
+
+    order-refused       healed brokers accept requests
+    stuck-in-silence    the status of a decommission that cannot finish names the reason
+    not-decommissioned  a broker that can be spared is emptied and removed within the bound
     leads-in-maintenance, leaders-uneven, replicas-uneven
-    no-rest, restless   changes come to an end; and then no assignment, no member and no leader changes any more
-    order-lost          (`workload.operators`)
+    no-rest, restless   changes end; after that no assignment, no Raft configuration and no leader changes
+    order-lost          see `workload.operators`
 
 Called by `convergence`, in two parts: before replicas are compared, and afterwards.
 """
@@ -28,7 +30,7 @@ from raftlog.types import NodeId
 TIMEOUT_MS: Final = 3_000
 LOOK_S: Final = 0.3
 SETTLED_S: Final = 6.0
-"""Time without a change after which the balancer has nothing left to do."""
+"""Seconds without a change after which the balancer has nothing left to do."""
 SPREAD_MAX: Final = 1
 """Largest difference between the numbers of replicas of two brokers."""
 
@@ -36,7 +38,7 @@ Within = Callable[[float, str, Callable[[], list[str]]], None]
 
 
 class FinalRequests:
-    """Last requests of operators. `wait_for_none` waits until its function returns nothing, or raises."""
+    """Last requests of operators. `wait_for_none` waits until its function returns an empty list, or raises."""
 
     def __init__(self, cluster: BrokerCluster, taken: AcceptedRequests, wait_for_none: Within) -> None:
         self.cluster, self.taken = cluster, taken
@@ -67,7 +69,7 @@ class FinalRequests:
         return self._changes_within(SETTLED_S)
 
     def _changes_within(self, seconds: float) -> list[str]:
-        """Let time pass; return descriptions of the changed Raft groups."""
+        """Run for that time; return descriptions of the Raft groups that changed meanwhile."""
         before = self._group_states()
         self.loop.run_for(seconds)
         after = self._group_states()

@@ -3,9 +3,9 @@
 Seeds are started with the same list, in any order, and crash, lose power, are paused and isolated while they exchange
 the bootstrap record; some brokers join later. Each serving broker repeatedly allocates blocks of producer ids.
 
-    founded-twice is impossible: all brokers that ever name a cluster name the same one (`two-clusters`)
-    a block is given to one recipient only (`producer-ids-twice`), however often a request was repeated on its way
-    after healing all brokers are registered, and their copies are equal
+    all brokers that report a cluster id report the same one (`two-clusters`)
+    a block of ids is allocated to one recipient only (`producer-ids-twice`), however often its request was repeated
+    after healing all brokers are registered, and their copies of the controller's state are equal
 """
 
 from collections.abc import Callable
@@ -55,14 +55,15 @@ class FoundingOptions:
     seeds: int
     joiners: int
     spread_s: float
-    """Brokers are started within this."""
+    """Time within which brokers are started."""
     link: LinkConditions
     disk_delays_ns: tuple[int, ...]
     drift_ppm: int
     snapshot_log_bytes: int
     faults_mean_s: float
-    """Between two faults, on average."""
+    """Average time between two faults."""
     safety_s: float
+    """Time with faults."""
     start_s: float
     """Longest time, in seconds, from healing until all brokers serve."""
     unordered_syncs: bool = False
@@ -98,7 +99,7 @@ def draw(seed: int) -> FoundingOptions:
 
 
 class Member(NamedTuple):
-    """Process of a node that serves: node and controller."""
+    """Process that serves: its node, and its copy of the controller's state."""
 
     node: Node
     metadata: ControllerHost

@@ -1,7 +1,7 @@
 """Network of the simulated brokers' gossip, beside that of their connections, and its interference.
 
     CoupledNetwork  cuts, losses and healing of one network apply to the other as well, or not, by the run's options
-    Interference    keeps and repeats datagrams, elsewhere too, or garbles, truncates and forges them
+    Interference    repeats old datagrams, also to other receivers, and garbles, truncates and forges some
     SimulatedWire   the product's `Wire`, for one process
 
 Called by `cluster`, `machine`, and the faults that block gossip alone."""
@@ -34,7 +34,7 @@ class CoupledNetwork(SimulatedNetwork):
 
     gossip_network: SimulatedNetwork | None = None
     are_shared = True
-    """Whether both networks break together. They heal together in any case."""
+    """Whether cuts and link conditions apply to both networks. Healing always applies to both."""
 
     def attach(self, node: Node) -> None:
         super().attach(node)
@@ -58,7 +58,7 @@ class CoupledNetwork(SimulatedNetwork):
 
 
 class Interference:
-    """Sender of old and changed datagrams; `share` is the part of datagrams that one of these follows."""
+    """Sender of old and changed datagrams; one of these follows a `share` of all datagrams."""
 
     def __init__(self, random: Random, share: float) -> None:
         self._random, self._share = random, share

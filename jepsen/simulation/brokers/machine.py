@@ -43,7 +43,7 @@ RPC: Final = RpcConfig(
     stall_timeout_ms=5_000,
     bulk_timeout_ms=4_000,
 )
-"""Small, so that bounds are reached."""
+"""Limits that are small enough to be reached in a run."""
 
 Program: TypeAlias = "Callable[[Machine[S], NodeEnvironment], Awaitable[None]]"
 
@@ -80,7 +80,7 @@ class Machine(Generic[S]):
         self.disk_uuids: set[UUID] = set()
         """Disk uuids that processes used since the disk was empty; never iterated in an order that matters."""
         self.stale: ReplicaId | None = None
-        """Its disk is an old copy under this name."""
+        """Replica whose outdated disk this machine has; None if its disk is current."""
         self.on_send: Callable[[Sequence[Envelope]], object] = _ignore
         """Callback for the Raft messages that the process hands to its transport."""
         self.make_wire: Callable[[Process], Wire] = _no_wire

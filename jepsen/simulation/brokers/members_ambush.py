@@ -17,7 +17,7 @@ STRIKES_MAX: Final = 12
 
 
 class MembershipAmbush:
-    """Faults that hit leaders during configuration changes; `chance` is that of a fault at a change of voters."""
+    """Faults that hit leaders during configuration changes; `chance` is their probability at each change of voters."""
 
     def __init__(self, faults: Faults, random: Random, chance: float) -> None:
         self._faults, self._random, self._chance = faults, random, chance

@@ -1,11 +1,11 @@
 """Property observed from outside: only the controller's assignments decide the configuration of a Raft group.
 
-    unordered-members   a leader adds only members that its copy of the orders wants, and drops only others
-    removed-disturbs    no leader is unseated by a replica that has no vote (any more)
+    unordered-members   a leader adds only members that the orders contain, and removes only other members
+    removed-disturbs    no leader loses its leadership to a replica that has no vote (any more)
 
 Orders: the assignments of partitions, and for the controller the brokers that are registered and do not drain. So
-neither gossip nor a lost connection changes a voter set. A leader is checked against its own copy, as it is or was some
-changes ago. Called by `watch` for every process."""
+neither gossip nor a lost connection changes a voter set. A leader is checked against its own copy of the controller's
+state, the present one or one of the last few. Called by `watch` for every process."""
 
 from collections import deque
 from typing import Final, NamedTuple
@@ -142,7 +142,7 @@ def _current_assignment(copy: ControllerHost, key: GroupKey) -> list[_WantedMemb
 def _is_explained_by(orders: _WantedMembers, before: Configuration, after: Configuration) -> bool:
     """Return whether the assignment explains the change: all new members are wanted, and no removed one is.
 
-    Learners may become voters and, in the controller, the reverse."""
+    Learners may become voters and, in the controller, voters may become learners."""
     old, new = set(before.all_members()), set(after.voters) | set(after.learners)
     demoted = set(before.voters) & set(after.learners)
     return new - old <= orders.wanted and not ((old - new) | demoted) & (orders.wanted - orders.dispensable)

@@ -1,7 +1,7 @@
 """Nemesis of brokers: perhaps faults at the start, then periods with and without faults, then recovery.
 
-A supervisor starts machines that are down. The effect of each fault is in `faults`, the orders of operators are in
-`workload.operators`."""
+A supervisor starts machines that are down. The effect of each fault is in `faults`; `workload.operators` sends the
+requests of operators."""
 
 from random import Random
 from typing import Final
@@ -37,7 +37,7 @@ class Nemesis:
         self._ambush = MembershipAmbush(self.faults, cluster.random("members ambush"), elasticity.ambushes)
         cluster.watch.on_change = self._ambush.on_change
         self._restarted_removed: dict[NodeId, bool] = {}
-        """Machines whose brokers were removed, and whether they were started again since."""
+        """Machines whose brokers were removed; true if the machine was started again since then."""
         self._is_over = False
 
     def start(self) -> None:
@@ -80,6 +80,7 @@ class Nemesis:
             self.faults.inject(fault)
 
     def _period(self) -> None:
+        """Begin a period of random length, with faults or without, and schedule the next one."""
         if self._is_over:
             return
         options = self.cluster.options
@@ -103,7 +104,7 @@ class Nemesis:
                     machine.start()
 
     def _restart_removed(self, machine: Machine) -> None:
-        """Start a removed machine once more: with its disk, and the others refuse it, or with an empty disk."""
+        """Start a removed machine once more, with its old disk, which the cluster refuses, or with an empty one."""
         node = machine.node_id
         if node not in self._restarted_removed:
             self._restarted_removed[node] = False
@@ -115,6 +116,6 @@ class Nemesis:
             machine.start()
 
     def _has_other_seed(self, machine: Machine) -> bool:
-        """Return whether another seed is in the cluster: with an empty disk a broker finds the cluster only by one."""
+        """Return whether another seed is in the cluster. A broker with an empty disk needs one to find the cluster."""
         seeds = (each for each in self.cluster.members() if each.node_id <= self.cluster.options.seeds)
         return any(seed is not machine for seed in seeds)

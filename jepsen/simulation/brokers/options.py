@@ -1,8 +1,7 @@
 """Options of one run of whole brokers, drawn from its seed; the report of a failure contains them.
 
 Sizes are small and times are short on purpose: segments roll, checkpoints are written, followers fall behind, topics
-are
-created and deleted within half a minute of virtual time. Each run gets a subset of the faults."""
+are created and deleted within half a minute of virtual time. Each run gets a subset of the faults."""
 
 from dataclasses import dataclass, fields, replace
 from random import Random
@@ -67,7 +66,7 @@ FOCUS: Final = (
     Fault.AMBUSH,
     Fault.MEMBERS,
 )
-"""Weights: some faults come more often than others in a run."""
+"""Faults of which up to two occur more often than the others in a run."""
 FOCUSED: Final = (
     Fault.CRASH,
     Fault.POWER,
@@ -95,13 +94,13 @@ class GossipOptions:
     shares_cuts: bool
     """Whether cuts of connections cut gossip as well."""
     interference: float
-    """Share of datagrams that are kept, repeated, garbled or forged."""
+    """Share of datagrams after which an old, garbled or forged one is sent."""
     loss: float
     """Share of all datagrams that are lost without a fault."""
 
 
 ADDED_MAX = 3
-"""Most partitions that are added to a topic at once."""
+"""Largest number of partitions that are added to a topic at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +115,7 @@ class BrokerOptions:
     rough_start: float
     """Chance that a broker is disturbed while the cluster is founded."""
     topics: int
-    """Names of topics; each is created, deleted and created again."""
+    """Number of topic names; under each name topics are created and deleted again and again."""
     partitions_max: int
     topic_life_s: float
     """Average lifetime of a topic, in seconds."""
@@ -124,14 +123,14 @@ class BrokerOptions:
     disk_delays_ns: tuple[int, ...]
     drift_ppm: int
     factors: tuple[int | None, ...]
-    """Replication factors of topics, one of them for each; None: the broker's default."""
+    """Replication factors, of which each topic has one; None: the broker's default."""
     segment_bytes: int
     retention_bytes: int | None
     large_append_bytes: int
     recent_bytes_max: int
     deferral: AppendDeferral
     fetch_bytes_min: int
-    """A follower that lacks more than this fetches it over the bulk connection."""
+    """Missing bytes above which a follower fetches entries over the bulk connection."""
     transfer_window_bytes: int
     transfers_max: int
     journal_file_bytes: int
@@ -149,13 +148,13 @@ class BrokerOptions:
     value_bytes: int
     answer_loss: float
     faults: tuple[Fault, ...]
-    """Faults to draw from evenly; one that is repeated here is drawn more often."""
+    """Faults to draw from evenly; a fault that occurs several times here is drawn more often."""
     quiet: float
     safety_s: float
     start_s: float
     """Longest time, in seconds, from the start, or from healing, until all brokers serve."""
     progress_s: float
-    """Longest time after that until every partition has accepted a write."""
+    """Longest time from then until every partition has accepted a write."""
     convergence_s: float
     elasticity: Elasticity
     gossip: GossipOptions | None

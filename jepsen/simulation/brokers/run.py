@@ -28,7 +28,9 @@ def simulate_brokers(
     kafka: bool = False,
     transactions: bool = False,
 ) -> Outcome:
-    """Run a seed to its end or to the first broken property; arguments after `level` apply to every seed."""
+    """Run a seed to its end or to the first broken property.
+
+    The arguments after `level` switch on features that the seed does not choose."""
     options = options or draw(seed)
     if unordered_syncs:
         options = replace(options, unordered_syncs=True)
@@ -91,6 +93,7 @@ def _simulate(
     acknowledged: Callable[[], int],
     shape: str,
 ) -> Outcome:
+    """Execute `run`, and return its outcome with the failure, if a property was broken, and statistics."""
     began = time.process_time()
     gc.disable()  # a run is short, and what it leaves behind is collected at once
     failure: Failure | None = None

@@ -1,4 +1,4 @@
-"""Base of every simulation of processes: machines on a network in virtual time, and their observer.
+"""Base of the simulations of brokers and their founding: machines on a network in virtual time, and an observer.
 
     loop, network     one of each
     machines          by node id; each runs the program of the kind of simulation

@@ -1,7 +1,7 @@
 """Observer of all brokers while they run: the log of every Raft group, and the copies of the controller's state.
 
-Raft groups: the properties of the simulation of drivers (`properties`), for every group of any broker, and their
-configurations (`membership_check`). Controller: two copies with the same applied index are equal, a cluster has one
+Raft groups: the properties of the simulation of drivers (`properties`), and the changes of Raft configurations
+(`membership_check`). Controller: two copies with the same applied index are equal, a cluster has one
 id, and a topic that was deleted is in no later state. Called by hooks that are put into each process when it starts
 (`on_open`); independent of the product's assertions."""
 
@@ -54,7 +54,7 @@ class Watch:
         self.loop = loop
         self.is_damage_expected: Callable[[Computer, GroupKey], bool] = lambda _computer, _key: False
         self.on_offer: Callable[[InstallOffer], None] = _ignore
-        """Called when a leader offers its log to a replica that is behind its start."""
+        """Called when a leader offers an installation to a replica whose log ends before the leader's log start."""
         self.on_change: Callable[[Replica, Configuration, Configuration], None] = _ignore
         """Called when a leader appends a new Raft configuration."""
         self.elections = 0
@@ -65,9 +65,9 @@ class Watch:
         self._removed: dict[ReplicaId, dict[GroupKey, None]] = {}
         """Raft groups that a disk was ordered to remove."""
         self._hashes: dict[int, tuple[bytes, str]] = {}
-        """State of the controller by applied index, and the broker that had it first."""
+        """Hash of the controller's state by applied index, and name of the broker that had it first."""
         self._deleted: dict[uuid.UUID, tuple[int, str]] = {}
-        """Topics that were deleted: at which index, and their names."""
+        """Deleted topics: index of the deletion, and the topic's name."""
 
     # groups
 
@@ -191,7 +191,7 @@ class Watch:
                     self.membership.on_vote_request(key, message.term, message.sender, self.loop.now_ns)
 
     def on_stale_send(self, computer: Computer, envelopes: Sequence[Envelope]) -> None:
-        """Raise `PropertyBroken`: a process on a stale disk has lost its promises, so it must not send."""
+        """Raise `PropertyBroken`: a process on a stale disk has forgotten its votes, so it must send nothing."""
         kinds = ", ".join(type(message).__name__ for _, message in envelopes)
         raise PropertyBroken("stale-disk-takes-part", {"broker": computer.name, "sends": kinds})
 

@@ -2,9 +2,9 @@
 
     loop.create_connection       a stream to a host's port
     loop.sock_accept             the next stream that arrived at a `ListeningPort`
-    loop.connect_accepted_socket
+    loop.connect_accepted_socket an accepted stream as a transport
 
-Hosts are names of nodes. One write arrives as a whole, but readers must not rely on its borders. A writer pauses
+Hosts are names of nodes. Bytes of one write arrive together, but readers must not rely on that. A writer pauses
 while more bytes than its limit are under way, as with a full socket buffer. There is no TLS.
 """
 
@@ -22,10 +22,10 @@ from jepsen.simulation.virtual_time.loop import VirtualLoop
 from raftlog.types import Buffer
 
 SOCKET_BYTES: Final = 64 * 1024
-"""Bytes under way that the sockets of both ends hold; only those beyond wait in the writer's buffer."""
+"""Bytes in flight that the sockets of both ends buffer; only further bytes count as the writer's buffer."""
 HIGH_BYTES: Final = 64 * 1024
 RESUMED_SHARE: Final = 4
-"""Share of the buffer below which a paused writer continues."""
+"""Divisor: a paused writer continues when its buffer has less than its limit divided by this."""
 
 
 def service_of(port: int) -> str:
@@ -204,7 +204,7 @@ class WiredLoop(VirtualLoop):
         self.hosts = {node.name: node for node in nodes} | {address_of(node): node for node in nodes}
 
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
-        """Resolve a host name to the address with the number of its node."""
+        """Return the simulated address of a host name in the form of `socket.getaddrinfo`."""
         node = self.hosts.get(host)
         if node is None:
             raise socket.gaierror(socket.EAI_NONAME, f"{host} is not known")

@@ -1,1 +1,1 @@
-"""Disk of simulated machines: in memory; a power loss reverts unsynced writes."""
+"""Disk of simulated machines: it is in memory, and a power loss reverts unsynced writes."""

@@ -5,7 +5,8 @@ decides when submitted syncs complete (`complete_next`, `complete`, …), when p
 `power_loss`), and what breaks (`fail_sync`, `flip_bit`, …). The strict POSIX rule holds:
 
 - contents and size of a file survive by its own sync, a name by the sync of its directory;
-- unsynced pages of 4 KiB persist or not, each for itself, and so does a prefix of a directory's operations;
+- each unsynced page of 4 KiB persists or not, independently of others; of a directory's unsynced operations a prefix
+  persists;
 - a rename is atomic, and durable once both directories are synced.
 
 After a crash old handles raise `EBADF`, locks are free, and pending syncs never call their `done`.
@@ -122,7 +123,7 @@ class SimulatedLock(DirectoryLock):
 
 @dataclass(eq=False)
 class PendingSync:
-    """Submitted sync: the state that it certainly covers, the error at which it stops, and its callback."""
+    """Submitted sync: callback, error if it is going to fail, and the content that it certainly makes durable."""
 
     done: SyncDone
     sequence: int
@@ -238,7 +239,7 @@ class SimulatedDisk(Disk):
         return UNLIMITED_BYTES if self.capacity_bytes is None else self.capacity_bytes
 
     def room_for(self, inode: Inode, size: int) -> int:
-        """Return the size to which the file can grow with the free space, at most `size`."""
+        """Return the size in bytes to which the file can grow with the free space, at most `size`."""
         grown = size - len(inode.content)
         if self.capacity_bytes is None or grown <= 0:
             return size
@@ -308,7 +309,7 @@ class SimulatedDisk(Disk):
     # Crashes and faults
 
     def power_loss(self, torn: bool = True) -> None:
-        """Lose random unsynced pages; without `torn` each file loses all of its unsynced state or nothing."""
+        """Cut the power: random unsynced pages are lost; without `torn`, each file loses all unsynced pages or none."""
         self._journal.lose_power(self.random)
         self._root.restart()
         for _, inode in self._files():
@@ -366,7 +367,7 @@ class SimulatedDisk(Disk):
         return {path: bytes(inode.content) for path, inode in self._files()}
 
     def durable_paths(self) -> list[str]:
-        """Return durable names of files and directories, including those whose removal was not synced."""
+        """Return the durable paths of files and directories, including those whose removal was not synced."""
         return [path for path, _ in walk(self._root, durable=True)]
 
     # Paths to nodes

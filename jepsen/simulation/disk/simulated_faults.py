@@ -1,6 +1,6 @@
 """Content of a disk: files and directory entries, each with a volatile and a durable state.
 
-Not a file system (names, handles and syncs are `SimulatedDisk`), only the fault model beneath it.
+`SimulatedDisk` adds paths, handles and syncs.
 
 A file is a `bytearray` of the content that reads return, plus an overlay of the pages whose durable copy differs
 from it:
@@ -9,7 +9,7 @@ from it:
     page in `undo` and `dirty`      unsynced: the next sync makes it durable, a power loss may or may not
     page in `undo`, not in `dirty`  lost by a failed sync: counts as clean, so later syncs skip it
 
-Every write takes a new generation, so that a sync which completes late never puts an older copy over a newer one. A
+Every write gets a new generation, so that a sync which completes late never replaces a newer copy by an older one. A
 hole is never dirty: extending a file with zeros costs no pages.
 
 Directory operations wait in one journal, in order. Iteration follows insertion order, never a hash."""
@@ -30,7 +30,7 @@ class PageCopy(NamedTuple):
 
 
 class Capture(NamedTuple):
-    """State that a sync certainly covers: the unsynced pages and the size of one file at its submission."""
+    """Unsynced pages and size of one file when a sync was submitted, which the sync makes durable."""
 
     inode: "Inode"
     generation: int
@@ -125,7 +125,7 @@ class Inode:
         self.previous[page] = self.undo.pop(page).content
 
     def _cut_undo_at_durable_size(self) -> None:
-        """Cut kept pages at the durable size, beyond which reads return zeros."""
+        """Cut the durable copies at the durable size, beyond which reads return zeros."""
         for page, (generation, content) in list(self.undo.items()):
             start = page * PAGE_BYTES
             inside = self.durable_size - start
@@ -147,7 +147,7 @@ class Inode:
     # Power loss and damage
 
     def lose_power(self, random: Random, torn: bool) -> None:
-        """Keep each unsynced page or not (torn), or the whole unsynced state or none of it."""
+        """Keep each unsynced page or not, at random; without `torn`, keep all of them or none."""
         whole = flip_coin(random)
         written = len(self.content)
         size = self._surviving_size(random) if torn else (written if whole else self.durable_size)
@@ -192,7 +192,7 @@ class Inode:
             self._cut_undo_at_durable_size()
 
     def damage_bit(self, position: int, bit: int) -> None:
-        """Flip a bit in the visible page and, where it has an older durable copy, in that too."""
+        """Flip a bit in the content that reads return and, if the page has an older durable copy, in that copy too."""
         self.content[position] ^= 1 << bit
         page, at = divmod(position, PAGE_BYTES)
         if page in self.undo and position < self.durable_size:
@@ -218,7 +218,7 @@ class Directory:
 
 Node: TypeAlias = Inode | Directory
 Change: TypeAlias = tuple[Directory, str, Node | None]
-"""The entry of that name becomes the node, or goes."""
+"""Directory, name, and the new node of this name; None removes the name."""
 
 
 def pages_in(size: int) -> int:
@@ -259,7 +259,7 @@ class DirectoryJournal:
         self._operations.append(Operation(self.sequence, changes))
 
     def sync(self, directory: Directory, sequence: int, random: Random) -> None:
-        """Sync the operations of the directory up to `sequence`, and perhaps some later ones."""
+        """Make the directory's operations up to `sequence` durable, and at random some later ones."""
         ready = set()
         for operation in self._operations_of(directory):
             if operation.sequence > sequence and flip_coin(random):

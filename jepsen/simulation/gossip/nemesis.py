@@ -35,9 +35,9 @@ class Nemesis:
             self._world.call_at(self._random.random() * 2, lambda process=process: self._begin(process))  # type: ignore[misc]
 
     def _introduce_all(self) -> None:
-        """Start all processes in the state after each exchanged digests with all others.
+        """Start all processes as if each had already exchanged digests with all others.
 
-        A hundred members that join at once gossip for longer than the time that is observed here."""
+        A hundred members that join at once would gossip for longer than the observed time."""
         processes = self._world.processes
         for process in processes:
             self._world.begin(process, ())

@@ -36,10 +36,10 @@ class GossipOptions:
     """Share of datagrams that are lost."""
     duplicate: float
     delay_max_s: float
-    """Datagrams overtake each other within this."""
+    """Longest delay of a datagram; delays are random, so datagrams overtake each other."""
     description_bytes: int
     is_steady: bool
-    """Whether the only faults are this loss, and occasional crashes, departures and returns of one member.
+    """Whether the only faults are `loss`, and occasional crashes, departures and returns of one member.
 
     Then no other member may ever be declared dead, and all members must detect each event within ten protocol
     periods."""

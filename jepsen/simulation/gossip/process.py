@@ -12,7 +12,7 @@ from raftlog.types import NodeId
 
 PORT = 7946
 INBOX_MAX = 200
-"""Datagrams that wait while a process is stopped; further ones are lost."""
+"""Number of datagrams that wait while a process is paused; further ones are lost."""
 
 
 class Datagram(NamedTuple):
@@ -60,7 +60,7 @@ class Process:
         return self.is_up and not self.is_paused
 
     def begin(self, description: bytes, config: SwimConfig, random: Random) -> None:
-        """Start the process, with nothing kept from earlier starts except the disk's boot epoch."""
+        """Start the process. Of its earlier starts only the boot epoch on the disk remains."""
         assert not self.is_up, f"{self.name} is up"
         self.starts += 1
         self.boot_epoch += 1

@@ -11,13 +11,13 @@ from jepsen.simulation.outcome import TIMELINE_LINES, Failure, Outcome
 from jepsen.simulation.verdicts import PropertyBroken
 
 FOUNDING_S = 15.0
-"""Time, in seconds, until all members of a new cluster of a hundred have joined for each other."""
+"""Time, in seconds, within which all members of a new cluster of a hundred know each other."""
 
 
 def simulate_gossip(seed: int, members: int | None = None, loss: float | None = None) -> Outcome:
     """Run a seed to its end or to the first broken property.
 
-    With `members` or `loss` given it is a steady run of ten minutes with these (100 and 0.05 where one is missing).
+    With `members` or `loss` it is a steady run of ten minutes with these; a missing one is 100 or 0.05.
     """
     if members is None and loss is None:
         return simulate_options(draw(seed))

@@ -1,14 +1,14 @@
-"""Properties of gossip, observed from outside: the reference is the harness's record of the processes.
+"""Properties of gossip, observed from outside: views are compared with the harness's record of the processes.
 
 healthy-declared-dead   with nothing but loss, no member that is up is declared dead
-healthy-suspected       without loss not even suspected, nor by one that was stopped itself
+healthy-suspected       without loss, no member that is up is suspected, even by a member that was paused
 dead-not-known          after one member crashed, left or returned, all have this state within ten periods
-incarnation-back        a member's view of another never gets older
+incarnation-back        in a member's view the incarnation of another member never falls
 state-not-allowed       at one incarnation states only rise
-queue-not-empty         broadcasts end: the queue is bounded, and empty when nothing new happens
-datagram-too-large      (in `world`) a datagram fits
-gossip-cost             bytes per member and second, on the average of a steady run
-disagreement            after healing all views agree, and are true"""
+queue-not-empty         the queue of claims is bounded, and empties when nothing new happens
+datagram-too-large      (in `world`) no datagram exceeds its maximum size
+gossip-cost             average bytes per member and second in a steady run are bounded
+disagreement            after healing all views agree with each other and with the processes"""
 
 from collections import Counter
 from typing import Final, NoReturn
@@ -31,7 +31,7 @@ class Watch:
     def __init__(self, options: GossipOptions) -> None:
         self.world = World(options, self.on_change)
         self.declared: Counter[MemberState] = Counter()
-        """Changes to a state, over all views."""
+        """Number of changes to each state, over all views."""
         self.deaths: dict[tuple[NodeId, int], float] = {}
         """By process and number of its start: time from its end until the last member declared it dead."""
         self._newest: dict[tuple[NodeId, int, NodeId], GossipMember] = {}
@@ -56,6 +56,7 @@ class Watch:
                 self._fail("healthy-suspected", process, member)
 
     def _measure(self, change: MemberChange) -> None:
+        """Record the time from the end of a process until this view declared it dead."""
         process = self._process(change.node_id)
         if (
             change.before is not None
@@ -77,7 +78,7 @@ class Watch:
             self._fail("state-not-allowed", process, member)
 
     def _is_up_long_enough(self, member: GossipMember) -> bool:
-        """Return whether the member runs, and has for so long that all others can have received its state."""
+        """Return whether the member runs, and has run for so long that all others must have received its state."""
         up_s = self.world.now - self._process(member.node_id).resumed_at
         return up_s > PERIODS_MAX * self.world.config.period_s and self._is_running(member)
 

@@ -28,7 +28,7 @@ SEGMENTS_PER_FRAME: Final = 2
 DELAY_MIN_S: Final = 0.0001
 
 Event: TypeAlias = tuple[float, int, "Process | None", "Datagram | Callable[[], None] | None"]
-"""Time, order, recipient (None: the harness), and content (None: time for a tick)."""
+"""Time, order of scheduling, recipient (None: the harness), and content (None: a tick is due)."""
 
 
 class World:
@@ -43,7 +43,7 @@ class World:
         self.loss = options.loss
         self.blocked: set[tuple[NodeId, NodeId]] = set()
         self.datagrams = self.bytes = self.streams = 0
-        """Sent, by all; bytes with headers and seal."""
+        """Datagrams, bytes and streams that all members have sent; bytes include headers and seal."""
         self._watcher = watcher
         self._by_address: dict[Address, Process] = {process.address: process for process in self.processes}
         self._random = generator(options.seed, "gossip network")
@@ -53,13 +53,13 @@ class World:
         self._around_bytes = self.config.envelope_bytes + HEADERS_BYTES
         frequent: tuple[Message, ...] = (Ping(0, NodeId(0), b""), Ack(0), Nack(0))
         self._small: dict[type[Message], int] = {type(each): payload_bytes_max([each]) for each in frequent}
-        """Size of the most frequent datagrams, by type."""
+        """Size of datagrams with one of the most frequent messages, by type."""
         self._cluster = fingerprint(f"cluster of seed {options.seed}")
 
     # time
 
     def call_at(self, when: float, description: Callable[[], None]) -> None:
-        """Schedule a call of the harness at this time."""
+        """Schedule a call of the harness at this virtual time."""
         self._push(when, None, description)
 
     def run_until(self, end: float) -> None:
@@ -200,7 +200,7 @@ class World:
     ) -> None:
         """Send one frame of a stream.
 
-        It arrives if neither process restarts, both directions are open, and time is left."""
+        It arrives if neither process restarts, both directions are open, and the time limit has not passed."""
         size = len(encode(self._cluster, messages)) + self.config.envelope_bytes
         self.bytes += size + SEGMENTS_PER_FRAME * 40
         kept = (1 - self.loss) ** SEGMENTS_PER_FRAME

@@ -1,13 +1,13 @@
 """Ambush of cuts: a log is cut while syncs of its segments are pending.
 
-    lie in wait → a leader, perhaps with a follower, is alone, and syncs of its segments are held
-    → its log is cut → after a moment the syncs return, or its power is lost before or after that
+    a leader, perhaps with one follower, is isolated, and syncs of its segments are held
+    → its log is cut → a moment later the syncs return, or its power is lost before or after they return
 
 The leader cannot commit the entries that it accepts meanwhile, and the next leader's log cuts them off. Large appends
-are the target: they are synced in their segment before the journal has their ids, so a cut can meet one half done, and
-several at once where a part of one stays. Everything is drawn from one generator that nothing else uses, so a run
-without these ambushes draws the same numbers as before. Created by `nemesis`, requested by `Options.cut_ambushes`.
-"""
+are the target: they are synced in their segment before the journal has their ids, so a cut can remove an append that is
+half complete, or several appends of which a part of one stays. Everything is drawn from one generator that nothing else
+uses, so a run without these ambushes draws the same numbers as before. Created by `nemesis`, requested by
+`Options.cut_ambushes`."""
 
 from collections.abc import Callable
 from random import Random
@@ -20,9 +20,9 @@ from jepsen.simulation.network.links import MILLISECOND_NS, SECOND_NS
 
 PERIOD_S: Final = (2.0, 6.0)
 ALONE_S: Final = (1.0, 3.0)
-"""Long enough for the others to elect a leader."""
+"""Seconds of isolation, drawn from this range: long enough for the others to elect a leader."""
 HELD_S: Final = 5.0
-"""Syncs return after this, with or without a cut."""
+"""Seconds after which held syncs return, with or without a cut."""
 DELAYS_MS: Final = (0, 1, 20, 300)
 
 
@@ -34,7 +34,7 @@ class CutAmbushes:
         self._is_over = False
         cluster.on_cut = self._on_cut
         self.triggered = 0
-        """Cuts that met a held sync."""
+        """Number of cuts while a sync of the machine was held."""
 
     def start(self) -> None:
         self._call_later(self._random.uniform(*PERIOD_S), self._prepare)

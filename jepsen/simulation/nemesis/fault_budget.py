@@ -36,13 +36,14 @@ class Damage(NamedTuple):
 
 
 class FaultBudget:
-    """Record of the damages of a run, which limits further ones."""
+    """Record of the damage in a run; it permits further damage only while enough undamaged replicas remain."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.damages: list[Damage] = []
         self.losing_identity: dict[ReplicaId, Machine] = {}
-        """Replicas with a damaged journal that no process has opened since; its start gives the disk a new identity."""
+        """Replicas with a damaged journal that no process has opened since then; the next start gives the disk a new
+        uuid."""
         cluster.is_damage_expected = self.is_expected
 
     def open_damages(self) -> list[Damage]:
@@ -55,7 +56,7 @@ class FaultBudget:
         return any(damage.plan is plan and damage.replica == machine.me for damage in self.damages)
 
     def may_damage(self, machine: Machine, only: GroupPlan | None = None) -> bool:
-        """Return whether one more fault may hit this machine, in every Raft group or in `only` one."""
+        """Return whether files of this machine may be damaged or lost: those of all Raft groups, or of `only` one."""
         plans = self.cluster.groups if only is None else [only]
         return all(
             self._keeps_majority(plan, configuration, machine.me)
@@ -69,7 +70,7 @@ class FaultBudget:
         return self._keeps_majority(plan, configuration, None)
 
     def _replicas_losing_identity(self) -> set[ReplicaId]:
-        """Return the replicas whose next start gives them a new identity, in no order."""
+        """Return the replicas that lose their disk uuid at the next start. The set has no reproducible order."""
         self.losing_identity = {
             replica: machine
             for replica, machine in self.losing_identity.items()
@@ -78,6 +79,7 @@ class FaultBudget:
         return set(self.losing_identity)
 
     def _keeps_majority(self, plan: GroupPlan, configuration: Configuration, one_more: ReplicaId | None) -> bool:
+        """Return whether in each half of the configuration a majority stays undamaged, if `one_more` is damaged too."""
         damaged = {
             damage.replica for damage in self.open_damages() if damage.plan is plan
         } | self._replicas_losing_identity()

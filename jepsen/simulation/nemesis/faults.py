@@ -57,7 +57,7 @@ class Faults(MachineFaults[Machine]):
             self.keep_down(machine, (0.05, 0.5))
 
     def _ambush(self) -> None:
-        """Prepare a power loss or link fault for the next moments of one kind, on the machine concerned or on all."""
+        """Let a power loss or link fault follow the next moments of one kind, on the replica's machine or on all."""
         wanted = self.random.choice(list(Moment))
         strike = self.random.choice((self._strike_power, self._strike_power, self._strike_all, self._strike_links))
         strikes = iter(range(self.random.choice((1, 1, 3))))

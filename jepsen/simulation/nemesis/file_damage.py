@@ -1,6 +1,6 @@
 """Damage to files: a flipped bit or a zeroed page in a segment, a flipped bit in the journal.
 
-Damage is recorded, so that its repair is detected by the bytes of the file, not by reports of the product.
+Damage is recorded with its bytes: its repair is detected in the file, independently of reports of the product.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class FlippedBit(NamedTuple):
 
 
 class ZeroedPage(NamedTuple):
-    """Zeroed page; `before` is its former content. Still damaged while restored only in part."""
+    """Zeroed page; `before` is its former content. It counts as damaged until all of the content is restored."""
 
     path: str
     position: int
@@ -64,7 +64,7 @@ def _read(disk: TimedDisk, path: str, position: int, length: int) -> bytes:
 def damage_file(
     disk: TimedDisk, is_meant: Callable[[str], bool], random: Random, note: Callable[[str], None]
 ) -> DiskDamage | None:
-    """Damage a random segment file for which `is_meant` holds, and return the damage."""
+    """Damage a random file whose path satisfies `is_meant`; return the damage, or None without such a file."""
     files = [
         (path, content)
         for path, content in disk.snapshot().items()

@@ -1,6 +1,6 @@
 """Faults of machines, their network and their disks, for any kind of cluster.
 
-Targets are drawn: often leaders, whose faults have most effect. Durations are drawn too; at the end of a fault it is
+Targets are drawn: often leaders, whose faults have most effect. Durations are drawn too; at its end a fault is
 undone, unless its target has changed. Extended by the faults of each kind of cluster.
 """
 
@@ -56,9 +56,9 @@ class MachineFaults(ABC, Generic[M]):
     ) -> None:
         self.loop, self.network, self.machines, self.random = loop, network, machines, random
         self.down_until_ns: dict[NodeId, int] = {}
-        """Machines that are kept down on purpose."""
+        """Time until which each stopped machine stays down."""
         self._healed = 0
-        """Number of healings; each one cancels the reversals planned before it."""
+        """Number of calls of `heal`; each cancels the ends of faults that were scheduled before it."""
         self.kinds: dict[Fault, Callable[[], object]] = {
             Fault.CRASH: self._crash,
             Fault.POWER: self._lose_power,
@@ -121,7 +121,7 @@ class MachineFaults(ABC, Generic[M]):
         return [first, *self.random.sample(others, max(chosen, 1) - 1)]
 
     def undo_later(self, seconds: tuple[float, float], undo: Callable[[], object]) -> None:
-        """Call `undo` after a while, unless `heal` was called before."""
+        """Call `undo` after a random time within `seconds`, unless `heal` is called before."""
         due_ns = self.loop.now_ns + int(self.random.uniform(*seconds) * SECOND_NS)
         self.loop.call_at_ns(due_ns, self._undo, self._healed, undo)
 

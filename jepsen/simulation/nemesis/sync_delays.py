@@ -1,6 +1,6 @@
 """Latencies of syncs that complete in any order, as on a real disk.
 
-The journal, the segments and the directories of a disk each have a slowness of their own, drawn once; a sync takes as
+The journal, the segments and the directories of a disk each have a latency factor, drawn once; a sync takes as
 long as the slowest file that it covers, independent of earlier syncs. Everything comes from one generator that
 nothing else uses, so that a run without unordered syncs draws the same numbers as before.
 """
@@ -12,7 +12,7 @@ from typing import Final
 from raftlog.storage.disk import File
 
 SLOWNESS: Final = (1, 1, 4, 20)
-"""Times the usual latency of the disk, one of them for each of its parts."""
+"""Factors of the disk's usual latency; journal, segments and directories have one of them each."""
 _JOURNAL: Final = "/journal/"
 
 

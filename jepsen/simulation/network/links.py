@@ -1,6 +1,6 @@
 """Link: one direction between two nodes, with delay, loss and cuts.
 
-All chance is drawn from the network's generator, in the order in which messages are sent.
+All random numbers come from the network's generator, in the order in which messages are sent.
 """
 
 from random import Random
@@ -19,15 +19,15 @@ class LinkConditions(NamedTuple):
     loss: float = 0.0
     """Probability that a datagram is lost; a stream retransmits and is late by `retransmit_ns`."""
     duplicate: float = 0.0
-    """A datagram arrives a second time, with a delay of its own."""
+    """Probability that a datagram arrives a second time, with a delay of its own."""
     reorder: float = 0.0
-    """A datagram takes up to `reorder_ns` longer, so that later ones overtake it."""
+    """Probability that a datagram takes up to `reorder_ns` longer, so that later ones overtake it."""
     reorder_ns: int = 20 * MILLISECOND_NS
     retransmit_ns: int = 200 * MILLISECOND_NS
     bytes_per_s: int | None = None
     """Bandwidth; `None` is unlimited."""
     queue_bytes_max: int = 1 << 20
-    """Datagrams are dropped when more than this waits for the bandwidth. Streams wait."""
+    """Bytes waiting for the bandwidth above which datagrams are dropped. Streams wait."""
 
 
 RETRANSMISSIONS_MAX: Final = 6

@@ -1,7 +1,7 @@
 """Simulated network between the nodes of a virtual loop: datagrams, streams, and their faults.
 
-Every direction between two nodes is a `Link` with its own conditions and cuts. All chance comes from the generator
-that is handed in; every message that does not arrive is in `drops` with the reason, and in the loop's digest. Messages
+Every direction between two nodes is a `Link` with its own conditions and cuts. All random numbers come from the
+given generator; every message that does not arrive is in `drops` with the reason, and in the loop's digest. Messages
 are delivered by reference as callbacks of the receiving process: bytes, or values that never change. Sizes matter for
 bandwidth only.
 

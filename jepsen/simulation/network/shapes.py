@@ -1,6 +1,6 @@
 """Shapes of network partitions, as directed cuts: pairs of node numbers (from, to) without delivery.
 
-Pure; the generator is handed in. After Jepsen's nemeses.
+The functions are pure. The shapes are those of Jepsen's nemeses.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def isolate(node: int, nodes: Sequence[int]) -> list[Cut]:
 
 
 def bridge(nodes: Sequence[int], random: Random) -> list[Cut]:
-    """Return the cuts that separate two halves, both of which reach one further node."""
+    """Return the cuts that separate two halves of the nodes, while one further node reaches both."""
     order = shuffle_nodes(nodes, random)
     border = (len(order) - 1) // 2
     return split((order[1 : 1 + border], order[1 + border :]))
@@ -37,7 +37,7 @@ def bridge(nodes: Sequence[int], random: Random) -> list[Cut]:
 def majorities_ring(nodes: Sequence[int], random: Random) -> list[Cut]:
     """Return cuts such that every node receives from a majority (itself included), no two from the same one.
 
-    One-way where that cannot be mutual."""
+    Some links are cut in one direction only, where this is not possible otherwise."""
     order = shuffle_nodes(nodes, random)
     count = len(order)
     majority = count // 2 + 1

@@ -1,6 +1,6 @@
 """Streams of the simulated network: ordered, reliable, and broken as a whole, as TCP connections are.
 
-Messages arrive in order and without gaps until the stream breaks; their borders are kept. What breaks one:
+Messages arrive in order and without gaps until the stream breaks; their borders are kept. A stream is broken by:
 
 - a cut: data under way or sent later is lost, and each end detects the broken stream at a time of its own
   (`switchboard.StreamTimes`). If nothing was lost and the cut is over by then, the stream continues;
@@ -8,8 +8,8 @@ Messages arrive in order and without gaps until the stream breaks; their borders
   nothing, and the peer detects it late;
 - `reset`: a middlebox drops the connection.
 
-A paused process keeps its streams: arrived data waits for it. `pending_bytes` counts bytes that were sent and not yet
-received by the peer's process; `drain` waits until it is small. A lossy link makes a stream late, never wrong.
+A paused process keeps its streams: arrived data waits for the process. `pending_bytes` counts bytes that were sent and
+not yet received by the peer's process; `drain` waits until it is small. A lossy link makes a stream late, never wrong.
 """
 
 import asyncio

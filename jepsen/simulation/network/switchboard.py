@@ -1,8 +1,7 @@
 """Switchboard of a simulated network: opens streams, carries their messages over links, and breaks them.
 
-The rules are those of `streams`; here is when each of them applies. Every time and every choice is drawn from the
-network's generator. Invariant: an end that was severed delivers nothing more, so a stream never has a gap.
-"""
+It implements the rules of `streams`. All random times and choices come from the network's generator. Invariant: an end
+that was severed delivers nothing more, so a stream never has a gap."""
 
 import asyncio
 import errno
@@ -19,7 +18,7 @@ Accept: TypeAlias = Callable[[Stream], object]
 
 
 class StreamTimes(NamedTuple):
-    """Delays until ends detect breaks without a reset, drawn evenly between the bounds."""
+    """Delay until an end detects a break without a reset, drawn evenly between the bounds, and timeout of `connect`."""
 
     notice_min_ns: int = 50 * MILLISECOND_NS
     notice_max_ns: int = 2 * SECOND_NS

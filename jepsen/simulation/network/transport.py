@@ -1,9 +1,8 @@
 """Transport of one process over the simulated network, by datagrams or by one ordered stream per pair of nodes.
 
-The driver uses it as it uses real connections. Whatever leaves is frozen: buffers become bytes, as a kernel would copy
-them, so that later changes by their sender are not seen. Bulk requests open a stream each. A message over a stream that
-is not open yet is dropped, like one into a connection that is being made.
-"""
+The driver uses it as it uses real connections. Sent buffers are copied to bytes, as by a
+kernel, so that later changes by their sender have no effect. Each bulk request opens a stream. Messages are dropped
+while the stream to their receiver is being opened."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -53,7 +52,7 @@ class SimulatedTransport(Transport):
         self._receiver: Receiver | None = None
 
     def deliver_to(self, receiver: Receiver) -> None:
-        """Bind the services from now on; runs in the process."""
+        """Set the receiver of messages and requests, and accept them from now on; runs in the process."""
         self._receiver = receiver
         network, process = self._network, self._process
         network.bind(process, RAFT, self._on_datagram)

@@ -8,8 +8,8 @@ Nodes (`add_node`) have processes, clocks, pauses and crashes; `loop.time()` is 
 runs. Code of the harness belongs to no node and has the time of the simulation. `node` describes the effects of a pause
 and of a crash.
 
-An unhandled exception ends the run: it comes out of `run_until`. So does `Deadlock`, when a task waits and nothing can
-ever happen again, and `Livelock`, when time does not advance. Real input and output is an error (`forbidden`). Not
+An unhandled exception ends the run: `run_until` raises it. It raises `Deadlock` when a task waits and nothing can ever
+happen again, and `Livelock` when time does not advance. Real input and output is an error (`forbidden`). Not
 deterministic: iteration over sets of objects that hash by address, and calls by the garbage collector.
 
 Invariants: `now_ns` never falls · a callback runs at most once · a dead process runs nothing.
@@ -37,7 +37,7 @@ Ts = TypeVarTuple("Ts")
 SECOND_NS: Final = 1_000_000_000
 CALLBACKS_PER_INSTANT_MAX: Final = 1_000_000
 FAR_NS: Final = 1 << 62
-"""Timers later than this (146 years) are set to it; `float('inf')` is one."""
+"""Latest time of a timer (146 years); later ones, such as `float('inf')`, are set to it."""
 
 
 class Deadlock(AssertionError):
@@ -61,7 +61,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.process: Process | None = None
         """The process whose code runs now."""
         self.after_step: Callable[[], object] | None = None
-        """Called after every callback: where a simulation checks its invariants."""
+        """Called after every callback; a simulation checks its invariants there."""
         self._ready_handles: list[VirtualHandle] = []
         self._timers = Timers()
         self._numbers = 0
@@ -76,7 +76,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # Running
 
     def run_until(self, condition: Callable[[], bool], *, within_s: float | None = None) -> bool:
-        """Run until the condition holds after a callback; return False if that takes longer than `within_s`."""
+        """Run until the condition is true after a callback; return False if that takes longer than `within_s`."""
         if condition():
             return True
         self._condition = condition

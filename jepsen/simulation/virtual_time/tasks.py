@@ -20,14 +20,14 @@ T = TypeVar("T")
 
 
 class VirtualHandle(asyncio.TimerHandle):
-    """Callback with its context. `process` is None for the harness; `timers` is None unless it waits there."""
+    """Callback with its context. `process` is None for the harness; `timers` is None unless it is a pending timer."""
 
     __slots__ = ("arguments", "callback", "context", "is_cancelled", "process", "timers")
 
     def __init__(
         self, callback: Callable[..., object], arguments: tuple[Any, ...], context: Context, when: float = 0.0
     ) -> None:
-        # The base class is there for its type and its interface; nothing of what it stores is used.
+        # The base class only gives the type and the interface; its own attributes are not used.
         self.callback, self.arguments, self.context = callback, arguments, context
         self.process: Process | None = context.get(OWNER)
         self.timers: Timers | None = None

@@ -7,7 +7,7 @@ from jepsen.simulation.node import is_dead
 from jepsen.simulation.virtual_time.tasks import VirtualHandle
 
 CANCELLED_MAX: Final = 128
-"""Cancelled timers are swept out when there are more, and more than half of all."""
+"""Number of cancelled timers above which they are removed, if they are also more than half of all timers."""
 
 
 class Timers:

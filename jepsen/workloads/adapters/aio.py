@@ -1,7 +1,7 @@
 """Adapter of aiokafka.
 
-Its producers repeat requests without end where they are idempotent, and may store a record twice where they are not, so
-all of them are idempotent here. Clients connect with their first request, and again until a broker answers."""
+Its idempotent producers retry requests without end, and the others may store a record twice. So all producers here are
+idempotent. Clients connect with their first request, and retry until a broker answers."""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
@@ -33,7 +33,7 @@ from raftlog.types import Offset, TopicPartition
 START_S: Final = 5.0
 REQUEST_MS: Final = 3_000
 BATCH_MS: Final = 15_000
-"""Time after which a batch expires; one that was sent before leaves a gap in the sequence, as in any cluster."""
+"""Time after which a batch expires; if it was sent before, its sequences are missing, and later batches are refused."""
 _ASSIGNORS: Final = {
     "range": RangePartitionAssignor,
     "roundrobin": RoundRobinPartitionAssignor,
@@ -52,7 +52,7 @@ class AioProducer:
         self._starting: asyncio.Task[AIOKafkaProducer] | None = None
         self._deliveries: set[asyncio.Future[DeliveredOffset]] = set()
         self._is_broken = False
-        """Whether a batch expired that has a sequence: the library goes on with later ones, which are refused."""
+        """Whether a batch with a sequence has expired: the library sends later batches, which are then refused."""
 
     async def send(
         self,
@@ -117,7 +117,7 @@ class AioProducer:
 
 
 def _complete(delivery: "asyncio.Future[DeliveredOffset]", accepted: "asyncio.Future[Any]") -> None:
-    """Give the outcome of the library's future to `delivery`, unless the sender has ended."""
+    """Complete `delivery` with the outcome of the library's future, unless its sender was cancelled."""
     error = None if accepted.cancelled() else accepted.exception()
     if delivery.done():
         return
@@ -275,7 +275,7 @@ class AioMember(AioConsumer, ConsumerRebalanceListener):  # type: ignore[misc]  
         await self._ensure_started(self)
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        """Wait for the commit under way."""
+        """Wait until a running commit has ended."""
         async with self._committing:
             return
 

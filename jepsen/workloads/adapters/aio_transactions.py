@@ -1,7 +1,8 @@
 """Transactions of aiokafka.
 
-The library names no group member when it commits offsets in a transaction. So a chain consumes fixed partitions, and
-its transactional id, which belongs to these, fences an earlier chain."""
+When the library commits offsets in a transaction, the request names no group member. So a chain (a loop that reads,
+processes and writes in transactions) consumes fixed partitions. Its transactional id belongs to these partitions, and
+fences an earlier chain."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping
@@ -75,7 +76,7 @@ class AioTransactional:
         await self._call(self._producer.abort_transaction(), self._timeout_s)
 
     async def close(self) -> None:
-        """Close the connections; `stop` would wait for the transaction."""
+        """Close the connections without ending the transaction; the library's `stop` would wait for it."""
         with suppress(*_STATE_ERRORS):
             async with asyncio.timeout(CLOSE_S):
                 if self._producer._sender is not None:
@@ -100,7 +101,7 @@ class AioChainConsumer(AioConsumer):
         return await self._poll(await self._ensure_started(), timeout_ms)
 
     async def stable(self, timeout_ms: int) -> dict[TopicPartition, Offset | None]:
-        """Return nothing: the library requests offsets that may be pending."""
+        """Return no offsets: the library cannot ask for stable offsets only."""
         return {}
 
 

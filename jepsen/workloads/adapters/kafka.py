@@ -1,7 +1,7 @@
 """Adapter for Kafka's protocol: the roles with one client library.
 
 Every read goes to a partition's leader, whichever node a role draws, and a list of offsets is linearizable there. A
-commit without a member counts as it is, so histories show it as an operator's."""
+commit without a member sets the offset, even to a lower one, so histories record it as an operator's commit."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from jepsen.workloads.roles.load_share import LoadShare
 from raftlog.types import Offset, TopicPartition
 
 _WAIT_MS_MIN: Final = 20
-"""Least wait of a poll: a library without any may return nothing each time."""
+"""Shortest wait of a poll, in milliseconds: without a wait a library may never return records."""
 
 
 class KafkaAccess:

@@ -10,7 +10,7 @@ from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.types import Offset, TopicPartition
 
 REFUSALS: Final = frozenset((2, 3, 5, 6, 10, 17, 19, 21, 32, 35, 42, 44, 56, 74, 75, 76, 87))
-"""Error codes after which a produced batch is not in the log, if it was sent once."""
+"""Kafka error codes after which a batch is definitely not in the log, if it was sent only once."""
 CLOSE_S: Final = 5.0
 
 
@@ -40,7 +40,7 @@ class MemberIdentity(NamedTuple):
 
 
 class MemberSettings(NamedTuple):
-    """Settings of a consumer in a group; the role makes the commits."""
+    """Settings of a consumer in a group, without automatic commits."""
 
     topics: tuple[str, ...]
     group: str
@@ -100,7 +100,7 @@ class KafkaLibrary(Protocol):
     def new_producer(self, times: ProducerTimes) -> RecordProducer: ...
     def new_plain_producer(self, settings: PlainSettings) -> RecordProducer: ...
     def new_assigned(self, group: str, places: Sequence[TopicPartition]) -> AssignedConsumer:
-        """Return a reader, or with a named group a client for its offsets in these partitions."""
+        """Return a reader or, if `group` is not empty, a client for the group's offsets in these partitions."""
         ...
 
     def new_consumer(

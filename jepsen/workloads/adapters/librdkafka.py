@@ -30,11 +30,11 @@ from raftlog.types import Offset, TopicPartition
 POLL_S: Final = 0.005
 PURGE_S: Final = 0.5
 NO_GROUP: Final = "readers"
-"""Group of consumers that never commit: the library does not go without one."""
+"""Group of consumers that never commit, because the library requires a group."""
 RECORDS_MAX: Final = 2000
 _NEVER_SENT: Final = frozenset((KafkaError._PURGE_QUEUE, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC))
 _METADATA_MAGIC: Final = b"CGMDv2:"
-"""Begin of librdkafka's group metadata; after it are the generation, the group and the member."""
+"""Prefix of librdkafka's group metadata; generation, group and member id follow."""
 
 T = TypeVar("T")
 

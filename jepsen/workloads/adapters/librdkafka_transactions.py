@@ -18,7 +18,7 @@ from raftlog.errors import OutcomeUnknown, Unavailable
 from raftlog.types import Offset, TopicPartition
 
 _ATTEMPTS: Final = 3
-"""Attempts of a call whose error says that it can be retried."""
+"""Number of attempts of a call whose error can be retried."""
 T = TypeVar("T")
 
 
@@ -107,7 +107,7 @@ class LibrdkafkaTransactional:
                 return
 
     async def _abort_after(self, error: KafkaException) -> None:
-        """Abort after a commit that the library refused; raise `Unavailable` once it is aborted."""
+        """Abort the transaction after a refused commit, then raise `Unavailable`."""
         try:
             await self.abort()
         except Unavailable as failure:
@@ -148,7 +148,7 @@ class LibrdkafkaChainConsumer(LibrdkafkaConsumer):
         return await self._call(partial(self._consume, timeout_ms))
 
     async def stable(self, timeout_ms: int) -> dict[TopicPartition, Offset | None]:
-        """Return the stable committed offsets of all partitions that it owns."""
+        """Return the committed offsets of all owned partitions, without pending ones."""
         places = await self._call(self._consumer.assignment)
         if not places:
             return {}

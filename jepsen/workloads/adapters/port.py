@@ -1,7 +1,7 @@
 """Interface between the roles of a workload and the client library that executes their requests.
 
-Each method raises a `RaftlogError`, whose outcome must be honest: `failed` only where the request was certainly not
-executed, by any of the attempts that the library made for it."""
+Each method raises a `RaftlogError`. Its outcome may be `failed` only if none of the attempts that the library made was
+executed."""
 
 from collections.abc import Awaitable, Mapping, Sequence
 from random import Random
@@ -40,7 +40,7 @@ class LogAccess(Protocol):
 
     @property
     def member_of_commits(self) -> str:
-        """Name of the member of commits in the history; empty if commits only move forward."""
+        """Member name of commits in the history; empty if commits only raise offsets."""
 
     def draw_node(self, random: Random) -> int:
         """Draw the node for a request."""
@@ -74,11 +74,11 @@ class RecordProducer(Protocol):
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int | None = None,
     ) -> Awaitable[KnownOffset]:
-        """Accept a record; await the result for its delivery."""
+        """Accept a record and return an awaitable of its offset."""
         ...
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Wait up to `timeout_s` for records under way; the outcome of the others is unknown."""
+        """Wait up to `timeout_s` for sent records; the outcome of unanswered ones is unknown."""
         ...
 
 

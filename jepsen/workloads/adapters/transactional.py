@@ -1,6 +1,6 @@
 """Interface of transactions in client libraries.
 
-As in `port`, an outcome must be honest: a commit fails with outcome `failed` only if the transaction was aborted."""
+A commit may fail with outcome `failed` only if the transaction was aborted."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -18,7 +18,7 @@ class ChainConsumer(Protocol):
 
     async def poll(self, timeout_ms: int) -> Sequence[PlacedRecord]: ...
     async def stable(self, timeout_ms: int) -> dict[TopicPartition, Offset | None]:
-        """Return stable committed offsets of the partitions that it owns; none if the library cannot read them."""
+        """Return the committed offsets of owned partitions, without pending ones; empty if the library cannot."""
         ...
 
     async def close(self) -> None: ...
@@ -28,7 +28,7 @@ class TransactionalProducer(Protocol):
     """Producer with a transactional id, for one transaction at a time."""
 
     async def start(self) -> None:
-        """Fence earlier producers of the id, and end their transaction."""
+        """Fence earlier producers of the transactional id, and abort their open transaction."""
         ...
 
     async def begin(self) -> None: ...
@@ -40,7 +40,7 @@ class TransactionalProducer(Protocol):
     async def commit(self) -> None: ...
     async def abort(self) -> None: ...
     async def close(self) -> None:
-        """Close without ending the transaction under way."""
+        """Close without ending the open transaction."""
         ...
 
 
@@ -53,7 +53,7 @@ class TransactionSettings(NamedTuple):
 
 
 class ChainSettings(NamedTuple):
-    """Settings of a chain's consumer: a group member of a topic, or the owner of some of its partitions."""
+    """Settings of the consumer of a read-process-write chain: a group member, or the owner of fixed `partitions`."""
 
     topic: str
     group: str

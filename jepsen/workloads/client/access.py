@@ -19,7 +19,7 @@ TOPIC_ID: Final = "X-Raftlog-Topic-Id"
 BINARY: Final = "application/vnd.kafka.binary.v2+json"
 _JSON: Final = "application/json"
 ANY_NODE: Final = 0
-"""Instead of a node id: the client with all addresses, which finds leaders."""
+"""Value in place of a node id for the client that has all addresses and finds leaders."""
 _GRACE_S: Final = 3.0
 """Additional wait, in seconds, for the answer to a change beyond the broker's own deadline."""
 _READ_GRACE_S: Final = 2.0
@@ -163,12 +163,12 @@ class FoundBatches:
 
     def __init__(self, place: TopicPartition, offset: int) -> None:
         self.place = place
-        """Partition of the records, where a name may now belong to another topic."""
+        """Partition that the records belong to."""
         self.offsets: list[Offset] = []
         self.values: list[Value] = []
         self.epochs: list[tuple[int, int]] = []
         self.next_offset = offset
-        """Offset of the next read; after the last record when there is a gap."""
+        """Offset of the next read; it may lie beyond the offset after the last record, if there is a gap."""
 
 
 def _offsets_path(group: str) -> str:

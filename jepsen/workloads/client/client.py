@@ -27,20 +27,20 @@ from jepsen.workloads.roles.offset_queries import Committer, list_offsets
 from jepsen.workloads.roles.reader import Reader
 
 READERS: Final = 4
-"""Readers of a client, each of a part of the partitions, so that a silent node does not delay all of them."""
+"""Number of readers of a client. Each reads some of the partitions, so a silent node does not delay all of them."""
 FOLLOWED_SHARE: Final = 1 / 3
 SEND_SHARE, POLL_SHARE, LIST_SHARE, COMMIT_SHARE = 0.6, 0.28, 0.08, 0.04
 """Shares of the rate. They add up to one."""
 _FIGURES_S: Final = 0.5
 _LAST_ANSWERS_S: Final = 8.0
-"""More than the longest deadline of a request and its grace."""
+"""Seconds to wait for the last answers; more than the longest deadline of a request and its additional wait."""
 _CRASH_S_MAX: Final = 0.02
 _LISTER: Final = 100
 """Process number of the lister of node 0; the others follow."""
 _COMMITTER: Final = 99
 
 RoleRun = Callable[[float], Awaitable[None]]
-"""Something that goes on until a time of the loop."""
+"""Function that runs a role until a time of the event loop, in seconds."""
 
 
 class Client:
@@ -165,7 +165,7 @@ class Client:
             await asyncio.gather(*self._requests, return_exceptions=True)  # they write into the history to the end
 
     def end(self) -> None:
-        """Begin no more operations."""
+        """Make `work` end now: no further operation begins."""
         self._ended.set()
 
     async def _run_roles(self, until_s: float) -> None:

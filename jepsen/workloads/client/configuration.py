@@ -13,7 +13,9 @@ END: Final = b"end\n"
 
 
 class ClientConfiguration(NamedTuple):
-    """Configuration of a client process. `rate` is in its own operations a second; `addresses` are HTTP addresses."""
+    """Configuration of a client process.
+
+    `rate` is its number of operations a second; `addresses` are HTTP addresses."""
 
     number: int
     workload: str

@@ -1,8 +1,8 @@
 """Numbers of logical processes, and the random times of operations.
 
-A process of a history has one operation under way at most, so an operation takes a free number and gives it back when
-it is complete. A client whose requests hang holds more numbers; past the bound it stops sending, which the report shows
-as load that was not offered.
+A process of a history has at most one open operation. So an operation takes a free process number, and releases it when
+it is complete. A client whose requests hang uses more numbers. When none is free it sends nothing, and the report shows
+these requests as load that was not offered.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Final
 PER_CLIENT: Final = 2000
 SENDERS_MAX: Final = 1000
 _BEHIND_S_MAX: Final = 1.0
-"""A load that fell behind by more does not try to make up for it."""
+"""Seconds by which a load may be late and still send all due requests; beyond them it skips requests."""
 
 
 class ProcessNumberPool:
@@ -26,7 +26,7 @@ class ProcessNumberPool:
 
     @contextmanager
     def take(self, count: int) -> Iterator[list[int]]:
-        """Take `count` process numbers for the block, or none when fewer are free."""
+        """Return `count` free process numbers and reserve them for the block; empty if fewer are free."""
         taken = [self._free.popleft() for _ in range(count)] if count <= len(self._free) else []
         try:
             yield taken

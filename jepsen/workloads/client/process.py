@@ -2,8 +2,8 @@
 
     ready\n → (stdin: the period) → work → lines of figures at intervals → end
 
-It ends at the end of the period or when it receives `end`, after the answers that it waits for, or as soon as its stdin
-is closed: then its parent has ended, or needs no more. What is under way then stays open in the history.
+It ends at the end of the period, or when it receives `end`, in both cases after the last answers. It ends at once when
+its stdin is closed, because its parent has ended or needs no more; open operations then stay open in the history.
 """
 
 import asyncio

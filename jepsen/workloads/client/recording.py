@@ -1,8 +1,7 @@
-"""Writer of a history: the checkers' entries, with further fields for people and the harness.
+"""Writer of a history: entries in the format of the checkers, with further fields for readers and the harness.
 
-Each entry is written as it happens, in one system call, so a process that is killed leaves at most half of its last
-line behind. Further members of an entry (`node`, `acks`, `leader_epoch` …) are ignored by `jepsen.checkers`.
-"""
+Each entry is written at once, in one system call. So after a kill at most the last line of the file is incomplete.
+Further members of an entry (`node`, `acks`, `leader_epoch` …) are ignored by `jepsen.checkers`."""
 
 import time
 from collections.abc import Callable
@@ -20,7 +19,7 @@ MERGED_CLOCK: Final = time.monotonic_ns
 
 
 def clock_since(epoch_ns: int) -> Callable[[], int]:
-    """Return a function of the nanoseconds since the beginning of the test, the same in every process."""
+    """Return a function that returns the nanoseconds since the start of the test, the same in every process."""
     return lambda: MERGED_CLOCK() - epoch_ns
 
 

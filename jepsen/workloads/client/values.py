@@ -2,9 +2,8 @@
 
     payload = the number and a space, repeated and cut to the size
 
-A payload that is not such a repetition becomes a text, which was never sent: the checkers report a phantom. A tombstone
-has no payload, and its number in a header.
-"""
+A payload that is not such a repetition is read as a text. No client sends texts, so the checkers report it as a
+phantom. A tombstone has no payload; a header contains its number."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,7 +12,7 @@ from jepsen.checkers.history import Value
 from raftlog.records import Record
 
 _CLIENT_SHARE: Final = 10**9
-"""Values that one client may send."""
+"""Number of values that one client may send."""
 _SHOWN_BYTES: Final = 40
 _HEADER: Final = "value"
 

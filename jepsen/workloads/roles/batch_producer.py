@@ -1,8 +1,8 @@
 """Records through a producer of the client library: idempotent, batched, retried until their outcome is known.
 
 Each record is one operation of one process, which ends as its delivery ends; an `ok` records the order in which its
-producer accepted the records of the partition. Now and then a producer is closed in the middle of its work and another
-one begins, as when a program is restarted. Where records have keys, some are tombstones."""
+producer accepted the records of the partition. Now and then a producer is closed while records are in flight, and
+another one begins, as when a program restarts. If records have keys, some are tombstones."""
 
 import asyncio
 from contextlib import suppress
@@ -41,9 +41,9 @@ class Deliverer:
         self._is_keyed = is_keyed
         self._producer: RecordProducer | None = None
         self._name = 0
-        """Name of the producer: its first value."""
+        """Name of the producer in the history: the first value that it sends."""
         self._taken: dict[TopicPartition, int] = {}
-        """Records that it has."""
+        """Number of records by partition that the producer has accepted."""
         self._closing: set[asyncio.Task[None]] = set()
         self.not_offered = 0
         """Records that were due while no process was free."""
@@ -94,7 +94,7 @@ class Deliverer:
         return self._producer
 
     async def close(self, timeout_s: float) -> None:
-        """Close the producers, with `timeout_s` for the records under way."""
+        """Close the producers; each waits up to `timeout_s` for its sent records."""
         await asyncio.gather(*self._closing)
         if self._producer is not None:
             await _close(self._producer, timeout_s)

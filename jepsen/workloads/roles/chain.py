@@ -1,8 +1,8 @@
 """Read-process-write chain: each record of a topic leads to one record of another, exactly once.
 
-A transaction holds the records and the offset at which the chain continues. After any failure, chain and producer
-begin anew at the committed offsets. The offsets that a transaction consumed stand in the history, so the checker finds
-records that were consumed twice or skipped."""
+A transaction contains the written records and the offset at which the chain continues. After any failure, chain and
+producer begin anew at the committed offsets. The history has the offsets that each transaction consumed, so the checker
+finds records that were consumed twice or skipped."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ from raftlog.types import Offset, TopicPartition
 GROUP: Final = "chains"
 SESSION_TIMEOUT_MS: Final = 3_000
 RECORDS_MAX: Final = 5
-"""Records of one transaction from each partition."""
+"""Largest number of records that a transaction consumes from each partition."""
 RESTARTS, OFFSET_READS = 0.01, 0.1
 _WAIT_MS: Final = 200
 _READ_MS: Final = 3_000
@@ -48,7 +48,7 @@ _PAYLOAD_BYTES: Final = 100
 class Chain:
     """Role that moves records from input to output topics in transactions; a new chain follows one that fails.
 
-    `partitions` are those that it owns without a group."""
+    `partitions` are consumed if the library cannot use a consumer group in transactions."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Chain:
         self._producer_settings = TransactionSettings(f"chain-{owner}", TIMEOUT_MS, REQUEST_MS)
         self._consumer_settings = ChainSettings(topic, GROUP, tuple(partitions), SESSION_TIMEOUT_MS)
         self._waiting: list[PlacedRecord] = []
-        """Records that were polled and not yet consumed."""
+        """Records that were polled and are not in a transaction yet."""
 
     async def run(self, until_s: float) -> None:
         """Run until this time of the event loop."""

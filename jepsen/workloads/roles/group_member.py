@@ -1,9 +1,8 @@
 """Group members over HTTP: join, share partitions, read, commit, stall past their session, leave.
 
-A member sends the requests of a consumer itself, so that it can send them at wrong moments: commit in an old
-generation, or after a silence longer than its session. The history has the owners in each generation, and the member of
-each commit.
-"""
+A member sends the protocol's requests without a consumer, so that it can send them at wrong moments: it commits in an
+old generation, or after a silence longer than its session. The history has the owners in each generation, and the
+member of each commit."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

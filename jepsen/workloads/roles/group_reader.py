@@ -1,7 +1,7 @@
 """Reads by a consumer of the client library, as a group member with automatic commits.
 
 It is one subscribed process of the history: each poll is checked separately, and every record by its offset and value.
-At times it crashes and another one takes its place, or it stalls past its session.
+At times the consumer crashes and another one replaces it, or it stalls for longer than its session.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Reads by `raftlog.client.HandlerLoop`: each call of a handler is one operation.
 
-Some calls fail and are repeated, some take long. At times a loop ends: it stops in an orderly way, or is cancelled amid
-its work, and another one takes its place.
+Some calls fail and are repeated, some take long. At times a `HandlerLoop` is stopped in an orderly way, or cancelled
+while handlers run, and another one replaces it.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ GROUP: Final = "handlers"
 CONCURRENCY: Final = 8
 SESSION_TIMEOUT_MS: Final = 4_000
 ATTEMPTS: Final = 1_000
-"""Number of attempts that no record reaches, so that none is given up."""
+"""Limit of attempts that no record reaches, so that no record becomes a dead letter."""
 FAILURES: Final = 0.05
 SLOW: Final = 0.02
 SLOW_S: Final = 0.5

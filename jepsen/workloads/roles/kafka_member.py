@@ -1,7 +1,7 @@
 """Group members over Kafka's protocol: the library joins and rebalances, the role reads, commits, stalls and ends.
 
-The library may join again at any time. So in the history a join is under way, by a process of its own, from the end of
-the one before: it may have begun later than recorded, never earlier."""
+The library may rejoin at any time, and does not report it. So in the history each join begins, in a process of its own,
+when the join before it ended. The real begin may be later than recorded, never earlier."""
 
 import asyncio
 from collections.abc import Sequence
@@ -111,7 +111,7 @@ class KafkaMember:
         self._history.polled += len(records)
 
     async def _commit(self, consumer: MemberConsumer) -> None:
-        """Commit under the present identity; the outcome is unknown if the library got another one meanwhile."""
+        """Commit under the present member id and generation; the outcome is unknown if they changed meanwhile."""
         before = consumer.identity()
         offsets = {place: at for place, at in self._positions.items() if place in self._owned}
         if before.generation < 0 or not offsets:

@@ -1,7 +1,7 @@
 """Plain requests over Kafka's protocol: one record, one request and one operation each.
 
-Where the library can switch retries off, a refusal is definite, and weaker acknowledgements are sent too, which are
-`info`. Otherwise producers are idempotent, and every failure is unknown."""
+If the library can disable retries, a refusal is definite; then some requests use weaker `acks`, and are recorded as
+`info`. Otherwise producers are idempotent, and the outcome of every failure is unknown."""
 
 import asyncio
 from typing import Any, Final

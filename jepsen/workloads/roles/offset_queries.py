@@ -1,8 +1,8 @@
 """Listers and committers: bounds of partitions, and committed offsets of groups.
 
-A lister is one process for each node, because a process that talks to one server must never receive a smaller end than
-before. A linearizable list is checked against all processes. Over HTTP groups move forward only, because they are
-committed without generations; over Kafka's protocol such a commit counts as it is.
+A lister is one process for each node, because a process that queries one server must never receive a smaller end than
+before. A linearizable list is checked against all processes. Over HTTP a commit without a generation only raises the
+offsets of a group; over Kafka's protocol it can also lower them.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ async def list_offsets(
     linearizable: bool,
     timeout_ms: int = TIMEOUT_MS,
 ) -> Op:
-    """Request the log start and end of a partition; return the completion, whose range `listed_range` returns."""
+    """Request the log start and end of a partition; return the completion, from which `listed_range` gets the range."""
     invocation = history.invoke(process, LIST, ListOffsets((), linearizable), node=node)
     try:
         start, end = await access.offsets(node, place, linearizable, timeout_ms)

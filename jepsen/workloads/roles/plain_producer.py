@@ -1,9 +1,8 @@
 """Producers: stored batches for one partition, and JSON requests whose records go to several partitions.
 
-A stored batch is all or nothing, and one operation. The records of a JSON request end independently, so each is an
-operation of a process of its own; the operation of a cancelled task stays open. Answers with weaker promises (`acks=1`,
-`acks=0`) are `info`, with the content of the answer.
-"""
+A stored batch is appended completely or not at all, and is one operation. The records of a JSON request end
+independently, so each is an operation of a process of its own; the operation of a cancelled task stays open. Answers to
+requests with `acks=1` and `acks=0` are recorded as `info`, with the content of the answer."""
 
 import asyncio
 import base64
@@ -27,7 +26,9 @@ from raftlog.types import Offset, TopicPartition
 ACKS: Final = ("all",) * 17 + ("1",) * 2 + ("0",)
 LONG_TIMEOUT_MS: Final = 3000
 TIMEOUTS_MS: Final = (300, 1000, *(LONG_TIMEOUT_MS,) * 4)
-"""Timeouts of sends, in milliseconds; a failure by one of the shorter ones counts in no success rate (`hasty`)."""
+"""Timeouts of sends, in milliseconds.
+
+Sends with the shorter ones are marked `hasty`, and no success rate counts them."""
 RECORDS_MAX: Final = 5
 SPREAD_SHARE: Final = 0.3
 """Share of requests that are JSON and may name several partitions."""

@@ -1,6 +1,6 @@
-"""Readers: each follows partitions from its own positions, through another node with every poll.
+"""Readers: each follows partitions from its own positions, and polls through a random node each time.
 
-At times a reader crashes during a poll, and another one takes its place at a lower offset. After a refusal because of
+At times a reader crashes during a poll, and another one continues at a lower offset. After a refusal because of
 deleted records, a reader continues at the log start, as a program does that resets its offsets to the earliest.
 """
 
@@ -17,17 +17,17 @@ from raftlog.errors import OffsetOutOfRange, RaftlogError
 from raftlog.types import Offset, TopicPartition
 
 ASSIGN_SHARE: Final = 0.01
-"""Share of polls before which a reader begins anew somewhere below its position."""
+"""Share of polls before which a reader goes back to an offset below its position."""
 CRASH_SHARE: Final = 0.005
-"""Share of steps in which it crashes, within `CRASH_S_MAX`."""
+"""Share of steps in which a reader crashes, at a random time of up to `CRASH_S_MAX` seconds."""
 CRASH_S_MAX: Final = 0.1
 NEAR: Final = 2000
-"""Records."""
+"""Largest number of records by which a reader usually goes back."""
 FAR_SHARE: Final = 0.1
-"""Share of those that may begin at the beginning: a long test has too many records to read them all again often."""
+"""Share of these moves that may go back to the start: in a long test it takes too long to read all records often."""
 MANY: Final = 20
 POLLS_MAX: Final = 10
-"""An answer ends with a segment, so one poll does not always reach the end."""
+"""Number of polls in one step: an answer ends at the end of a segment, so one poll may not reach the log's end."""
 WAITS_MS: Final = (0, 50, 200, 500)
 
 

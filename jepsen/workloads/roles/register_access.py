@@ -2,8 +2,8 @@
 
 A write is a stored batch of one record, a read lists the end (linearizable) and fetches the record below it. Both are
 recorded twice, as operations on a register (`write`, `read`) and as their parts (`send`, `list`), so that the checkers
-of records check them as well. There is no compare-and-set: the service has no conditional appends, except for a
-producer's own numbers.
+of records check them as well. There is no compare-and-set: the service has no conditional appends, except by
+a producer's sequence numbers.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Writer:
         self.not_offered = 0
 
     async def send(self) -> None:
-        """Read the end of a random partition linearizably, with one process for the register and one for the list."""
+        """Write a value to a random register, with one process for the register and one for the send."""
         with self._senders.take(2) as processes:
             if processes:
                 await self._write(*processes)
@@ -84,7 +84,7 @@ class RegisterReader:
         self.not_offered = 0
 
     async def send(self) -> None:
-        """Read the end of a random partition linearizably, with one process for the register and one for the list."""
+        """Read a random register, with one process for the register and one for the list."""
         with self._senders.take(2) as processes:
             if processes:
                 await self._read(*processes)

@@ -21,7 +21,7 @@ from raftlog.types import Offset, TopicPartition
 
 TIMEOUT_MS: Final = 3_000
 FIND_SHARE: Final = 0.2
-"""Share of a follower's steps in which it looks for the topic anew, besides those in which it has to."""
+"""Share of steps in which a follower queries the topic again, although it knows one."""
 WAITS_MS: Final = (0, 0, 50, 200)
 RECORDS_MAX: Final = 3
 SIZES: Final = (10, 100, 1000)

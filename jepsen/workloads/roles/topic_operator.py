@@ -1,7 +1,7 @@
 """Operator that repeatedly creates and deletes a topic through any node.
 
-Without an answer it repeats the request half of the time, and goes on as if it had succeeded the other half: then two
-requests about one name may be under way."""
+After a request without an answer it repeats the request in half of the cases. In the other half it continues as if the
+request had succeeded, so two requests about one name may be executed concurrently."""
 
 import asyncio
 from random import Random

@@ -3,9 +3,9 @@
     list       records for some partitions, and reads of all committed records that came since the last read
     transfer   two records whose amounts add up to 0, in two partitions
 
-A transaction is committed, aborted, or left open: the next producer of the same transactional id ends it. At times a
-producer waits in the middle for longer than the transaction's timeout. Without an attempt to commit, an outcome is a
-definite `fail`, whatever the answers were."""
+A transaction is committed, aborted, or left open; the next producer of the same transactional id aborts an open one. At
+times a producer waits within a transaction for longer than its timeout. Without an attempt to commit, the outcome is a
+definite `fail`, regardless of the answers."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -60,7 +60,7 @@ class Scanner:
 
 
 class Attempt:
-    """Transaction that is not ended yet, with its entries in the history."""
+    """Open transaction, and its entry in the history."""
 
     def __init__(self, history: HistoryWriter, process: int, plan: Transaction) -> None:
         self._history, self._plan = history, plan
@@ -69,11 +69,11 @@ class Attempt:
         self._invocation: Op = history.invoke(process, TXN, plan)
 
     def add(self, step: Step) -> None:
-        """Add a step that is done."""
+        """Add an executed step."""
         self._done.append(step)
 
     async def commit(self, producer: TransactionalProducer) -> None:
-        """Commit, and record the outcome."""
+        """Commit the transaction, and record its outcome."""
         self._is_committing = True
         await producer.commit()
         self._history.ok(self._invocation, self._result())
@@ -85,14 +85,14 @@ class Attempt:
         complete(self._invocation, f"{type(error).__name__}: {error}", payload=self._result())
 
     def _result(self) -> Transaction:
-        """Return the steps that were done, and the records that were not appended."""
+        """Return the transaction with its executed steps, and then the planned records that were not appended."""
         done = {(step.partition, step.value) for step in self._done if isinstance(step, Append)}
         missing = [each for each in self._plan.appends() if (each.partition, each.value) not in done]
         return self._plan._replace(steps=(*self._done, *missing))
 
 
 class Transactor:
-    """Producer of transactions in one process, and its successors."""
+    """Role that executes transactions in one process of the history; a new producer replaces one that failed."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from raftlog.types import Offset, TopicPartition
 
 TIMEOUTS_MS: Final = (300, 1000, 3000)
 KEPT_MAX: Final = 1000
-"""Records that are left, half of these usually; where there are fewer, one is deleted."""
+"""Largest number of records that a deletion leaves, usually half of it; of fewer records one is deleted."""
 ALL_SHARE: Final = 0.05
 """Share of deletions up to the end."""
 

@@ -18,12 +18,12 @@ from raftlog.runtime.memory_budget import MemoryBudget
 KAFKA_PORT: Final = 9092
 NAME: Final = "kafka"
 SETTINGS: Final = KafkaSettings(request_bytes_max=1 << 20, pipelined_requests_max=5)
-"""Small, so that bounds are reached."""
+"""Limits that are small enough to be reached in a run."""
 _BUDGET_BYTES: Final = 4 << 20
 
 
 async def serve(broker: Broker, network: SimulatedNetwork, process: Process) -> None:
-    """Accept connections until the process ends."""
+    """Serve clients of Kafka's protocol on the broker's port until the process ends."""
     schemas.load()  # there are no threads in the simulation
     answers = MemoryBudget(_BUDGET_BYTES)
     context = KafkaContext(broker, NAME, SETTINGS, answers)

@@ -44,11 +44,11 @@ _DEFINITE: Final = frozenset(
         ErrorCode.REBALANCE_IN_PROGRESS,
     )
 )
-"""Codes of commits that were refused."""
+"""Error codes after which a commit definitely did not happen."""
 
 
 class KafkaGroupMember(KafkaRole):
-    """Group member, and its successors in the same process of the history."""
+    """Consumer that joins the group again and again; under all its member ids it is one process of the history."""
 
     def __init__(self, cluster: BrokerCluster, name: str) -> None:
         super().__init__(cluster, name)

@@ -1,7 +1,7 @@
 """Idempotent producers over Kafka's protocol: each request is repeated unchanged until its outcome is known.
 
 `retry-refused`: the next batch of a producer was refused as out of order, as a duplicate, or by its epoch;
-`given-id-refused`: an id that a broker gave out was refused as never given."""
+`given-id-refused`: an id that a broker allocated was refused as never allocated."""
 
 import asyncio
 from typing import Any, Final
@@ -21,7 +21,7 @@ from raftlog.records import BatchBuilder
 from raftlog.types import Offset
 
 DELIVERY_TIMEOUT_S: Final = 12.0
-"""For one batch, with all its repetitions."""
+"""Seconds for one batch with all its retries."""
 RESTARTS: Final = 0.02
 _TIMEOUTS_MS: Final = (100, 500, 1_000)
 _RETRIED_CODES: Final = frozenset(

@@ -28,7 +28,7 @@ from raftlog.types import Offset, TopicPartition
 GROUP: Final = "kafka-chain"
 TIMEOUT_MS: Final = 3_000
 PATIENCE_S: Final = 8.0
-"""For one request, with all its repetitions."""
+"""Seconds for one request with all its retries."""
 ABORTS, LEFT_OPEN, STALLS = 0.15, 0.06, 0.04
 INPUT, OUTPUT = 0, 1
 """Partitions that a chain reads and writes."""
@@ -57,7 +57,7 @@ class Refused(Exception):
 
 
 class TransactionalRole(KafkaRole):
-    """Client with a transactional id, which it shares with another one."""
+    """Client with a transactional id, which it shares with another client."""
 
     def __init__(self, cluster: BrokerCluster, name: str, transactional_id: str) -> None:
         super().__init__(cluster, name)
@@ -88,7 +88,7 @@ class TransactionalRole(KafkaRole):
 
     @abstractmethod
     async def transact(self, topic: KnownTopic) -> None:
-        """Execute a transaction. Raises `Refused` if the producer has to begin anew."""
+        """Execute a transaction. Raises `Refused` if the producer needs a new id and epoch."""
 
     # requests
 
@@ -208,7 +208,7 @@ class TransactionalRole(KafkaRole):
         await self._ask_coordinator(GROUP, 0, wanted, 3)
 
     async def end(self, *, is_commit: bool) -> None:
-        """Commit or abort."""
+        """Commit or abort the transaction."""
         assert self._identity is not None, "no producer id"
         request = schemas.request_class(ApiKey.END_TXN)
         self._is_committing = is_commit
@@ -303,7 +303,7 @@ class KafkaChain(TransactionalRole):
             self._position = end
 
     async def _read_offset(self, topic: KnownTopic) -> Offset:
-        """Return the stable committed offset. Raises `Refused`."""
+        """Return the committed offset of the input, which no open transaction may change. Raises `Refused`."""
         request = schemas.request_class(ApiKey.OFFSET_FETCH)
         row = request.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[INPUT])
         op = self.recorder.invoke(self.process, TXN, Transaction((OffsetsRead(),), GROUP))

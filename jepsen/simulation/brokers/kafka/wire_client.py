@@ -1,7 +1,7 @@
 """Client of Kafka's protocol in virtual time: connections, requests with their answers, and leaders by Metadata.
 
-one connection for each broker; requests of several tasks share it, and answers come in the order of requests no answer
-in time → the connection is closed, and all of its requests are without an answer"""
+Requests of several tasks to one broker share a connection, and answers come in the order of requests. If an answer is
+late, the connection is closed, and all of its open requests end with `NoAnswer`."""
 
 import asyncio
 from collections import deque
@@ -72,7 +72,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self._waiting.clear()
 
     def send(self, key: ApiKey, version: int, body: bytes) -> "asyncio.Future[bytes]":
-        """Send a request; the result is the answer without its correlation id."""
+        """Send a request; return a future of the answer without its correlation id."""
         self._next += 1
         tagged = b"\0" if is_flexible(key, version) else b""
         content = _HEAD.pack(key, version, self._next) + _CLIENT_ID + tagged + body

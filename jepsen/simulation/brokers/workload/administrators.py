@@ -26,12 +26,12 @@ class Topic(Enum):
     ABSENT = "absent"
     PRESENT = "present"
     LEAVING = "leaving"
-    """A deletion may have happened, or happen yet."""
+    """A deletion of unknown outcome: it may have happened, or still happen."""
     UNSURE = "unsure"
 
 
 _GROWTH: Final = 0.8
-"""Share of due times at which the topic gets partitions instead of being deleted."""
+"""Share of the times at which a topic is due for deletion and gets partitions instead."""
 _ABSENT_NS: Final = SECOND_NS // 2
 
 

@@ -28,7 +28,7 @@ SLACK_MS: Final = 1_000
 """Time, in milliseconds, from a request's deadline until its client gives up."""
 ANSWER_MS: Final = 4_000
 """Time after the deadline, by the broker's own clock, within which a working broker answers: it looks for a leader
-for a while even if less time is given, and waits for an answer that is on its way."""
+for a while even after a shorter deadline, and waits for an answer that another broker has sent."""
 DEADLINE_STRETCH: Final = 1.5
 """Upper bound on the factor by which a clock is slow."""
 RETRY_NS: Final = 80 * MILLISECOND_NS
@@ -53,8 +53,8 @@ class KnownTopic(NamedTuple):
 class Attempt:
     """Request of a simulated client to one broker.
 
-    `op` is set once the request is in the history; `has_ended` once the client no longer waits for it; `is_answered`
-    once the broker has answered."""
+    `op` is set once the request is in the history, `has_ended` once the client no longer waits for the answer, and
+    `is_answered` once the broker has answered."""
 
     __slots__ = ("deadline_ms", "has_ended", "is_answered", "machine", "op", "pauses", "process")
 
@@ -128,7 +128,7 @@ class Client(ABC):
         attempt.is_answered = True
 
     def _check_answered(self, attempt: Attempt, work: Work) -> None:
-        """Check that a running broker has answered, despite any faults."""
+        """Raise `PropertyBroken` if a broker that was running all the time has not answered."""
         if not attempt.is_answered and not attempt.is_interrupted():
             description = getattr(work, "__name__", type(self).__name__).strip("_")
             numbers = {"broker": attempt.machine.name, "request": description, "deadline_ms": attempt.deadline_ms}

@@ -29,7 +29,7 @@ PAUSE_NS: Final = 400 * MILLISECOND_NS
 
 
 class _UncertainCommit(NamedTuple):
-    """Commit that may have gone to any of several topics with this name."""
+    """Commit that may belong to any of several successive topics of this name."""
 
     group: str
     name: str
@@ -47,11 +47,12 @@ class Commits:
         self._doubts: dict[_UncertainCommit, UUID] = {}
 
     def record_begin(self, group: str, topic: KnownTopic, offsets: dict[int, Offset]) -> None:
+        """Record a commit that has begun, whose topic is uncertain until `record_certain`."""
         for number, offset in offsets.items():
             self._doubts[_UncertainCommit(group, topic.name, number, offset)] = topic.topic_id
 
     def record_certain(self, group: str, topic: KnownTopic, offsets: dict[int, Offset]) -> None:
-        """Record a commit during which the called broker had the same topic all the time."""
+        """Record a commit that belongs to this topic: the called broker had no other topic of its name meanwhile."""
         for number, offset in offsets.items():
             self._doubts.pop(_UncertainCommit(group, topic.name, number, offset), None)
 

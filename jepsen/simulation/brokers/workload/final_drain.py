@@ -1,7 +1,7 @@
 """Final drain: reads every partition from its log start to its end, and every group's committed offsets.
 
-Through a broker that is drawn for each. Nothing is broken any more, so every answer must come, and all that was
-acknowledged must be in it.
+Each is read through a random broker. All faults have ended, so every read must succeed and return all acknowledged
+records and offsets.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
@@ -70,7 +70,7 @@ class Drain:
         leading[0].spawn(partial(self._read, description, work), "drain")
 
     async def _read_committed(self, name: str, number: int, broker: Broker) -> None:
-        """Read up to the high watermark, which no open transaction may hold up any more."""
+        """Read up to the high watermark. No transaction is open any more, so all these records must be readable."""
         recorder, process = self.cluster.recorder, self.cluster.new_process()
         topic = broker.metadata.state.topic(name)
         partition = KnownTopic(name, topic.topic_id, topic.partition_count).partition(number)
@@ -99,7 +99,7 @@ class Drain:
     async def _read(
         self, description: str, work: Callable[[Broker], Coroutine[Any, Any, None]], broker: Broker
     ) -> None:
-        """Run `work` in the broker's process, and mark it as done."""
+        """Run `work` in the broker's process, and remove its description from the open reads."""
         try:
             await work(broker)
         except RaftlogError as error:

@@ -1,8 +1,9 @@
 """Members of consumer groups: join, get assignments, commit, stall past their session, leave, and rejoin.
 
-A member that stalled commits nevertheless. Each sends the requests of a client of the classic protocol, one at a time,
-through any broker. The history has the owners of every generation, and every commit names its member and generation. In
-half of the groups the first member that may lead assigns the partitions, in the others the coordinator.
+After a stall a member still commits, although its session may have expired. Each sends the requests of a client of the
+classic protocol, one at a time, through any broker. The history has the owners of every generation, and every commit
+names its member and generation. In half of the groups the first member that may lead assigns the partitions, in the
+others the coordinator.
 
     OUT --join--> JOINED --sync--> IN --heartbeat, commit--> IN         any --refused--> OUT, with or without its id
 
@@ -51,7 +52,7 @@ HEARTBEAT_MS: Final = 200
 
 
 class JoinState(Enum):
-    """Group member's own view of its state."""
+    """State of a group member, as the member sees it."""
 
     OUT = "out"
     JOINED = "joined"

@@ -1,16 +1,16 @@
 """Idempotent producers: five requests in flight, each retried until its outcome is known.
 
 A producer has an id and an epoch, writes to one partition for a while, and numbers its values from 0 there. A request
-without an answer, or one that was refused, is sent again with its number through any broker: the record is in the log
-once, and every answer has its offset. After a refusal that must not be (`retry-refused`) the run ends; without answers
-for long, the producer gives up, and begins anew with another epoch or id, as after a restart.
+that gets no answer, or a refusal, is sent again with the same number through any broker. The record must be in the log
+once, and every answer must have its offset. A refusal that is not permitted ends the run (`retry-refused`). After a
+long time without an answer the producer gives up, and begins anew with another epoch or id, as after a restart.
 
 Where partitions keep few producers (`producers_max`), idle ones expire: such a producer continues with another id, and
 old requests are repeated at times, which must never append an acknowledged batch again.
 
 `answers-differ` when two answers to one request have different offsets, whether the client still waits for them or not;
-`producer-id-twice` when two producers are given one id; `given-id-refused` when an id that a broker gave out is refused
-as never given."""
+`producer-id-twice` when two producers get one id; `given-id-refused` when an allocated id is refused as never
+allocated."""
 
 from collections import deque
 from functools import partial
@@ -42,19 +42,20 @@ from raftlog.types import Offset
 IN_FLIGHT: Final = 5
 """Largest number of open requests of one producer to one partition: as many as a broker remembers."""
 TIMEOUTS_MS: Final = (150, 300, 800)
-"""For one attempt: others wait for the one that has no answer."""
+"""Timeouts of one attempt; short, because later requests wait for an unanswered one."""
 PAUSE_PROBABILITY: Final = 0.02
 """Chance, before each request of a lane, that its producer is silent for a while."""
 PAST_MAX: Final = 30
-"""Requests that ended, and may be repeated."""
+"""Number of ended requests that are kept, and may be repeated."""
 DELIVERY_TIMEOUT_NS: Final = 12 * SECOND_NS
-"""For one request, with all its repetitions."""
+"""Time for one request with all its retries."""
 
 
 class Request:
     """Batch of values with one sequence number.
 
-    `is_done` is set once the client received an answer; `first_offset` is that of the first answer from any broker."""
+    `is_done` is set once the client received an answer; `first_offset` is the offset in the first answer of any broker.
+    `rank` counts the requests of the stream."""
 
     __slots__ = ("batch", "began_ns", "first_offset", "is_done", "op", "rank", "send")
 
@@ -321,8 +322,8 @@ class Lane(Client):
 
 
 def _check_id_error(error: RaftlogError, stream: BatchStream) -> None:
-    """Raise `PropertyBroken` if an allocated id is refused as never given out.
+    """Raise `PropertyBroken` if an allocated id is refused as never allocated.
 
-    A broker without an id asks the controller before it refuses the id for good."""
+    A broker that does not know an id asks the controller before it refuses the id."""
     if isinstance(error, UnknownProducer) and "never given out" in str(error):
         raise PropertyBroken("given-id-refused", {"of": stream, "error": repr(error)})

@@ -28,7 +28,7 @@ STRIKE_S: Final = (0.0, 1.5)
 RIVAL_MS: Final = 2_000
 MODES: Final = ("off", "node_add", "continuous", "continuous")
 DECOMMISSION_BELOW_MIN: Final = 0.15
-"""Chance that a broker is decommissioned that the replication factors need."""
+"""Chance of decommissioning a broker although the topics' replication factors need it."""
 
 
 class Target(NamedTuple):
@@ -41,7 +41,7 @@ class Target(NamedTuple):
 
 
 class AcceptedRequests:
-    """Requests of operators that brokers have accepted; `versions` are those of assignments."""
+    """Requests of operators that brokers have accepted; `versions` has the newest version of each assignment."""
 
     def __init__(self) -> None:
         self.versions: dict[GroupName, int] = {}
@@ -60,7 +60,7 @@ class AcceptedRequests:
 
 
 class Operator(Client):
-    """Simulated operator that reassigns partitions, with one request at a time."""
+    """Simulated operator that sends requests of all kinds (`Order`), one at a time."""
 
     def __init__(self, cluster: BrokerCluster, random: Random, faults: Faults, taken: AcceptedRequests) -> None:
         super().__init__(cluster, random)
@@ -89,6 +89,7 @@ class Operator(Client):
         return int(self.random.expovariate(1 / self.elasticity.pause_s) * SECOND_NS)
 
     async def _carry_out(self, order: Order, attempt: Attempt, broker: Broker) -> None:
+        """Send one request, by chance with a crash of the controller's leader meanwhile, and record its outcome."""
         if self.random.random() < self.elasticity.strikes:
             self._strike_later(self._controller_machine)
         try:
@@ -159,6 +160,7 @@ class Operator(Client):
         return f"{target.topic}/{target.name.partition} from {list(target.nodes)} to {nodes}"
 
     async def _move_twice(self, broker: Broker, deadline: Deadline) -> str:
+        """Move a partition, while another operator moves it through another broker."""
         target = self._draw_target(broker)
         if target is None:
             return "nothing to move"

@@ -89,7 +89,7 @@ class Reader(Client):
             self._skip(partition, error)
 
     def _skip(self, partition: TopicPartition, error: OffsetOutOfRange) -> None:
-        """Record the new log start under another process number, and continue there."""
+        """Record the new log start under another process number, and continue at this offset."""
         asked = self.recorder.invoke(self.cluster.new_process(), LIST, ListOffsets())
         self.recorder.ok(asked, ListOffsets((OffsetRange(partition, error.first, error.end),)))
         self._assign(partition, error.first)
@@ -119,7 +119,7 @@ class Reader(Client):
 
 
 class Decoded(NamedTuple):
-    """Result of a fetch; `next_offset` is the position of the next read, which may be behind removed records."""
+    """Result of a fetch; `next_offset` is the position of the next read, which may lie after removed records."""
 
     fetched: Fetched
     next_offset: Offset

@@ -1,7 +1,7 @@
 """Features that clients of a run use: consumer groups, idempotent producers, compaction, deletion of records.
 
-Drawn from the seed by a generator of its own. At the level `broker` most runs have a little of it; the levels `groups`
-and `records` are about these alone, in smaller clusters with fewer faults."""
+Drawn from the seed by a generator of its own. At the level `broker` most runs use some of them; the levels `groups`
+and `records` use mainly these, in smaller clusters with fewer faults."""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -18,17 +18,17 @@ class WorkloadFeatures:
     stalls: float
     """Chance, before each request of a member, of a pause longer than its session."""
     storms: float
-    """Chance, each time, that all members of a group leave at once instead, and join again."""
+    """Chance, before each request of a member, that all members of its group leave at once and join again."""
     static_members: float
     """Share of static members: they have an instance id, and rejoin under it."""
     idempotent_producers: int
     """Idempotent producers, each with five requests in flight."""
     restarts: float
-    """Chance, before each request, that one of them begins anew, with another epoch or as another producer."""
+    """Chance, before each request of such a producer, that it begins anew with another epoch or id."""
     producers_max: int
     """Number of idempotent producers that a partition stores."""
     replays: float
-    """Chance, before each request, that one that ended long ago is repeated instead, as by a slow network."""
+    """Chance, before each request, that a request that ended long ago is repeated instead, as by a slow network."""
     trimmers: int
     """Clients that delete records."""
     compacted: float
@@ -38,13 +38,13 @@ class WorkloadFeatures:
     delete_retention_ms: int
     compaction_lag_ms: int
     once: float = 0.0
-    """Share of values in compacted topics whose key is written this one time."""
+    """Share of values in compacted topics whose key is never written again."""
     trims_compacted: bool = False
     """Whether trimmers delete records of compacted topics as well."""
 
 
 PRODUCERS_MAX: Final = 100_000
-"""Limit that no run reaches."""
+"""Number of idempotent producers of a partition that no run reaches."""
 NONE: Final = WorkloadFeatures(
     members=0,
     session_timeout_ms=1_000,

@@ -15,7 +15,7 @@ VALUES_PER_CLIENT: Final = 1_000_000
 TOMBSTONES: Final = 0.15
 """Share of values that remove their key."""
 REMOVALS: Final = 0.25
-"""Share of requests that remove the last key that was written once, if there is one."""
+"""Share of requests that write a tombstone for the last key that was written once, if there is one."""
 _HEADER: Final = "value"
 _ONCE: Final = "once-"
 
