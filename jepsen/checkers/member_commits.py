@@ -42,10 +42,11 @@ class MemberCommits(Checker):
     def __init__(self, findings: Findings | None = None) -> None:
         super().__init__(findings)
         self._commits: dict[GroupPartition, list[_Commit]] = {}
-        self._replaced: dict[GroupPartition, dict[Offset, Op]] = {}  # replaced offsets, with the entry that replaced
-        them self._unobserved: dict[GroupPartition, set[Offset]] = {}  # committed without a member self._firsts:
-        dict[GroupPartition, Op] = {}  # first answered commit: later reads must return an offset self._open: dict[int,
-        dict[GroupPartition, _Commit]] = {} self._reads: dict[int, Op] = {}
+        self._replaced: dict[GroupPartition, dict[Offset, Op]] = {}  # by the replacing entry
+        self._unobserved: dict[GroupPartition, set[Offset]] = {}  # committed without a member
+        self._firsts: dict[GroupPartition, Op] = {}  # first answered commit; later reads return an offset
+        self._open: dict[int, dict[GroupPartition, _Commit]] = {}
+        self._reads: dict[int, Op] = {}
 
     def on_invocation(self, op: Op) -> None:
         """Record a read as pending, or a commit's offsets: those of a member as `_Commit`, others as unobserved."""

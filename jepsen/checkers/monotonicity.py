@@ -149,11 +149,11 @@ class CommittedOffsets(Checker):
         super().__init__(findings)
         self._forward_only = forward_only
         self._floors: dict[GroupPartition, tuple[Offset, Op]] = {}
-        self._attempts: dict[GroupPartition, dict[Offset, int]] = {}  # number of commits that are not known to have
-        failed self._reads: dict[int, dict[GroupPartition, tuple[Offset, Op]]] = {} self._shown: dict[GroupPartition,
-        dict[Offset, Op]] = {}  # the first read of each offset self._unordered: set[str] = set()  # groups whose
-        members or operators have committed self._handled: set[str] = set()  # groups of handlers, whose commits are not
-        in the history
+        self._attempts: dict[GroupPartition, dict[Offset, int]] = {}  # commits that may have happened
+        self._reads: dict[int, dict[GroupPartition, tuple[Offset, Op]]] = {}
+        self._shown: dict[GroupPartition, dict[Offset, Op]] = {}  # the first read of each offset
+        self._unordered: set[str] = set()  # groups whose members or operators have committed
+        self._handled: set[str] = set()  # groups of handlers, whose commits are not in the history
 
     def on_invocation(self, op: Op) -> None:
         payload = op.payload

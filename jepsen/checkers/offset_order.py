@@ -1,14 +1,15 @@
 """Checker of offset assignment: the order of offsets agrees with real time.
 
-If one record was acknowledged, polled or below a listed end before another was sent, the other's offset is greater:
-`offset-order`, or `nonmonotonic-send` when one process sent both, `int-nonmonotonic-send` within one request. A
-linearizable list that was requested after a record was known ends above it, otherwise `stale-end`. With transactions a
-list may end below a record that was acknowledged, and not below one that was read or listed. Because offsets are
-a total order and values are unique, these pairwise checks suffice for linearizability of appends.
+A record is *known* when it was acknowledged, polled, or below a listed end. A record that is sent later must have a
+greater offset. Otherwise the anomaly is `int-nonmonotonic-send` (one request sent both), `nonmonotonic-send` (one
+process sent both) or `offset-order`. A linearizable list that was requested after a record was known must end above it;
+otherwise it is a `stale-end`. With transactions a list may end below an acknowledged record, but not below one that was
+read or listed. Because offsets are a total order and values are unique, these pairwise checks suffice for
+linearizability of appends.
 
-One pass: per partition the highest offset that is known so far is a *floor*; a send remembers the floor of its
-invocation, and that of its own process's sends, and must end above both. Sends of unknown outcome are checked when a
-poll shows their values.
+The checker makes one pass. The highest known offset of a partition is its *floor*. For each send the checker stores the
+floor at the invocation, and the highest offset of earlier sends of the process; the offset of the send must be above
+both. Sends of unknown outcome are checked when a poll returns their values.
 """
 
 from typing import ClassVar, NamedTuple

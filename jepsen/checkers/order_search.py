@@ -1,13 +1,14 @@
 """Bounded search for an order of a register's operations that agrees with their answers and with real time.
 
-After Wing and Gong (1993) with the memory of Lowe (Testing for linearizability, 2017): depth first through
-*configurations*, which are sets of operations that have taken effect and the value after them; each is entered once.
-Operations that must take effect stand by invocation, so the set is all of them below `base`, and a `window` of bits
-from there on that is as wide as operations overlap: a configuration is small however long the history is.
+The algorithm is that of Wing and Gong (1993) with the memory of Lowe (Testing for linearizability, 2017). It searches
+depth first through *configurations*: sets of operations that have taken effect, with the value after them. Each
+configuration is entered once. Operations that must take effect are sorted by invocation. So the set consists of all
+operations below `base`, and of a `window` of bits from `base` on that is as wide as operations overlap. A configuration
+is small even in a long history.
 
-What needs no search:
+These rules save steps:
 
-- a read that fits takes effect at once, for it changes nothing;
+- a read of the present value takes effect at once, because it changes nothing;
 - a value that no operation observes equals any other such value (`_UNOBSERVED`), and its write may directly precede any
   other write;
 - of equal operations the one that ends first, and of those of unknown outcome the one that began first;

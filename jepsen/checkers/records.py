@@ -93,8 +93,7 @@ class PartitionBook:
         return bool(self.keys)
 
     def newest_offsets(self) -> dict[str, Offset]:
-        """Return the newest known offset of each key of a compacted partition; `BEHIND_ALL` if it may have been
-        replaced."""
+        """Return the newest known offset of each key; `BEHIND_ALL` if the record may have been replaced."""
         is_read = not self.values or self.polled_end > max(self.values)
         newest: dict[str, Offset] = {}
         for value, key in self.keys.items():

@@ -1,14 +1,14 @@
 """Checker of idempotent producers: their values are in the log in the order of their sequences, without a gap.
 
-- `sequence-order`: of two values of one producer's epoch, the one with the greater number has the smaller offset;
-- `sequence-gap`: two are in the log, and one between them is not, although that part of it was read. A producer
-  retries a batch without an answer and sends no later one before, so the log must have refused later batches.
+- `sequence-order`: of two values of one producer epoch, the one with the greater sequence has the smaller offset;
+- `sequence-gap`: two values are in the log, and one between them is missing, although this part of the log was read. A
+  log must refuse a batch while an earlier one of the producer is missing.
 
-Numbers that only the `ok` of a send contains are those of a client that may have abandoned others, so gaps between them
-are no anomaly; their order is checked all the same.
+If only the `ok` of a send has its sequence, the client may have abandoned other sends. Then, and in compacted
+partitions, gaps are no anomaly, and only the order is checked.
 
-`records` checks that each value is stored once, at the offset in its answer (`duplicate`, `inconsistent-offset`). Reads
-the book at the end; in compacted partitions only the order is checked.
+`records` checks that each value is stored once, at the offset in its answer (`duplicate`, `inconsistent-offset`). This
+checker reads the record book at the end.
 """
 
 from itertools import pairwise

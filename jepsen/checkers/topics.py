@@ -1,19 +1,19 @@
 """Checker of topics recreated under one name: deleted topics do not come back, created topics exist.
 
-An *incarnation* is a topic from its creation to its deletion; its partitions stand in a history under its own name
-(`incarnation_of`), so every other checker takes them for partitions of their own. Here:
+An *incarnation* is a topic from its creation to its deletion. In a history its partitions have a name of their own
+(`incarnation_of`), so for all other checkers they are different partitions. Anomalies:
 
-- `resurrected-topic`: a process that was shown another incarnation, or that there was none, is shown an earlier one
-  again; one is shown that was never created; its records are found in another one; a name is taken, or can be deleted,
-  although its deletion was answered and it was not created since.
-- `lost-topic`: one whose creation was answered, and whose deletion was never requested, is unknown, or can be created
-  again.
+- `resurrected-topic`: a server reports an incarnation to a process after it reported a later one, or none; it reports
+  one that was never created; records that were sent to one incarnation are in another; or a name exists, or can be
+  deleted, although its deletion was answered and no creation was requested since then.
+- `lost-topic`: an incarnation whose creation was answered, and whose deletion was never requested, is unknown, or its
+  name can be created again.
 
-A process queries one server, or any that promise this together. Creations and deletions have one order, so they are
-checked across processes; the answer of a server may be stale, and without a topic for `DENIED_NS` after its creation.
-The outcome of an abandoned operation is settled once a later change of its name, begun after that, has an answer.
+A process queries one server, or several that give this guarantee together. Creations and deletions have one order, so
+they are checked across processes. The answer of a server may be stale: it may lack a topic for `DENIED_NS` after its
+creation. The outcome of an abandoned change is unknown until a change of the same name that began later is answered.
 
-Records of an incarnation that may be deleted need not be seen (`PartitionBook.may_be_deleted`).
+Records of an incarnation that may be deleted need not be read (`PartitionBook.may_be_deleted`).
 """
 
 from typing import ClassVar, Final, NamedTuple
@@ -162,8 +162,7 @@ class Topics(Checker):
             self._settle(name, invocation, None, op)
 
     def _settle(self, name: TopicName, invocation: Op, topic_id: str | None, op: Op) -> None:
-        """Record the topic id that an answer proves; changes that were abandoned before its request no longer
-        matter."""
+        """Record the topic id that an answer proves. It settles changes that were abandoned before its request."""
         name.given_up = [each for each in name.given_up if each.sequence > invocation.sequence]
         name.topic_id, name.since = topic_id, op
 

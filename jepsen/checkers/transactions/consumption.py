@@ -4,9 +4,9 @@
     skipped-input     a group committed an offset above a record that no transaction consumed
     aborted-offset    a read returned an offset that only an aborted transaction had committed
     stale-offset      a read of stable offsets missed a transaction that was committed before the read began
-    phantom-commit    a read showed an offset that no transaction committed
+    phantom-commit    a read returned an offset that no transaction committed
 
-A transaction of unknown outcome may have consumed what it named, unless readers passed over its records."""
+A transaction of unknown outcome may have consumed its offsets, unless readers skipped its records."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

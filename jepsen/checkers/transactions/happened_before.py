@@ -1,11 +1,12 @@
 """Cycles among transactions: orders of events that contradict each other.
 
-    write-cycle (G0)                   of writes alone: two partitions show two transactions in different orders
-    circular-information-flow (G1c)    with a read: a transaction saw another one that was not committed before it
+    write-cycle (G0)                   writes only: two partitions have two transactions in different orders
+    circular-information-flow (G1c)    with a read: a transaction read records of one that committed after it
 
-Transactions of Kafka isolate no writes: two that overlap may append to two partitions in either order. So nodes are
-events (begin, each step, commit), and only a contradiction to program order or real time is reported. With `is_serial`
-each transaction is one node, which is Adya's definition: overlapping transactions have to be serializable too."""
+Kafka's transactions do not isolate writes: two that overlap may append to two partitions in different orders. So nodes
+are events (begin, each step, commit), and only a contradiction to program order or real time is reported. With
+`is_serial` each transaction is one node, which is Adya's definition: overlapping transactions have to be serializable
+too."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
