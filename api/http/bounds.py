@@ -1,6 +1,6 @@
 """Bounds of values in requests, and schemas derived from the constants that the code uses to check them.
 
-Values shorter than the bound in a schema are accepted."""
+The broker accepts every value that a schema allows; some schemas are stricter than the broker."""
 
 from typing import Any, Final
 
@@ -115,7 +115,8 @@ def topic_setting_schemas() -> dict[str, Json]:
 def _setting_schema(low: int, high: int, *, is_unbounded: bool) -> Json:
     """Return the schema of a topic setting with these bounds, as a number or as its text.
 
-    The pattern of the text has the bounds and the numbers between them whose count of digits is surely allowed."""
+    The pattern of the text allows the two bounds, and each number whose digit count alone proves that it is between
+    them. It therefore excludes some numbers that the broker accepts."""
     shortest = 0 if low <= 1 else len(str(low))
     between = f"[1-9][0-9]{{{shortest},{len(str(high)) - 2}}}"
     number = integer(low, high)

@@ -222,7 +222,7 @@ def _parse_change(entry: SettingChange) -> tuple[str, str | None]:
 
 
 def _to_text(entry: SettingOfTopic) -> str | None:
-    """Return a value as text. Raises `HttpProblem`."""
+    """Return the value of a setting as text; None for null. Raises `HttpProblem` if it is no string or integer."""
     value = str(entry.value) if type(entry.value) is int else entry.value
     if value is not None and type(value) is not str:
         raise HttpProblem(INVALID_JSON, f"the value of setting {entry.name!r} is not a string")

@@ -1,8 +1,7 @@
 """Parser of JSON bodies into their declarations (`requests`), with errors that name the field.
 
 A field of another type is 422 (42203), a value out of its bounds 400 (40002), an empty list that must have entries
-422 (42208). A field that an object cannot have is 400 with the nearest known one: a misspelt one would
-be taken for none.
+422 (42208). An unknown field is 400, with the most similar known name; otherwise a misspelt field would be ignored.
 """
 
 import re

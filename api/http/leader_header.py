@@ -6,7 +6,7 @@ from raftlog.partitions.broker import Broker
 from raftlog.types import NodeId
 
 LEADER_HEADER: Final = "X-Raftlog-Leader"
-"""HOST:PORT of the broker that leads the partition, where it is not the one that answered."""
+"""HOST:PORT of the broker that leads the partition, if another broker answered."""
 
 
 def leader_header(broker: Broker, leader: NodeId | None) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Declarations of request bodies, which `json_body` parses and from which OpenAPI schemas are derived.
 
-Null in place of a field means that it is not there. Bounds of numbers, and how long lists and texts can be, are checked
-when a body is read. `with_schema` gives the schema of a value whose closer bounds the operation itself checks.
-Bodies with records are not read by these: `records.new_records` takes them apart as they come.
+A field with the value null counts as absent. Bounds of numbers, and lengths of lists and texts, are checked when a body
+is read. `with_schema` declares narrower bounds for the OpenAPI document, which the operation itself checks. Bodies with
+records have no declaration here: `records.new_records` parses them.
 """
 
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -170,7 +170,8 @@ class LeaveBody(Body, frozen=True, kw_only=True):
 class TransactionalProducerBody(Body, frozen=True, kw_only=True):
     """Body of a request to initialize a transactional producer.
 
-    With its present identity only the owner of that gets the next one (KIP-360)."""
+    `producer_id` and `producer_epoch` are its present identity. If they are sent and another producer has replaced this
+    identity meanwhile, the request fails (KIP-360)."""
 
     timeout_ms: Annotated[Timeout, with_schema(bounds.TRANSACTION_TIMEOUT)] | None = TRANSACTION_TIMEOUT_MS
     producer_id: Int64 | None = None

@@ -1,7 +1,7 @@
 """Handlers of the state of a broker and its cluster: readiness, health, cluster id, members, cluster view.
 
-Members (as gossip has them) and the picture are answered from the state of this broker, without a request to another
-one; the picture is cheap to poll, by `If-None-Match`. The rest is in `admin`.
+Members (this broker's view of gossip) and the cluster view are answered from memory, without a request to another
+broker. Polls of the cluster view are cheap with `If-None-Match`. Other handlers for operators are in `admin`.
 """
 
 from aiohttp import web

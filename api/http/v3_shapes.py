@@ -24,7 +24,7 @@ def cluster_url(base: str, cluster_id: str) -> str:
 
 
 def object_list(kind: str, url: str, data: Sequence[T]) -> ObjectList[T]:
-    """Return a list of objects as a v3 object."""
+    """Return the v3 object for a list of objects; `kind` is its name in v3, such as `KafkaTopicList`."""
     return ObjectList(kind=kind, metadata=ListMetadata(url), data=data)
 
 

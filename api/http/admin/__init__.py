@@ -1,8 +1,8 @@
 """Operators' requests below /v1, in the format of Redpanda's admin API.
 
-Grouped by noun; `reading` parses what requests have in common, and answers are values of `raftlog.values`. Any
-broker answers any of them except those about itself (its own replicas, maintenance without a node id, log
-levels). `app` registers them."""
+`parameters` parses the parts that requests have in common; answers are values of `raftlog.values`. Every broker
+answers every request in the same way, except requests about the answering broker itself: its own replicas, its own
+maintenance (a path without a node id), its log levels. `app` registers the handlers."""
 
 from raftlog.api.http.admin.brokers import BrokerHandlers
 from raftlog.api.http.admin.log_levels import LogLevelHandlers

@@ -34,7 +34,7 @@ _ORDER: Final = partial(
 )
 _PROGRESS: Final = partial(HttpEndpoint, found=Maintenance, headers=ETAG, permissions=DESCRIBE_CLUSTER)
 _ASK_MS: Final = 1_500
-"""Time that a row waits for the progress of a maintenance."""
+"""Milliseconds that the description of a broker waits for the progress of a maintenance."""
 
 
 class BrokerHandlers(Handlers):
@@ -127,7 +127,9 @@ class BrokerHandlers(Handlers):
 async def with_maintenance_status(
     broker: Broker, description: BrokerDescription, deadline: Deadline
 ) -> BrokerDescription:
-    """Return the description of a broker; in maintenance mode with its progress, or with the error instead."""
+    """Return the description of a broker; if it is in maintenance mode, with the progress of the maintenance.
+
+    If the progress cannot be read within `_ASK_MS`, the status has the error as its reason."""
     if not description.in_maintenance:
         return description
     deadline = Deadline(min(deadline, deadline_in(_ASK_MS)))

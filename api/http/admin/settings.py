@@ -102,7 +102,9 @@ class SettingHandlers(Handlers):
         return value_answer(await self._broker.operations.cluster.feature_levels(deadline=deadline))
 
     async def _raise_level(self, wanted: int | None, deadline: Deadline) -> None:
-        """Raise the feature level to `wanted`, the only level that is allowed; does nothing when it is reached."""
+        """Raise the feature level to the highest that all brokers support; do nothing if it is at least `wanted`.
+
+        Raises `InvalidArgument` if `wanted` is another level; None is always valid."""
         levels = await self._broker.operations.cluster.feature_levels(deadline=deadline)
         if wanted is not None and 1 <= wanted <= levels.feature_level:
             return

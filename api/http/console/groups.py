@@ -103,7 +103,7 @@ class ConsoleGroupHandlers(GroupAnswers):
         return value_answer(GroupPage(groups=rows, **page.bounds))
 
     async def _sum_lags(self, groups: Sequence[str], visible: Visibility, deadline: Deadline) -> list[int | None]:
-        """Return the lag of each group; None for those that are not found in time."""
+        """Return the summed lag of each group, in order; None if it is unknown or cannot be read in `LAGS_MS`."""
         until, limit = Deadline(min(deadline, deadline_in(LAGS_MS))), asyncio.Semaphore(_LAGS_AT_ONCE)
 
         async def sum_one(group: str) -> int | None:
@@ -182,7 +182,7 @@ class ConsoleGroupHandlers(GroupAnswers):
 
 
 def _parse_point(text: str) -> ResetTo:
-    """Return the target of a reset. Raises `HttpProblem` 400."""
+    """Parse the query parameter `to`, the target of an offset reset. Raises `HttpProblem` 400."""
     if text in RESET_EDGES:
         return ResetTo(edge=text)
     kind, colon, number = text.partition(":")

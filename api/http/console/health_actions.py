@@ -28,9 +28,9 @@ ACTIONS: Final[Mapping[str, str]] = {
     "here differs from the leader's": "Report this defect with the logs of both brokers.",
     "catches up": "Wait: the broker copies the records that it lacks.",
 }
-"""By a part of the reason."""
+"""Next steps, by a text that the reason contains."""
 
 
 def action_for(reason: str) -> str:
-    """Return the next step for a reason."""
+    """Return the next step of the first entry of `ACTIONS` whose text is in `reason`; `UNKNOWN` without one."""
     return next((action for part, action in ACTIONS.items() if part in reason), UNKNOWN)

@@ -56,7 +56,7 @@ class History:
         self._columns = {name: _new_column() for name in SERIES}
         self._groups: dict[str, array[float]] = {}
         self._place = 0
-        """Place of the next sample."""
+        """Position of the next sample in all columns."""
         self._count = 0
 
     @property
@@ -78,7 +78,9 @@ class History:
         self._count = min(self._count + 1, SAMPLES_MAX)
 
     def _choose_groups(self, lags: Mapping[str, int]) -> None:
-        """Choose the groups whose lag is kept: those with the largest lags, also in place of earlier ones."""
+        """Choose the groups whose lag is recorded: those with the largest lags, at most `GROUPS_MAX`.
+
+        A group with a larger lag replaces the one with the smallest, whose history is deleted."""
         new = sorted((group for group in lags if group not in self._groups), key=lambda group: -lags[group])
         old = sorted(self._groups, key=lambda group: lags.get(group, -1), reverse=True)
         for group in new[:GROUPS_MAX]:
@@ -110,7 +112,7 @@ class History:
         return None if column is None else _values(column, places)
 
     def groups(self) -> list[str]:
-        """Return the groups with a history, the largest present lag first."""
+        """Return the groups with a history, sorted by the lag in the newest sample, the largest first."""
         last = (self._place - 1) % SAMPLES_MAX
         present = {group: column[last] for group, column in self._groups.items()}
         return sorted(present, key=lambda group: -1 if math.isnan(present[group]) else present[group], reverse=True)

@@ -4,8 +4,8 @@
     figures of replicas  a pass over all Raft groups, in slices; the next one after at least `PAUSE_S` for each group
     lags of groups       a pass over all committed offsets, likewise
 
-so both passes together take at most 1 % of a core however many there are, as each row takes less than `PAUSE_S` / 200.
-One task of the HTTP server, which starts and ends it."""
+A row of a pass takes less than `PAUSE_S` / 200, so both passes together use at most 1 % of a core for any number of
+rows. One task of the HTTP server, which starts and ends it."""
 
 import asyncio
 import logging
@@ -37,7 +37,7 @@ class Totals(NamedTuple):
     counts: Mapping[str, int]
     """Counters by the name of the series of their rate."""
     times: Mapping[str, Sequence[int]]
-    """Observations of histograms by bucket, by the first part of the names of their series."""
+    """Observations in each bucket of a histogram, by the prefix of the names of its series (`produce`, `sync`, …)."""
 
 
 class HistorySampler:
@@ -54,7 +54,7 @@ class HistorySampler:
             "loop_lag": driver.ticker.lateness,
         }
         self._slow: dict[str, float] = {}
-        """Values of the last passes, which are sampled again until the next one."""
+        """Values of the last passes by series; each sample repeats them until the next pass."""
         self._lags: dict[str, int] = {}
         self._figures_due_s = self._lags_due_s = 0.0
 
@@ -126,7 +126,7 @@ def next_pass_s(now_s: float, rows: int) -> float:
 
 
 def compare_totals(before: Totals, now: Totals, bounds: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Return rates, and latencies of the observations in between; `bounds` are those of the histograms."""
+    """Return the rates and latencies between two moments, by series; `bounds`: bucket bounds of each histogram."""
     seconds = max(now.at_s - before.at_s, 1e-6)
     values = {name: (count - before.counts[name]) / seconds for name, count in now.counts.items()}
     values["cpu_percent"] = 100 * (now.cpu_s - before.cpu_s) / seconds
@@ -139,9 +139,9 @@ def compare_totals(before: Totals, now: Totals, bounds: Mapping[str, Sequence[fl
 
 
 def estimate_quantile(counts: Sequence[int], bounds: Sequence[float], part: float) -> float:
-    """Estimate the quantile `part` of observations in a histogram, by linear interpolation within its bucket.
+    """Estimate the quantile `part` (0 to 1) of a histogram's observations, by linear interpolation in a bucket.
 
-    The last bucket has no upper bound, so values in it count as its lower one."""
+    A value in the last bucket, which has no upper bound, counts as its lower bound."""
     wanted = part * sum(counts)
     seen = 0
     for number, count in enumerate(counts):

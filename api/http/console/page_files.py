@@ -2,9 +2,9 @@
 
     path → key of a dictionary of the files that this package has → bytes, content type, tag
 
-A request never becomes a path of the file system, so no path reaches another file. The dictionary is read at the
-first request. Every answer has a content security policy that allows only files and data of this broker: a script in
-a record, a key or a name cannot run even if a page inserted it as HTML."""
+The path of a request is only looked up in this dictionary, so it cannot reach another file. The dictionary is filled at
+the first request. Every answer has a content security policy that allows only files and data of this broker: a script
+in a record, a key or a name cannot run even if a page inserted it as HTML."""
 
 import asyncio
 import hashlib
@@ -36,7 +36,7 @@ CONTENT_TYPES: Final[Mapping[str, str]] = {
     ".ico": "image/x-icon",
     ".txt": "text/plain; charset=utf-8",
 }
-"""By the ending of the name; files with other endings are not served."""
+"""Content types by file name extension; files with other extensions are not served."""
 PAGE_HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",

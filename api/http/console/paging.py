@@ -3,8 +3,8 @@
     work of a page     one pass over all rows, in slices of the event loop; only `limit` + 1 rows are kept and sorted
     position           the key of the last row, as opaque text: rows may come and go between two requests
 
-The pass is cheap because rows are outlines from memory; what costs requests to other brokers is found for the rows of
-the page only. Called by the handlers of the console."""
+The pass is cheap because rows are outlines from memory. Values that need requests to other brokers are read only for
+the rows of the page. Called by the handlers of the console."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -80,7 +80,7 @@ def sort_field(target: Target, *names: str) -> tuple[str, bool]:
 
 
 def parse_page(target: Target, *, is_descending: bool = False) -> PageRequest:
-    """Return the wanted page. Raises `HttpProblem` 400."""
+    """Parse the query parameters `filter`, `after` and `limit`. Raises `HttpProblem` 400."""
     text = target.query.get("filter", "")
     if len(text) > FILTER_LENGTH_MAX:
         raise HttpProblem(BAD_REQUEST, f"the filter has more than {FILTER_LENGTH_MAX} characters")

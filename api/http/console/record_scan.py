@@ -2,8 +2,8 @@
 
     held by one scan ≤ one fetch, one batch of it decompressed, and the shown records; all charged to `memory`
 
-A scan goes from offset to offset, under any leader. Its user decides when to stop. Called by `records` and
-`record_tail`."""
+A scan continues when the leader changes, because it needs only the next offset. Its caller stops it. Called by
+`records` and `record_tail`."""
 
 from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
@@ -24,7 +24,7 @@ from raftlog.values.console import ShownRecord
 
 FETCH_BYTES: Final = 1024 * 1024
 SHOWN_BYTES_MAX: Final = 2 * 1024 * 1024
-"""Bytes of shown records after which a step ends, with at least one record."""
+"""Bytes of shown records after which `RecordScan.show` returns; it may exceed them by its last record."""
 _LARGE_BYTES: Final = 16 * 1024
 _RECORDS_PER_YIELD: Final = 32
 
@@ -32,7 +32,7 @@ _RECORDS_PER_YIELD: Final = 32
 class RecordScan:
     """Search for records of a partition that pass a filter, from an offset on.
 
-    `next_offset`: every record below was shown, or did not pass the filter."""
+    `next_offset`: every earlier record was shown, or did not pass the filter."""
 
     def __init__(
         self,
@@ -51,9 +51,9 @@ class RecordScan:
         self._batches: list[Buffer] = []
         self.next_offset = Offset(offset)
         self.log_start_offset = self.high_watermark = Offset(0)
-        """Bounds of the log at the last fetch; the high watermark is the end for the isolation."""
+        """Bounds of the log at the last fetch; the high watermark is the end offset that the isolation level allows."""
         self._held = self._shown_bytes = 0
-        """Charged for the fetched batches, and for the shown records."""
+        """Bytes charged to `memory` for the fetched batches, and for the shown records."""
         self.scanned = 0
         """Records that were compared with the filter."""
         self.fetched_bytes = 0
@@ -69,7 +69,7 @@ class RecordScan:
         return bool(self._batches)
 
     async def fetch(self, wait_ms: int, min_bytes: int) -> int:
-        """Fetch batches, and return their bytes; none at the end, or when no records arrive in time.
+        """Fetch batches, and return their size in bytes; 0 at the end of the log, or if no records arrive in time.
 
         Raises `TopicNotAuthorized` if the permission has ended, `OffsetOutOfRange`, `MemoryBudgetExceeded` and the
         other errors of a fetch."""
@@ -96,7 +96,7 @@ class RecordScan:
     async def show(self, limit: int) -> list[ShownRecord]:
         """Return the next records of the fetched batches that pass the filter, at most `limit`.
 
-        Raises `UndecodableBatch` if there are none before one that cannot be decoded."""
+        Raises `UndecodableBatch` if a batch cannot be decoded and no record before it passes the filter."""
         shown: list[ShownRecord] = []
         size = 0
         while self._batches and len(shown) < limit and size < SHOWN_BYTES_MAX:
@@ -134,14 +134,16 @@ class RecordScan:
             self._memory.release_part(held)
 
     def release_shown(self) -> None:
-        """Release the memory of all shown records, which the reader has taken."""
+        """Release the memory of all shown records, after they were sent."""
         self._memory.release_part(self._shown_bytes)
         self._shown_bytes = 0
 
     def _show_batch(
         self, batch: Buffer, limit: int, room: int
     ) -> Generator[None, None, tuple[list[ShownRecord], bool]]:
-        """Return the next records of a batch that pass the filter, and whether the batch has no others."""
+        """Return records of a batch that pass the filter, and whether the whole batch was scanned.
+
+        At most `limit` records, until their size exceeds `room` bytes. Yields so that other tasks run."""
         rows: list[ShownRecord] = []
         records = read_records(batch)
         for number, record in enumerate(records):
@@ -176,7 +178,7 @@ class RecordScan:
 
 
 def _count_from(batch: Buffer, first: Offset) -> Generator[None, None, int]:
-    """Return the number of records of a batch from an offset on, in steps."""
+    """Return the number of records of a batch from offset `first` on. Yields so that other tasks run."""
     count = 0
     for number, record in enumerate(read_records(batch)):
         if number % _RECORDS_PER_YIELD == 0:

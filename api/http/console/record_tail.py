@@ -5,8 +5,8 @@
                            once if the tail begins there, and after `HEARTBEAT_MS` of quiet
     last line of an error  the error's body with `next_offset`
 
-Lines are written at the reader's speed, and nothing is dropped: the next batches are fetched after the lines of the
-last ones were taken. Called by `records`."""
+Lines are written at the reader's speed, and none is dropped: the next batches are fetched after all lines of the last
+ones were written. Called by `records`."""
 
 import asyncio
 import logging
@@ -113,7 +113,7 @@ class RecordTail:
         return size > 0
 
     async def _write(self, response: web.StreamResponse, lines: bytes) -> None:
-        """Write lines. Raises `TimeoutError` if the reader takes nothing for `STALL_S`."""
+        """Write lines. Raises `TimeoutError` if that takes longer than `STALL_S`, because the client does not read."""
         async with asyncio.timeout(STALL_S):
             await response.write(lines)
 

@@ -2,7 +2,7 @@
 
     work of one answer ≤ `SCANNED_BYTES_MAX` stored bytes and about `SCAN_S`, whatever the filter finds
 
-The answer says where to continue, so a page goes on with a search that found nothing yet."""
+The answer has the offset at which the next request continues, also if no record was found yet."""
 
 import asyncio
 from collections import deque
@@ -44,7 +44,7 @@ SCAN_S: Final = 0.7
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
 _WAIT_MS: Final = 1_000
 _WIDER: Final = 8
-"""Factor by which the search for the newest records begins earlier, if offsets without records hide some."""
+"""Factor by which the searched range of offsets grows if it has too few records, as after compaction."""
 _WIDER_STEPS: Final = 3
 _OFFSET_MAX: Final = (1 << 63) - 1
 _PARTS: Final = (ALL, KEY, VALUE, HEADERS)
@@ -153,7 +153,7 @@ class ConsoleRecordHandlers(Handlers):
         )
 
     async def _read_page(self, scan: RecordScan, limit: int) -> RecordPage:
-        """Read until there are `limit` records, or the work of one answer is done."""
+        """Return up to `limit` records; fewer at the end of the log or at a bound: time, scanned or shown bytes."""
         records: list[ShownRecord] = []
         until = asyncio.get_running_loop().time() + SCAN_S
         size = 0
@@ -178,7 +178,10 @@ class ConsoleRecordHandlers(Handlers):
     async def _read_newest(
         self, request: web.BaseRequest, target: Target, wanted: _Wanted, memory: AnswerMemory
     ) -> RecordPage:
-        """Read the newest records; begin earlier if there are too few, as compaction leaves offsets without one."""
+        """Return the newest records, as many as the query parameter `newest` says.
+
+        Compaction leaves offsets without records, so the read is repeated from an earlier offset if it finds too
+        few."""
         number = query_int(target, "newest", None, 1, LIMIT_MAX)
         bounds = await self._broker.offsets(*wanted.place, deadline=wanted.deadline, isolation=wanted.isolation)
         back = number

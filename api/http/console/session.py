@@ -1,7 +1,7 @@
 """Handler of GET /console/api/session: the user, the broker, and the allowed operations.
 
-Answered from the state of this broker, also while it starts or has no quorum. It names nothing that a permission
-hides, so a login, where the listener requires one, is enough."""
+Answered from the state of this broker, also while the broker starts or has no quorum. The answer has no name that a
+permission protects, so it needs no permission, only a login if the listener requires one."""
 
 import time
 

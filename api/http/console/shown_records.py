@@ -59,7 +59,7 @@ def show_record(record: Record, partition: int, bytes_max: int) -> ShownRecord:
 
 
 def show_bytes(raw: bytes | None, bytes_max: int) -> ShownBytes | None:
-    """Return bytes as text, at most the first `bytes_max` of them; None for none."""
+    """Return the first `bytes_max` bytes as text or base64; None if `raw` is None."""
     if raw is None:
         return None
     size = len(raw)
@@ -76,7 +76,7 @@ def show_bytes(raw: bytes | None, bytes_max: int) -> ShownBytes | None:
 
 
 def _decode_start(raw: bytes) -> str | None:
-    """Return the start of a text without a character that was cut; None if it is not UTF-8."""
+    """Return cut bytes as text, without an incomplete last character; None if they are not UTF-8."""
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
@@ -93,7 +93,7 @@ def _is_json(raw: bytes) -> bool:
 
 
 def shown_size(record: ShownRecord) -> int:
-    """Return about the bytes that a shown record takes in an answer."""
+    """Return an estimate of the bytes that a shown record needs in an answer."""
     parts = (record.key, record.value, *(header.value for header in record.headers))
     return _RECORD_BYTES + sum(len(each.data) for each in parts if each is not None)
 

@@ -37,7 +37,7 @@ _ONLY: Final = in_query(
     "only", string(enum=[ALL, PROBLEMS], default=ALL), "`problems`: only those without leader, replica or health."
 )
 _DESCRIBED_AT_ONCE: Final = 1_000
-"""Partitions whose leaders are asked at a time when only problems are wanted."""
+"""Partitions that are described at a time in the search for those with problems."""
 
 
 class ConsoleTopicHandlers(Handlers):

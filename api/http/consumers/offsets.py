@@ -109,10 +109,10 @@ class ConsumerOffsetHandlers(GroupAnswers):
     async def consumer_offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return committed offsets of the consumer group, for partitions in the query or in a body.
 
-        By default all that the instance reads.
+        By default, of all partitions that the instance reads.
 
-        Partitions are in the body, as in the REST Proxy, or, for clients whose GET has no body, one is in the
-        query."""
+        The body has the partitions, as in the REST Proxy. A client that cannot send a body with GET names one partition
+        in the query."""
         partitions = await self._read_requested_partitions(request, target)
         self._authorizer.authorize_topics(
             caller_of(request), AclOperation.DESCRIBE, (place.topic for place in partitions or ())

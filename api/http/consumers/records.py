@@ -1,7 +1,7 @@
 """Handler of GET …/records of a consumer instance: poll in the instance's own format.
 
-An answer has the records of several partitions, those of a partition in their order. The coordinator chooses
-them and returns stored batches; they become JSON here, a long answer while it is written.
+An answer has records of several partitions; those of one partition are in order. The coordinator chooses the records
+and returns stored batches, which are converted to JSON here. A long answer is converted while it is written.
 
     memory of an answer: the stored batches + one decompressed batch + one slice of records + one part in the connection
 """

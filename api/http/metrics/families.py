@@ -19,7 +19,7 @@ from raftlog.api.http.metrics.declared.declaration import PREFIX
 from raftlog.runtime.histogram import Histogram
 
 Samples: TypeAlias = Iterable[tuple[Sequence[str], float]]
-"""Values of the labels, and the number."""
+"""Rows of a metric family: values of the labels, and the value of the sample."""
 _LINK: Final = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
 

@@ -15,7 +15,7 @@ _STATES: Final = (*(state.name.lower() for state in MemberState), UNKNOWN)
 
 
 def gossip_families(broker: Broker) -> Iterator[Metric]:
-    """Yield the metric families of gossip, whose labels are fixed words; none while gossip is off."""
+    """Yield the metric families of gossip; none while gossip is off. No label has a node or topic."""
     counted = broker.measuring.gossip.counters()
     if counted is not None:
         yield _member_families(broker)

@@ -43,7 +43,7 @@ _SLICE: Final = 250
 
 
 class _Families(Collector):
-    """Collector of given metric families, as the Prometheus client requires it for writing them."""
+    """Collector of given metric families; `generate_latest` of the Prometheus client takes a collector."""
 
     def __init__(self, *families: Metric) -> None:
         self._families = families

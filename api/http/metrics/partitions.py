@@ -2,8 +2,8 @@
 
     series of partitions ≤ partitions_max · (3 + other members),   topics ≤ TOPICS_MAX, and one for all the others
 
-Partitions are ordered by topic name and number, so that every scrape has the same ones; the numbers of topics
-count all partitions, also those without a series."""
+Partitions are ordered by topic name and number, so that every scrape has the same ones. The series of a topic count all
+its partitions, also those without a series of their own."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
@@ -18,7 +18,7 @@ from raftlog.partitions.metric_sources import ReplicaFigures
 _T = TypeVar("_T")
 TOPICS_MAX: Final = 1_000
 OTHERS: Final = "(other)"
-"""No topic can have this name."""
+"""Label of the row for all topics without a row; no topic can have this name."""
 PART: Final = 250
 """Partitions or topics in one piece of a family; the pieces of a family follow one another."""
 _PARTITION: Final = ("high_watermark", "log_start_offset", "log_bytes")
@@ -58,7 +58,7 @@ def _lag_family(part: Iterable[ReplicaFigures]) -> Metric:
 
 
 def _sum_by_topic(replicas: Sequence[ReplicaFigures]) -> list[TopicFigures]:
-    """Return sums for the first topics, and the sum of all other topics in one row."""
+    """Return one row for each of the first `TOPICS_MAX` topics, and one row `OTHERS` for all further topics."""
     groups = groupby(replicas, key=attrgetter("topic"))
     topics = [_sum_topic(name, list(some)) for name, some in islice(groups, TOPICS_MAX)]
     rest = [each for _, some in groups for each in some]
@@ -77,5 +77,5 @@ def _sum_topic(name: str, replicas: Sequence[ReplicaFigures]) -> TopicFigures:
 
 
 def _parts(rows: Sequence[_T]) -> Iterator[Sequence[_T]]:
-    """Yield the rows in pieces, at least one, so that a family without series is also described."""
+    """Yield the rows in pieces; without rows one empty piece, so that the scrape describes the family anyway."""
     return (rows[at : at + PART] for at in range(0, max(1, len(rows)), PART))

@@ -1,9 +1,10 @@
 """Counters of the HTTP server's requests: answers by status, and durations by class of request.
 
-    class of a request: the resource of its handlers; `stream` for tails and for answers to streams of lines, which
-    last as long as their clients; a large answer (`PacedResponse`) is measured up to its head
+    class of a request   the resource of its handlers; `stream` for tails and answers to NDJSON streams, whose
+                         durations depend on their clients
+    duration             to the end of the answer; of a large answer (`PacedResponse`) only up to its head
 
-One addition and one bucket for each request. Kept by the app, exported by `metrics/http.py`."""
+A request adds one to a counter and one to a bucket. `HttpApp` owns the counters; `metrics/http.py` exports them."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -17,7 +18,7 @@ from raftlog.runtime.memory_budget import MemoryBudget
 
 STREAM: Final = "stream"
 UNKNOWN: Final = "unknown"
-"""No handler was found, or it failed before there was an answer."""
+"""Class of requests without a handler, or whose handler failed before it had an answer."""
 
 
 class RequestMetrics:
@@ -27,9 +28,9 @@ class RequestMetrics:
         self.memory = memory or {}
         """The shares of the memory budget, by name."""
         self.responses: dict[int, int] = {200: 0}
-        """By status."""
+        """Number of answers by status."""
         self.times: dict[str, Histogram] = {}
-        """By class, from the head of the request to the end of its handler."""
+        """Durations by class, from the head of the request to the end of its handler."""
 
     def count_answer(self, kind: str, began: float, response: web.StreamResponse) -> None:
         """Count an answer to a request of class `kind`; `began` is the time at which its head was read."""

@@ -9,7 +9,7 @@ from raftlog.api.http.server.permissions import Visibility
 _LABEL: Final = re.compile(rb'[{,](topic|group)="((?:[^"\\]|\\.)*)"')
 _ESCAPED: Final = re.compile(rb"\\(.)")
 _SLICE: Final = 500
-"""Lines of one turn of the loop."""
+"""Lines that are filtered in one turn of the event loop."""
 
 
 async def visible_samples(text: bytes, visible: Visibility) -> bytes:

@@ -40,7 +40,7 @@ def schemas_of(kind: Any) -> tuple[Json, Json]:
 
 
 def _with_shown_bounds(schema: Any) -> Any:
-    """Return a schema in which the bounds for the document (`requests.with_schema`) replace those that are checked."""
+    """Return the schema with the bounds for the document (`requests.with_schema`) instead of those of the parser."""
     if isinstance(schema, list):
         return [_with_shown_bounds(each) for each in schema]
     if not isinstance(schema, dict):
@@ -51,7 +51,10 @@ def _with_shown_bounds(schema: Any) -> Any:
 
 
 def _forbid_other_fields(component: Json, kind: type[Value] | None) -> Json:
-    """Return the schema of an object that forbids undeclared fields; an answer requires all but optional fields."""
+    """Return the schema of an object without its title, and with undeclared fields forbidden.
+
+    `kind` is the declaration of an answer, whose fields are all required except those that can be unset; None for the
+    body of a request."""
     found = {name: value for name, value in component.items() if name != "title"} | {"additionalProperties": False}
     if kind is not None:
         fields = msgspec.structs.fields(kind)

@@ -26,9 +26,9 @@ _RECORDS_PER_SLICE = 1_000
 """Records after which other tasks run."""
 _SLICE_BYTES = 64 * 1024
 _CHARGED_BYTES = 256 * 1024
-"""Step in which memory for encoded records is taken."""
+"""Bytes by which the memory charged for encoded records grows at a time."""
 _PARSED_BYTES_MAX = 64 * 1024
-"""Longer keys and values are encoded in slices, each in an object of its own slice."""
+"""Longer keys and values are encoded in steps; the object with such a value is alone in its slice."""
 _NULL = b"null"
 
 Encoded: TypeAlias = bytes | bytearray
@@ -42,9 +42,9 @@ class JsonRecords:
     def __init__(self, topic: str, partition: int, format_: Format, opener: BatchOpener, memory: AnswerMemory) -> None:
         self._memory = memory
         self._held_bytes = 0
-        """Charged for the batch that is being read, when it was opened, and for the large object that grows."""
+        """Bytes charged for the decompressed batch that is being read, and for a large object that is being encoded."""
         self._held_back: Record | None = None
-        """Large, and of the next slice."""
+        """Large record that was read, and begins the next slice; None: none."""
         self._begin = b'{"topic":' + orjson.dumps(topic) + b',"key":'
         self._suffix = b',"partition":' + str(partition).encode() + b',"offset":%d,"timestamp":%d,"headers":%b'
         self._template = self._begin.replace(b"%", b"%%") + b'%b,"value":%b' + self._suffix + b"}"
@@ -54,13 +54,13 @@ class JsonRecords:
         self._broken: UndecodableBatch | None = None
         """Error of the records after those encoded so far."""
         self.next_offset = 0
-        """Behind all that was encoded, or had no records any more."""
+        """Offset after the last encoded record, or after a batch without further records."""
 
     async def encode(self, batches: Sequence[Buffer], offset: int, max_bytes: int) -> list[Encoded]:
-        """Return the records from `offset` on as parts of a JSON array, about `max_bytes`; fewer when memory is short.
+        """Return the records from `offset` on as parts of a JSON array, about `max_bytes`; less if memory is short.
 
-        Parts have an object for each record, with commas between them. Raises `UndecodableBatch` when the first
-        cannot be decoded, and `MemoryBudgetExceeded` when not even the first slice fits."""
+        A part has objects with commas between them, one object for each record. Raises `UndecodableBatch` if the first
+        record cannot be decoded, and `MemoryBudgetExceeded` if there is no memory for the first slice."""
         parts: list[Encoded] = []
         size = 0
         self.next_offset = offset
@@ -134,8 +134,8 @@ class JsonRecords:
     async def slices(self, batch: Buffer, offset: int, end: int | None) -> AsyncGenerator[list[Encoded]]:
         """Yield the records of one batch from `offset` on and below `end`, in slices of about `_SLICE_BYTES`.
 
-        A record is an object; a large object is alone in its slice. Raises `UndecodableBatch` after those that
-        can be decoded, unless that is at `end` or later, and `MemoryBudgetExceeded` when there is no memory for
+        A record becomes a JSON object; a large object is alone in its slice. Raises `UndecodableBatch` after the
+        records that can be decoded, unless these reach `end`, and `MemoryBudgetExceeded` if there is no memory for
         the decompressed batch. Close the generator to release the memory."""
         try:
             records = await self._open(batch)
@@ -153,7 +153,7 @@ class JsonRecords:
             raise self._broken
 
     def _slice(self, records: Iterator[Record], offset: int, room: int) -> Generator[None, None, list[Encoded]]:
-        """Return the next records, as many as a slice may have; none at the end of the batch."""
+        """Return the next records encoded, about `room` bytes or one large record; empty at the end of the batch."""
         parts: list[Encoded] = []
         last: Record | None = None
         pause = room - _SLICE_BYTES

@@ -1,8 +1,7 @@
-"""Parser of bodies that are too large to be parsed at once: same records, in steps of a few milliseconds.
+"""Parser of bodies that are too large to be parsed in one step: it works in steps of a few milliseconds.
 
-A value of more than `VALUE_BYTES_MAX` of JSON text is checked and stored as it was sent, white space included; it never
-becomes objects. Everything else is as in `new_records`, whose functions do it for each group of records.
-"""
+A value of more than `VALUE_BYTES_MAX` of JSON text is checked and stored as it was sent, with its white space; no
+Python objects are made of it. The other records are parsed by `new_records`, in groups, with the same result."""
 
 import re
 from collections.abc import Generator
@@ -24,15 +23,15 @@ from raftlog.records.json_slices import Span, Text, check_json, split_items
 from raftlog.runtime.slices import run_in_slices
 
 PARSED_BYTES_MAX: Final = 256 * 1024
-"""Bodies up to this are parsed at once."""
+"""Bodies up to this size are parsed in one step."""
 VALUE_BYTES_MAX: Final = 256 * 1024
-"""Keys and values beyond this are not parsed."""
+"""Keys and values with longer JSON text are checked, but not parsed."""
 _COUNTED_BYTES: Final = 1024 * 1024
 _SPACE: Final = re.compile(rb"[ \t\r\n]*")
 _SPACE_STEP: Final = 64 * 1024
 _QUOTE: Final = 0x22
 _MEMBER_BYTES_MAX: Final = 1024 * 1024
-"""Other members of a record, such as its headers, have no more."""
+"""Maximum bytes of a record's other members, such as its headers."""
 _RECORD_TEXT_MAX: Final = 2 * CALL_BYTES_MAX
 """Bound on the text of a record; a larger one is not parsed, because it could not be stored."""
 
@@ -40,9 +39,9 @@ Parts: TypeAlias = Generator[None, None, None]
 
 
 async def parse_large(body: ReceivedBody, format_: Format, deadline: Deadline) -> ParsedRecords:
-    """Parse a body of any size, which is emptied, as `parse_records` does; other tasks run meanwhile.
+    """Parse a body of any size with the result of `parse_records`; other tasks run meanwhile. Empties `body`.
 
-    Raises `MemoryBudgetExceeded` as well."""
+    Raises the errors of `parse_records`, and `MemoryBudgetExceeded`."""
     data, held = body
     objects = RECORD_MEMORY_BYTES * min(RECORDS_MAX, await run_in_slices(_count_objects(data)))
     await held.cover(2 * len(data) + objects, deadline)
@@ -121,9 +120,10 @@ def read_large_line(line: bytes, encode: Encode) -> Generator[None, None, tuple[
 def read_large_record(
     members: dict[str, Any], large: dict[str, Span], text: Text, encode: Encode
 ) -> Generator[None, None, tuple[NewRecord, int | None]]:
-    """Return a record and the partition that it names, from its small members and the spans of its large ones.
+    """Return a record and the partition that it names (None: none).
 
-    Small members are parsed, large ones are spans of the text. Raises `ValueError`."""
+    `members` has the parsed small members of the record's object, `large` the spans of the large ones in `text`.
+    Raises `ValueError`."""
     encodings = members.get("encoding")
     stored: dict[str, bytes] = {}
     for name, (start, end) in large.items():
@@ -145,9 +145,9 @@ def read_large_record(
 
 
 def _members(text: Text, start: int, end: int) -> Generator[None, None, tuple[dict[str, Any], dict[str, Span]]]:
-    """Return the members of the object between the braces before `start` and after `end`.
+    """Return the parsed small members, and the spans of the values of the large members, of an object in `text`.
 
-    Small members are parsed; of large ones it returns the spans of the values. Raises `ValueError`."""
+    `start` is the position after its opening brace, `end` that of its closing brace. Raises `ValueError`."""
     members: dict[str, Any] = {}
     large: dict[str, Span] = {}
     for span in split_items(text, start, end):
@@ -190,7 +190,9 @@ def _trim(text: Text, start: int, end: int) -> Span:
 
 
 def _span_inside(text: Text, start: int, end: int, brackets: bytes, otherwise: str) -> Span:
-    """Return the span between the brackets of a list or object. Raises `HttpProblem` 422."""
+    """Return the span between the two `brackets` of a list or object.
+
+    Raises `HttpProblem` 422 with the message `otherwise` if the text is not in these brackets."""
     start, end = _trim(text, start, end)
     if end - start < len(brackets) or text[start] != brackets[0] or text[end - 1] != brackets[1]:
         raise HttpProblem(INVALID_JSON, otherwise)

@@ -1,7 +1,7 @@
 """Encoding of large stored keys and values as JSON in steps; each appends or scans about 128 KiB.
 
-A value that needs escapes in JSON becomes up to six times as long. Used by `json_records`, whose module has the
-representation of keys and values."""
+A value that needs escapes in JSON becomes up to six times as long. Called by `json_records`, whose module docstring
+describes how keys and values are represented."""
 
 import binascii
 import codecs
@@ -14,7 +14,7 @@ from raftlog.records.json_slices import check_json
 
 STEP_BYTES: Final = 128 * 1024
 _BASE64_STEP_BYTES: Final = 3 * 64 * 1024
-"""A multiple of three, so that pieces can be put together."""
+"""Bytes of a step; a multiple of three, so that the base64 of consecutive pieces can be concatenated."""
 
 Steps: TypeAlias = Generator[None, None, None]
 

@@ -2,8 +2,8 @@
 
     size_bytes ≤ the stream's threshold + one line,   len(records) ≤ BLOCK_RECORDS_MAX + the lines of one piece
 
-Two readers of a line: a record object, as a list of records has them, or any JSON value, which is then the record's
-value byte for byte. Lines of more than `PARSED_BYTES_MAX` are read in steps, as large bodies are. Used by
+A line is either a record object, as in a JSON body, or any JSON value, which becomes the record's value byte for byte.
+Lines of more than `PARSED_BYTES_MAX` are parsed in steps, like large bodies. Used by
 `ndjson_ingest`.
 """
 
@@ -24,12 +24,12 @@ from raftlog.records.json_record import Encode, json_text, read_partition, read_
 from raftlog.records.json_slices import check_json
 
 BLOCK_BYTES_MAX = 2 * 1024 * 1024
-"""Lines that wait together for the append before theirs; the append threshold."""
+"""Bytes of lines from which on a block is full and is appended."""
 BLOCK_RECORDS_MAX = 20_000
-"""Bound on the objects that the smallest lines become, many times their bytes."""
+"""Records from which on a block is full: as objects, short lines need many times their bytes."""
 
 ReadLine: TypeAlias = Callable[[bytes], tuple[Streamed, int | None]]
-"""The record of a line and the partition that it names; raises `ValueError`."""
+"""Parser of a line: returns its record and the partition that the record names (None: none); raises `ValueError`."""
 ReadLineInSteps: TypeAlias = Callable[[bytes], Generator[None, None, tuple[Streamed, int | None]]]
 
 
@@ -79,7 +79,7 @@ LINE_READERS: Mapping[str, LineReader] = {
     "text-records": LineReader(_make_record_reader(text_or_json), _make_large_record_reader(text_or_json)),
     "values": LineReader(read_value, _read_large_value),
 }
-"""By the query parameter `lines`."""
+"""Parsers of lines, by the value of the query parameter `lines`."""
 
 
 class BadLine(Exception):

@@ -2,10 +2,10 @@
 
     received → in a block → in flight → answered          one block in flight, one filling;  blocks come in their order
 
-A block is sent when it is full, or when none is in flight and no data arrives for a moment. While one is in
-flight the next fills; when that is full nothing more is received, which slows the sender down. When the stream
-ends for any reason, appended records stay, and the answer has their number and the line at which the stream
-ended. Called by `stream`."""
+A block is sent when it is full, or when no block is in flight and no data arrives for a moment. While a block is in
+flight the next one fills; when it is full nothing more is received, which slows the sender down. When the stream ends
+for any reason, appended records stay; the answer has their number and the line at which the stream ended. Called by
+`produce`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -30,7 +30,7 @@ from raftlog.runtime.slices import run_in_slices
 _SILENCE_S = 0.002
 """Silence after which a block that is not full is sent."""
 _LINGER_S = 0.02
-"""A record waits no longer than this for others, while nothing is in flight."""
+"""Maximum time that a record waits for further records while no block is in flight."""
 
 
 class NdjsonIngest:
@@ -56,7 +56,7 @@ class NdjsonIngest:
         self._loop = asyncio.get_running_loop()
         self._block = Block(self._block_bytes_max)
         self._held = HeldMemory(memory)
-        """For the block that fills and the line that has begun; `_held_in_flight` for the other block."""
+        """Memory of the block that fills and of the incomplete line; `_held_in_flight`: of the block in flight."""
         self._held_in_flight = HeldMemory(memory)
         self._lines = 0
         self._report = StreamReport()
@@ -111,7 +111,9 @@ class NdjsonIngest:
             await self._send_block()
 
     async def _take_piece(self, receiving: "asyncio.Task[bytes]") -> None:
-        """Add the lines of a received piece to the block, and take memory for them; stop at an error."""
+        """Add the lines of a received piece to the block, and take memory for them.
+
+        An error ends the stream: it becomes the problem of the report."""
         self._receiving = None
         try:
             lines = self._splitter.feed(receiving.result())
@@ -142,7 +144,9 @@ class NdjsonIngest:
     # appending
 
     async def _send_block(self) -> None:
-        """Begin the append of the filled block after the end of the one before; if that failed, keep the block."""
+        """Wait for the append in flight, then begin the append of the filled block.
+
+        If the append in flight failed, the filled block is not appended."""
         await self._wait_for_append()
         if self._report.has_failed:
             return

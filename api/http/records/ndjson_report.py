@@ -1,6 +1,7 @@
 """Report of the stored records of an NDJSON stream: at the end, or line by line during the stream.
 
-    a written line is true;   a client that does not read gets fewer lines, and is never waited for
+    every written line is a correct report of that moment
+    the stream does not wait for a client that does not read lines; this client gets fewer of them
 
 Used by `ndjson_ingest`."""
 
@@ -27,7 +28,7 @@ PARTIAL = "partial"
 
 
 class _Stored:
-    """Number of records of a stream that one partition has stored, and the error that ended them."""
+    """Records of a stream that one partition stored: number, offsets, and the error after which no more are stored."""
 
     __slots__ = ("error", "first", "last", "line", "records")
 
@@ -36,7 +37,7 @@ class _Stored:
         self.first: int | None = None
         self.last: int | None = None
         self.error: RaftlogError | None = None
-        """Error that ended the partition's share; `line` is the first line that is not stored, or may not be."""
+        """Error of the first append that failed here; `line` is its first line, whose record may not be stored."""
         self.line = 0
 
     def as_json(self, partition: int) -> dict[str, Any]:
@@ -53,12 +54,12 @@ class _Stored:
 
 
 class StreamReport:
-    """Result of a stream; `problem` is the reason for its end, that of the earliest line."""
+    """Result of a stream; `problem` is the error that ended it, of several the one with the lowest line number."""
 
     def __init__(self) -> None:
         self.problem: HttpProblem | RaftlogError | None = None
         self.has_failed = False
-        """An append failed, so nothing after it may be stored."""
+        """Whether an append failed; no later record may be appended then."""
         self._line = 0
         self._stored: dict[int, _Stored] = {}
 

@@ -2,7 +2,7 @@
 
 Bytes beyond `SPOOLED_FROM_BYTES` go to a temporary file until the body is complete, so a slow sender of a large
 record holds no memory. A body that ends early, stalls or is too large leaves nothing. Key and timestamp are in
-the query, headers in a header. Called by `stream`."""
+the query, the record's headers in the header `X-Raftlog-Headers`. Called by `produce`."""
 
 import asyncio
 import tempfile

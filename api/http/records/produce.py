@@ -42,7 +42,9 @@ _ACKS: dict[str, Acks] = {"all": ALL, "-1": ALL, "1": 1, "0": 0}
 
 
 def _parse_options(target: Target) -> ProduceOptions:
-    """Return the options in path and query, and keep them in `target` for its next request. Raises `HttpProblem`."""
+    """Return the options in path and query, and store them in `target`, which later requests with the same URL share.
+
+    Raises `HttpProblem`."""
     acks = query_choice(target, "acks", _ACKS, "all")
     lines = query_choice(target, "lines", LINE_READERS, "records")
     partition = partition_number(target.args[1]) if len(target.args) > 1 else None

@@ -35,9 +35,10 @@ def single_record_answer(result: RecordResult) -> web.Response | None:
 async def records_answer(
     request: web.BaseRequest, results: Sequence[RecordResult], headers: dict[str, str]
 ) -> web.StreamResponse:
-    """Answer with the result of each record; a very long answer is already being sent on return.
+    """Return the answer with the result of each record; a very long answer is sent before this returns.
 
-    The status is 200 when any record is stored, otherwise that of an error, unknown before failed."""
+    The status is 200 if any record is stored. Otherwise it is that of the first error with the outcome `unknown`, or
+    else of the first error."""
     errors = [result.error for result in results if result.error is not None]
     status, fields = 200, {"key_schema_id": None, "value_schema_id": None}
     retry: dict[str, str] = {}

@@ -3,10 +3,10 @@
     bytes held for one reader ≤ one fetch (`_FETCH_BYTES`, or one batch) and that batch decompressed, charged to
                                 the share for answers, + one slice of lines + the socket's buffer
 
-A client that reads nothing for `HELD_S` costs the last two only: the fetch is dropped, and repeated once it
-reads on. The tail continues from offset to offset under any leader; an error that ends it is the last line, an
-error body with `next_offset`. It ends when the client disconnects, also while there is nothing to write. Called
-by `fetch`."""
+For a client that reads nothing for `HELD_S` only the slice and the socket's buffer stay: the fetched batches are
+dropped, and fetched again when the client reads. The tail continues when the leader changes. An error that ends the
+tail is its last line: an error body with `next_offset`. It also ends when the client disconnects, even if there is
+nothing to write. Called by `fetch`."""
 
 import asyncio
 import logging
@@ -42,13 +42,13 @@ from raftlog.types import Buffer, Isolation, Offset
 logger = logging.getLogger(__name__)
 
 TAILS_MAX = 1_000
-"""At once, on one broker."""
+"""Maximum number of open tails on one broker."""
 TIMEOUT_MS_DEFAULT = 30_000
 TIMEOUT_MS_MAX = 3_600_000
 _FETCH_BYTES = 256 * 1024
 _POLL_MS = 30_000
 _FIRST_MS = 1_000
-"""For the first fetch, which does not wait for records, to be judged by the leader."""
+"""Time for the first fetch: it waits for the leader, which checks the offset, but not for records."""
 _AGAIN_S = 0.1
 HELD_S: Final = 5.0
 """Time that a fetch is kept for a client that reads nothing."""
@@ -65,7 +65,7 @@ class _Parameters(NamedTuple):
     timestamp: int | None
     is_followed: bool
     heartbeat_ms: int
-    """An empty line after so much quiet; 0: none."""
+    """Time without a record after which an empty line is sent; 0: never."""
     timeout_ms: int
     """Time that the partition may be unavailable."""
     isolation: Isolation
@@ -128,7 +128,7 @@ class _Tail:
         self._loop = asyncio.get_running_loop()
         self._encoder = JsonRecords(wanted.topic, wanted.partition, Format.JSON, broker.opener, memory)
         self._offset = Offset(0)
-        """The next line's."""
+        """Offset of the next line."""
         self._end: Offset | None = None
         """Offset at which the tail ends; None: it follows the log."""
 
@@ -251,7 +251,7 @@ class _Tail:
         return fetching.result() if fetching.done() else None
 
     async def _fetch(self, wait_ms: int, min_bytes: int) -> Fetched:
-        """Fetch batches; raises `MemoryBudgetExceeded` as well, if the first one finds no memory.
+        """Fetch batches. Raises the errors of a fetch, and `MemoryBudgetExceeded` if the first batch finds no memory.
 
         Raises `TopicNotAuthorized` if the permission has ended, or ends meanwhile."""
         wanted, security = self._wanted, self._broker.security

@@ -14,7 +14,7 @@ _HEADS_MAX: Final = 256
 """Heads that are kept."""
 _ENDS_OF_HEADERS: Final = ("\r", "\n", "\0")
 _heads: dict[tuple[object, ...], bytes] = {}
-"""By second, status and headers."""
+"""Built heads, by second, status and headers."""
 
 
 def head_of(status: int, reason: str, headers: Mapping[str, str]) -> bytes:

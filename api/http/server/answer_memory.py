@@ -2,9 +2,9 @@
 
     charged: 0 up to `UNCHARGED_BYTES`, then all of `size`
 
-It is taken once the size is known, after the long poll, and released when the reader has taken the answer except
-for the connection's buffer. Nothing waits here: an answer becomes smaller, or is refused. Used by fetches, tails
-and polls of consumer instances."""
+Memory is taken after the long poll, when the size of the answer is known. It is released when the rest of the answer is
+in the connection's buffer. Nothing waits for memory here: an answer becomes smaller, or is refused. Used by fetches,
+tails and polls of consumer instances."""
 
 from typing import Final, Self
 
@@ -12,7 +12,7 @@ from raftlog.errors import MemoryBudgetExceeded
 from raftlog.runtime.memory_budget import MemoryBudget
 
 UNCHARGED_BYTES: Final = 64 * 1024
-"""Answers up to this are written at once, so that the connection's buffer is all that holds them."""
+"""Answers up to this size are written in one step: then only the connection's buffer has their bytes."""
 
 
 class AnswerMemory:
@@ -23,7 +23,7 @@ class AnswerMemory:
     def __init__(self, budget: MemoryBudget, *, is_forced: bool = False) -> None:
         """Create the memory of an answer.
 
-        `is_forced`: take memory past the limit as well, for an answer that cannot be refused any more."""
+        `is_forced`: take memory even beyond the budget's limit, for an answer that cannot be refused any more."""
         self._budget, self._is_forced = budget, is_forced
         self._charged = self._reserved = 0
         self.size = 0
@@ -58,7 +58,7 @@ class AnswerMemory:
         self._reserved = 0
 
     def try_add(self, size: int) -> bool:
-        """Take `size` more bytes if they are free, or if no other answer holds memory; return whether it did."""
+        """Take `size` more bytes if they are free, or if no other answer holds memory; return whether it took them."""
         after = self.size + size
         missing = after - self._charged if after > UNCHARGED_BYTES else 0
         if missing > 0:

@@ -1,7 +1,7 @@
 """Reader of request bodies with bounds on one body, on all bodies in memory, and on time.
 
-Memory is taken as bytes arrive, never for a length that is announced. A body that comes slower than the least rate, or
-stops half way, is never handed on, so nothing of it is done.
+Memory is taken as bytes arrive, not for the announced length. A body that arrives below the minimum rate, or that ends
+early, does not reach its handler, so the request has no effect.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ B = TypeVar("B")
 JSON_BODY_BYTES_MAX = 1024 * 1024
 """The largest JSON body of a request that produces no records. It is parsed at once, into up to 35 times its size."""
 UNCHARGED_BYTES_MAX = 4 * 1024
-"""Whole bodies up to this count as part of their connection."""
+"""Bodies up to this size take no memory from the budget: they count as part of their connection."""
 _EMPTY = frozenset((b"", b"{}", b"null"))
 """Bodies without content."""
 _WINDOW_S = 5.0
@@ -50,7 +50,7 @@ class BodyReader:
         self.body_bytes_max = body_bytes_max
         self.memory = memory
         self.timeout_ms = body_timeout_ms
-        """Time in which a body must arrive; for a streamed one the longest silence."""
+        """Time in which a whole body must arrive; of a streamed body, the longest time without data."""
         self._window_bytes_min = max(1, int(bytes_per_s_min * _WINDOW_S))
 
     def read_if_arrived(self, request: web.BaseRequest) -> bytes | None:
@@ -67,7 +67,7 @@ class BodyReader:
 
     @asynccontextmanager
     async def receive(self, request: web.BaseRequest, bytes_max: int | None = None) -> AsyncIterator[ReceivedBody]:
-        """Return a context manager that receives a whole body, and keeps its memory until the block ends.
+        """Return a context manager that receives a whole body, and releases its memory at the end of the block.
 
         Raises `HttpProblem`, and `MemoryBudgetExceeded` when no memory was released in time."""
         bytes_max = self.body_bytes_max if bytes_max is None else min(bytes_max, self.body_bytes_max)
@@ -156,7 +156,7 @@ class _BodyPace:
         self.restart()
 
     def restart(self) -> None:
-        """Begin a new window; time in which the broker did not read does not count."""
+        """Begin a new window, so that the time in which the broker did not read does not count."""
         self._arrived, self._window_ends = 0, self._loop.time() + _WINDOW_S
 
     async def next_piece(self, content: StreamReader) -> bytes:

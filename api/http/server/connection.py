@@ -29,7 +29,7 @@ _RECEIVE: Final = web.RequestHandler.data_received
 
 
 class HttpConnection(web.RequestHandler):
-    """Connection of aiohttp that reports broken bodies and its end."""
+    """Connection of aiohttp with the caller of its requests, and with its own loop over the requests (see module)."""
 
     __slots__ = ("authorization", "caller", "identity", "principal")
 

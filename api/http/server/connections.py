@@ -1,6 +1,7 @@
-"""Connections of aiohttp, and futures of their ends and of the server's stop, for requests that last long.
+"""Connections of the HTTP server, and futures that complete when a connection or the server ends.
 
-aiohttp does not report them to a handler that writes nothing. Owned by the server, used by streams and tails."""
+Long requests wait for these futures, because aiohttp does not report a disconnect to a handler that writes nothing.
+Owned by the server, used by streams and tails."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -66,9 +67,9 @@ class ConnectionEnds:
 
 
 LOGIN_CHECK_S: Final = 2.0
-"""Interval at which connections of changed users and expired tokens are looked for."""
+"""Interval of the check for connections whose user was changed or whose token has expired."""
 _CHECKED_AT_ONCE: Final = 500
-"""Connections of one turn of the loop."""
+"""Connections that are checked in one turn of the event loop."""
 
 
 def _refusal(status: bytes, code: int, message: str) -> bytes:
@@ -91,10 +92,10 @@ _OVER_RATE: Final = _refusal(
 
 
 class Connections(web.Server):
-    """Factory of connections, with a maximum of their number and the usual JSON errors; reports the end of each.
+    """Factory of connections; limits their number, and completes their futures in `ends` when they are closed.
 
-    A request that is not HTTP gets an error in the same format as every other one. `listener` is the name of
-    their listener. `has_certificates`: clients may have certificates, whose names are their principals."""
+    `listener` is the name of their listener. `has_certificates`: clients may have certificates, whose names are their
+    principals."""
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class Connections(web.Server):
         self._has_certificates = has_certificates
         self._connections_max, self._rates = connections_max, rates
         self.refused = 0
-        """Number of connections refused because of the bound."""
+        """Number of connections refused because of `connections_max`."""
         self._open: dict[HttpConnection, asyncio.Transport] = {}
         self._lost_one = asyncio.Event()
 
@@ -142,7 +143,7 @@ class Connections(web.Server):
         self._lost_one.set()
 
     async def cut_off(self, authenticator: Authenticator) -> None:
-        """Close connections whose user was changed or whose token has expired, for as long as the server runs."""
+        """Close connections whose user was changed or whose token has expired; check every `LOGIN_CHECK_S`, forever."""
         while True:
             await asyncio.sleep(LOGIN_CHECK_S)
             for number, (connection, transport) in enumerate(list(self._open.items()), 1):

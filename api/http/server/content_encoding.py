@@ -1,8 +1,8 @@
 """Decoder of request bodies with `Content-Encoding: gzip` or `deflate`, in place of aiohttp's.
 
-    fed in pieces → pieces of at most `PIECE_BYTES_MAX` → end: complete, or refused
+    received bytes → decoded pieces of at most `PIECE_BYTES_MAX` → at the end: complete, or refused as truncated
 
-aiohttp takes a truncated gzip body for a complete one, and logs a traceback for each invalid one. Several gzip
+aiohttp accepts a truncated gzip body as complete, and logs a traceback for each invalid one. Several gzip
 members one after another are one body, as RFC 1952 requires. Used by `bodies` and `streamed_body`."""
 
 import zlib
@@ -16,9 +16,9 @@ from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import header
 
 PIECE_BYTES_MAX: Final = 64 * 1024
-"""Size of a piece, so small that processing it never blocks the loop for long."""
+"""Maximum size of a decoded piece, so small that its processing does not block the loop for long."""
 _FED_BYTES_MAX: Final = 4 * 1024
-"""Bytes fed at once: each member's stream copies the bytes after the member."""
+"""Bytes passed to zlib in one call; few, because at the end of a gzip member zlib copies the rest of them."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _ZLIB: Final = zlib.MAX_WBITS
 _DEFLATE: Final = -zlib.MAX_WBITS
@@ -32,7 +32,7 @@ class ContentDecoder:
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding
         self._stream: Any = None
-        """The member that has begun and not ended; of deflate, which has one, it stays."""
+        """Decompressor of the gzip member that is being read, None between members; deflate has only one."""
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
         """Yield decoded bytes in pieces. Raises `HttpProblem` 400 for bytes that cannot be decoded."""

@@ -31,17 +31,17 @@ class HttpEndpoint(Struct, frozen=True):
     """Declaration of an HTTP method and path, used as a decorator of its handler; a handler can have several."""
 
     route: str
-    """Method and pattern, such as `GET /topics/{topic}`; the handler gets arguments by place."""
+    """Method and pattern, such as `GET /topics/{topic}`; `Target.args` has the path's arguments in their order."""
     found: Any = None
-    """Type of the answer's value, several of them, or its schema; without one the answer has no body."""
+    """Type of the answer's value, a tuple of types, or a schema; with None the answer has no body."""
     query: Sequence[str | Json] = ("timeout",)
-    """Parameters of the query, by name where several operations have the same; also of headers.
+    """Parameters of the query and headers: the name of one that `openapi.operation` declares, or its declaration.
 
-    Others are refused: a misspelt `dry_run` must not change anything."""
+    Other query parameters are refused: a misspelt `dry_run` must not change anything."""
     body: Any = None
-    """Type of the request's body, with None where it can be left out; or all of it as the document has it.
+    """Type of the request's body, in a union with None if the body is optional; or OpenAPI's request body object.
 
-    A body is refused when the endpoint has none, except by GET: it would be ignored."""
+    With None a body is refused, because it would be ignored; GET accepts it."""
     text: str = ""
     """Description of the answer."""
     headers: Mapping[str, Json] = {}
@@ -50,22 +50,22 @@ class HttpEndpoint(Struct, frozen=True):
     streams: Mapping[str, Json] = {}
     """Schemas of other content types of the answer."""
     fails: Sequence[int] | None = None
-    """Statuses of errors, unless those of the method and the body."""
+    """Statuses of errors; None: those that follow from the method and the body."""
     error: Any = ErrorBody
     more: Mapping[int, tuple[str, Any]] = {}
     """Description and type of other answers, by status."""
     path: Mapping[str, Json] = {}
-    """Schemas of parameters of the path that are not those of their name."""
+    """Schemas of path parameters, where they differ from the usual schema of a parameter with this name."""
     permissions: Sequence[EndpointPermission] = ()
     """Permissions that the caller needs; none for readiness, files of the console, and its session."""
     is_open: bool = False
     """Whether any parameter of the query is allowed."""
     has_head: bool = True
-    """Whether a GET answers HEAD as well: one that changes something is not safe to be sent for its headers.
+    """Whether a GET handler also answers HEAD; false for a GET that changes something, as a poll does.
 
-    aiohttp leaves out the body of a `web.Response`; a handler that writes its answer in parts leaves it out."""
+    aiohttp omits the body of a `web.Response`; a handler that writes its answer in parts must omit it itself."""
     tag: str = ""
-    """Group of operations in the document, unless that of the handler's class."""
+    """Group of the operation in the OpenAPI document; empty: that of the handler's class."""
     name: str = ""
     summary: str = ""
 

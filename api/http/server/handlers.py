@@ -40,7 +40,7 @@ class HandlerContext(NamedTuple):
     """Memory for answers."""
     request_metrics: RequestMetrics
     metrics_partitions_max: int
-    """Number of partitions with series of their own."""
+    """Maximum number of partitions with metric series of their own."""
     router: HttpRouter
     console: ConsoleContext
 

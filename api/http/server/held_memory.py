@@ -1,9 +1,9 @@
 """Memory of one request or one answer, taken from a shared budget.
 
-    bytes in memory ≤ `size`, but for the piece that just arrived
+    bytes in memory ≤ `size` + the piece that just arrived
 
-Taken in steps as it is needed, released at the end at the latest. Used by the readers of bodies and the writers
-of answers."""
+Memory is taken in steps when it is needed, and released at the end of the request at the latest. Used by the readers of
+bodies and the writers of answers."""
 
 import asyncio
 from typing import Self
@@ -16,7 +16,7 @@ STEP_BYTES = 64 * 1024
 RECORD_MEMORY_BYTES = 128
 """Memory of a record's object, without key and value."""
 WAITING_MAX = 64
-"""Requests that may wait for memory of one budget; their bytes sent so far wait in the connection."""
+"""Maximum number of requests that wait for memory of one budget; their unread bytes stay in the socket."""
 
 
 class HeldMemory:
@@ -30,7 +30,7 @@ class HeldMemory:
         """Bytes that are taken."""
 
     def try_cover(self, size: int) -> bool:
-        """Take bytes up to a total of `size` if they are free now; return whether the request has them."""
+        """Take bytes up to a total of `size` if they are free now; return whether the request holds `size` bytes."""
         missing = size - self.size
         if missing <= 0:
             return True

@@ -74,13 +74,13 @@ class HttpLogins:
 
 
 def is_readiness(request: web.BaseRequest) -> bool:
-    """Return whether this is the request for readiness that may be sent without a login."""
+    """Return whether this request asks for readiness without a login, which is allowed."""
     is_read = request.method in ("GET", "HEAD") and header(request, AUTHORIZATION) is None
     return is_read and request.raw_path.partition("?")[0] == READY_PATH
 
 
 def strip_answer(response: web.StreamResponse) -> web.Response:
-    """Return an answer with the status of another one, and nothing else."""
+    """Return an answer with only the status of `response`."""
     return web.Response(status=response.status)
 
 

@@ -16,9 +16,9 @@ class Format(Enum):
     BATCHES = "application/vnd.raftlog.batches"
     """Record batches v2, one after another, as they are stored."""
     NDJSON = "application/x-ndjson"
-    """A JSON record on each line, of any number."""
+    """A JSON record on each line, any number of lines."""
     OCTETS = "application/octet-stream"
-    """The value of one record, as it is; only in requests."""
+    """The value of one record, unchanged; only in requests."""
 
 
 JSON_TYPE = "application/json"

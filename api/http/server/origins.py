@@ -2,11 +2,11 @@
 
     request → Host is a name of this broker → Origin, if any, is that host → Sec-Fetch-Site is same-origin, or none
 
-A browser sends requests of any page to any address that it reaches, loopback included, and marks them in
-`Origin` or `Sec-Fetch-Site` as cross-origin; these are refused with 403. A page whose own name resolves to
-loopback (DNS rebinding) is of the same origin by these headers, so a listener on loopback addresses accepts only
-known hosts. A request without `Host`, which HTTP/1.0 allows, does not come from a browser. Called by `HttpApp`
-for each request."""
+A browser sends requests of any page to any address that it reaches, also to loopback. It marks a request of another
+origin by `Origin` or `Sec-Fetch-Site`; such requests are refused with 403. By these headers a page whose own name
+resolves to loopback (DNS rebinding) has the same origin. Therefore a listener on loopback addresses accepts only known
+hosts. A request without `Host`, which HTTP/1.0 allows, does not come from a browser. Called by `HttpApp` for each
+request."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -31,8 +31,8 @@ _SHOWN_MAX: Final = 80
 class OriginPolicy:
     """Policy of the origins and hosts from which web pages may send requests.
 
-    `names`: hosts beside localhost and loopback addresses that clients use. `is_host_checked`: only these hosts are
-    allowed, with any port, because a tunnel has its own."""
+    `names`: hosts that clients use besides localhost and loopback addresses. `is_host_checked`: only these hosts are
+    allowed; the port is not checked, because clients of a tunnel use another one."""
 
     def __init__(self, names: Iterable[str] = (), *, is_host_checked: bool = True) -> None:
         self._names = frozenset(map(allowed_host, names)) | {"localhost"}
@@ -87,7 +87,7 @@ def allowed_host(text: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether this is an address that only this machine reaches."""
+    """Return whether `host` is a loopback address; false for names, also for localhost."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -2,8 +2,8 @@
 
     bytes in the connection's buffer ≤ one part + the mark at which writing waits (64 KiB)
 
-A reader that takes no part in `STALL_S` is cut off: what an answer is made of holds memory that others wait for.
-"""
+The connection is aborted if its client reads no part for `STALL_S`, because the answer holds memory that others wait
+for."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 PART_BYTES: Final = 64 * 1024
 _WRITTEN_AT_ONCE_BYTES: Final = 256 * 1024
-"""Bytes of complete buffers in one write: fewer writes for a reader that keeps up."""
+"""Maximum bytes of one write: several buffers are written together, so that a fast reader needs fewer writes."""
 STALL_S: Final = 30.0
 
 
@@ -32,7 +32,7 @@ class PacedResponse(web.StreamResponse):
     def __init__(self, status: int, headers: dict[str, str]) -> None:
         super().__init__(status=status, headers=CIMultiDict(headers))
         self.began: float | None = None
-        """Time when the head was sent; the time after it depends on the reader."""
+        """Time at which the head was sent; None before. The duration after it depends on the reader."""
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
         writer = await super().prepare(request)
@@ -76,7 +76,7 @@ async def send_body(
 ) -> web.StreamResponse:
     """Return an answer 200 with these buffers as the body.
 
-    A body of one part is not sent yet when this returns; a longer one is, except for the connection's buffer."""
+    A body of at most `PART_BYTES` is not sent yet when this returns. A longer one is written to the connection."""
     size = sum(map(len, buffers))
     if size <= PART_BYTES:
         return answer_with(b"".join(buffers), content_type, headers)

@@ -1,4 +1,4 @@
-"""Permissions that endpoints declare as data; one place checks those of the path, before anything is looked up.
+"""Permissions that endpoints declare as data. Those for names in the path are checked before the handler is called.
 
 named in the path        checked in `HttpApp.handle`: 403 for a topic or group, whether or not it exists
 `IN_REQUEST`             named in the body or the query: the handler checks them, through `Handlers`
@@ -18,14 +18,14 @@ IN_REQUEST: Final = "request"
 LISTED: Final = "listed"
 """Place of resources that the answer lists."""
 HIDDEN_TEXT: Final = "a partition of a topic that you may not describe has a problem"
-"""Text in place of one that names a hidden partition."""
+"""Text that replaces a text with the name of a hidden partition."""
 _CLUSTER_PLACE: Final = ""
 
 
 class EndpointPermission(NamedTuple):
     """Permission that an endpoint requires: an operation on the resource whose name is in the request.
 
-    `place` is the name of a parameter of the path, one of the two above, or empty for the cluster."""
+    `place` is the name of a parameter of the path, `IN_REQUEST`, `LISTED`, or empty for the cluster."""
 
     operation: AclOperation
     type: AclResourceType

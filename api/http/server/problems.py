@@ -1,8 +1,10 @@
 """Errors of HTTP requests, and the format of all errors in answers.
 
-`{"error_code": 40401, "message": "…", "outcome": "failed" | "unknown"}`, with the bounds for an offset out of
-range, with `"topic_exists": true` when that is the reason, and with `"undecodable": {"base_offset", "offset",
-"next_offset"}` for stored records that cannot be decoded."""
+`{"error_code": 40401, "message": "…", "outcome": "failed" | "unknown"}`, and in addition:
+
+- `"beginning_offset"` and `"end_offset"` for an offset out of range
+- `"topic_exists": true` if the error is that the topic exists
+- `"undecodable": {"base_offset", "offset", "next_offset"}` for stored records that cannot be decoded"""
 
 import math
 from typing import Any
@@ -22,7 +24,7 @@ from raftlog.values.records import ErrorBody, Outcome, UndecodableRange
 from raftlog.values.value import to_json
 
 _RETRY_AFTER_S = "1"
-"""Memory and descriptors come free as fast as other clients send, read and leave."""
+"""Seconds until a retry; other requests release memory and descriptors about as fast."""
 
 
 class HttpProblem(Exception):

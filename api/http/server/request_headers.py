@@ -12,7 +12,7 @@ from raftlog.api.http.server.problems import HttpProblem
 def header(request: web.BaseRequest, name: str) -> str | None:
     """Return the value of a header, None without it; raises `HttpProblem` 400 for a value that is not ASCII.
 
-    An `istr` is found faster."""
+    The lookup is faster with a name of type `istr`."""
     value = request.headers.get(name)
     if value is None or value.isascii():
         return value

@@ -1,6 +1,7 @@
 """Client quotas of HTTP requests: a client that exceeded one gets 429 with `Retry-After`.
 
-Bytes are counted when a request has ended; streams of records count them as they go, and slow down instead."""
+Bytes are counted at the end of a request. Streams of records count bytes while they run, and slow down instead of a
+429."""
 
 import asyncio
 import math
@@ -18,7 +19,7 @@ from raftlog.runtime.timed_steps import TimedSteps
 from raftlog.values.error_codes import status_and_code
 
 _QUOTAS: Final[Mapping[str, str]] = {"produce": PRODUCED, "fetch": FETCHED, "consumers": FETCHED}
-"""Quota on bytes by the class of requests."""
+"""Quota on bytes that applies to a class of requests."""
 _STREAM: Final = web.RequestKey("raftlog.stream", bool)
 """Key of requests that count their bytes themselves."""
 
@@ -40,9 +41,9 @@ async def pace(rates: ClientRates, caller: Caller, quota: str, size: int) -> Non
 async def answer_within_quotas(
     rates: ClientRates, request: web.BaseRequest, kind: str, work: Coroutine[Any, Any, web.StreamResponse]
 ) -> web.StreamResponse:
-    """Return the answer to a request of this class, and count its bytes and time.
+    """Return the answer of `work` to a request of class `kind`; charge its bytes and time to the client's quotas.
 
-    Raises `HttpProblem` 429 if its client has to wait."""
+    Raises `HttpProblem` 429, without running `work`, if the client has exceeded a quota."""
     caller, quota = caller_of(request), _QUOTAS.get(kind)
     delay_s = rates.throttle_s(caller, REQUESTS) if quota is None else rates.throttle_s(caller, REQUESTS, quota)
     if delay_s > 0:

@@ -40,7 +40,9 @@ class Route(NamedTuple):
 
 
 class Target:
-    """Parsed target of a request line. `options` is for options that the handler parsed from the query."""
+    """Parsed target of a request line; requests with the same target share it through the router's cache.
+
+    `options` has the options that the handler parsed from the query, None before the first request."""
 
     __slots__ = ("args", "options", "query", "routes")
 

@@ -27,9 +27,9 @@ _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - not to be taken for names
 _LINGER_S = 2.0
 _BACKLOG = 1024
 _CUT_OFF_S = 0.05
+"""Time for cancelled requests to end after the grace period."""
 _RESERVE_DIVISOR: Final = 8
 """Part of the memory for requests that is reserved for small ones: 12 MiB of the default."""
-"""Time for cancelled requests to end after the grace period."""
 
 
 CONSOLE_ON: Final = "on"
@@ -78,9 +78,9 @@ class HttpServer:
     ) -> None:
         """Create a server that does not listen yet. Raises `InvalidArgument`.
 
-        `name`: of this listener. `requests`: memory for bodies that it shares with other listeners.
-        `advertised`: HOST:PORT for clients, when it is another address than the one it listens on. `tls`: None for
-        plain text. `authentication`: login that it requires of its clients; None for none."""
+        `name`: name of this listener. `requests`: memory for request bodies, shared with other listeners.
+        `advertised`: HOST:PORT for clients, if it differs from the address on which the server listens. `tls`: None
+        for plain text. `authentication`: login that clients need; None: no login."""
         self._broker, self._name, self._tls = broker, name, tls
         self._advertised = [split_host(advertised)[0]] if advertised else []
         self._allowed_hosts = [allowed_host(text) for text in settings.allowed_hosts]
@@ -133,7 +133,7 @@ class HttpServer:
     def _origin_policy(self, host: str, listening: Sequence[str]) -> OriginPolicy:
         """Return the policy of hosts: all hosts if other machines can connect, unless allowed hosts are set.
 
-        Clients there use names that the server cannot list."""
+        Clients on other machines use names for this machine that the server cannot know."""
         own = [name for name in (host, *listening) if name and name not in _WILDCARDS]
         is_host_checked = bool(self._allowed_hosts) or all(map(is_loopback, listening))
         return OriginPolicy((*self._allowed_hosts, *self._advertised, *own), is_host_checked=is_host_checked)
@@ -141,9 +141,9 @@ class HttpServer:
     async def stop(self, grace_s: float = 3.0, last_s: float = 0.0) -> None:
         """Stop accepting connections, answer waiting fetches now, and give other requests `grace_s` to end.
 
-        For `last_s` before that, open connections accept requests, and each answer is the last of its
-        connection: a client that writes all the time moves to another broker without a pending request. A
-        connection that is closed under its request would leave an unknown outcome."""
+        For `last_s` before that, open connections accept requests, and each connection is closed after its next
+        answer. So a client that sends all the time moves to another broker without a pending request. A connection
+        that is closed during a request would leave an unknown outcome."""
         if self._sockets is None or self._connections is None:
             return
         self._sockets.close()

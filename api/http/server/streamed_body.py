@@ -1,7 +1,7 @@
 """Request body of any length that is read piece by piece.
 
-The rest stays with the sender: at most two of aiohttp's buffers (512 KiB) are received ahead. Only silence is
-bounded, and only while a reader waits for the next piece. Used by `ndjson_ingest` and `octet_stream`."""
+At most two of aiohttp's buffers (512 KiB) are received ahead of the reader; then the sender has to wait. The only time
+limit is for silence while the reader waits for the next piece. Used by `ndjson_ingest` and `octet_stream`."""
 
 import asyncio
 from collections.abc import Iterator
