@@ -1,8 +1,8 @@
 """Order of the requests and answers of one connection.
 
-A request begins when all earlier ones have ended, unless it and those are pipelined; answers leave in the order of the
-requests, whatever the order of their ends. A request without an answer because of a failure ends the connection at its
-place: a later answer there would be taken for its own. Pure; used by `connection`."""
+A request begins when all earlier ones have ended, unless it and those are pipelined. Answers are sent in the order of
+the requests, although requests may end in another order. If a request fails without an answer, the connection is closed
+before later answers: the client would take one of them for the missing answer. Pure; used by `connection`."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,13 +16,13 @@ from raftlog.runtime.histogram import stopwatch
 from raftlog.types import Buffer
 
 _CANCELLED_AT_DISCONNECT: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
-"""Requests that wait long for others; all others end by themselves, whether the client is there or not."""
+"""Requests that can wait long for records or other clients; all others end soon, also after a disconnect."""
 
 
 class Exchange:
     """Request of a Kafka connection and its answer.
 
-    It owns the request's memory in the budget, unless `owner` does."""
+    The memory of the request is in the connection's allowance (`own_bytes`), or taken from the budget by `owner`."""
 
     __slots__ = (
         "answer",
@@ -49,7 +49,7 @@ class Exchange:
         self.answer: Answer = None
         self.is_done = False
         self.is_failed = False
-        """Whether there is no answer, so that the connection ends before its place in the order."""
+        """Whether the request failed without an answer; the connection is closed after all earlier answers."""
         self.task: asyncio.Task[None] | None = None
 
 
@@ -66,7 +66,7 @@ class AnswerOrder:
         self.pending: list[Exchange] = []
         """Requests without a sent answer; the first one is not done, or is failed."""
         self._is_pipelined = True
-        """Whether all of them are pipelined."""
+        """Whether all pending requests are pipelined."""
         self.lost_callbacks: list[Callable[[], None]] = []
         """See `RequestConnection`."""
 

@@ -1,7 +1,7 @@
 """Declaration of one API of the Kafka protocol: its key, its versions, its codec and its handler.
 
-A room in `handlers` makes one `KafkaApi` for each API that it serves; `dispatcher` collects them, and ApiVersions lists
-exactly these."""
+A package in `handlers` creates one `KafkaApi` for each API that it serves. `dispatcher` collects them, and ApiVersions
+lists exactly these APIs."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from enum import IntEnum
@@ -89,7 +89,7 @@ class KafkaRequest(NamedTuple):
 
 
 Handler: TypeAlias = Callable[[KafkaRequest], Awaitable[Any]]
-"""Return the answer for the API's `encode`, or None when the client expects no answer (Produce with acks 0).
+"""Handler of requests: returns the answer for the API's `encode`, or None if the client expects none (acks 0).
 
 Errors belong into the answer, by `error_codes.code_of`. A `RaftlogError` that a handler raises becomes an answer of the
 request's schema where it has a top-level error code, otherwise the connection ends."""
@@ -105,13 +105,13 @@ class KafkaApi(NamedTuple):
     served_from: int | None = None
     """First version that is served, where ApiVersions lists older ones that are refused (Produce 0 to 2)."""
     decode: Callable[[memoryview, int], Any] | None = None
-    """Decode a request's body of a version; None: by the schema of `wire.schemas`. Raises `MalformedRequest`."""
+    """Decoder of a request's body, given its version; raises `MalformedRequest`. None: the schema of `wire.schemas`."""
     encode: Callable[[Any, int], Sequence[Buffer]] | None = None
-    """Encode an answer's body for a version; None: by the schema of `wire.schemas`."""
+    """Encoder of an answer's body, given the version; None: the schema of `wire.schemas`."""
     is_pipelined: bool = False
-    """Whether a request begins before the answers to earlier ones of its connection, if all of those may be too.
+    """Whether a request may begin before earlier requests of its connection are answered, if these are pipelined too.
 
-    The handler must have done all that depends on the order of requests before it waits for the first time."""
+    The handler must complete all steps that depend on the order of requests before its first `await`."""
 
 
 NO_DEADLINE_MS: Final = 30_000

@@ -3,8 +3,9 @@
     begun requests without an answer ≤ pipelined_requests_max,   requests that were read and may not begin yet ≤ 1
     uncharged bytes of requests ≤ UNCHARGED_TOTAL_MAX,           larger ones hold memory of the shared budget
 
-A request begins when all earlier ones of the connection have ended, unless it and those are pipelined. While no request
-may begin, the budget has no memory, or the client does not read its answers, nothing is read. Made by `connections`."""
+A request begins when all earlier ones of the connection have ended, unless it and those are pipelined. Nothing is read
+while no request may begin, while the budget has no memory, or while the client does not read its answers. Created by
+`connections`."""
 
 import asyncio
 from struct import Struct
@@ -67,13 +68,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self.caller = Caller(ANONYMOUS, "", "", owner.name)
         self._client_id: bytes | None = None
-        """Client id of the last request, as it came."""
+        """Client id of the last request, as received bytes."""
         self._head = b""
-        """Bytes of a length prefix that is not complete."""
+        """Received bytes of an incomplete length prefix."""
         self._frame: IncomingFrame | None = None
         """Frame that waits for further bytes or for memory."""
         self._rest: bytes | None = None
-        """Bytes that were read and are not split yet; nothing is read while there are any."""
+        """Bytes that were read but not split yet; None: none. Nothing is read while there are any."""
         self._next: Exchange | None = None
         """Request that waits for the end of earlier ones."""
         self._order = AnswerOrder(loop.time())
@@ -82,16 +83,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._is_muted = False
         """Whether no request begins for a while, because the client exceeded a quota."""
         self._is_unread = False
-        """Whether the client reads its answers more slowly than they come."""
+        """Whether answers wait in the transport, because the client reads too slowly."""
         self.is_ending = False
-        """Whether nothing more is read, and the connection is closed after the answers to the begun requests."""
+        """Whether the connection reads no more, and is closed after the answers to the requests that have begun."""
         self._is_refused_login = False
         """Whether a timer closes the connection, after the answer to a failed login."""
         self._is_splitting = False
         self._out: list[Buffer] = []
         """Answers that are written once all read bytes are split."""
         self._sent = 0
-        """Bytes of answers so far, those in the transport's buffer among them."""
+        """Bytes of answers that were passed to the transport so far."""
         self._progress = ProgressWatch(loop.time())
         self.login: KafkaLogin | None = None
         """State of the login; None where the listener requires none."""
@@ -200,7 +201,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 return
 
     def _continue_frame(self, frame: IncomingFrame) -> bool:
-        """Enlarge an incomplete frame, or take a complete one; return whether it was taken."""
+        """Enlarge an incomplete frame, or process a complete one; return whether it was processed."""
         if not frame.take_missing(self._owner.requests, self._on_memory_granted):
             self._is_waiting_for_memory = True
             self._pause_reading()
@@ -216,9 +217,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return True
 
     def _on_memory_granted(self) -> None:
-        """Continue with an incomplete frame after memory for it was granted, in a later turn of the loop.
+        """Schedule the continuation of an incomplete frame for a later turn of the loop: its memory was granted.
 
-        The end of another request calls this."""
+        Called when another request releases memory."""
         frame = self._frame
         assert frame is not None, "memory for no frame"
         frame.held += frame.missing
@@ -328,7 +329,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._resume()
 
     def _follow_login(self, login: KafkaLogin) -> None:
-        """Set the caller after a successful login; after a failed one, end the connection once it is answered."""
+        """Set the caller after a successful login; after a failed one, close the connection after its answer."""
         if login.failure:
             self._is_refused_login = True
             self._loop.call_later(FAILED_LOGIN_S, self._close)

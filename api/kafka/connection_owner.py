@@ -21,7 +21,7 @@ class ConnectionOwner(Protocol[Connection]):
     requests: MemoryBudget
     answers: MemoryBudget
     scratch: memoryview
-    """Memory into which bytes are read; nothing of it is kept after a callback."""
+    """Receive buffer of all connections; its bytes are valid only during one callback."""
     is_stopping: bool
 
     def register(self, connection: Connection) -> bool:

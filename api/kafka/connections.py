@@ -18,11 +18,11 @@ from raftlog.security.principals import certificate_principal
 logger = logging.getLogger(__name__)
 
 SWEEP_S: Final = 5.0
-"""Interval at which idle and stalled connections are looked for."""
+"""Interval of the check for idle and stalled connections."""
 LOGIN_CHECK_S: Final = 2.0
-"""Interval at which connections of changed users and expired tokens are looked for."""
+"""Interval of the check for connections whose login was late, whose user was changed or whose token has expired."""
 _SWEPT_AT_ONCE: Final = 500
-"""Connections of one turn of the loop: about 0.3 ms."""
+"""Connections that are checked in one turn of the event loop, in about 0.3 ms."""
 _SCRATCH_BYTES: Final = 64 * 1024
 
 
@@ -60,7 +60,9 @@ class KafkaConnections:
         return len(self._open)
 
     def register(self, connection: KafkaConnection) -> bool:
-        """Register a connection; return false if it has to be closed: there are too many, or too many new ones."""
+        """Register a connection; return false if it has to be closed: too many are open, or its address opens too many.
+
+        The second limit is the quota on new connections."""
         counters = self.dispatcher.counters
         self._open.add(connection)
         counters.connections += 1
@@ -129,9 +131,9 @@ class KafkaConnections:
                 await asyncio.sleep(0)
 
     async def stop(self, grace_s: float, last_s: float) -> None:
-        """Take requests for `last_s`, then end idle connections, and close all of them after `grace_s`.
+        """Accept requests for `last_s` more seconds, then end idle connections; close all after further `grace_s`.
 
-        Each answer is the last of its connection unless further requests were read."""
+        From now on a connection is ended after an answer, unless it has further requests that were read."""
         self.is_stopping = True
         await self._wait_until_empty(last_s)
         for connection in list(self._open):

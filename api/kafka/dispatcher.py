@@ -33,7 +33,7 @@ from raftlog.types import Buffer
 logger = logging.getLogger(__name__)
 
 _LARGE_BYTES: Final = 32 * 1024
-"""Body of a request that is decoded in a thread: the schemas take about 1 ms for 4 KiB."""
+"""Size from which on the body of a request is decoded in a thread: the schemas need about 1 ms for 4 KiB."""
 _INT32_MAX: Final = (1 << 31) - 1
 _KNOWN_KEYS: Final = frozenset(map(int, ApiKey))
 Answer: TypeAlias = Sequence[Buffer] | None
@@ -77,7 +77,7 @@ class KafkaRoute:
         self.is_request_tagged = is_flexible(api.key, version)
         self.is_answer_tagged = self.is_request_tagged and api.key is not ApiKey.API_VERSIONS
         self.skips_body = skips_body
-        """Whether the body is left alone, because its version is unknown."""
+        """Whether the body is not decoded, because its version is unknown."""
         self.is_raw = is_raw
         """Whether request and answer have no headers."""
 
@@ -110,7 +110,7 @@ class Dispatcher:
         self.raw_login = (
             None if raw_login is None else KafkaRoute(raw_login, 0, self._create_counters(raw_login.key), is_raw=True)
         )
-        """Route of bare tokens."""
+        """Route of SASL tokens without Kafka headers, as sent after SaslHandshake v0."""
         self._importing: asyncio.Task[None] | None = None
         self._routes: dict[tuple[int, int], KafkaRoute] = {}
         for api in apis:

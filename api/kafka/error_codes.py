@@ -1,8 +1,8 @@
 """Table from errors of raftlog to error codes of Kafka.
 
-An error without a row of its own has that of its nearest base class. A definite refusal of a produced batch is a code
-that clients retry (6, 19, 56) or a permanent one; an unknown outcome is 7, which clients retry as well, with the same
-sequence if they are idempotent. UNKNOWN_SERVER_ERROR (-1) is never sent for a produced batch."""
+An error without a row of its own has that of its nearest base class. A produced batch that was definitely refused gets
+a code that clients retry (6, 19, 56), or a permanent one. An unknown outcome is 7, which clients retry as well, with
+the same sequence if they are idempotent. UNKNOWN_SERVER_ERROR (-1) is never sent for a produced batch."""
 
 from collections.abc import Mapping
 from enum import IntEnum

@@ -3,10 +3,10 @@
     sessions ≤ SESSIONS_MAX,   partitions of all sessions ≤ PARTITIONS_MAX
     epoch of the next request = epoch of the last one + 1;   after the largest epoch comes 1
 
-Where there is no room for a new session, it takes that of the session that was unused for the longest time, if that is
-more than `EVICTION_S`, or else of the smallest session that is older than `EVICTION_S` and smaller than the new one, as
-in Kafka. Otherwise the client goes on without a session. A session ends also with the connection that used it last. It
-belongs to one principal, and others do not find it. Used by the handler of Fetch."""
+If there is no room for a new session, one is evicted, as in Kafka: the session that was unused for the longest time, if
+that is more than `EVICTION_S`; else the smallest session that is older than `EVICTION_S` and smaller than the new one.
+If there is none, the client continues without a session. A session also ends with the connection that used it last. It
+belongs to one principal; others do not find it. Used by the handler of Fetch."""
 
 import asyncio
 from collections import OrderedDict
@@ -24,7 +24,7 @@ SESSIONS_MAX: Final = 1_000
 PARTITIONS_MAX: Final = 100_000
 """Partitions of all sessions; each takes about 400 bytes."""
 EVICTION_S: Final = 120.0
-"""Time without a request after which a session may be evicted by any other, and age from which by a larger one."""
+"""Idle time after which a session may be evicted for any new one, and age after which for a larger one."""
 _ID_MAX: Final = (1 << 31) - 1
 _EPOCH_MAX: Final = (1 << 31) - 1
 FIRST_EPOCH: Final = 1
@@ -94,7 +94,7 @@ class FetchSessions:
         return session
 
     def _victim(self, size: int, now_s: float) -> FetchSession | None:
-        """Return the session that has to be evicted for a new one of this size; None if none may be."""
+        """Return the session to evict for a new one with `size` partitions; None if none may be evicted."""
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None or now_s - oldest.used_s > EVICTION_S:
             return oldest
@@ -115,7 +115,9 @@ class FetchSessions:
             self._attach(session, connection)
 
     def count(self, session: FetchSession) -> bool:
-        """Count the partitions of a session again; remove the session and return False if they are too many."""
+        """Update the partition count of a session; return whether all sessions together are within `PARTITIONS_MAX`.
+
+        Otherwise the session is removed."""
         size = len(session.fetch)
         self._add_partitions(size - session.size)
         session.size = size

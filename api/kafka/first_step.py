@@ -3,8 +3,8 @@
     first step: runs at once, within the callback that read the request → done: no task was made
                                                                         → waits: a task continues it
 
-A task would run its first step in the next turn of the loop. During the first step, `asyncio.current_task` returns a
-stand-in, which passes calls on to the task once there is one, so that `asyncio.timeout` and task groups work.
+A task would run its first step in the next turn of the loop. During the first step `asyncio.current_task` returns a
+`FirstStep`, so that `asyncio.timeout` and task groups work; it forwards calls to the task that is created later.
 Used by `connection`."""
 
 import asyncio
@@ -22,7 +22,7 @@ class FirstStep:
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
         self._cancels = 0
-        """Cancellations before there was a task."""
+        """Number of cancellations before the task was created."""
 
     def continue_in(self, task: "asyncio.Task[None]") -> None:
         """Cancel `task`, which runs the rest, once per pending cancellation; forward later calls to it."""

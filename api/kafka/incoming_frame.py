@@ -2,7 +2,7 @@
 
     filled ≤ capacity ≤ size,   held ≥ capacity, except for small frames
 
-Memory grows with the bytes that arrive, at most to twice of them; the announced size costs nothing. Used by
+The memory grows with the received bytes, to at most twice their number, and not by the announced size. Used by
 `connection`."""
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ UNCHARGED_BYTES_MAX: Final = 4 * 1024
 SMALL_BYTES_MAX: Final = 64 * 1024
 """Frames up to this size may use the budget's reserve: heartbeats, commits, small records."""
 FRAME_BYTES_PER_S_MIN: Final = 16 * 1024
-"""Rate at which a frame has to arrive once it holds memory that others may wait for."""
+"""Minimum rate at which a frame must arrive while it holds memory of the budget."""
 
 
 def describe_wrong_size(size: int, low: int, high: int) -> str:
@@ -35,7 +35,7 @@ class IncomingFrame:
     def __init__(self, size: int, piece: memoryview, *, is_charged: bool) -> None:
         self.size = size
         self.is_charged = is_charged
-        """Whether it takes memory of the budget also while it is small."""
+        """Whether the frame takes memory of the budget even if it has at most `UNCHARGED_BYTES_MAX`."""
         self._bytes = memoryview(bytearray(min(size, max(2 * len(piece), UNCHARGED_BYTES_MAX))))
         self.filled = len(piece)
         self._bytes[: self.filled] = piece
@@ -51,7 +51,7 @@ class IncomingFrame:
 
     @property
     def room(self) -> memoryview:
-        """Part of the memory that the next received bytes go to."""
+        """Free part of the memory, for the next received bytes."""
         return self._bytes[self.filled :]
 
     @property
@@ -66,7 +66,9 @@ class IncomingFrame:
         return max(0, needed - self.held) if self.is_charged or needed > UNCHARGED_BYTES_MAX else 0
 
     def take_missing(self, budget: MemoryBudget, on_granted: Callable[[], None]) -> bool:
-        """Take the missing bytes; return False if `on_granted` is called once they are granted."""
+        """Take the missing bytes from the budget; return whether they were free.
+
+        If not, `on_granted` is called when they are granted."""
         missing = self.missing
         if missing and not budget.take(self, missing, on_granted, is_small=self.size <= SMALL_BYTES_MAX):
             return False

@@ -36,7 +36,7 @@ _BACKLOG: Final = 1024
 class KafkaListener:
     """A `ClientListener` for Kafka's protocol. Pass `advertised` as "" if the listening address is reachable.
 
-    `authentication`: login that it requires of its clients; None for none."""
+    `authentication`: login that its clients need; None: no login."""
 
     def __init__(
         self,

@@ -3,8 +3,8 @@
     new ─ SaslHandshake → exchange ─ SaslAuthenticate … → logged in ─ SaslHandshake → exchange (KIP-368) …
      └──── any failure ────┴─────────────────────────────────┴──→ failed: the answer is sent, then the connection ends
 
-After SaslHandshake v0 the frames hold bare tokens, without headers, until the login. During a second exchange only
-SaslAuthenticate is allowed, and its principal is the first one's. Owned by `connection`; the handlers call it."""
+After SaslHandshake v0 frames are tokens without headers until the login succeeds. During a second exchange only
+SaslAuthenticate is allowed, and the principal must stay the same. Owned by `connection`; the handlers call it."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -36,7 +36,7 @@ class AuthenticateAnswer(NamedTuple):
 class KafkaLogin:
     """State of the SASL login of one connection.
 
-    `certified` is its principal by a client certificate, None without one."""
+    `certified` is the principal of the client's certificate; None without a certificate."""
 
     __slots__ = ("_authenticator", "_began", "_sasl", "certified", "failure", "identity", "is_raw", "mechanisms")
 
@@ -48,9 +48,9 @@ class KafkaLogin:
         self.identity: Identity | None = None
         """Identity of the last successful exchange."""
         self._sasl: SaslLogin | None = None
-        """Exchange that has begun and not ended."""
+        """Exchange of SASL messages that is in progress; None: none."""
         self.is_raw = False
-        """Whether the next frame is a bare token."""
+        """Whether the next frame is a token without a Kafka header."""
         self.failure = ""
         """Reason for the end of the connection, once its answer is sent."""
 
@@ -77,7 +77,7 @@ class KafkaLogin:
         return f"no login within {LOGIN_S:.0f} s" if is_late else ""
 
     def frame_bounds(self, bytes_max: int) -> tuple[int, int]:
-        """Return the least and the highest size of the next frame; `bytes_max` is that of other connections."""
+        """Return the smallest and the largest allowed size of the next frame; after the login `bytes_max` holds."""
         return 0 if self.is_raw else HEAD_BYTES, FRAME_BYTES_MAX if self.principal is None else bytes_max
 
     def handshake(self, mechanism: str, version: int) -> ErrorCode:
@@ -121,4 +121,4 @@ class KafkaLogin:
 
 
 _NEVER_S: Final = 10.0 * 365 * 86_400
-"""Time after which the end of a session does not matter."""
+"""Lifetime from which on a session counts as one that does not expire."""

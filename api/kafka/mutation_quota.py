@@ -14,7 +14,7 @@ STRICT_FROM: Final[Mapping[ApiKey, int]] = {
     ApiKey.DELETE_TOPICS: 5,
     ApiKey.CREATE_PARTITIONS: 3,
 }
-"""First version of each API whose clients know the refusal."""
+"""First version of each API in which changes above the quota are refused."""
 
 
 def is_strict(key: ApiKey, version: int) -> bool:
@@ -23,6 +23,6 @@ def is_strict(key: ApiKey, version: int) -> bool:
 
 
 def quotas_of(key: ApiKey, version: int) -> tuple[str, ...]:
-    """Return the quotas that delay the connection after a request."""
+    """Return the quotas that delay the next request of a connection after a request of this API and version."""
     is_permissive = key in STRICT_FROM and not is_strict(key, version)
     return (*PER_CLIENT, MUTATIONS) if is_permissive else PER_CLIENT

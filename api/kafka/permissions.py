@@ -1,7 +1,7 @@
 """Permissions that Kafka's APIs need, and the operations that a caller may perform on a resource (KIP-430).
 
-Handlers check them for each topic, group or transactional id of a request, before it is looked up, as Kafka does; a
-refusal is the error code of its row. Lists contain what the caller may describe."""
+Handlers check them for each topic, group or transactional id of a request, before they look it up, as Kafka does. A
+refusal becomes the error code of the answer's row. Lists contain only resources that the caller may describe."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -78,10 +78,10 @@ API_PERMISSIONS: Final[Mapping[ApiKey, tuple[ApiPermission, ...]]] = {
     ApiKey.DESCRIBE_CLUSTER: _permissions((AclOperation.DESCRIBE, _CLUSTER)),
     ApiKey.DESCRIBE_PRODUCERS: _permissions((AclOperation.READ, _TOPIC)),
 }
-"""Permissions by API: all of them, except that of the two of CREATE_TOPICS and INIT_PRODUCER_ID one is enough.
+"""Permissions that each API needs; for CREATE_TOPICS and INIT_PRODUCER_ID one of the two is enough.
 
-With a transactional id, PRODUCE needs WRITE on it too, INIT_PRODUCER_ID WRITE on it alone, and FIND_COORDINATOR
-DESCRIBE on it instead of the group."""
+With a transactional id, PRODUCE also needs WRITE on the id, INIT_PRODUCER_ID needs only WRITE on the id, and
+FIND_COORDINATOR needs DESCRIBE on the id instead of the group."""
 OPEN_APIS: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 """APIs that need no permission."""
 
@@ -104,7 +104,7 @@ def group_resource(name: str) -> Resource:
 def denied_topics(
     authorizer: Authorizer, caller: Caller, operation: AclOperation, topics: Iterable[str]
 ) -> frozenset[str]:
-    """Return the topics on which the caller may not perform an operation, and report each denial."""
+    """Return the topics on which the caller may not perform an operation; the authorizer reports each denial."""
     if not authorizer.is_on:
         return frozenset()
     return frozenset(

@@ -6,11 +6,11 @@ from enum import Enum
 from typing import Final
 
 STALL_S: Final = 60.0
-"""Time without progress after which a connection is closed that does not read its answers."""
+"""Time without progress after which a connection is closed whose client does not read the answers."""
 UNCHARGED_ANSWER_BYTES_MAX: Final = 64 * 1024
-"""Answers up to this are in the transport's buffer only."""
+"""Answers up to this size take no memory from the budget: they are only in the transport's buffer."""
 ANSWER_BYTES_PER_S_MIN: Final = 16 * 1024
-"""Rate at which an answer has to be read that holds memory that others may wait for."""
+"""Minimum rate at which a client must read answers that hold memory of the budget."""
 
 
 class SweepFinding(Enum):
@@ -18,9 +18,9 @@ class SweepFinding(Enum):
 
     ACTIVE = "active"
     IDLE = "idle"
-    """Idle time without any request."""
+    """No request was received or pending for the idle time."""
     STALLED = "stalled"
-    """The client does not read its answers, or too slowly."""
+    """The client reads its answers too slowly, or not at all."""
 
 
 class ProgressWatch:
@@ -32,7 +32,7 @@ class ProgressWatch:
         self.is_active = True
         """Whether anything arrived since the last sweep."""
         self._swept_sent, self._swept_at = 0, now
-        """Bytes that the socket had taken at the last sweep with progress, and its time."""
+        """Bytes that were written to the socket up to the last sweep with progress, and the time of that sweep."""
         self._was_unsent = False
         """Whether there were unsent answers at the last sweep."""
 

@@ -11,7 +11,7 @@ class KafkaSettings(NamedTuple):
     request_bytes_max: int = 100 * MIB
     """Largest frame, as Kafka's `socket.request.max.bytes`; a larger one ends the connection."""
     connections_max: int = 10_000
-    """Connections at once; more are closed at once."""
+    """Maximum number of open connections; further ones are closed immediately."""
     pipelined_requests_max: int = 100
     """Requests of one connection that have no answer yet; further ones stay unread in the socket."""
     idle_ms_max: int = 600_000

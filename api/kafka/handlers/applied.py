@@ -1,7 +1,7 @@
 """Answers of administrative changes that wait until the live brokers have applied the change.
 
-A client that creates a topic through one broker and describes it through another finds it then, as with Kafka's
-controller. The wait is bounded (`operations.applied`), and follows only requests that changed something."""
+So a client that creates a topic through one broker finds it through another one, as with Kafka's controller. The wait
+is bounded (`operations.applied`); there is none if the request changed nothing."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -28,11 +28,13 @@ _CHANGES: Final = frozenset(
 
 
 def with_applied_changes(broker: Broker, apis: Iterable[KafkaApi]) -> list[KafkaApi]:
-    """Wrap the APIs that change the controller's state: they answer once the live brokers have applied the change."""
+    """Return the APIs; those that change the controller's state answer after the live brokers applied the change."""
     return [api._replace(handle=_wait_after(broker, api.handle)) if api.key in _CHANGES else api for api in apis]
 
 
 def _wait_after(broker: Broker, handle: Handler) -> Handler:
+    """Return a handler that calls `handle`, and then waits until the live brokers have applied its change."""
+
     async def handle_and_wait(request: KafkaRequest) -> Any:
         applied = broker.operations.applied
         before = applied.index

@@ -29,7 +29,7 @@ _FENCED_SINCE: Final[Mapping[ApiKey, int]] = {
     ApiKey.ADD_OFFSETS_TO_TXN: 2,
     ApiKey.END_TXN: 2,
 }
-"""First version of an API whose clients know PRODUCER_FENCED; before it, and elsewhere, INVALID_PRODUCER_EPOCH."""
+"""First version of an API that returns PRODUCER_FENCED; earlier versions and other APIs use INVALID_PRODUCER_EPOCH."""
 
 
 def transaction_code(error: RaftlogError, request: KafkaRequest) -> ErrorCode:

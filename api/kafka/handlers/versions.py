@@ -1,8 +1,8 @@
 """Handler of ApiVersions: the APIs and versions that this listener serves.
 
-It is the first request of every connection, so that it has a codec of its own and its answers are encoded once. A
-version that is not served is answered in version 0 with error 35 and the range of ApiVersions, by which the client
-chooses another one."""
+It is the first request of most connections, so it has its own codec, and its answers are encoded in advance. A request
+in a version that is not served gets an answer of version 0 with error 35 and the served versions of ApiVersions, so
+that the client can retry with one of them."""
 
 import logging
 import re
@@ -85,7 +85,7 @@ def decode_request(body: memoryview, version: int) -> ClientSoftware:
 
 
 def encode_answer(version: int, code: ErrorCode, rows: Rows) -> bytes:
-    """Encode an answer; it announces no features, which empty tagged fields express."""
+    """Encode an answer with the rows of the APIs; it has no throttle time and announces no features."""
     assert len(rows) < _VARINT_1_BYTE_MAX, f"{len(rows)} APIs need a longer varint"
     if is_flexible(ApiKey.API_VERSIONS, version):
         body = code.to_bytes(2, "big", signed=True) + bytes((len(rows) + 1,))

@@ -1,7 +1,7 @@
 """Codec of Fetch 4 to 12: rows of a topic are unpacked in one step, and stored batches are not copied.
 
-    row of a request   v4: partition, offset, max bytes      v5: and log start     v9: and leader epoch
-                       v12: and last fetched epoch, tagged fields
+    fields of a request's row, by version
+      v4: partition, offset, max bytes    v5: + log start    v9: + leader epoch    v12: + last fetched epoch, tags
 
 Called by `dispatcher`; no I/O."""
 
@@ -32,7 +32,7 @@ _ANSWER_HEAD: Final = Struct(">ihi")
 _NO_THROTTLE: Final = bytes(4)
 
 PartitionRow = tuple[int, int, int, int]
-"""Partition, leader epoch, offset, largest number of bytes."""
+"""Row of a request: partition, leader epoch, offset, maximum bytes."""
 
 
 class PartitionsRequest(NamedTuple):
@@ -66,7 +66,7 @@ class AnsweredPartition(NamedTuple):
 class FetchAnswer(NamedTuple):
     """Answer to Fetch; `session_id` is 0 without a session.
 
-    `has_aborted_list`: the aborted transactions are a list, not null."""
+    `has_aborted_list`: whether the field of aborted transactions is a list, and not null."""
 
     error_code: int
     has_aborted_list: bool
@@ -171,7 +171,7 @@ def encode(answer: FetchAnswer, version: int) -> Sequence[Buffer]:
 
 
 def _aborted_fields(aborted: Sequence[tuple[int, int]], version: int) -> bytes:
-    """Return the bytes before a partition's records, with aborted transactions."""
+    """Return the encoded fields between a partition's offsets and its records, with its aborted transactions."""
     writer = FlexibleWriter() if version >= FLEXIBLE_FROM else PlainWriter()
     writer.count(len(aborted))
     for producer_id, first_offset in aborted:
@@ -183,7 +183,9 @@ def _aborted_fields(aborted: Sequence[tuple[int, int]], version: int) -> bytes:
 
 
 def _constant_fields(has_aborted_list: bool, version: int) -> tuple[bytes, bytes]:
-    """Return the bytes before a partition's records, and the bytes that end a partition without records."""
+    """Return two encoded parts of an answer that are the same for all partitions without aborted transactions.
+
+    They are the fields before a partition's records, and those fields with the end of a partition without records."""
     writer = FlexibleWriter() if version >= FLEXIBLE_FROM else PlainWriter()
     if has_aborted_list:
         writer.count(0)

@@ -1,10 +1,10 @@
 """Headers of Kafka's requests and answers.
 
-    request  v1: key, version, correlation id, client id   v2: and tagged fields; v0 is of an API that is not served
-    answer   v0: correlation id                            v1: and tagged fields
+    request  v1: key, version, correlation id, client id   v2: + tagged fields; v0 belongs to an API that is not served
+    answer   v0: correlation id                            v1: + tagged fields
 
-Requests in a flexible version have header v2 and answers v1, except that answers to ApiVersions always have v0: a
-client that asks does not know the broker's versions yet. The client id is never compact. Called by `connection`."""
+In a flexible version, requests have header v2 and answers v1. Answers to ApiVersions always have v0, because the client
+does not know the broker's versions yet. The client id never has a compact length. Called by `connection`."""
 
 from collections.abc import Mapping
 from struct import Struct
@@ -65,10 +65,10 @@ FLEXIBLE_FROM: Final[Mapping[ApiKey, int]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: 0,
     ApiKey.LIST_TRANSACTIONS: 0,
 }
-"""First flexible version of each API: compact lengths and tagged fields."""
+"""First flexible version of each API; flexible versions have compact lengths and tagged fields (KIP-482)."""
 
 HEAD_BYTES: Final = 10
-"""Least bytes of a request: header v1 with a client id that is null."""
+"""Size of the smallest request: header v1 with a null client id."""
 _HEAD: Final = Struct(">hhih")
 _ANSWER: Final = Struct(">ii")
 _ANSWER_TAGGED: Final = Struct(">iib")
@@ -83,7 +83,7 @@ def is_flexible(key: ApiKey, version: int) -> bool:
 def read_head(frame: memoryview) -> tuple[int, int, int, bytes]:
     """Read the fields that have the same position in headers v1 and v2. Raises `MalformedRequest`.
 
-    Returns key, version, correlation id and the bytes of the client id, none if it is null."""
+    Returns key, version, correlation id and the bytes of the client id, which are empty if it is null."""
     try:
         key, version, correlation_id, length = _HEAD.unpack_from(frame)
     except struct_error:

@@ -3,9 +3,9 @@
     0 ≤ position ≤ end,  elements_left ≥ 0
 
 The bytes are not trusted: lengths, counts and varints are checked before anything is allocated, and the elements of
-all arrays of one request are bounded together. Bytes after a request are ignored, as Kafka does: librdkafka's Metadata
-has one. Results hold no reference to the bytes, except those of `view`. Called
-by `headers`, `schemas` and the codecs of hot requests; no I/O."""
+all arrays of one request are bounded together. Bytes after a request are ignored, as in Kafka: librdkafka's Metadata
+has one. Only the result of `view` refers to the bytes of the request; other results are copies. Called by `headers`,
+`schemas` and the codecs of hot requests; no I/O."""
 
 from struct import Struct
 from struct import error as struct_error

@@ -20,7 +20,7 @@ from raftlog.types import Buffer
 
 _MODULES: Final = tuple(f"kafka.protocol.{name}" for name in ("admin", "consumer", "metadata", "producer", "sasl"))
 LARGE_ELEMENTS: Final = 200
-"""Elements of an answer above which it is large: an element takes 5 to 20 µs."""
+"""Number of elements above which an answer counts as large: the encoding of one takes 5 to 20 µs."""
 Read = Callable[[RequestReader], Any]
 
 
@@ -32,7 +32,7 @@ class _Classes(NamedTuple):
 
 
 class _FieldReader(NamedTuple):
-    """Function that reads one or more adjacent fields of a message."""
+    """Function that reads the fields `names` of a message, which are adjacent; they need at least `bytes_min` bytes."""
 
     names: tuple[str, ...]
     read: Read
@@ -148,7 +148,7 @@ def _struct_reader(struct: Any, data_class: Any, version: int, flexible: bool) -
 
 
 def _read_tags(reader: RequestReader, tags: dict[int, _FieldReader], message: Any) -> None:
-    """Read the tagged fields that `tags` has a reader for into `message`; skip the others."""
+    """Read the tagged fields that have a reader in `tags` into `message`; skip the others."""
     if not tags:
         reader.skip_tagged_fields()
         return

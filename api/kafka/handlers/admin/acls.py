@@ -27,7 +27,7 @@ from raftlog.security.permissions import (
 )
 
 FILTERS_MAX: Final = 100
-"""Filters of one request to delete entries; each looks at all entries."""
+"""Maximum number of filters in a DeleteAcls request; each filter scans all entries."""
 _DISABLED: Final = Outcome(
     ErrorCode.SECURITY_DISABLED, "This broker checks no permissions; start it with --authorization acl"
 )
@@ -51,7 +51,7 @@ class AclRequests:
     async def _attempt(
         self, request: KafkaRequest, operation: AclOperation, work: Callable[[], Awaitable[Any]]
     ) -> Outcome:
-        """Do the work of a request if the broker checks permissions, and the caller has this one."""
+        """Call `work` if the broker checks permissions and the caller has this one; return its outcome or the error."""
         if not self._authorizer.is_on:
             return _DISABLED
         try:
@@ -93,7 +93,7 @@ class AclRequests:
         )
 
     async def create(self, request: KafkaRequest) -> Any:
-        """Create entries; each has its own result, and invalid ones do not keep the others from being created."""
+        """Create the valid entries; return one result for each entry of the request."""
         answer = answer_class(request.key)
         valid: list[Acl] = []
         outcomes: list[Outcome | None] = []

@@ -15,7 +15,7 @@ from raftlog.topic_config import TopicConfig, kafka_name
 from raftlog.values.cluster import SettingDescription, SettingValue
 
 INTER_BROKER_VERSION: Final = "3.9-IV0"
-"""Kafka's release whose names of configurations are known here."""
+"""Kafka release whose configuration names this module lists."""
 REPLICATION_FACTOR_MAX: Final = 3
 """Default replication factor; lower in a cluster with fewer brokers."""
 _MINUTE_MS: Final = 60_000
@@ -343,7 +343,7 @@ def describe_cluster_configs(
 def describe_topic_configs(
     config: Mapping[str, str], overrides: Mapping[str, str], defaults: TopicConfig
 ) -> list[DescribedConfig]:
-    """Return all configurations of a topic, sorted by name. `defaults` are those of this broker."""
+    """Return all configurations of a topic, sorted by name. `defaults`: this broker's defaults for topics."""
     here = defaults.as_strings()
     described = []
     for name, known in TOPIC_NAMES.items():
@@ -357,7 +357,7 @@ def describe_topic_configs(
 
 
 def default_source(described: DescribedConfig, defaults: TopicConfig) -> ConfigSource:
-    """Return the source of the default of a topic's configuration."""
+    """Return the source of the default value of a topic's configuration: a flag of the broker, or raftlog itself."""
     name = described.known.name
     is_flag = described.known.is_served and defaults.as_strings()[name] != _TOPIC_DEFAULTS[name]
     return ConfigSource.STATIC_BROKER if is_flag else ConfigSource.DEFAULT

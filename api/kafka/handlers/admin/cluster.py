@@ -17,7 +17,7 @@ from raftlog.values.placement import LocalReplica
 
 _NONE: Final = -1
 NOT_ASKED: Final = None
-"""Authorized operations that were not asked for."""
+"""Value of the field for authorized operations if the client did not request them."""
 _BROKERS: Final = 1
 """Kafka's number for endpoints of brokers."""
 

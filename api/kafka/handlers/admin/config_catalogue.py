@@ -1,10 +1,10 @@
 """Catalogue of Kafka's configuration names: served ones, and those that have one fixed value here.
 
     served    a setting of raftlog under the same name; its value can be changed
-    fixed     a value that always holds; setting it to this value, or to one that means the same here, changes nothing,
-              and any other value is refused with the reason
+    fixed     a value that always holds; a change to this value, or to an equivalent one, has no effect, and any other
+              value is refused with the reason
 
-Every described value can be set back. Pure; called by the handlers of configurations. The names are in
+A tool can write back every value that it has read. Pure; called by the handlers of configurations. The names are in
 `topic_config_names` and `broker_config_names`."""
 
 import difflib
@@ -54,9 +54,9 @@ class ConfigName(NamedTuple):
     reason: str = ""
     """Reason for which another value is refused, and the next step; a sentence."""
     also: Callable[[str], bool] | None = None
-    """Whether a further value means the same here."""
+    """Predicate: whether another value is equivalent to the fixed one; None: no other is."""
     synonym: str | None = None
-    """Name of the broker's configuration that has the default of a topic's."""
+    """Name of the broker configuration that is the default of this topic configuration; None for others."""
 
     @property
     def is_served(self) -> bool:

@@ -1,8 +1,8 @@
 """Handlers of AlterConfigs and IncrementalAlterConfigs; the changes of each resource are all or nothing.
 
-    topic             settings of the topic; names with a fixed value accept this value
-    broker, no name   settings of the cluster (docs/SETTINGS.md); the others are given when a broker starts
-    broker            only values that hold already
+    topic             settings of the topic; names with a fixed value accept only this value
+    broker, no name   settings of the cluster (docs/SETTINGS.md); other settings are flags of `raftlog serve`
+    broker            accepts only the present values: settings of one broker cannot be changed
     broker logger     levels, until the process ends
 
 AlterConfigs replaces all values of a resource. An element that is appended to or subtracted from a list is applied to
@@ -111,9 +111,9 @@ class ConfigChanges:
         is_whole: bool,
         deadline: Deadline,
     ) -> None:
+        """Check the changes of one resource and, unless `validate_only`, make them. Raises `AdminRefusal`."""
         self._reader.authorize(request, AclOperation.ALTER_CONFIGS, kind, name)
         validate_only = request.message.validate_only
-        """Check the changes of one resource and, unless `validate_only`, make them. Raises `AdminRefusal`."""
         _check_shape(changes)
         described = {each.known.name: each for each in await self._reader.read(kind, name, deadline)}
         if kind == ResourceType.BROKER_LOGGER:
@@ -156,7 +156,7 @@ def _check_shape(changes: Sequence[_Change]) -> None:
 def _new_values(
     changes: Sequence[_Change], described: Mapping[str, DescribedConfig], kind: str
 ) -> dict[str, str | None]:
-    """Return the new values of served names, None for the default; check that fixed values do not change."""
+    """Return the new values of served names, None for the default. Raises `AdminRefusal` if a fixed value changes."""
     wanted: dict[str, str | None] = {}
     for change in changes:
         here = described.get(change.name)
@@ -173,7 +173,7 @@ def _new_values(
 def _new_value(change: _Change, described: DescribedConfig) -> str | None:
     """Return the value after a change, None for the default.
 
-    Raises `AdminRefusal` to append to another type than a list."""
+    Raises `AdminRefusal` if the change appends to or subtracts from a value that is no list."""
     if change.operation == _Operation.DELETE or change.value is None:
         return None
     if change.operation == _Operation.SET:
@@ -204,7 +204,7 @@ def _is_set(described: DescribedConfig) -> bool:
 
 
 def _logger_level(change: _Change) -> str | None:
-    """Return the level to set; None restores the parent's level. Raises `AdminRefusal`."""
+    """Return the level that a change sets; None: the parent's. Raises `AdminRefusal` for APPEND and SUBTRACT."""
     if change.operation in (_Operation.APPEND, _Operation.SUBTRACT):
         raise AdminRefusal(ErrorCode.INVALID_REQUEST, f"{change.name} is the level of a logger, and not a list; set it")
     return change.value if change.operation == _Operation.SET else None

@@ -37,13 +37,13 @@ class ResourceType(IntEnum):
 
 
 _CURRENT_MS: Final = 1_000
-"""Longest wait for the controller before a description; without its answer the copy of this broker is described."""
+"""Maximum wait for the controller's answer; after it, the configurations in this broker's own copy are returned."""
 ANY_BROKER: Final = ""
 """Resource name of the settings that all brokers share."""
 
 
 class ConfigReader:
-    """Reader of the configurations of all resources, used by their description and their change."""
+    """Reader of the configurations of a resource, for the handlers that describe and change them."""
 
     def __init__(self, context: KafkaContext) -> None:
         self._context = context
@@ -54,7 +54,7 @@ class ConfigReader:
         return self._context.broker.settings.topic_config
 
     def authorize(self, request: KafkaRequest, operation: AclOperation, kind: int, name: str) -> None:
-        """Raise `NotAuthorized` unless the caller may perform an operation on the resource of configurations."""
+        """Raise `NotAuthorized` unless the caller may perform `operation` on the topic, or else on the cluster."""
         resource = topic_resource(name) if kind == ResourceType.TOPIC else CLUSTER
         self._context.broker.security.authorizer.authorize(request.caller, operation, resource)
 
@@ -87,7 +87,7 @@ class ConfigReader:
         )
 
     def check_broker(self, name: str, *, is_any_allowed: bool = False) -> None:
-        """Raise `AdminRefusal` unless the resource is this broker."""
+        """Raise `AdminRefusal` unless `name` is this broker's node id, or with `is_any_allowed` empty."""
         me = str(self._context.broker.node_id)
         if name != me and not (is_any_allowed and name == ANY_BROKER):
             raise AdminRefusal(
@@ -130,7 +130,7 @@ class ConfigDescriptions:
     async def describe(self, request: KafkaRequest) -> Any:
         """Return the configurations of each resource; a resource that is named twice is returned once.
 
-        A change that any broker has acknowledged is in them, unless the controller does not answer."""
+        They include every change that a broker has acknowledged, unless the controller does not answer in time."""
         message, answer = request.message, answer_class(request.key)
         deadline = deadline_in(NO_DEADLINE_MS)
         with suppress(Unavailable):

@@ -1,7 +1,7 @@
 """Outcomes of the parts of an administrative request: error code and message for each topic or resource.
 
-The one place in which errors of administrative requests become codes: `error_codes.code_of`, except where the request
-itself gives an error another meaning (`Meanings`). Called by all handlers of this package."""
+This module converts errors of administrative requests to codes: by `error_codes.code_of`, unless the kind of request
+has another code for an error (`Meanings`). Called by all handlers of this package."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 TIMEOUT_MS_MIN: Final = 3_000
-"""Least time for a change: librdkafka asks for 0 when it does not want to wait for leaders of new topics."""
+"""Minimum timeout of a change: librdkafka sends 0 to not wait for the leaders of new topics."""
 TIMEOUT_MS_MAX: Final = 300_000
 AT_ONCE: Final = 16
 """Parts of one request that are executed at the same time."""
@@ -42,7 +42,7 @@ class AdminRefusal(RaftlogError):
 
 
 Meanings: TypeAlias = Mapping[type[RaftlogError], ErrorCode]
-"""Codes that errors have in one kind of request; the nearest base class of an error counts."""
+"""Error codes that one kind of request uses in place of the usual ones; the nearest base class of an error counts."""
 
 CONTROLLER: Final[Meanings] = MappingProxyType(
     dict.fromkeys(
@@ -50,7 +50,7 @@ CONTROLLER: Final[Meanings] = MappingProxyType(
         ErrorCode.NOT_CONTROLLER,  # a definite refusal that clients retry
     )
 )
-"""Meanings in changes that the controller decides."""
+"""Error codes in requests for changes of the controller's state."""
 
 
 def outcome_of(error: RaftlogError, meanings: Meanings = CONTROLLER) -> Outcome:
@@ -67,7 +67,7 @@ def outcome_of(error: RaftlogError, meanings: Meanings = CONTROLLER) -> Outcome:
 
 
 async def attempt(work: Awaitable[object], meanings: Meanings = CONTROLLER) -> Outcome:
-    """Wait for one part of a request; return its outcome, also in place of a `RaftlogError`."""
+    """Wait for one part of a request; return `DONE`, or the outcome for the `RaftlogError` that it raised."""
     try:
         await work
     except RaftlogError as error:

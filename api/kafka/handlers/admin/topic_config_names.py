@@ -35,7 +35,7 @@ _HIGHEST: Final[Mapping[str, int]] = {
     for field, (_, high) in bounds_of(TopicConfig).items()
     if field.endswith("_ms") or field == "flush_messages"
 }
-"""Highest values; a higher one of Kafka's is taken as the highest one, or as no bound."""
+"""Highest value of each setting; a higher number from a Kafka client means the highest one, or no bound."""
 _LONG_MAX_UNBOUNDED: Final = frozenset(
     ("flush.ms", "max.compaction.lag.ms", "message.timestamp.after.max.ms", "message.timestamp.before.max.ms")
 )
@@ -265,7 +265,7 @@ def from_kafka(name: str, value: str) -> str:
 
 
 def parse_overrides(values: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """Return a topic's settings from Kafka's configurations; fixed ones are checked and not returned.
+    """Return raftlog's settings for Kafka's topic configurations; names with a fixed value are only checked.
 
     Raises `AdminRefusal` for unknown names, for null, for a name given twice, and for values that cannot be served."""
     overrides: dict[str, str] = {}

@@ -38,7 +38,7 @@ _TWICE: Final = Outcome(ErrorCode.INVALID_REQUEST, "The request names this topic
 
 
 def _meanings(of_invalid_argument: ErrorCode) -> Meanings:
-    """Return the error codes of changes of topics, with this code for `InvalidArgument`."""
+    """Return the error codes in changes of topics; `InvalidArgument` has the code `of_invalid_argument`."""
     return MappingProxyType({**CONTROLLER, errors.InvalidArgument: of_invalid_argument})
 
 
@@ -89,20 +89,20 @@ class TopicAdministration:
         return answer(topics=rows, throttle_time_ms=self._retry_after_ms(request, rows))
 
     def _count_new(self, topic: Any) -> int:
-        """Return the number of partitions that a topic shall have."""
+        """Return the number of partitions that a topic will be created with."""
         if topic.assignments:
             return len(topic.assignments)
         return topic.num_partitions if topic.num_partitions > 0 else self._broker.settings.default_partitions
 
     def _mutation(self, request: KafkaRequest, partitions: int) -> AbstractContextManager[None]:
-        """Return a context manager that counts changed partitions for the quota, unless nothing is changed."""
+        """Return a context manager that charges the changed partitions to the caller's quota; with 0, do nothing."""
         if partitions <= 0 or getattr(request.message, "validate_only", False):
             return nullcontext()
         strict = is_strict(request.key, request.version)
         return self._rates.mutation(request.caller, partitions, is_strict=strict)
 
     def _retry_after_ms(self, request: KafkaRequest, rows: Sequence[Any]) -> int:
-        """Return the time after which a client may repeat changes above its quota; 0 if none was refused for it."""
+        """Return the milliseconds after which the client may retry; 0 if no change was refused because of its quota."""
         if not any(row.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED for row in rows):
             return 0
         return math.ceil(self._rates.delay_s(request.caller, MUTATIONS) * 1000)
@@ -212,7 +212,7 @@ class TopicAdministration:
 
 
 def _check_numbers(topic: Any, partitions_max: int) -> None:
-    """Raise `AdminRefusal` if no topic can have these numbers of partitions and replicas."""
+    """Raise `AdminRefusal` if the numbers of partitions and replicas in a creation are invalid."""
     if topic.assignments:
         if topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
             raise AdminRefusal(

@@ -1,7 +1,7 @@
 """Handlers of the APIs for records: Metadata, Produce, Fetch, offsets, epochs, deletion and producer ids.
 
-Each is a thin shell over `raftlog.partitions.leader`: the leader serves them alone, and a request for a partition that
-another broker leads is answered with NOT_LEADER_OR_FOLLOWER."""
+The handlers convert requests to calls of `raftlog.partitions.leader`. Only the leader of a partition serves a request;
+other brokers answer NOT_LEADER_OR_FOLLOWER."""
 
 from raftlog.api.kafka.api import KafkaApi
 from raftlog.api.kafka.context import KafkaContext

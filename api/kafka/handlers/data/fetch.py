@@ -1,12 +1,13 @@
 """Handler of Fetch: records of many partitions that this broker leads, with one long poll for all of them.
 
-    session epoch −1   all partitions of the request, without a session; a named session ends
-    session epoch 0    the same, and they become a new session if there is room for it; a named session ends
-    other epochs       the session's partitions after the request's changes; the answer has those with news
+    session epoch −1   fetches all partitions of the request, without a session; the named session ends
+    session epoch 0    the same; the partitions become a new session if there is room for it
+    other epochs       fetches the session's partitions, after the request's changes to them; the answer has only
+                       partitions with new records, offsets or errors
 
 With isolation level read_committed an answer ends at the last stable offset, and lists aborted transactions. A session
-has the isolation of its first request. While the memory for answers is used up, an answer has no records, and is held
-for a moment first."""
+has the isolation level of its first request. While no memory for answers is free, a request waits for up to
+`_MEMORY_MS`, and is then answered without records."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
@@ -35,9 +36,9 @@ _NEW_SESSION: Final = 0
 _READ_COMMITTED: Final = 1
 _UNKNOWN: Final = -1
 _MEMORY_MS: Final = 500
-"""Longest wait for free memory."""
+"""Maximum wait for free memory for answers."""
 _LOOK_MS: Final = 50
-"""Pause between two looks for it."""
+"""Interval of the check for free memory."""
 
 Topics = Sequence[tuple[str, Sequence[PartitionRow]]]
 AnsweredTopics = Sequence[tuple[str, Sequence[AnsweredPartition]]]
@@ -161,14 +162,14 @@ class FetchHandler:
         return FetchAnswer(ErrorCode.NONE, has_aborted_list, _by_topic(news), session.id)
 
     async def _begin(self, message: PartitionsRequest) -> Deadline:
-        """Wait shortly for memory if there is none; return the deadline of the long poll."""
+        """Return the deadline of the long poll; before that, wait up to `_MEMORY_MS` if no memory is free."""
         deadline = deadline_in(min(max(message.max_wait_ms, 0), self._wait_ms_max))
         if self._answers is not None and self._answers.free <= 0:
             await self._wait_for_memory(self._answers, deadline)
         return deadline
 
     async def _wait_for_memory(self, answers: MemoryBudget, deadline: Deadline) -> None:
-        """Wait shortly for free memory for answers, because clients retry at once after an empty answer."""
+        """Wait up to `_MEMORY_MS` for free memory for answers: clients retry at once after an empty answer."""
         answers.refused += 1
         until = min(deadline, deadline_in(_MEMORY_MS))
         while answers.free <= 0 and asyncio.get_running_loop().time() < until:
@@ -176,7 +177,7 @@ class FetchHandler:
 
 
 def _distinct(topics: Topics) -> Topics:
-    """Return each partition once, with its first row; the answer has no rows for further ones."""
+    """Return the request's rows without later rows for a partition that is already named."""
     names = dict.fromkeys(name for name, _ in topics)
     if len(names) == len(topics) and all(len({row[0] for row in rows}) == len(rows) for _, rows in topics):
         return topics

@@ -1,8 +1,8 @@
 """Handler of Metadata: the brokers of this listener, and the leaders of topics.
 
-A partition without a leader is LEADER_NOT_AVAILABLE, with leader and epoch -1: an epoch is only given together with
-the node that leads in it. While leaders of named topics are being elected the answer is held for a short time, so that
-clients need not ask again. Unknown topics are created where the setting and the request allow it."""
+A partition without a leader has the error LEADER_NOT_AVAILABLE, and leader and epoch -1: an epoch is only returned
+together with its leader. While leaders of named topics are being elected, the answer waits up to `HOLD_MS`, so that
+clients need no second request. Unknown topics are created if the setting and the request allow it."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -22,11 +22,11 @@ from raftlog.security.permissions import CLUSTER, AclOperation
 
 VERSIONS: Final = (0, 9)
 HOLD_MS: Final = 500
-"""Longest time that an answer is held while leaders are being elected."""
+"""Maximum time that an answer waits for elections of leaders."""
 _ALL_TOPICS_IS_NULL_FROM: Final = 1
 _NOTHING: Final = -1
 NOT_ASKED: Final = None
-"""Authorized operations that were not asked for; kafka-python encodes it as -2147483648."""
+"""Field of the authorized operations, which are not returned; kafka-python encodes None as -2147483648."""
 
 
 class MetadataHandler:
@@ -62,7 +62,9 @@ class MetadataHandler:
         return self._authorizer.allows(caller, AclOperation.DESCRIBE, topic_resource(topic))
 
     async def _describe_named(self, names: Sequence[str], may_create: bool, caller: Caller) -> list[TopicLeader]:
-        """Return the topics in this order, with an error in place of an unknown one unless it may be created."""
+        """Return the topics in the order of `names`; create unknown ones if `may_create` and the setting allow it.
+
+        A topic that is unknown, hidden or cannot be created has an error."""
         refused = {name: error for name in names if (error := self._refusal(name, caller)) is not None}
         valid = [name for name in names if name not in refused]
         found = {each.name: each for each in await self._broker.leader.topics.describe(valid, HOLD_MS)}
@@ -140,7 +142,7 @@ def _describe_topic(topic_answer: Any, topic: TopicLeader, known: set[Any]) -> A
 
 
 def _topic_code(error: RaftlogError) -> ErrorCode:
-    """Return the error code of a topic: a retriable one if the controller did not answer."""
+    """Return the error code of a topic; LEADER_NOT_AVAILABLE, which clients retry, if the controller did not answer."""
     code = code_of(error)
     return ErrorCode.LEADER_NOT_AVAILABLE if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else code
 

@@ -1,6 +1,6 @@
 """Handlers of ListOffsets, OffsetForLeaderEpoch and DeleteRecords; only the leader of a partition serves it.
 
-A new leader that does not know the end of its log is OFFSET_NOT_AVAILABLE, which clients before ListOffsets 5 know as
+A new leader whose high watermark is not yet confirmed answers OFFSET_NOT_AVAILABLE, or before version 5 of ListOffsets
 LEADER_NOT_AVAILABLE (KIP-207)."""
 
 import asyncio
@@ -27,7 +27,7 @@ DELETE_VERSIONS: Final = (0, 2)
 LATEST, EARLIEST = -1, -2
 _NOT_AVAILABLE_FROM: Final = 5
 _END_MS: Final = 1_000
-"""Time for a new leader to learn the end of its log, and for a majority to confirm it."""
+"""Time for a new leader to commit its first entry, and for a majority to confirm that it still leads."""
 _AT_ONCE: Final = 256
 """Partitions of a request that are looked up at the same time."""
 HIGH_WATERMARK: Final = -1
@@ -92,7 +92,7 @@ class OffsetsHandler:
     # OffsetForLeaderEpoch
 
     async def end_of_epochs(self, request: KafkaRequest) -> Any:
-        """Return the end offsets of leader epochs."""
+        """Handle OffsetForLeaderEpoch: return for each partition the end offset of a leader epoch."""
 
         async def find_end(topic: Any, partition: Any, is_twice: bool) -> Any:
             found, code = FoundOffset(NO_OFFSET, UNKNOWN), ErrorCode.NONE
@@ -156,9 +156,9 @@ class OffsetsHandler:
 async def _for_each(
     topics: Sequence[Any], work: Callable[[Any, Any, bool], Coroutine[Any, Any, T]]
 ) -> list[tuple[Any, list[T]]]:
-    """Run `work` for all partitions, a bounded number at a time; return the results by topic, in order.
+    """Run `work` for all partitions, up to `_AT_ONCE` at a time; return each topic with its results, in order.
 
-    The last argument of `work` is true if the request names the partition twice."""
+    `work` gets the topic, the partition, and whether the request names this partition more than once."""
     asked = [(topic, partition) for topic in topics for partition in topic.partitions]
     counts = Counter(map(_place, asked))
     found: list[T] = []

@@ -1,8 +1,8 @@
-"""Handler of Produce: batches are proposed at once in request order, and answered when they are durable enough.
+"""Handler of Produce: proposes batches in the order of the requests, and answers when they have the wanted durability.
 
-The partitions of a request are appended in parallel, with a result each. With acks 0 the client gets no answer; an
-error ends the connection, which is how a client without answers learns that it has to refresh its metadata. The first
-batches of a transaction in a partition wait for its coordinator (`partitions.leader.enlistments`)."""
+The partitions of a request are appended in parallel, each with its own result. With acks 0 the client gets no answer;
+an error then closes the connection, so that the client refreshes its metadata. The first batches of a transaction in a
+partition wait for the transaction's coordinator (`partitions.leader.enlistments`)."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -41,7 +41,9 @@ class ProduceHandler:
         self._appends, self._authorizer = appends, authorizer
 
     async def handle(self, request: KafkaRequest) -> ProduceAnswer | None:
-        """Append the batches of a request; everything that depends on the order happens before the first wait."""
+        """Append the batches of a request; return None with acks 0.
+
+        All steps that depend on the order of requests are done before the first `await`."""
         message: ProduceRequest = request.message
         acks = _ACKS.get(message.acks)
         if acks is None:
@@ -90,7 +92,7 @@ class ProduceHandler:
         begun: list[LeaderAppend],
         transactional_id: str | None,
     ) -> ProducedPartition | None:
-        """Begin an append and add it to `begun`; return None, or the row of an error that is known now."""
+        """Begin an append, add it to `begun` and return None; or return the answer's row if it is refused at once."""
         number, records = produced
         if records is None or len(records) <= _MAGIC_AT:
             return ProducedPartition(number, ErrorCode.INVALID_RECORD, error_message="no record batch was sent")
@@ -117,7 +119,7 @@ def _duplicate_row(number: int) -> ProducedPartition:
 def _fill_missing_rows(
     answer: list[tuple[str, Rows]], begun: Sequence[LeaderAppend], outcomes: Sequence[ReplicaAppended | RaftlogError]
 ) -> None:
-    """Replace the missing rows of the answer by the outcomes, which have the same order."""
+    """Replace each row that is None by the row of the next append in `begun` and of its outcome."""
     ended = iter(zip(begun, outcomes, strict=True))
     for _, rows in answer:
         for place, row in enumerate(rows):
@@ -144,7 +146,7 @@ def _error_row(partition: int, error: RaftlogError) -> ProducedPartition:
 def _refuse_all(
     message: ProduceRequest, code: ErrorCode, why: str, acks: Acks | None = None
 ) -> Sequence[tuple[str, Sequence[ProducedPartition]]]:
-    """Return an answer with an error for every partition. Raises `InvalidArgument` if the client expects none."""
+    """Return an answer with an error for every partition. Raises `InvalidArgument` if the client expects no answer."""
     if acks == 0:
         raise InvalidArgument(why)
     return [
@@ -154,7 +156,7 @@ def _refuse_all(
 
 
 def _raise_first(rows: Sequence[ProducedPartition | None]) -> None:
-    """Raise the error of the first failed row, which closes the connection, as the client gets no answer."""
+    """Raise `InvalidArgument` for the first failed row, to close the connection of a client that gets no answer."""
     for row in rows:
         if row is not None and row.error_code != ErrorCode.NONE:
             raise InvalidArgument(f"Produce with acks 0 failed for partition {row.partition}: {row.error_message}")

@@ -32,7 +32,7 @@ class ProducerIdHandler:
         self._transactions = broker.transactions.without_forwarding()
 
     async def handle(self, request: KafkaRequest) -> Any:
-        """Return a new producer id with epoch 0."""
+        """Return a new producer id with epoch 0, or the next identity of a transactional id."""
         answer = schemas.answer_class(ApiKey.INIT_PRODUCER_ID)
         transactional_id = request.message.transactional_id
         if transactional_id is not None:
@@ -55,7 +55,7 @@ class ProducerIdHandler:
         return answer(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=epoch)
 
     async def _initialize(self, request: KafkaRequest) -> ProducerId:
-        """Return the next identity of a transactional id; older producers of it are fenced."""
+        """Return the next identity of a transactional id; producers with an earlier identity are fenced."""
         asked = request.message
         authorize_transaction(self._authorizer, request, AclOperation.WRITE, asked.transactional_id)
         expected = None

@@ -1,7 +1,7 @@
 """Handlers of consumer groups: Kafka's classic protocol, committed offsets and administration.
 
-A broker answers NOT_COORDINATOR for a group that it does not coordinate, also to requests that wait while the group
-moves: clients look for the coordinator and send to it directly, so nothing is forwarded."""
+A broker answers NOT_COORDINATOR for a group that it does not coordinate, also to waiting requests when another broker
+becomes coordinator. Requests are not forwarded, because clients find the coordinator and send to it directly."""
 
 from raftlog.api.kafka.api import KafkaApi
 from raftlog.api.kafka.context import KafkaContext

@@ -17,7 +17,7 @@ _WAIT_MS: Final = 3_000
 """Time for the creation of the internal topic and for an election; clients retry afterwards."""
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
-"""Key types."""
+"""Types of the key in the request: name of a group, or transactional id."""
 
 
 class DiscoveryHandlers:

@@ -1,8 +1,8 @@
 """Error codes of requests about groups where they differ from those about records, and check of the coordinator.
 
-Clients stop on codes that they do not expect from a group's coordinator. So a temporary failure is one of 14 to 16, on
-which they wait or look for the coordinator again; an unknown outcome is 15 where the request can be repeated without
-harm (membership), and 7 where it commits, deletes or resets something."""
+Clients stop on codes that they do not expect from a group's coordinator. So a temporary failure has one of the codes 14
+to 16, after which they wait or look for the coordinator again. An unknown outcome is 15 for requests of members, which
+can be repeated without harm, and 7 for requests that commit, delete or reset offsets."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -27,7 +27,7 @@ _CODES: Final[Mapping[type[RaftlogError], ErrorCode]] = {
     errors.UnstableOffsets: ErrorCode.UNSTABLE_OFFSET_COMMIT,
     errors.StorageError: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
-"""Rows for requests about groups; an error without one has the code of `error_codes`."""
+"""Codes of errors in requests about groups; other errors have the code of `error_codes`."""
 
 
 def authorize_group(authorizer: Authorizer, request: KafkaRequest, operation: AclOperation, group: str) -> None:

@@ -1,8 +1,9 @@
 """Handlers of JoinGroup 0 to 7, SyncGroup 0 to 5, Heartbeat 0 to 4 and LeaveGroup 0 to 4.
 
-Protocol types and payloads are opaque, so that members of `connect` and others are served as consumers are. A join
-waits longer than its rebalance timeout: the coordinator ends the join phase, and the deadline only bounds the wait.
-When the listener stops, joins and syncs end with COORDINATOR_NOT_AVAILABLE, and clients look for a coordinator."""
+Protocol types and payloads are not interpreted, so the members can also be workers of Kafka Connect. The deadline of a
+join is later than its rebalance timeout: the coordinator ends the join phase, and the deadline only bounds the wait.
+When the listener stops, joins and syncs end with COORDINATOR_NOT_AVAILABLE, so that clients look for the new
+coordinator."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -55,7 +56,7 @@ class MembershipHandlers:
         ]
 
     async def join(self, request: KafkaRequest) -> Any:
-        """Join a group, or rejoin it; answered at the end of the join phase."""
+        """Join a group, or rejoin it; return the answer at the end of the join phase."""
         asked, settings = request.message, self._groups.settings
         try:
             authorize_group(self._authorizer, request, AclOperation.READ, asked.group_id)
@@ -106,7 +107,8 @@ class MembershipHandlers:
     async def sync(self, request: KafkaRequest) -> Any:
         """Return a member's assignment; the group leader sends the assignments of all members.
 
-        The coordinator removes a group leader that does not sync within the rebalance timeout, which ends the wait."""
+        If the group leader does not sync within the rebalance timeout, the coordinator removes it, and the wait
+        ends."""
         asked = request.message
         sync = Sync(
             asked.group_id,

@@ -1,7 +1,8 @@
 """Handlers of OffsetCommit 2 to 8, OffsetFetch 1 to 7 and OffsetDelete 0.
 
-A commit with generation −1 (a consumer that assigns itself partitions, or an administrator) sets the offset as it is,
-backwards too, as Kafka does; the coordinator accepts it only while the group has no members."""
+A commit with generation −1 comes from a consumer that assigns partitions to itself, or from an administrator. It sets
+the offset unchanged, even to a lower one, as in Kafka; the coordinator accepts it only while the group has no
+members."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -21,7 +22,7 @@ from raftlog.security.permissions import AclOperation
 from raftlog.types import Offset, TopicPartition
 
 _GROUP_ERROR_SINCE: Final = 2
-"""First version of OffsetFetch with an error of the whole group; before it, each partition has it."""
+"""First version of OffsetFetch with an error code of the whole group; before it, each partition has the code."""
 _NONE: Final = StableOffset(Offset(-1), -1, "", 0, is_pending=False)
 """Answer for a partition in which nothing was committed."""
 
@@ -162,7 +163,7 @@ def remove_denied(
     offsets: Mapping[TopicPartition, OffsetCommit],
     codes: dict[TopicPartition, ErrorCode],
 ) -> dict[TopicPartition, OffsetCommit]:
-    """Return the offsets in topics that the caller may read; put the error of the others into `codes`."""
+    """Return the offsets in topics that the caller may read; add the error code of the other partitions to `codes`."""
     topics = (topic.name for topic in request.message.topics)
     denied = denied_topics(authorizer, request.caller, AclOperation.READ, topics)
     codes |= {place: ErrorCode.TOPIC_AUTHORIZATION_FAILED for place in offsets if place.topic in denied}
@@ -172,7 +173,9 @@ def remove_denied(
 def commit_rows(
     request: KafkaRequest, codes: Mapping[TopicPartition, ErrorCode], topic_row: Any, partition_row: Any
 ) -> list[Any]:
-    """Return the rows of the answer to a commit, of these classes, in the order of the request."""
+    """Return the rows of the answer to a commit, in the order of the request; partitions not in `codes` have no error.
+
+    `topic_row` and `partition_row` are the library's classes of the rows."""
     return [
         topic_row(
             name=topic.name,

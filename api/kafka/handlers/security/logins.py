@@ -1,6 +1,7 @@
-"""Handlers of SaslHandshake and SaslAuthenticate, with own codecs, since they are first requests of a connection.
+"""Handlers of SaslHandshake and SaslAuthenticate, with codecs of their own: a new connection needs no import for them.
 
-The state is in the connection (`login`). Bare tokens, after SaslHandshake v0, come as requests of `RAW`."""
+The state of a login is in its connection (`login`). Tokens without Kafka headers, which follow SaslHandshake v0, are
+requests of the pseudo-API `RAW`."""
 
 from struct import Struct
 from typing import Any, Final
@@ -96,4 +97,4 @@ def _encode_raw(answer: Any, version: int) -> tuple[bytes]:
 
 
 RAW: Final = KafkaApi(ApiKey.SASL_AUTHENTICATE, (0, 0), authenticate_raw, decode=_decode_raw, encode=_encode_raw)
-"""Pseudo-API of bare tokens."""
+"""Pseudo-API of SASL tokens without Kafka headers, which follow SaslHandshake v0."""

@@ -1,7 +1,8 @@
 """Handlers of DescribeUserScramCredentials and AlterUserScramCredentials (KIP-554): users, as Kafka's tools see them.
 
-A client salts the password itself, so that the broker never sees it; it derives and stores the two keys. All changes
-to one user are made together; different users are independent. PLAIN compares with any of the credentials."""
+The client salts the password, so that the broker never receives it; the broker derives the two keys and stores them.
+All changes to one user are made together; different users are independent. A PLAIN login may match any of the
+credentials."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ class ScramCredentialRequests:
         ]
 
     async def describe(self, request: KafkaRequest) -> Any:
-        """List mechanisms and iterations of users, without secrets; of all if none is named."""
+        """Return mechanisms and iterations of the named users, or of all users if none is named; no secrets."""
         answer = answer_class(request.key)
         row, info = answer.DescribeUserScramCredentialsResult, answer.DescribeUserScramCredentialsResult.CredentialInfo
         self._authorizer.authorize(request.caller, AclOperation.DESCRIBE, CLUSTER)
@@ -83,7 +84,7 @@ class ScramCredentialRequests:
     async def _alter_user(
         self, name: str, upserted: Sequence[Any], deleted: Sequence[Any], caller: Caller, deadline: Deadline
     ) -> ErrorCode:
-        """Change the credentials of one user; return an error code, or raise."""
+        """Change the credentials of one user; return the error code, NONE on success. Raises `RaftlogError`."""
         mechanisms = [each.mechanism for each in (*upserted, *deleted)]
         if not _MECHANISMS.issuperset(mechanisms):
             return ErrorCode.UNSUPPORTED_SASL_MECHANISM

@@ -1,7 +1,7 @@
 """Handlers of transactions: producers with a transactional id, their ends, and administration.
 
-A broker answers NOT_COORDINATOR for a transactional id that it does not coordinate: clients look for the coordinator
-and send to it directly, so nothing is forwarded."""
+A broker answers NOT_COORDINATOR for a transactional id that it does not coordinate. Requests are not forwarded, because
+clients find the coordinator and send to it directly."""
 
 from raftlog.api.kafka.api import KafkaApi
 from raftlog.api.kafka.context import KafkaContext

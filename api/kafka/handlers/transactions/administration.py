@@ -107,7 +107,7 @@ class TransactionAdministration:
         )
 
     async def write_markers(self, request: KafkaRequest) -> Any:
-        """Write markers to partitions that this broker leads, for an operator who ends a transaction that hangs."""
+        """Write transaction markers to partitions that this broker leads; operators so end a hanging transaction."""
         refusal: RaftlogError | None = None
         try:
             self._authorizer.authorize(request.caller, AclOperation.ALTER, CLUSTER)
@@ -141,7 +141,7 @@ class TransactionAdministration:
 
 
 def _is_wanted(listing: TransactionListing, request: KafkaRequest) -> bool:
-    """Return whether the filters of a request let a transactional id pass."""
+    """Return whether a transactional id passes all filters of the request: state, producer id and duration."""
     asked = request.message
     states, producer_ids = asked.state_filters, asked.producer_id_filters
     duration_ms = asked.duration_filter if request.version >= 1 else -1

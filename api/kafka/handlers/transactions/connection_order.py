@@ -1,12 +1,13 @@
 """Order of the connections of transactional producers, against requests that arrive late (KAFKA-17754).
 
     a request of a producer is refused, and its connection closed, if the connection is older than
-      the newest one that the same producer id and epoch have used here
-      the coordinator, while a transaction goes on that an earlier coordinator began
+      the newest connection that the same producer id and epoch have used here
+      the time at which this broker became coordinator, if an earlier coordinator began the open transaction
 
-A client that gave up on a request closes its connection and may begin the next transaction on another one; without an
-epoch of its own for each transaction, the delayed request would end that one, or add the offsets of an earlier one to
-it. Kept by the process, since a producer uses one connection to each of its coordinators. Called by the handlers."""
+A client that gave up on a request closes its connection, and may begin the next transaction on another one. Without
+this check the delayed request could end the new transaction, or add offsets of the earlier one to it, because both have
+the same producer epoch. The order is in memory of the process: a producer uses one connection to each coordinator.
+Called by the handlers."""
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -35,7 +36,7 @@ class ConnectionOrder:
     async def run(
         self, request: KafkaRequest, producer: TransactionalProducer, work: Callable[[], Awaitable[_T]]
     ) -> _T:
-        """Return the result of `work` for a request. Raises as `check` if its connection is too old."""
+        """Return the result of `work` for a request. Raises `ConnectionRefused` if its connection is too old."""
         connection = request.connection
         if connection is not None:
             self.check(producer, connection.opened_at)
@@ -57,7 +58,7 @@ class ConnectionOrder:
             )
 
     def record(self, producer: TransactionalProducer, opened_at: float) -> None:
-        """Record a connection on which a request of the producer was successful."""
+        """Record that a request of the producer was successful on a connection that was opened at `opened_at`."""
         known, newest = self._newest.pop(producer.transactional_id, (producer, opened_at))
         self._newest[producer.transactional_id] = producer, max(newest, opened_at) if known == producer else opened_at
         if len(self._newest) > PRODUCERS_MAX:

@@ -64,7 +64,7 @@ class TransactionOffsetHandlers:
 
 
 def _offset_code(error: RaftlogError) -> ErrorCode:
-    """Return the error code; clients retry 14, and do not expect 51 from a group's coordinator."""
+    """Return the error code; 14, which clients retry, in place of 51, which they do not expect in this answer."""
     if isinstance(error, ConcurrentTransactions):
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return group_code(error)

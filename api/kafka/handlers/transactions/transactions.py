@@ -79,7 +79,7 @@ class TransactionHandlers:
     async def _find_partitions(
         self, request: KafkaRequest, keys: list[TopicPartition], deadline: Deadline
     ) -> tuple[list[TransactionPlace], dict[TopicPartition, ErrorCode]]:
-        """Return uuid and number of the partitions that exist and that the caller may write, and the others' errors."""
+        """Return the partitions that exist and that the caller may write, and the error codes of the others."""
         names = {key.topic for key in keys}
         denied = denied_topics(self._authorizer, request.caller, AclOperation.WRITE, names)
         denied |= {name for name in names if name.startswith("__")}
@@ -108,7 +108,7 @@ class TransactionHandlers:
         return answer_class(request.key)(error_code=code)
 
     async def end_transaction(self, request: KafkaRequest) -> Any:
-        """Commit or abort a transaction; answer once the decision is committed."""
+        """Commit or abort a transaction; return the answer once the decision is committed."""
         asked = request.message
         producer = TransactionalProducer(asked.transactional_id, asked.producer_id, asked.producer_epoch)
         code = ErrorCode.NONE
