@@ -1,7 +1,7 @@
 """Interface of a broker's client listeners: sockets, a protocol, and an advertised address.
 
 `raftlog serve` starts the listeners of a broker one after another, and stops all of them at once. They share the
-budget for bodies of requests, which is made before them, and the descriptors that the log's own files leave.
+memory budget for request bodies, which is created before them, and the file descriptors that the log does not use.
 docs/CONTRIBUTING.md describes how to add one."""
 
 import resource
@@ -22,6 +22,7 @@ def limit_connections(wanted: int, open_files_max: int) -> int:
 def divide_connections(http: int, kafka: int, kafka_listeners: int, open_files_max: int) -> tuple[int, int]:
     """Return the connection limits of the HTTP listener and of each Kafka listener, within `limit_connections`.
 
+    `http` and `kafka` are the configured limits of one listener each; they are reduced if descriptors are scarce.
     HTTP, which operators use, gets at least a quarter."""
     wanted = http + kafka * kafka_listeners
     left = limit_connections(wanted, open_files_max)
@@ -35,7 +36,7 @@ class ClientListener(Protocol):
     """Interface of a listener that accepts connections of clients."""
 
     name: str
-    """Distinguishes the listeners of a broker, in log lines and for `Caller.listener`."""
+    """Name of the listener among those of its broker, for log lines and `Caller.listener`."""
 
     @property
     def address(self) -> str:
@@ -49,7 +50,8 @@ class ClientListener(Protocol):
         """Listen on the address; raises `InvalidArgument` when that is impossible."""
 
     async def stop(self, grace_s: float, last_s: float) -> None:
-        """Stop accepting connections, take requests on open ones for `last_s`, and close all after `grace_s`.
+        """Stop accepting connections; open connections accept requests for `last_s` more seconds.
 
-        Does nothing unless it was started.
+        Pending requests then have `grace_s` seconds to end; after that all connections are closed. Does nothing unless
+        the listener was started.
         """

@@ -1,9 +1,9 @@
 """Listening sockets of client listeners, with TLS if it is configured. Used by the HTTP and the Kafka listener.
 
-    open handshakes ≤ HANDSHAKES_MAX: one more ends the oldest;   each ends within HANDSHAKE_S
+    open handshakes ≤ HANDSHAKES_MAX: a further one ends the oldest;   each ends within HANDSHAKE_S
 
-With TLS, sockets are accepted here and not by the loop's server, because then the source of a failed handshake is known
-and can be logged. The protocol's `connection_made` is called after the handshake."""
+With TLS this module accepts the sockets, and not asyncio's server, so that the address of a client whose handshake
+failed can be logged. The protocol's `connection_made` is called after the handshake."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ _logger = logging.getLogger(__name__)
 
 HANDSHAKE_S: Final = 10.0
 SHUTDOWN_S: Final = 5.0
-"""Time for the last bytes of a connection, and for the client's end of TLS."""
+"""Time at the end of a connection for unsent bytes and for the client's TLS close_notify."""
 HANDSHAKES_MAX: Final = 512
 _ACCEPTED_AT_ONCE: Final = 64
 _ACCEPT_PAUSE_S: Final = 1.0
@@ -48,7 +48,7 @@ _REASONS: Final = {
 
 
 class ListeningSockets(Protocol):
-    """The part of `asyncio.Server` that listeners use."""
+    """Methods of `asyncio.Server` that listeners use."""
 
     @property
     def sockets(self) -> Sequence[Any]: ...
@@ -167,9 +167,9 @@ class TlsSockets:
             event(_logger, "tls_handshake_failed", listener=self._listener, address=source, why=why)
 
     async def _wait_for_bytes(self, accepted: socket.socket) -> bool:
-        """Wait for the first byte; return False if the client ends the connection, as checks of load balancers do.
+        """Wait for the first byte; return False if the client closes the connection before, as load balancers do.
 
-        So a client that sends nothing costs no state of TLS."""
+        So a client that sends nothing needs no memory for TLS."""
         accepted.setblocking(False)
         readable: asyncio.Future[None] = self._loop.create_future()
         self._loop.add_reader(accepted, _complete, readable)

@@ -5,8 +5,8 @@ some, and checks the histories of the clients. A node here is this project's own
 real directory; only the transport between processes differs (`wire`). docs/MAELSTROM.md states the guarantees of
 each workload.
 
-The composition root, `raftlog maelstrom`, uses `MaelstromNode`. This package calls the driver itself: there are
-no topics, no controller and no brokers under it."""
+The verb `raftlog maelstrom` uses `MaelstromNode`. This package calls the driver directly: it has no topics, no
+controller and no brokers."""
 
 from raftlog.api.maelstrom.node import MaelstromNode
 from raftlog.api.maelstrom.settings import MaelstromSettings

@@ -1,7 +1,7 @@
 """Counters of a node, from which the number of messages per operation is computed.
 
-`messages_between_nodes` are those that this node sent to other nodes, of every kind, also without a request: the
-sums over all nodes are meaningful, as a leader sends more than the others."""
+`messages_between_nodes` counts all messages that this node sent to other nodes, also heartbeats. Add the counters of
+all nodes: a leader sends more than the others."""
 
 from collections import Counter
 from typing import Any

@@ -1,11 +1,11 @@
 """Maelstrom's error codes, and the table from errors of raftlog to them.
 
-    definite     it did not happen and never will: node-not-found, not-supported, temporarily-unavailable,
+    definite     the request had no effect and never will: node-not-found, not-supported, temporarily-unavailable,
                  malformed-request, abort, key-does-not-exist, precondition-failed
-    indefinite   it may have: timeout, crash
+    indefinite   the request may have had an effect: timeout, crash
 
-An error after which an entry may be in a log is indefinite, unless the log itself has another entry in its
-place. Source: the table of errors in Maelstrom's protocol."""
+An error is indefinite if the entry of the request may be in a log, unless another entry is committed at its index.
+Source: the table of errors in Maelstrom's protocol."""
 
 from enum import IntEnum
 
@@ -27,7 +27,7 @@ class Code(IntEnum):
 
 
 class MaelstromError(RequestError):
-    """Error that is answered with this code; the operation had no effect."""
+    """Error that a client gets with the code `code`; the operation had no effect."""
 
     def __init__(self, code: Code, text: str) -> None:
         super().__init__(text)

@@ -1,10 +1,10 @@
 """Raft groups of a Maelstrom node: recovery from the directory, and a keyspace for each group.
 
-    begin → (driver recovered, groups made, others roused, preferred leaders campaign) → close
+    begin → (driver recovered, groups created, other nodes notified, preferred leaders campaign) → close
 
-Every node is a voter of every group. A node's disk uuid and the groups' ids are derived from the list of nodes,
-so no node has to ask for them; the directory stores the list that it was made for. A node whose directory was
-deleted must not restart under its name: it would vote twice. Called by `node`."""
+Every node is a voter of every group. All nodes derive the nodes' disk uuids and the groups' ids from the list of nodes.
+The directory stores the cluster id, which is derived from this list. A node whose directory was deleted must not
+restart under its name, because it could vote twice in a term. Called by `node`."""
 
 import asyncio
 import os
@@ -80,7 +80,7 @@ class MaelstromGroups:
         post: Callable[[str, dict[str, Any]], None],
         on_failure: Callable[[RaftlogError], None],
     ) -> None:
-        """Recover the directory, blocking. Raises `RaftlogError` with the next step for users."""
+        """Recover the groups from the directory; blocks. Raises `RaftlogError` with the next step for users."""
         self._loop = asyncio.get_running_loop()
         self._cluster = cluster
         self._threads = SyncThreads(_SYNC_THREADS)
@@ -146,7 +146,7 @@ class MaelstromGroups:
             self._campaigns.begin(preferred)
 
     async def close(self) -> None:
-        """Close durably; waits for a sync that hangs, unless the disk has failed."""
+        """Stop the groups and close their files, after a sync; this can hang with the disk, unless it has failed."""
         self._campaigns.stop()
         self._waits.wake_all()
         has_failed = self.driver.failure is not None
@@ -160,11 +160,11 @@ class MaelstromGroups:
         return self.keyspaces[crc32c(key.encode()) % len(self.keyspaces)]
 
     async def wait_for_leader_change(self, space: Keyspace, deadline: float) -> bool:
-        """Wait for a change of role, term or leader; return false at the deadline."""
+        """Wait until this replica's role or term or the leader changes; return false at the deadline."""
         return await self._waits.changed(space.group.key, deadline)  # type: ignore[arg-type]  # the loop's time
 
     def _on_step(self, group: PartitionReplica, ready: Ready) -> None:
-        """Apply new entries after a step of the driver; wake those that wait for a change of leader."""
+        """Apply new entries after a step of the driver; wake tasks that wait for a change of leader."""
         if ready.role_state is not None:
             self._waits.wake(group.key)
         self._by_key[group.key].step()

@@ -1,7 +1,7 @@
 """Access to keys from any node: commands go to the leader; reads use the local copy once it is new enough.
 
-    command     executed here on the leader; otherwise one hop to the leader, which never forwards it
-    read        a read index of the group, confirmed by a majority, and served here
+    command     executed here if this node leads; otherwise sent to the leader, which never forwards it
+    read        answered from the local copy, after a read index of the group, which a majority confirms
 
 A command that was definitely not appended is retried until the deadline. After an append, or when a forwarded
 command was not answered, its outcome is unknown: only commands that are safe to repeat are sent again. Called by
@@ -30,7 +30,7 @@ from raftlog.types import NodeId
 
 COMMANDS: Final = "maelstrom.commands"
 _RETRY_S: Final = 0.1
-"""Between two attempts, unless the leader changes before."""
+"""Seconds between two attempts, unless the leader changes before."""
 _NO_CODE: Final = -1
 
 

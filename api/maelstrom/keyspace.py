@@ -1,10 +1,10 @@
 """Keyspace of one Raft group, used by the workloads: commands in, outcomes out, and the applied state.
 
-    applied ≤ the group's applied entry,   open batches ≤ the core's bound on entries beyond its commit
+    applied index here ≤ applied index of the group,   uncommitted batches ≤ the core's limit of uncommitted entries
 
-Commands of one loop turn are one batch, which is one entry of the log. The local state is committed, and may be
-old: for newer state, request a read index of the group first. The log is the only copy: it is never trimmed, and
-a start applies all of it."""
+The commands of one turn of the event loop are one batch, which is one entry of the log. The local state has only
+committed commands, and may be old; request a read index of the group before a linearizable read. The state is only in
+memory: the log is never trimmed, and a start applies all of it."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ from raftlog.types import Index, NodeId
 _logger = logging.getLogger(__name__)
 
 BATCH_BYTES_MAX: Final = 128 * 1024
-"""Commands of one turn beyond this go in several batches."""
+"""Maximum bytes of a batch; more commands of one turn are divided among several batches."""
 _READ_BYTES: Final = 256 * 1024
 _Waiting = tuple[Sequence[KeyCommand], "asyncio.Future[list[CommandOutcome]]"]
 
@@ -36,7 +36,7 @@ class Keyspace:
         self._loop = loop
         self._applied = Index(0)
         self._queue: list[_Waiting] = []
-        """Commands of this turn."""
+        """Commands that are appended at the end of this turn of the event loop, with the futures of their outcomes."""
         self._expected: dict[Index, asyncio.Future[list[CommandOutcome]]] = {}
         """Committed batches of this process whose commands are not applied here yet."""
         self.step()
@@ -57,7 +57,7 @@ class Keyspace:
     def propose(self, commands: Sequence[KeyCommand]) -> "asyncio.Future[list[CommandOutcome]]":
         """Append commands in order, all or nothing; return their outcomes once they are committed and applied.
 
-        The future fails as that of `PartitionReplica.propose` does; it may stay pending for long.
+        The future fails with the errors of `PartitionReplica.propose`; it can stay pending for long.
         """
         if not self._queue:
             self._loop.call_soon(self._append_queued)
@@ -87,7 +87,7 @@ class Keyspace:
     def _expect_outcomes(self, committed: Committed) -> "asyncio.Future[list[CommandOutcome]]":
         """Return a future of the outcomes of a committed batch that this process proposed.
 
-        The commands are applied later in the turn, or once the batch is durable."""
+        The outcomes are set later, when `step` applies the batch."""
         index = committed.last_index
         assert index > self._applied, f"entry {index} was applied before its outcome was known"
         outcomes = self._expected[index] = self._loop.create_future()
@@ -96,7 +96,7 @@ class Keyspace:
     def _on_commit(
         self, batch: Sequence[_Waiting], committed: "asyncio.Future[asyncio.Future[list[CommandOutcome]]]"
     ) -> None:
-        """Complete the calls of a batch: once it is applied with its outcomes, otherwise with its error."""
+        """Complete the futures of a batch: when it is applied, with the outcomes; if it failed, with the error."""
         error = committed.exception()
         if error is None:
             committed.result().add_done_callback(partial(_set_outcomes, batch))

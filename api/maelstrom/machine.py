@@ -4,8 +4,8 @@
     send        appends a message to the key's own log; its offset is the number of messages before it
     commit      raises the committed offset of a key, and never lowers it
 
-Every replica applies the committed commands in the order of the log, so all are the same. A command that cannot
-be read changes nothing, on every replica. Called by the keyspace."""
+Every replica applies the committed commands in the order of the log, so all have the same state. A command that cannot
+be parsed changes nothing, on every replica. Called by the keyspace."""
 
 import json
 from typing import Any, Final, NamedTuple
@@ -53,11 +53,11 @@ class KeyMachine:
         self.registers: dict[str, str] = {}
         self.elements: dict[str, None] = {}
         self.messages: dict[str, list[str]] = {}
-        """By offset, as texts."""
+        """Messages of each key as JSON texts; the index is the offset."""
         self.committed: dict[str, int] = {}
 
     def apply(self, key: str, command: bytes) -> CommandOutcome:
-        """Apply the next committed command, about this key; return its outcome."""
+        """Apply the next committed command, which concerns `key`; return its outcome."""
         try:
             return self._apply(key, json.loads(command))
         except (ValueError, RecursionError, Malformed):

@@ -1,8 +1,7 @@
 """Messages of Maelstrom: one JSON object a line, with `src`, `dest` and a `body` that has a `type`.
 
-The standard library's JSON is used, because values of clients must be returned unchanged: whole numbers of more
-than 64 bits (of up to 4,300 digits) and halves of surrogate pairs included. Two values are the same when their
-`text_of` is: 1, 1.0 and true are three values."""
+The standard library's JSON is used, because values of clients must be returned unchanged, also integers of up to 4,300
+digits and lone surrogates. Two values are the same if their `text_of` is the same: 1, 1.0 and true are three values."""
 
 import json
 from itertools import chain
@@ -16,7 +15,7 @@ LINE_BYTES_MAX: Final = 16 << 20
 VALUE_CHARACTERS_MAX: Final = 1 << 18
 """Length of a key or a value as text."""
 NESTED_MAX: Final = 200
-"""Lists and objects in one another, of a key or a value."""
+"""Maximum nesting depth of lists and objects in a key or a value."""
 _TOO_DEEP: Final = f"a value is nested too deeply; {NESTED_MAX} levels are the most"
 _OFFSET_MAX: Final = (1 << 63) - 1
 _T = TypeVar("_T")
@@ -86,7 +85,7 @@ def parse_value(text: str | bytes) -> Any:
 
 
 def field(body: dict[str, Any], name: str, kind: type[_T]) -> _T:
-    """Return a required field of a request, of type dict, list, str or (object) any; raises `Malformed`."""
+    """Return a required field of a request; raises `Malformed` unless it has the type `kind` (object: any type)."""
     if name not in body:
         raise Malformed(f"{body['type']} needs {name}")
     value = body[name]

@@ -29,10 +29,10 @@ from raftlog.errors import LogClosed, OutcomeUnknown, Overloaded, RaftlogError, 
 from raftlog.partitions.deadline import Deadline, deadline_in
 
 REQUESTS_MAX: Final = 10_000
-"""Under way at once; more are refused."""
+"""Maximum number of pending requests; further ones are refused."""
 REFUSALS_LOGGED_MAX: Final = 100
 REPEATS_MAX: Final = 4
-"""Within its timeout a command that may be done twice is sent to leaders so often at most, where none answers."""
+"""Maximum number of times that a repeatable command is sent to leaders that do not answer, within its timeout."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _logger = logging.getLogger(__name__)
 Body = dict[str, Any]
@@ -54,7 +54,7 @@ _REQUESTS: Final[Mapping[str, _Request]] = {
     "commit_offsets": _Request("kafka", kafka.commit_offsets),
     "list_committed_offsets": _Request("kafka", kafka.list_committed_offsets),
 }
-"""Requests that use the Raft groups; `read` belongs to three workloads, and its body decides which."""
+"""Requests that use the Raft groups. `read` is not listed: it has three workloads, chosen by its body and topology."""
 _READ_KEY: Final = _Request("lin-kv", lin_kv.read)
 _READ_SET: Final = _Request("g-set", g_set.read)
 
@@ -73,7 +73,7 @@ class MaelstromNode:
         self._keys: Keys | None = None
         self._gossip: BroadcastGossip | None = None
         self._is_broadcasting = False
-        """Whether a read without a key reads broadcast values."""
+        """Whether a `read` without a key returns broadcast values; otherwise it returns the set of `g-set`."""
         self._is_closed = False
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -244,7 +244,7 @@ class MaelstromNode:
         self._reply(message, {"type": "error", "code": int(code_of(error)), "text": str(error)})
 
     def _reply(self, message: Message, body: Body) -> None:
-        """Send an answer; an error of a message without id is logged instead, as nothing can refer to it."""
+        """Send an answer to a message. A message without `msg_id` gets none; an error is counted and logged instead."""
         asked = message.body.get("msg_id")
         if type(asked) is not int:
             if body["type"] == "error":

@@ -18,13 +18,13 @@ class MaelstromSettings:
     """Settings of a node; times are in milliseconds."""
 
     data_dir: str
-    """Every node of a cluster may be given the same one: each has a directory of its own in it."""
+    """Directory of the data; nodes of a cluster may share it, because each creates a subdirectory of its own name."""
     groups: int = bounded_field(3, 1, 1024)
     """Raft groups over which keys are spread; the same at every node."""
     tick_ms: int = bounded_field(100, 1, 1_000_000)
-    """One tick of Raft: a follower that hears nothing for 10 to 20 of them campaigns. Round trips must be shorter."""
+    """Tick of Raft. A follower campaigns after 10 to 20 ticks without its leader; a round trip must be shorter."""
     linger_ms: int = bounded_field(5, 0, 1_000)
-    """Time that a message to another node waits for others to be sent with it; 0: until the loop's turn ends."""
+    """Time that a message to another node waits to be sent with further ones; 0: to the end of the loop's turn."""
     gossip_ms: int = bounded_field(50, 1, 1_000_000)
     """Time between two messages with broadcast values to one neighbour."""
     timeout_ms: int = bounded_field(4_000, 1, 1_000_000)

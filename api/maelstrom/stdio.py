@@ -1,11 +1,11 @@
 """Lines on stdin and stdout of a process, read and written on the event loop with bounds.
 
-    in     pipes and terminals are watched; files are read piece by piece. A line that is too long is dropped up to its
-           end, and reported
-    out    bytes that a pipe does not accept at once wait, up to OUT_BYTES_MAX; past that lines are dropped, as any
+    in     pipes and terminals are read when they are readable, files piece by piece. A line that is too long is dropped
+           and reported
+    out    bytes that a pipe does not accept at once are buffered, up to OUT_BYTES_MAX; further lines are dropped, as a
            network may drop messages, and counted
 
-Called by the composition root."""
+Called by `raftlog maelstrom`."""
 
 import asyncio
 import logging
@@ -107,7 +107,7 @@ class Output(asyncio.BaseProtocol):
         self._descriptor, self._on_lost = descriptor, on_lost
         self._transport: asyncio.WriteTransport | None = None
         self.dropped = 0
-        """Lines for which there was no room."""
+        """Number of lines that were dropped."""
         self._is_lost = False
         """Whether writing is no longer possible."""
 

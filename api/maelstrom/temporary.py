@@ -1,7 +1,7 @@
 """Temporary directory of a node, because a Maelstrom test keeps no data after its end.
 
-Maelstrom kills its nodes, so a directory left by one is removed by a later one: directories of this kind without
-a lock that are older than any start takes. Called by the composition root."""
+Maelstrom kills its nodes, so a later node removes the directory of a killed one: a directory with this prefix that is
+not locked and older than `LEFT_AFTER_S`, which is longer than a start takes. Called by `raftlog maelstrom`."""
 
 import contextlib
 import fcntl

@@ -3,10 +3,10 @@
     body      {"type": "raft", "frames": base64 of frames, one after another}
     frames    Raft messages of a turn, heartbeats between processes, requests and their answers, as over TCP
 
-What goes to one node within the linger goes as one message: appends of all groups, votes, forwarded requests, answers.
-A heartbeat waits for something to go with until the next one is due. Nothing that arrives is trusted: frames are
-bounded and checked before they are decoded, and a sender speaks only in its own name. Made by `groups`, used by the
-driver.
+Frames to one node within the linger time are sent as one message: appends of all groups, votes, forwarded requests,
+answers. A heartbeat is sent with the next frames, or alone when the next heartbeat is due. Received frames are not
+trusted: they are bounded and checked before they are decoded, and count only for the node that sent them. Created by
+`groups`, used by the driver.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class MaelstromTransport(Transport):
         self._endpoint.loop = self._loop
         self._names, self._post, self._linger_s = names, post, linger_s
         self._replicas = replicas
-        """The other nodes; Maelstrom's network vouches for the name of a sender."""
+        """Replica ids of the other nodes, by node id; Maelstrom's network guarantees the name of a sender."""
         self.on_envelopes: Callable[[NodeId, Sequence[Envelope]], None]
         self.on_heartbeat: Callable[[NodeId, ProcessHeartbeat], None]
         self.serve: Callable[[NodeId, object], Awaitable[object]]
@@ -73,9 +73,9 @@ class MaelstromTransport(Transport):
         self._queues = {node: _SendQueue() for node in names}
         self._servers: dict[NodeId, RequestServer] = {}
         self._waiting: dict[tuple[NodeId, int], asyncio.Future[Answer]] = {}
-        """Requests without an answer, at most `calls_outstanding_max`."""
+        """Futures of sent requests without an answer, by node and correlation id; at most `calls_outstanding_max`."""
         self._last_correlation = random.getrandbits(40) << 16
-        """Answers to an earlier life of this process belong to nothing."""
+        """Correlation id of the last request; begins at random, so that answers to an earlier process match none."""
         self._flush_due: asyncio.Handle | None = None
 
     def open(self) -> None:
@@ -130,7 +130,7 @@ class MaelstromTransport(Transport):
     async def call(self, node: NodeId, call: Call) -> Answer:
         """Send a call to a node and return the result; raises the error in its answer.
 
-        Raises `NoAnswer`, too; and `Unavailable` and `InvalidArgument` when nothing was sent."""
+        Also raises `NoAnswer`, and, if nothing was sent, `Unavailable` or `InvalidArgument`."""
         if node not in self._queues:
             raise Unavailable(f"there is no node {node}")
         if len(self._waiting) >= RPC.calls_outstanding_max:
@@ -149,7 +149,7 @@ class MaelstromTransport(Transport):
             del self._waiting[node, correlation]
 
     def notify_all(self) -> None:
-        """Notify every other node of new work."""
+        """Send an empty message to every other node; a node starts its Raft groups when it receives one."""
         for name in self._names.values():
             self._post(name, {"type": TYPE, "frames": ""})
 

@@ -1,14 +1,14 @@
 """Workload `broadcast`: values spread to all nodes through the topology's neighbours, despite lost messages.
 
     body      {"type": "gossip", "from": i, "to": j, "base": b, "values": […], "heard": h}
-    values    those of the sender from its i-th to before its j-th, without those that came from the receiver
-    base      below it the receiver has every value of the sender;   heard: below it the sender has the receiver's
+    values    the sender's values with indexes i to j - 1, without those that it received from the receiver
+    base      the receiver has confirmed all values of the sender with lower indexes
+    heard     the sender has all values of the receiver with lower indexes
 
     confirmed ≤ sent ≤ values here,   at most one message to a neighbour in `gossip_ms`
 
-Values that are sent and not confirmed are sent again after a while, which doubles; a confirmation is sent with
-values, or alone a little later. There is no log: a node that ends loses its values. Values are distinguished by
-their text."""
+Values that are not confirmed are sent again after an interval, which doubles. A confirmation is sent with values, or
+alone a little later. There is no log: a node that stops loses its values. Values are distinguished by their text."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -20,14 +20,14 @@ from raftlog.errors import Overloaded
 
 TYPE: Final = "gossip"
 VALUES_MAX: Final = 1_000_000
-"""Values of one node; more are refused."""
+"""Maximum number of values of one node; further ones are refused."""
 MESSAGE_VALUES_MAX: Final = 2_000
 MESSAGE_CHARACTERS_MAX: Final = 1 << 20
 _AGAIN_FIRST: Final = 20
 _AGAIN_MAX: Final = 80
 """First and longest interval, in rounds, after which unconfirmed values are sent again."""
 _CONFIRM_WITHIN: Final = 5
-"""Intervals after which a confirmation goes alone."""
+"""Rounds after which a confirmation is sent without values."""
 _NEVER: Final = float("inf")
 Body = dict[str, Any]
 
@@ -39,12 +39,12 @@ class _Peer:
         self.confirmed = 0
         self.sent = 0
         self.has: set[int] = set()
-        """Places of values that came from it, none below `confirmed`."""
+        """Indexes of values that this peer sent; none below `confirmed`."""
         self.again_after = _AGAIN_FIRST
-        """In intervals."""
+        """Rounds until unconfirmed values are sent again."""
         self.again_at = _NEVER
         self.heard = 0
-        """Place below which this node has all of the peer's own values."""
+        """Index in the peer's list below which this node has all values of the peer."""
         self.confirm_at = _NEVER
         """Latest time of the confirmation of `heard` to the peer."""
 
@@ -58,7 +58,7 @@ class BroadcastGossip:
         self._places: dict[str, int] = {}
         self._peers = {name: _Peer() for name in others}
         self._neighbours = set(self._peers)
-        """Nodes that values are sent to: all until there is a topology. Never iterated."""
+        """Nodes to which values are sent: all until a topology is set. Never iterated, because its order varies."""
         self._post, self._interval_s = post, interval_s
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None

@@ -11,7 +11,7 @@ Body = dict[str, Any]
 
 
 async def add(keys: Keys, body: Body, deadline: Deadline) -> Body:
-    """Add an element; one that this node has already is not added again."""
+    """Add an element to the set, unless this node's copy already has it."""
     wanted = command(field(body, "element", object), ADD)
     if wanted.key not in keys.keyspace_of(wanted.key).machine.elements:
         await keys.execute(wanted, deadline, may_repeat=True)

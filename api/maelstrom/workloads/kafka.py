@@ -1,7 +1,7 @@
 """Workload `kafka`: for each key a log with offsets without gaps, and a committed offset that only rises.
 
-poll                       committed messages that are here; a node that is behind returns fewer, never others
-list_committed_offsets     linearizable: no commit that was answered before is missing
+poll                       committed messages of this node's copy; a node that lags returns fewer of them
+list_committed_offsets     linearizable: includes every commit that was answered before
 """
 
 from typing import Any, Final
@@ -15,7 +15,7 @@ from raftlog.partitions.deadline import Deadline
 MESSAGES_MAX: Final = 1_000
 """Messages of one key that a poll returns."""
 POLL_CHARACTERS_MAX: Final = 1 << 20
-"""Characters of a poll as a whole; the message that reaches them is the last."""
+"""Characters after which a poll returns no further message."""
 Body = dict[str, Any]
 
 
