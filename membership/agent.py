@@ -1,13 +1,12 @@
 """Driver of `Swim` on an event loop: passes messages between the machine and the wire, which carries sealed bytes.
 
-    wire = UdpWire(); await wire.start(host, port)        so that the port is known before the cluster is
+    wire = UdpWire(); await wire.start(host, port)        first, because the agent announces its port
     agent = Agent(speaker, address, description, keys, wire, random)
     agent.start(addresses)                                then members(), describe(…), set_join_addresses(…), on_change
     agent.leave(); await agent.close()
 
-Nothing is decoded before its seal was verified. Input is bounded in size and in number a second, streams in number,
-rounds and time. The machine's time is the loop's, which no change of the wall clock moves. Called by
-`partitions.gossip`."""
+Nothing is decoded before its seal was verified. Input is bounded in size and in number per second, streams in number,
+rounds and time. The machine's time is that of the event loop, which is monotonic. Called by `partitions.gossip`."""
 
 import asyncio
 import logging
@@ -32,7 +31,7 @@ from raftlog.types import NodeId
 _logger = logging.getLogger(__name__)
 
 DATAGRAMS_PER_S_MAX: Final = 4_000
-"""Datagrams processed per second; more are dropped, as a flood must not take the loop from the broker."""
+"""Datagrams processed per second; more are dropped, so that a flood does not occupy the broker's event loop."""
 STREAMS_OUT_MAX: Final = 8
 ROUNDS_MAX: Final = 16
 """Maximum number of frames that one side sends in one stream."""
@@ -73,9 +72,9 @@ class _Traffic:
 
 
 class Agent:
-    """Runs the gossip of this process: connects the SWIM machine with the network.
+    """Gossip of this process: connects the SWIM machine with the network.
 
-    Other members reach it at `address`."""
+    Other members reach this process at `address`."""
 
     def __init__(
         self,
@@ -103,7 +102,7 @@ class Agent:
         self._timer: asyncio.TimerHandle | None = None
         self._outgoing_streams: dict[asyncio.Task[None], None] = {}
         self._second, self._in_second = 0, 0
-        """The second of the loop's clock, and the datagrams that arrived in it."""
+        """Present second of the loop's clock, and the number of datagrams received in it."""
         self._is_running = False
 
     # start and stop
@@ -146,7 +145,7 @@ class Agent:
         return self._swim.members()
 
     def member(self, node: NodeId) -> GossipMember | None:
-        """Return this member; None if it is unknown."""
+        """Return the member with this node id; None if it is unknown."""
         return self._swim.member(node)
 
     def set_description(self, description: bytes) -> None:
@@ -155,12 +154,12 @@ class Agent:
         self._pump()
 
     def set_join_addresses(self, addresses: Iterable[tuple[str, int]]) -> None:
-        """Replace the addresses that are tried to find members."""
+        """Replace the addresses at which this member looks for other members."""
         self._swim.join([Address(*each) for each in addresses], self._loop.time())
         self._pump()
 
     def probe_now(self, node: NodeId) -> None:
-        """Probe this member at once, for example after a connection to it broke."""
+        """Probe the member `node` at once, for example after a connection to it broke."""
         self._swim.probe_now(node, self._loop.time())
         self._pump()
 
@@ -267,7 +266,7 @@ class Agent:
         await self._answer(stream)
 
     async def _answer(self, stream: GossipStream) -> None:
-        """Pass incoming frames to the machine and send its answers, until it has none."""
+        """Pass incoming frames to the machine and send its answers, until it has no answer or after `ROUNDS_MAX`."""
         for _ in range(ROUNDS_MAX):
             try:
                 sender, messages = await self._receive(stream)

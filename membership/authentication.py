@@ -1,4 +1,4 @@
-"""Authentication of datagrams: the sender seals them, the receiver opens them; a refused one has no effect. Pure.
+"""Authentication of datagrams: the sender seals them, the receiver verifies them; refused ones have no effect. Pure.
 
      0  magic "RLG" and format version 1           4
      4  cluster id                                16
@@ -9,9 +9,9 @@
     48  body: messages
     -16 tag: HMAC-SHA256 over all before, cut to 16 bytes
 
-The same seal is used for the frames of a stream. The tag is compared before anything after the magic is used; a
-wrong version and another cluster are distinguished first only for the counters, and are refused either way. Any holder
-of a key can send in the name of every node: the key proves membership, not identity. Called by the agent."""
+The same seal is used for the frames of a stream. No field is used before the tag is verified, except that a wrong
+version and another cluster are refused before, for separate counters. Any holder of a key can send in the name of every
+node: the key proves membership, not identity. Called by the agent."""
 
 import hashlib
 import hmac
@@ -49,11 +49,12 @@ class RefusedDatagram(Enum):
     REFLECTED = "reflected"
     """Datagram of this process, sent back to it."""
     OLD_LIFE = "old_life"
+    """Sent by an earlier start of the sender, or by a copy of its disk."""
     REPLAYED = "replayed"
     MALFORMED = "malformed"
     """Authentic, but its messages cannot be decoded."""
     OVERLOADED = "overloaded"
-    """More than is taken in a second, or at once."""
+    """Received above the limit of datagrams per second."""
 
 
 class AuthenticationError(RaftlogError):
@@ -103,7 +104,7 @@ class Seal:
     def open(self, data: bytes, bytes_max: int) -> OpenedMessage:
         """Verify a datagram or frame; return its body and its sender.
 
-        Raises `AuthenticationError`, and then has recorded nothing."""
+        Raises `AuthenticationError`; then the replay guard has recorded nothing."""
         if len(data) > bytes_max:
             raise AuthenticationError(RefusedDatagram.OVERSIZE)
         if data[:3] != MAGIC[: len(data)]:

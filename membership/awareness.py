@@ -1,7 +1,7 @@
 """Health of this process, measured by its missed answers (Lifeguard: local health awareness, LHA-Probe).
 
-A process that is short of CPU or cut off gets no answers and would suspect all others. So each sign of that makes
-its timeouts longer, and each answer makes them shorter. `0 ≤ score ≤ score_max`. Called by the machine."""
+A process that is short of CPU or cut off gets no answers and would suspect all others. So each sign of bad health makes
+its timeouts longer, and each answered probe makes them shorter. `0 ≤ score ≤ score_max`. Called by the machine."""
 
 
 class Awareness:

@@ -1,8 +1,8 @@
 """Claims that this member gossips: at most one about each member, each sent a bounded number of times (SWIM 4.1).
 
-The least sent claim goes first, so that new claims overtake old ones; a newer claim about a member replaces the older.
-Sizes are those of the encoded claims: `take` never returns more bytes than there is room for. Above `items_max`, the
-most often sent one is dropped; the exchange of digests delivers it later. Called by the machine."""
+Claims that were sent least often go first, so that new claims overtake old ones. A newer claim about a member replaces
+the older one. Sizes are those of the encoded claims: `take` never returns more than `room` bytes. Above `items_max`
+claims the one that was sent most often is dropped; the exchange of digests delivers it later. Called by the machine."""
 
 from typing import Final, NamedTuple
 
@@ -24,7 +24,7 @@ class _QueuedClaim(NamedTuple):
 
 
 class Broadcasts:
-    """Queue of claims to gossip, by how often each was sent: level i holds those sent i times."""
+    """Queue of claims to gossip, in levels: level i has the claims that were sent i times."""
 
     def __init__(self, items_max: int) -> None:
         self._items_max = items_max

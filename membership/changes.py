@@ -12,7 +12,7 @@ CONFLICT_INTERVAL_S: Final = 60.0
 class MemberChange(NamedTuple):
     """Change of another member's state; `before` is None for a new one, `after` for a forgotten one.
 
-    Also given with `before == after` when its incarnation, address or description is new."""
+    If only its incarnation, address or description is new, `before` and `after` are equal."""
 
     node_id: NodeId
     before: MemberState | None

@@ -18,7 +18,7 @@ class SwimConfig:
     small_cluster: int = 16
     """Number of members up to which each one probes twice a period, since there are few probers."""
     probe_timeout_s: float = 0.3
-    """Time without an answer after which helpers are asked to probe, and a stream is tried.
+    """Time without an answer after which helpers are asked to probe, and the member is pinged on a stream.
 
     Should be above the 99th percentile of round trips; a lower value asks more helpers without need."""
     probe_deadline_s: float = 0.7
@@ -38,8 +38,9 @@ class SwimConfig:
     suspicion_per_decade: float = 1.0
     """A suspicion with enough confirmations lasts `(base + per_decade · log₁₀ n) · period_s`.
 
-    That is 3 s for 3 members, 4.5 s for 100. The claim must reach the suspect and its refutation all members in that
-    time, which takes rounds in proportion to log n. A shorter time declares dead members dead sooner, slow ones too."""
+    That is 3 s for 3 members, 4.5 s for 100. In that time the claim must reach the suspect, and its refutation all
+    members, which takes rounds in proportion to log n. A shorter time finds dead members sooner, but also declares slow
+    members dead."""
     suspicion_factor_max: float = 6.0
     """Factor by which a suspicion without confirmations lasts longer (Lifeguard's β).
 
@@ -49,16 +50,16 @@ class SwimConfig:
     retransmit_factor: float = 8.0
     """Each receiver gossips a claim `⌈factor · log₁₀(n + 1)⌉` times (SWIM's λ·log n).
 
-    That is 5 times with 3 members, 17 times with 100. At a loss of p some member gets it only by an exchange of
-    digests, with a probability of about `n · e^-((1 - p) · times)`: 10⁻⁵ for 100 members at 5 %. A higher
-    factor tolerates more loss, at proportionally higher cost."""
+    That is 5 times with 3 members, 17 times with 100. With a loss rate of p, the probability that gossip misses some
+    member is about `n · e^-((1 - p) · times)`: 10⁻⁵ for 100 members at 5 %. An exchange of digests then delivers the
+    claim. A higher factor tolerates more loss, at proportionally higher cost."""
     gossip_interval_s: float = 0.2
     gossip_fanout: int = 3
     """Random members to which pending claims are sent at each `gossip_interval_s`.
 
     So claims spread to all in about `log(n) / log(fanout + 1)` intervals, without waiting for probes."""
     gossip_to_the_dead_s: float = 30.0
-    """Time for which claims are also sent to members found dead, so that a live one can refute them."""
+    """Time for which claims are also sent to members that were declared dead, so that a live one can refute that."""
     sync_interval_s: float = 30.0
     """Mean time between exchanges of a digest with a random member, for claims that gossip did not deliver.
 
@@ -70,9 +71,9 @@ class SwimConfig:
     reap_s: float = 86_400.0
     """Time after which dead and left members are removed; until then they are shown, and dead ones are pinged."""
     late_s: float = 0.25
-    """Delay of a call that shows that the process was stopped (a pause, a stalled loop, a jump of the clock).
+    """Delay of a tick from which on this process counts as paused (stopped, stalled loop, jump of the clock).
 
-    Messages that did not arrive meanwhile prove nothing about others. All deadlines are extended by that time, and the
+    Missing messages then prove nothing about other members. So all deadlines are extended by the delay, and the
     awareness score rises."""
     datagram_bytes_max: int = 1_200
     """Maximum size on the wire without IP and UDP headers: below the least MTU of IPv6 less the overhead of tunnels."""

@@ -1,4 +1,4 @@
-"""Comparison of two members' states by hashes (anti-entropy): costs almost nothing when they are equal.
+"""Comparison of two members' views by hashes (anti-entropy); costs one message and no answer if they are equal.
 
     here → there   my own claim, DigestRoot       one hash of everything; no answer if both are the same
     there → here   DigestBuckets                  64 hashes, by node id modulo 64
@@ -6,8 +6,8 @@
     there → here   claims, ClaimRequest           claims that are newer there, and ids of those newer here
     here → there   claims
 
-A hash covers a member's node id, disk, incarnation, state and the incarnation of its description, and is kept up to
-date by each change, so that a digest costs nothing to make. Called by the machine's exchanges."""
+A hash covers a member's node id, disk, incarnation, state and the incarnation of its description. Each change of a
+member updates the hashes, so that a digest is ready at any time. Called by the machine's exchanges."""
 
 import hashlib
 import struct
@@ -49,7 +49,7 @@ class Digest:
 
     @property
     def buckets(self) -> tuple[int, ...]:
-        """The hash of each bucket."""
+        """Hash of each bucket, by its number."""
         return tuple(self._buckets)
 
     def replace(self, before: GossipMember | None, after: GossipMember | None) -> None:
@@ -61,13 +61,13 @@ class Digest:
                 self._buckets[bucket_of(member.node_id)] ^= hashed
 
     def find_differences(self, other_hashes: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the buckets whose hashes differ."""
+        """Return the numbers of the buckets whose hashes differ from `other_hashes`."""
         pairs = enumerate(zip(self._buckets, other_hashes, strict=True))
         return tuple(number for number, (mine, other) in pairs if mine != other)
 
 
 def compare_entries(own: Iterable[GossipMember], other: Iterable[DigestEntry]) -> tuple[list[NodeId], list[NodeId]]:
-    """Return the ids of members whose state is newer here, and of those whose state is newer there.
+    """Return the ids of members to send, newer in `own`, and of members to request, newer in `other`.
 
     An id may be in both lists (an older state, a newer description).
     """

@@ -1,8 +1,8 @@
 """The messages of gossip as bytes: msgpack lists, read strictly.
 
 A payload is `[fingerprint of the cluster, message, …]`, a message `[kind, field, …]`; docs/MEMBERSHIP.md lists them.
-Anything else (another kind, count, type or range, a byte too many) is a `FormatError` that names the problem; nothing
-is guessed. Called only after the wire has authenticated the sender."""
+Every deviation (unknown kind, wrong count, type or range, extra bytes) is a `FormatError` that names the problem.
+Called only after the wire has authenticated the sender."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
@@ -92,7 +92,7 @@ _disk_uuid = _bytes(lambda size: size == DISK_UUID_BYTES)
 
 
 def fingerprint(cluster_id: str) -> bytes:
-    """Return 4 bytes that distinguish messages of different clusters, also where the wire checks nothing."""
+    """Return 4 bytes that distinguish messages of different clusters, also if the wire does not check the cluster."""
     return hashlib.blake2b(cluster_id.encode(), digest_size=4).digest()
 
 
@@ -171,7 +171,7 @@ def _message_from_list(listed: object) -> Message:
 def _claim_from_fields(
     node_id: NodeId, disk_uuid: bytes, incarnation: int, state: int, by: NodeId, age_s: int, *of: Any
 ) -> Claim:
-    """Make a claim of checked fields; `of` are those of the announcement. Raises `FormatError`."""
+    """Return the claim with these checked fields; `of` are the fields of its announcement. Raises `FormatError`."""
     about = Announcement(of[0], Address(of[1], of[2]), of[3]) if of else None
     claim = Claim(node_id, disk_uuid, incarnation, MemberState(state), by, age_s, about)
     if claim.state is MemberState.ALIVE and (about is None or about.incarnation != incarnation):

@@ -1,7 +1,7 @@
 """One side of a digest exchange; both sides run the same code, since each answer follows from its request.
 
-The meaning of the messages is in `membership.digest`. Bounded by the size of a frame: the rest comes with the next
-exchange. Called by the machine with the messages of one frame."""
+`membership.digest` describes the messages. An answer is bounded by the size of a frame; remaining claims are sent in
+the next exchange. Called by the machine with the messages of one frame."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -25,7 +25,7 @@ def first_messages(view: MembershipView, now: float) -> list[Message]:
 def answer(message: Message, view: MembershipView, now: float) -> list[Message]:
     """Return the answer to one message of an exchange; an empty one ends the exchange.
 
-    Claims in the same frame have to be processed before."""
+    The caller has processed the claims in the same frame before."""
     digest = view.roster.digest
     match message:
         case DigestRoot(root) if root != digest.root:

@@ -1,8 +1,8 @@
 """Members of the gossip, and claims about them.
 
-A member is one process on one disk under one node id. Its `incarnation` is raised only by itself, begins at
-`boot_epoch · 2³²`, so that a new start is newer than all earlier claims, and orders all claims about it.
-"""
+A member is one process on one disk under one node id. Claims about a member are ordered by its `incarnation`, which
+only the member itself raises. It begins at `boot_epoch · 2³²`, so that claims about a new start are newer than earlier
+ones."""
 
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -14,7 +14,7 @@ DISK_UUID_BYTES: Final = 16
 HOST_BYTES_MAX: Final = 255
 INCARNATION_MAX: Final = 2**63 - 1
 BOOT_INCARNATIONS: Final = 2**32
-"""Incarnations of one boot epoch."""
+"""Number of incarnations in one boot epoch."""
 
 
 class MemberState(IntEnum):
@@ -24,7 +24,7 @@ class MemberState(IntEnum):
     SUSPECT = 1
     DEAD = 2
     LEFT = 3
-    """Announced that it leaves: it is not searched for."""
+    """The member announced that it leaves; it is not pinged any more."""
 
     @property
     def is_up(self) -> bool:
@@ -68,7 +68,7 @@ class Announcement(NamedTuple):
 
 
 class GossipMember(NamedTuple):
-    """State of a member. `about.incarnation ≤ incarnation` once all of its claims have arrived."""
+    """State of a member in this process's view. `about.incarnation ≤ incarnation` once all of its claims arrived."""
 
     node_id: NodeId
     disk_uuid: bytes
@@ -99,4 +99,4 @@ class Claim(NamedTuple):
     age_s: int
     """Seconds since a dead or left member reached that state; 0 otherwise."""
     about: Announcement | None
-    """Description; always present for a live member, omitted by gossip about others."""
+    """Announcement of the member; always present for a live member, omitted by gossip about others."""

@@ -1,7 +1,7 @@
 """Resolution of the host names of members, in the background: sending a datagram must not wait for a resolver.
 
-An unknown name, or one resolved more than `FRESH_S` ago, is resolved in the background; meanwhile a datagram to an
-unknown one is lost like any other, and an old address stays in use. Called by the wire."""
+An unknown name, or one resolved more than `FRESH_S` ago, is resolved in the background. Meanwhile datagrams to an
+unknown name are dropped, and an old address stays in use. Called by the wire."""
 
 import asyncio
 import ipaddress
@@ -17,7 +17,7 @@ class NameResolver:
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[str | None, float]] = {}
-        """Address, if there is one, and the time of the last look-up."""
+        """Address of each name (None: it has none), and the time of its last look-up."""
         self._looking: dict[str, asyncio.Task[None]] = {}
 
     def find_ip(self, host: str) -> str | None:

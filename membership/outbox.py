@@ -1,7 +1,7 @@
 """Outgoing datagrams, filled up with pending claims, and streams. Filled by the machine, emptied by its caller.
 
-Each datagram is at most `config.payload_bytes_max`: first its purpose, then the accusation of its receiver, then
-pending claims, which count as sent."""
+Each datagram has at most `config.payload_bytes_max` bytes: first the message itself, then a suspicion of its receiver
+if there is one, then pending claims, which count as sent."""
 
 from random import Random
 from typing import NamedTuple
@@ -66,7 +66,9 @@ class GossipOutbox:
         self._sends.append(OutgoingDatagram(address, tuple(messages)))
 
     def gossip(self, now: float, fanout: int) -> None:
-        """Queue pending claims for random members, and for one that was declared dead lately, since it may be alive."""
+        """Queue datagrams with pending claims for `fanout` random members, and one recently declared dead.
+
+        The dead member may be alive, and can then refute the claim."""
         chosen = self._roster.draw(self._random, fanout)
         since = now - self._config.gossip_to_the_dead_s
         died_lately = [node_id for node_id in self._roster.dead if self._roster.member(node_id).since > since]

@@ -1,8 +1,8 @@
 """Running probes, and pings that this member sends for others (SWIM 3.1; nacks: Lifeguard). Called by the machine.
 
-    0          the target is pinged
-    silent_at  no answer: helpers are asked to ping it, and it is pinged on a stream
-    expires_at    no answer by any way: it is suspected
+    at the begin   the target is pinged
+    silent_at      no answer: helpers are asked to ping the target, and it is pinged on a stream
+    expires_at     still no answer: the target is suspected
 
 Bad local health and pauses of this process move all of these times back.
 """
@@ -18,7 +18,7 @@ from raftlog.types import NodeId
 
 PROBES_MAX: Final = 64
 RELAYS_MAX: Final = 256
-"""Pings for others at a time; further requests get no answer, as if the datagram had been lost."""
+"""Maximum number of pings for others at a time; further requests get no answer, like a lost datagram."""
 
 
 @dataclass(slots=True)

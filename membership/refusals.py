@@ -25,7 +25,7 @@ class Refusals:
     def __init__(self) -> None:
         self._counts = dict.fromkeys(RefusedDatagram, 0)
         self._logged: dict[RefusedDatagram, tuple[float, int]] = {}
-        """Time of the last line by kind, and the count then."""
+        """Time of the last log line for each reason, and the count at that time."""
 
     def counts(self) -> dict[str, int]:
         """Return the counts of all reasons."""

@@ -1,15 +1,15 @@
 """Replay protection of authentic datagrams: a sliding window for each sender. Pure.
 
-    sender = node id and disk,   boot epoch = number of its start,   number = rises with every datagram of a start
+    sender = node id and disk,   boot epoch = number of starts of the disk,   number = rises with every datagram
 
     boot epoch below the newest received     refused: an earlier start of the process, or a stale copy of its disk
-    boot epoch above it                      the window starts again
+    boot epoch above the newest received     accepted: a new window begins
     number ≤ highest - WINDOW                refused: too old to decide whether it is a repetition
-    number within the window and noted       refused: a repetition
+    number within the window, received       refused: a repetition
 
-The bitmap has one bit for each of the last `WINDOW` numbers, so a datagram that overtook others is accepted. Senders
-are bounded: the longest silent one is removed, which only holders of a key can cause. Called by
-`authentication`, once a tag was right."""
+The bitmap has one bit for each of the last `WINDOW` numbers, so datagrams are accepted in any order. The number of
+senders is bounded: the sender that was silent for the longest time is removed; only holders of a key can cause that.
+Called by `authentication` after the tag was verified."""
 
 from typing import Final, NamedTuple
 
@@ -56,7 +56,7 @@ class ReplayGuard:
         return window is not None and boot_epoch < window.boot_epoch
 
     def accept(self, sender: SenderKey, boot_epoch: int, number: int) -> bool:
-        """Record a datagram of the newest boot epoch; return False if it is or may be a repetition."""
+        """Record a datagram of the newest boot epoch; return whether it is surely no repetition."""
         window = self._windows.pop(sender, None)
         if window is None or boot_epoch > window.boot_epoch:
             window = _ReplayWindow(boot_epoch)
@@ -68,7 +68,7 @@ class ReplayGuard:
 
 
 def _accept_number(window: _ReplayWindow, number: int) -> bool:
-    """Mark a number as received; return False if it already was, or is older than the window."""
+    """Record a number as received; return False if it was received before, or is older than the window."""
     ahead = number - window.highest
     if ahead > 0:
         # A shift past the window empties it, without a number as long as the gap.

@@ -1,7 +1,7 @@
 """All known members, the order of the live ones on a ring, and the digest of all.
 
-The ring puts the members that are up in one order that all of them compute alike, by a hash of the node id; each
-watches the next one on it. Changed by the machine alone, one member at a time, through `put` and `forget`."""
+The ring is the order of the members that are up, by a hash of the node id, so all members compute the same ring; each
+member probes the next one on the ring. Only the machine changes the roster, through `put` and `forget`."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
@@ -24,10 +24,10 @@ class Roster:
         self.me = me.node_id
         self._members: dict[NodeId, GossipMember] = {}
         self._ring: list[tuple[int, NodeId]] = []
-        """The others that are up, in the order of the ring."""
+        """Ring positions and node ids of the other members that are up, sorted."""
         self._suspects: set[NodeId] = set()
         self.dead: dict[NodeId, None] = {}
-        """Members found dead and not forgotten, in that order."""
+        """Members that were declared dead and are not forgotten, in the order of their deaths."""
         self.digest = Digest()
         self.put(me)
 
@@ -102,7 +102,8 @@ class Roster:
     def neighbour(self) -> NodeId | None:
         """Return the next member on the ring that is not suspected.
 
-        Suspects are skipped: others confirm them, and the member behind a suspect keeps its watcher."""
+        Suspects are skipped, so that the member after a suspect is still probed; other probes check the suspect.
+        None if all others are suspected or there are no others."""
         start = bisect_left(self._ring, (ring_position(self.me), self.me))
         for step in range(len(self._ring)):
             node_id = self._ring[(start + step) % len(self._ring)][1]

@@ -1,7 +1,7 @@
 """Order of probes: each member once a round, in a new random order (SWIM 4.3).
 
-So a member is probed at most 2n - 1 turns after its last probe, and the pairs stay random. A joining member is put
-somewhere into the round that is under way. Called by the machine."""
+So a member is probed at most 2n - 1 turns after its last probe. A joining member gets a random position in the rest of
+the present round. Called by the machine."""
 
 from random import Random
 

@@ -1,8 +1,8 @@
 """Transitions of the state of a member by claims: one table, which tests check and docs/MEMBERSHIP.md shows.
 
-Claims of one member are ordered by incarnation, then by state; the table gives the same cell by cell, with further
-effects. So order, repetition and source of claims do not matter: all who received the same claims have the same
-state (`join` is commutative, associative and idempotent; SWIM 4.2). Called by the machine; pure."""
+Claims about one member are ordered by incarnation, then by state; the table has the result of this order for each case,
+and further effects. So the order, repetition and source of claims do not matter: members that received the same claims
+have the same state (the join is commutative, associative and idempotent; SWIM 4.2). Called by the machine; pure."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -27,7 +27,7 @@ class Effect(Enum):
     CONFIRM = "confirm"
     """Confirmation by another accuser: the suspicion gets shorter (Lifeguard: LHA-Suspicion)."""
     CONFLICT = "conflict"
-    """Claim of another process to the node id: the holder keeps it."""
+    """Another process claims the node id of a live member, which keeps the node id."""
 
 
 Verdict: TypeAlias = MemberState | Effect
@@ -68,7 +68,7 @@ TRANSITIONS: Final[Mapping[MemberState | None, Mapping[Order, Mapping[MemberStat
 
 
 def find_verdict(known: GossipMember | None, claim: Claim) -> Verdict:
-    """Decide by a claim the next state of another member, or an effect without a new state."""
+    """Return the state of another member after a claim, or an effect if the state does not change."""
     if known is None:
         return TRANSITIONS[None][NEWER][claim.state]
     if known.disk_uuid != claim.disk_uuid and known.state.is_up:

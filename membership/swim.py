@@ -30,7 +30,7 @@ __all__ = ["Conflict", "MemberChange", "OutgoingDatagram", "OutgoingStream", "Se
 LEAVE_FANOUT: Final = 16
 """Members that are notified directly when this member leaves."""
 SUSPECT_PROBES: Final = 4
-"""Factor: this multiple of the needed confirmations is the number of members that also probe a suspect."""
+"""Members that probe a new suspect, as a multiple of the needed confirmations (on average)."""
 
 
 class Sender(NamedTuple):
@@ -38,7 +38,7 @@ class Sender(NamedTuple):
 
     node_id: NodeId
     address: Address
-    """Address for an answer; not necessarily the one known to the others."""
+    """Address to which an answer is sent; it can differ from the address that the member announced."""
 
 
 class SwimCounters(NamedTuple):
@@ -195,20 +195,20 @@ class Swim:
         )
 
     def take_sends(self) -> list[OutgoingDatagram]:
-        """Take the datagrams to send now."""
+        """Remove and return the datagrams to send now."""
         return self._outbox.take_sends()
 
     def take_streams(self) -> list[OutgoingStream]:
-        """Take the stream exchanges to begin now; at most a few at a time."""
+        """Remove and return the streams to open now."""
         return self._outbox.take_streams()
 
     def take_changes(self) -> list[MemberChange]:
-        """Take the changes of other members since the last call, in order."""
+        """Remove and return the changes of other members since the last call, in order."""
         changes, self._view.changes = self._view.changes, []
         return changes
 
     def take_conflicts(self) -> list[Conflict]:
-        """Take the conflicts over node ids; each pair of disks is reported at most once a minute."""
+        """Remove and return the conflicts over node ids; each pair of disks is reported at most once a minute."""
         return self._view.conflicts.take()
 
     # messages
@@ -268,8 +268,8 @@ class Swim:
     def _take_turn(self, now: float) -> None:
         """Probe one member: the next one of the round or the neighbour on the ring, in turn.
 
-        At bad local health probes are rarer. Rounds alone leave a dead member without a probe for t periods with a
-        probability of e^-t; its neighbour is certain to probe it after two turns."""
+        At bad local health probes are rarer. With rounds alone, a dead member would stay without a probe for t periods
+        with a probability of e^-t; its neighbour on the ring certainly probes it within two turns."""
         self._turns += 1
         target = self._roster.neighbour() if self._turns % 2 else self._view.rounds.next_target()
         if target is not None:
@@ -316,16 +316,18 @@ class Swim:
         self._view.suspect(probe.target, probe.incarnation, now)
 
     def _maybe_ping_dead(self, now: float) -> None:
-        """Ping a random dead member with probability dead/up, in case it was only unreachable.
+        """Ping a random dead member with the probability (dead members) / (members up); it may be reachable again.
 
-        So all members together ping each dead member about once per period. The ping carries the claim that the
-        member is dead, which it can refute."""
+        So all members together ping each dead member about once per period. The ping has the claim that the member is
+        dead, so that it can refute it."""
         dead, up = list(self._roster.dead), self._roster.up_count
         if self._random.random() * up < len(dead):
             self._ping(self._next_sequence(), self._roster.member(self._random.choice(dead)), now)
 
     def _probe_suspects(self, now: float) -> None:
-        """Probe newly suspected members at once, from a few members only, to confirm or refute the suspicion soon."""
+        """Probe newly suspected members at once, to confirm or refute the suspicion soon.
+
+        Each member does so with a probability, so that only a few members probe a suspect."""
         suspected, self._view.newly_suspected = self._view.newly_suspected, []
         wanted = SUSPECT_PROBES * self._config.confirmations
         for node_id in suspected:

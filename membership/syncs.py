@@ -1,8 +1,8 @@
-"""Partners and times of digest exchanges: random members, addresses without a known member, unknown callers.
+"""Partners and times of digest exchanges: random members, addresses without a known member, unknown senders.
 
     sync_at     a random member, every `sync_interval_s` on average; sooner after an exchange with new claims
     join_at     the next address without a known member, every `join_interval_s`
-    strangers   an unknown process that pings us, at most every `strangers_interval_s`
+    strangers   an unknown process that pings this member, at most every `strangers_interval_s`
 
 Called by the machine."""
 
@@ -24,7 +24,7 @@ JOINS_AT_ONCE: Final = 3
 class Syncs:
     """Schedule of the exchanges of digests with other members.
 
-    `due` is the earlier of both times; nothing is due before `start`."""
+    `due` is the time of the next `tick`: of an exchange with a random member or with the next address."""
 
     def __init__(self, view: MembershipView, outbox: GossipOutbox, config: SwimConfig, random: Random) -> None:
         self._view = view
@@ -54,7 +54,7 @@ class Syncs:
         self._set_due()
 
     def move_forward(self, now: float) -> None:
-        """Schedule the next exchange earlier, because the last one brought new claims and there may be more."""
+        """Schedule the next exchange earlier, because the last one had new claims, and there may be more."""
         self._sync_at = min(self._sync_at, now + self._config.join_interval_s)
         self._set_due()
 

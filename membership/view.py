@@ -1,8 +1,8 @@
-"""View of all members by this one: takes claims, keeps the newest, and gossips new ones.
+"""View of all members by one member: processes claims, stores the newest states, and queues new claims for gossip.
 
-Nothing here sends or waits: the machine (`membership.swim`) calls it with claims from messages, from failed probes and
-from expired suspicions, and all of them go the same way through the table in `membership.states`. Only a
-member itself raises its incarnation: own incarnation ≥ every incarnation heard of it, once it has answered."""
+Nothing here sends or waits. The machine (`membership.swim`) passes claims from messages, from failed probes and from
+expired suspicions; the table in `membership.states` decides about all of them. Only a member itself raises its
+incarnation: after it refuted a claim, its incarnation is higher than every one that it received in its name."""
 
 import math
 from collections.abc import Collection
@@ -21,7 +21,7 @@ from raftlog.membership.suspicion import Suspicion
 from raftlog.types import NodeId
 
 EXPIRY_CHECK_INTERVAL_S: Final = 0.05
-"""Interval between checks of all suspicions, of which a cut in the network makes many."""
+"""Minimum interval between checks of all suspicions; a network partition causes many of them."""
 
 
 class MembershipView:
@@ -59,7 +59,7 @@ class MembershipView:
     def handle_claim(self, claim: Claim, now: float, *, is_exchanged: bool = False) -> None:
         """Process a claim about another member or this one.
 
-        A member that is new by an exchange of digests is not gossiped further: its source has gossiped it already.
+        A member that is new by an exchange of digests (`is_exchanged`) is not gossiped further: its source did that.
         """
         if claim.node_id == self._me.node_id:
             self._handle_claim_about_me(claim, now)
@@ -70,7 +70,9 @@ class MembershipView:
             self.broadcasts.drop(claim.node_id)
 
     def supersedes(self, claim: Claim) -> bool:
-        """Return whether a claim about this member is older than its present state, or about its former disk."""
+        """Return whether a claim about this member is older than its present incarnation.
+
+        False if another live disk claims the node id, and after this member has left."""
         me = self.roster.myself
         is_of_holder = claim.disk_uuid != me.disk_uuid and claim.state.is_up
         return me.state is MemberState.ALIVE and claim.incarnation < me.incarnation and not is_of_holder
@@ -160,7 +162,7 @@ class MembershipView:
             self.broadcasts.add(claim._replace(incarnation=known.incarnation, state=known.state))
 
     def _put(self, before: GossipMember | None, after: GossipMember) -> None:
-        """Store the new state of another member, record the change, and end a suspicion that it settles."""
+        """Store the new state of another member and record the change; end its suspicion if it is not suspected."""
         was = None if before is None else before.state
         self.roster.put(after)
         if before is not None and was is MemberState.SUSPECT and (after.state is not was or _is_newer(after, before)):
@@ -174,7 +176,7 @@ class MembershipView:
     # suspicion
 
     def _begin_suspicion(self, claim: Claim, now: float) -> None:
-        """Begin the suspicion of a member; its first accuser is the claim's."""
+        """Begin the suspicion of a member; its first accuser is the member that made the claim (`by`)."""
         self.suspicions[claim.node_id] = Suspicion(claim.by, now)
         self.suspected_count += 1
         if claim.by != self._me.node_id:
@@ -210,7 +212,7 @@ class MembershipView:
     # about this member
 
     def _handle_claim_about_me(self, claim: Claim, now: float) -> None:
-        """Refute a claim that this member is not alive; answer one in its name that it did not make."""
+        """Refute a claim that this member is not alive; supersede a claim that another process made in its name."""
         me = self.roster.myself
         if me.state is MemberState.LEFT:
             return
@@ -233,8 +235,8 @@ class MembershipView:
     def _supersede(self, own_member: GossipMember, claim: Claim, now: float) -> None:
         """Answer a claim that another process made in the name of this member, with a higher incarnation.
 
-        An earlier start of this disk may have made it, or a copy of the disk does: answered rarely, so that two
-        processes do not outbid each other without end."""
+        An earlier start of this disk may have made the claim, or a running copy of the disk. This member answers at
+        most once a period, so that two processes do not raise their incarnations in turn without a pause."""
         if claim.about is not None and claim.about.address != own_member.address:
             self.conflicts.record(Conflict(own_member, claim), now)
         if now >= self._may_supersede_at:
@@ -292,7 +294,9 @@ class MembershipView:
 
 
 def _newer_announcement(known: GossipMember | None, claim: Claim) -> Announcement | None:
-    """Return the newer of the member's announcements; those of another disk do not count."""
+    """Return the newer of the known and the claimed announcement; only the claimed one if it is of another disk.
+
+    None if the claim has none and the member is unknown or of another disk."""
     if known is None or known.disk_uuid != claim.disk_uuid:
         return claim.about
     if claim.about is None or claim.about.incarnation <= known.about.incarnation:

@@ -2,9 +2,9 @@
 
     stream   a frame there, a frame back, until the caller closes; frame = length (4 bytes, big endian) + sealed
 
-No input is trusted: a length is bounded before the frame is read, a silent stream ends, and at most `STREAMS_MAX`
-streams are served at once, each for `STREAM_S_MAX` in all. Losses are not repaired; the sender notices the missing
-answer. The simulator hands in a `Wire` of its own. Called by the agent."""
+No input is trusted: a length is checked before the frame is read, a silent stream ends, and at most `STREAMS_MAX`
+streams are served at once, each for at most `STREAM_S_MAX`. Lost datagrams are not sent again; the sender gets no
+answer. The simulator has its own implementation of `Wire`. Called by the agent."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 Address = tuple[str, int]
 
 DATAGRAM_BYTES_MAX: Final = 1_200
-"""Below the MTU of every path that IPv6 allows (1,280), headers included."""
+"""Maximum size of a datagram: with headers it is below the minimum MTU of IPv6 (1,280)."""
 FRAME_BYTES_MAX: Final = 262_144
 """The largest frame of a stream."""
 STREAMS_MAX: Final = 16
