@@ -3,9 +3,9 @@
     spark = raftlog.pipeline.local_session()
     rows = spark.read.format("raftlog").option("bootstrap", "127.0.0.1:8082").option("topics", "orders").load()
 
-Installed with the extra `pipeline` (pyspark, pyarrow); Spark needs Java 17 or 21. Used by users' programs, and of the
-command by `raftlog.cli.pipeline` alone. The names below are imported when they are used, so that a worker that only
-reads loads only the reader; the first one with a missing requirement raises `MissingRequirement`."""
+Installed with the extra `pipeline` (pyspark, pyarrow); Spark needs Java 17 or 21. Used by users' programs and by
+`raftlog.cli.pipeline`. The names below are imported at their first use, so that a worker that only reads loads only the
+reader. If a requirement is missing, the first use of a name raises `MissingRequirement`."""
 
 import importlib
 from typing import TYPE_CHECKING, Any, Final
@@ -54,12 +54,13 @@ _HOMES: Final = {
     "replay": "replays.job",
     "verify": "verification",
 }
-"""Name → module of this package."""
+"""Module of this package that defines each public name."""
 
 __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    """Import a public name at its first use. Raises `MissingRequirement`, and `AttributeError` for other names."""
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

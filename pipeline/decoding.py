@@ -1,9 +1,10 @@
 """Decoder of stored batches into columns, for the readers of brokers and of segment files.
 
-Records never become Python rows: the compiled codec opens a batch, each column is gathered by one comprehension over
-its records, and Arrow copies the columns when enough rows are there. Pure; the caller has checked the CRCs.
+Records never become Python rows: the compiled codec decodes the records of a batch, one comprehension collects each
+column, and Arrow copies the columns when there are enough rows. Pure; the caller has checked the CRCs.
+
 Invariants: offsets rise from row to row; no record batch has more than `ROWS_MAX` rows, or more than `BYTES_MAX` bytes
-of keys and values unless it is a single row. At most `OPENED_MAX` records are open at a time."""
+of keys and values unless it is a single row. At most `OPENED_MAX` decoded records exist at a time."""
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,13 +23,13 @@ from raftlog.types import Buffer, TopicPartition
 ROWS_MAX: Final = 20_000
 BYTES_MAX: Final = 8 * 1024 * 1024
 TIMESTAMP_MS_MAX: Final = ((1 << 63) - 1) // 1000
-"""The latest time that fits Spark's microseconds."""
+"""Latest timestamp in milliseconds that fits into Spark's microseconds."""
 
 OPENED_MAX: Final = 256
-"""Limit of records that are open at a time.
+"""Maximum number of decoded records at a time.
 
-Each is two objects for the garbage collector, which scans all of them again with every 700 more: with whole batches it
-would take half of the time."""
+A record is two objects for Python's garbage collector, which scans all young objects after every 700 new ones. With
+whole batches the collector would take half of the time."""
 
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
@@ -158,11 +159,11 @@ class _Columns:
         """Bytes of keys and values, or more."""
         self._open: list[Record] = []
         self._kind = CREATE_TIME
-        """The type of the timestamps of those that are open."""
+        """Timestamp type of the collected records."""
         self._offsets: list[int] = []
         self._timestamps: list[int] = []
         self._kinds: list[tuple[int, int]] = []
-        """One run of equal types after another: type, count."""
+        """Timestamp types of the rows as runs of equal types: type and number of rows."""
         self._keys: list[bytes | None] = []
         self._values: list[bytes | None] = []
         self._headers: list[list[Header]] = []

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from raftlog.pipeline.errors import PipelineFailed
 
 CHARACTERS_MAX: Final = 2_000
-"""Limit for a message that is passed on."""
+"""Maximum length of a message in a raised error."""
 _TRACEBACK: Final = "Traceback (most recent call last):\n"
 _OURS: Final = "raftlog."
 _MESSAGE_ALONE: Final = re.compile(r"(?:^|\s)raftlog\.(?:\w+\.)*[A-Z]\w*: (?P<message>.*)", re.DOTALL)
@@ -37,7 +37,7 @@ def convert_spark_errors(label: str) -> Iterator[None]:
 def extract_reason(report: str) -> str:
     """Return the last Python exception in Spark's report, else Spark's first message.
 
-    An error of raftlog is the message alone; any other is preceded by its class name."""
+    For an error of raftlog this is its message; for any other, its class name and message."""
     _, found, last = report.rpartition(_TRACEBACK)
     if not found:
         alone = _MESSAGE_ALONE.search(report)

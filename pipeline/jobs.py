@@ -1,8 +1,8 @@
 """Executor of a function on splits, as one Spark job.
 
-Called by archive, replay and verify. Splits and results are small values that cloudpickle takes; large data stays in
-the workers. A split is one task: Spark repeats it on another executor when it fails or its executor is lost, so `work`
-may run more than once for a split, also at the same time."""
+Called by archive, replay and verify. Splits and results are small values that cloudpickle can encode; large data stays
+in the workers. A split is one task. Spark repeats a task on another executor if it fails or its executor is lost, so
+`work` may run more than once for a split, also at the same time."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar

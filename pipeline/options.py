@@ -1,9 +1,9 @@
 """Options of data sources, texts by name as Spark passes them, and their parser; errors name the option.
 
 Every source has a table of its options, each with the field of its settings and the kind of its value (`number`,
-`size`, `choice`, …); defaults are those of the fields. Another option is refused with the name of the nearest one, so
-that a typing error never passes for a default. Options that Spark adds (a checkpoint's location, a path) are accepted.
-Pure."""
+`size`, `choice`, …); defaults are those of the fields. An unknown option is refused with the most similar known name,
+so that a misspelt option is not replaced by a default. Options that Spark adds (a checkpoint's location, a path) are
+accepted. Pure."""
 
 import difflib
 import re
@@ -37,7 +37,7 @@ _KAFKA_NAMES: Final = {
     "bootstrap.servers": "bootstrap",
     "startingoffset": "startingOffsets",
 }
-"""Names of Spark's Kafka source for these options."""
+"""Names of Spark's Kafka source for options with the same meaning, for the hint in errors."""
 CONNECTION_OPTIONS: Final = {
     "ca": "ca",
     "clientCertificate": "certificate",
@@ -60,7 +60,7 @@ T = TypeVar("T")
 class OptionKind(Generic[T]):
     """Kind of option values.
 
-    `read` parses a text; it returns None for a text that is not `wanted`, its description in errors."""
+    `read` parses a text, and returns None for an invalid one. `wanted` describes valid texts in errors."""
 
     wanted: str
     read: Callable[[str], T | None]
@@ -200,7 +200,7 @@ def as_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 class TopicChoice(NamedTuple):
-    """Topics by name, or all whose whole names match a pattern, or, with neither, all; internal ones never."""
+    """Choice of topics: by name, by a pattern for whole names, or, with neither, all; never internal topics."""
 
     names: tuple[str, ...] | None = None
     pattern: str | None = None

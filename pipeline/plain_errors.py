@@ -1,8 +1,9 @@
 """Errors of raftlog in Spark's workers without stack traces, so that users see only the message.
 
-A worker sends Spark the stack of an error in a data source, and ends. The stack is left out when SPARK_HIDE_TRACEBACK
-is set at that time. It is set here only for errors of raftlog, which are self-explanatory; a user's own functions and
-defects keep their stacks. Called by the data sources, their readers and writers."""
+A worker sends Spark the stack trace of an error in a data source, and ends. The stack trace is left out if
+SPARK_HIDE_TRACEBACK is set at that time. This module sets it only for errors of raftlog, which are self-explanatory;
+errors of a user's functions and defects keep their stack traces. Called by the data sources, their readers and
+writers."""
 
 import functools
 import inspect

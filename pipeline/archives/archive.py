@@ -1,9 +1,10 @@
 """Archive job from topics to Parquet: adds the records that the archive lacks, each once.
 
-A run compares the source with the archive's coverage of each partition, cuts new offsets into splits, and processes
-them in batches: tasks read splits and stage files, the driver commits a batch as a whole (`writer`). A run that is
-interrupted loses its current batch; the next one continues where the archive's coverage ends. So files that a task
-stages twice (a retry, speculation) are committed once at most, and only committed files are part of the archive.
+A run compares the source with the archive's coverage of each partition, divides new offsets into splits, and processes
+the splits in batches: tasks read splits and stage files, the driver commits each batch as a whole (`writer`). A run
+that is interrupted loses its current batch; the next run continues where the archive's coverage ends. If a task runs
+twice (a retry, speculation), only the files of one of its runs are committed, and only committed files are part of the
+archive.
 
 Coverage is of offsets, not of rows: a compacted topic has fewer rows than offsets. Independent of Spark."""
 
@@ -37,8 +38,8 @@ class PartitionArchived(NamedTuple):
 class ArchiveReport:
     """Result of one run of `archive`.
 
-    `lost` are offsets that were trimmed before they were archived. `behind`: partitions of which the source has less
-    than the archive."""
+    `lost`: offsets that were trimmed before they were archived. `behind`: partitions whose log in the source ends
+    before the archive's coverage."""
 
     path: str
     run: str
@@ -105,7 +106,8 @@ def archive_in_batches(
 class ArchivePlan(NamedTuple):
     """Plan of a run of `archive`.
 
-    `wanted` are offsets to archive; `begun` is new coverage that precedes them."""
+    `wanted`: logs with the ranges of offsets to archive. `begun`: coverage to commit before, of new partitions and
+    after lost offsets. `lost` and `behind`: see `ArchiveReport`."""
 
     wanted: tuple[SourceLog, ...]
     begun: dict[TopicPartition, Coverage]
@@ -153,7 +155,7 @@ def plan_archive(
 
 
 def stage_split(files: Files, staging: str, compression: str, split: ArchiveSplit) -> list[StagedFile]:
-    """Write the rows of a split to staged files, and return these; in a task."""
+    """Write the rows of a split to staged files, and return the files. Runs in a task."""
     writing = DayFiles(files, staging, split.place, compression)
     for rows in split.read():
         writing.write(rows)

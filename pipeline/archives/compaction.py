@@ -1,10 +1,10 @@
 """Compaction job: merges small files of an archive.
 
-Neighbours of one partition and day become one file of about the wanted size. Rows do not change, and the archive
-holds each once at every moment, because one commit adds the new files and drops the old ones. Old files are deleted at
-the end, or, with a grace period, by the first run after it has passed. A query that was planned before and still reads
-them fails then, and has to be started again; while they exist, a reader of the directory without `read_archive` sees
-their rows twice. Independent of Spark."""
+Files of one partition and day with adjacent offsets become one file of about the wanted size. Rows do not change, and
+the archive has each row once at any time, because one commit adds the new files and drops the old ones. Old files are
+deleted at the end of the run, or, with a grace period, by the first run after this period. A query that was planned
+before and still reads the old files then fails, and has to be started again. While the old files exist, a reader of the
+directory without `read_archive` sees their rows twice. Independent of Spark."""
 
 import sys
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def compact_in_batches(
 
 
 def plan_merges(files: Sequence[ArchivedFile], target_bytes: int) -> list[list[ArchivedFile]]:
-    """Return groups of files to merge: at least two neighbours of one partition and day. Pure.
+    """Return groups of files to merge: at least two files of one partition and day with adjacent offsets. Pure.
 
     Files of at least half the target size are not merged, so that rows are not rewritten repeatedly."""
     merges: list[list[ArchivedFile]] = []
@@ -86,7 +86,7 @@ def _day_key(file: ArchivedFile) -> tuple[str, int, str]:
 
 
 def merge_files(files: Files, staging: str, compression: str, merged: Sequence[ArchivedFile]) -> list[StagedFile]:
-    """Write the rows of several files to one staged file, and return it; in a task."""
+    """Write the rows of several files to one staged file, and return a list with it. Runs in a task."""
     writing = DayFiles(files, staging, merged[0].place, compression, file_bytes_max=sys.maxsize)
     for rows in read_in_order(files, merged, 0, OFFSET_END):
         writing.write(rows)

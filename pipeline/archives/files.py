@@ -1,12 +1,12 @@
 """File system of an archive, with only the operations that an archive needs.
 
-`files_at(path)` returns one for a local path, or for a URI that pyarrow supports (`hdfs://…`, `s3://…`). Called by all
-modules of this package, on the driver and, created again there, in tasks. Names are relative to the archive, with `/`.
+`files_at(path)` returns a `Files` object for a local path, or for a URI that pyarrow supports (`hdfs://…`, `s3://…`).
+All modules of this package use it, on the driver and in tasks. Names are relative to the archive, with `/`.
 
 The order of an archive's steps relies on these guarantees: `create` succeeds for one caller only; names that `create`,
 `sync` and `sync_directories` were called for are durable when they return; `move` is atomic. Local file systems and
-HDFS hold this. Object stores move by copying, and their `create` mostly detects another writer only afterwards: there
-the caller must run a single job at a time."""
+HDFS give these guarantees. Object stores move by copying, and their `create` usually detects another writer too late:
+there the caller must run a single job at a time."""
 
 import contextlib
 import os
@@ -39,9 +39,10 @@ class Files:
         return f"{self._root}/{_check_relative(name)}" if name else self._root
 
     def lock(self, name: str) -> DirectoryLock:
-        """Take the lock, until `release` or the exit of the process; raises `ArchiveTaken` if another holds it.
+        """Take the lock, until `release` or the exit of the process; raises `ArchiveTaken` if another run holds it.
 
-        Remote file systems have no locks: there the claim in the archive's commits is what holds.
+        Does nothing for remote file systems, which have no locks: there only the claim in the archive's commits
+        excludes other runs.
         """
         return _NoLock()
 
@@ -117,7 +118,7 @@ class LocalFiles(Files):
         super().__init__(fs.LocalFileSystem(use_mmap=True), root, f"file://{root}")
 
     def _path_to_change(self, name: str) -> str:
-        """Return a path to move or delete; raises `ArchiveDamaged` if a symbolic link leads out of the archive."""
+        """Return the path of a name, to move or delete; raises `ArchiveDamaged` if it leads out of the archive."""
         path, root = self._path_of(name), os.path.realpath(self._root)
         directory = os.path.realpath(os.path.dirname(path))
         if os.path.commonpath((root, directory)) != root:
@@ -210,7 +211,7 @@ def _check_relative(name: str) -> str:
 
 
 def _write(path: str, content: bytes) -> None:
-    """Write a file durably; errors get the path, which the error of a full disk lacks."""
+    """Write a new file durably. Raises `OSError` with the path, which the error of a full disk lacks."""
     try:
         with open(path, "xb") as file:
             file.write(content)

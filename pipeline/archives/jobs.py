@@ -17,7 +17,7 @@ from raftlog.pipeline.progress import OnProgress, Progress
 
 SPLITS_PER_CORE: Final = 8
 SPLITS_MIN: Final = 32
-"""Splits of a batch, so that every core is busy several times over."""
+"""Minimum number of splits in a batch; otherwise `SPLITS_PER_CORE` for each core, to keep all cores busy."""
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -36,8 +36,8 @@ def archive(
 ) -> ArchiveReport:
     """Copy new records of topics to Parquet files in `path`; of all topics when none are named.
 
-    `path` is an archive, or an empty directory, on this machine or as a URI that pyarrow supports, which every executor
-    reaches. The end of each partition is fixed when the run begins. Raises `InvalidArgument`, `UnknownTopic`,
+    `path` is an archive or an empty directory: a local path, or a URI that pyarrow supports. Every executor must be
+    able to access it. The end of each partition is fixed when the run begins. Raises `InvalidArgument`, `UnknownTopic`,
     `NotAnArchive`, `ArchiveTaken`, `ArchiveDamaged`; `LogReplaced` for a topic that was created anew; `DataLost` for
     records that were trimmed before they were archived, unless `fail_on_data_loss` is false; `PipelineFailed` when
     reading fails for good."""
@@ -80,7 +80,7 @@ def _require_known_codec(compression: str) -> None:
 
 
 def _make_batch_runner(spark: SparkSession, on_progress: OnProgress | None) -> SplitBatches:
-    """Return an executor of batches as Spark jobs; its calls raise as `run_splits`."""
+    """Return a function that runs splits in batches, each as a Spark job; it raises the errors of `run_splits`."""
     size = max(SPLITS_MIN, SPLITS_PER_CORE * spark.sparkContext.defaultParallelism)
 
     def run_in_batches(

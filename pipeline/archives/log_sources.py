@@ -25,9 +25,9 @@ SPLIT_ROWS: Final = 500_000
 class Brokers:
     """Running cluster as the source of an archive.
 
-    `bootstrap` is a comma-separated list of HOST:PORT, or a `BrokerAddresses`. A task reads `split_rows` offsets at
-    most, and waits `request_timeout_ms` for unavailable brokers. With `skip_undecodable` records that cannot be decoded
-    are left out, with a warning."""
+    `bootstrap` is a comma-separated list of HOST:PORT, or a `BrokerAddresses`. A task reads at most `split_rows`
+    offsets, and waits at most `request_timeout_ms` for unavailable brokers. With `skip_undecodable`, records that
+    cannot be decoded are left out, with a warning."""
 
     may_lag: Final = False
 
@@ -72,8 +72,9 @@ class Brokers:
 class Segments:
     """Data directories of stopped brokers, or copies of them, as the source of an archive.
 
-    All executors must have access. The directories may be older than the archive. A task reads `split_bytes` of a
-    segment file at most. With `skip_undecodable` records that cannot be decoded are left out, with a warning."""
+    All executors must have access to them. The directories may be older than the archive. A task reads at most
+    `split_bytes` of a segment file. With `skip_undecodable` records that cannot be decoded are left out, with a
+    warning."""
 
     may_lag: Final = True
 

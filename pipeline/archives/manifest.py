@@ -1,9 +1,10 @@
 """Commits of an archive, with their encoding.
 
-A commit is one JSON object in `_raftlog/commits/{number:020d}.json`; together, in order, they define the archive: the
-offsets that it covers, and the files that hold them. `number` counts from 0 without gaps, and a commit is created
-exclusively, so that the writer of number n has seen all before it. A `checksum` member (CRC-32C of the rest in
-canonical form) detects a damaged commit. docs/FORMATS.md specifies the bytes. Pure; called by `state` and `writer`.
+A commit is one JSON object in `_raftlog/commits/{number:020d}.json`. All commits in order define the archive: the
+offsets that it covers, and the files with their rows. `number` counts from 0 without gaps, and the creation of a commit
+fails if the file exists, so the writer of commit n has read all commits before it. A `checksum` member (CRC-32C of the
+rest in canonical form) detects a damaged commit. docs/FORMATS.md specifies the bytes. Pure; called by `state` and
+`writer`.
 
     created     the first: an id, nothing else
     claimed     a run begins: earlier runs cannot commit any more
@@ -77,7 +78,7 @@ class ArchivedFile(NamedTuple):
     last: Count
     rows: Count
     size: Count
-    """In bytes."""
+    """Size in bytes."""
 
     @property
     def place(self) -> TopicPartition:
@@ -107,7 +108,7 @@ class Commit(NamedTuple):
     covered: dict[TopicPartition, Coverage] = {}  # noqa: RUF012 - never changed
     added: tuple[StagedFile, ...] = ()
     dropped: tuple[str, ...] = ()
-    """Paths of files whose rows others hold from now on; they are deleted later."""
+    """Paths of files whose rows are in other files from this commit on; they are deleted later."""
     deleted: tuple[str, ...] = ()
     """Paths of dropped files that are deleted."""
     lost: tuple[LostRange, ...] = ()
@@ -127,16 +128,16 @@ class _StoredCommit(msgspec.Struct):
     archive_id: str
     covered: list[CoveredRow]
     added: list[list[Any]]
-    """Name of each staged file, then `ArchivedFile`."""
+    """Rows for the added files: path of the staged file, then the fields of `ArchivedFile`."""
     dropped: list[str]
     deleted: list[str]
     lost: list[LostRange]
 
 
 def day_of(days: int | None) -> str:
-    """Return the `date=` of records from days since 1970-01-01 in UTC, at most `DAYS_MAX`.
+    """Return the value of `date=` in a path from days since 1970-01-01 in UTC, at most `DAYS_MAX`.
 
-    Records without a time have that of null."""
+    `NO_DATE` for None, the day of records without a timestamp."""
     if days is None:
         return NO_DATE
     return (_EPOCH + timedelta(days=days)).isoformat()

@@ -1,9 +1,9 @@
 """Rows as Parquet files sorted by offset: written by day, and read in order.
 
 Called in tasks of `archive`, `compaction` and `replays`. Files have the columns of `FILE_SCHEMA`; topic, partition
-and day are in their paths. Memory is bounded for all timestamps: rows wait by day until a row group is full, at most
-`WAITING_BYTES_MAX` of them, and at most `OPEN_FILES_MAX` files are open; a day whose file had to be closed for others
-continues in another file."""
+and day are in their paths. Memory is bounded, whatever days the timestamps have: rows of a day wait until a row group
+is full, all waiting rows have at most `WAITING_BYTES_MAX` bytes, and at most `OPEN_FILES_MAX` files are open. If the
+file of a day was closed because of this limit, further rows of the day go to another file."""
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ FILE_BYTES_MAX: Final = 512 * 1024 * 1024
 """Bytes of rows before compression, after which the next file begins."""
 OPEN_FILES_MAX: Final = 64
 READ_ROWS: Final = 20_000
-"""Rows of all files together that are open at a time."""
+"""Rows that are read at a time, divided among the files that are read together."""
 READ_ROWS_MIN: Final = 256
 _NO_ROWS: Final = pa.RecordBatch.from_pylist([], schema=FILE_SCHEMA)
 
@@ -74,7 +74,7 @@ class DayFiles:
             max(self._open.values(), key=attrgetter("waiting_bytes")).write_row_group()
 
     def finish(self) -> list[StagedFile]:
-        """Close all files durably, and return them. Raises `StorageError`."""
+        """Close and sync all files, and return them. Raises `StorageError`."""
         with self._errors_with_directory():
             while self._open:
                 self._finish(next(iter(self._open)))
@@ -92,12 +92,12 @@ class DayFiles:
             ) from error
 
     def _finish(self, day: str) -> None:
-        """Close the file of a day and keep it for the result."""
+        """Close the file of a day, and add it to the result of `finish`."""
         self._done.append(self._open.pop(day).finish())
 
 
 class _DayFile:
-    """File of one day, with the rows of its next row group."""
+    """Open file of one day, and the rows that wait for its next row group."""
 
     def __init__(self, files: Files, staging: str, place: TopicPartition, day: str, compression: str) -> None:
         self._files, self._place, self._day = files, place, day
@@ -142,7 +142,7 @@ class _DayFile:
         self._waiting, self._waiting_rows, self.waiting_bytes = [], 0, 0
 
     def finish(self) -> StagedFile:
-        """Close the file durably, and return its description."""
+        """Close and sync the file, and return its description."""
         self.write_row_group()
         self._writer.close()
         size = self._sink.tell()
@@ -176,7 +176,7 @@ def _split_by_day(rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
 def read_in_order(files: Files, archived: Sequence[ArchivedFile], start: int, end: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files of one topic-partition with `start ≤ offset < end`, sorted by offset.
 
-    They have the columns of `FILE_SCHEMA`. Files may overlap. Raises `ArchiveDamaged` for one that was changed."""
+    The rows have the columns of `FILE_SCHEMA`. Files may overlap. Raises `ArchiveDamaged` if a file was changed."""
     wanted = [file for file in archived if file.first < end and file.last >= start]
     waiting = sorted(wanted, key=attrgetter("first"), reverse=True)
     heads: list[RowsByOffset] = []
@@ -195,7 +195,7 @@ def read_in_order(files: Files, archived: Sequence[ArchivedFile], start: int, en
 class RowsByOffset:
     """Reader of rows sorted by offset, from which rows are taken up to given offsets.
 
-    Its input are non-empty batches of rows. `last` is the offset of the last row of the present batch."""
+    `batches` are not empty. `last` is the offset of the last row of the present batch."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches

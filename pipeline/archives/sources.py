@@ -1,7 +1,7 @@
 """Interface of an archive's sources, as `archive` uses it; `log_sources` has the implementations.
 
-A partition is identified by its group id with every source: an archive that was begun through brokers can be continued
-from a backup's files. Planning is on the driver, reading in tasks."""
+Every source identifies a partition by its group id, so that an archive that was begun from brokers can be continued
+from a backup's files. Plans are made on the driver; rows are read in tasks."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeVar
@@ -32,7 +32,7 @@ class SourceLog(NamedTuple):
     start: int
     end: int
     cut: Callable[[int, int], Sequence[ArchiveSplit]]
-    """Function from a range of its offsets, which is not empty, to splits without a gap, by rising offset."""
+    """Function that divides a non-empty range of offsets (start, end) into splits without gaps, by rising offset."""
 
 
 class ArchiveSource(Protocol):
@@ -40,22 +40,22 @@ class ArchiveSource(Protocol):
 
     @property
     def may_lag(self) -> bool:
-        """Whether the source may be behind the archive, as a backup may be."""
+        """Whether a log of the source may end before the archive's coverage, as in an old backup."""
         ...
 
     def logs(self, choice: TopicChoice, *, fail_on_data_loss: bool) -> list[SourceLog]:
         """Return all partitions of the topics; raises `UnknownTopic` for a topic that does not exist.
 
-        Records that are trimmed before a task has read them are an error there, or with `fail_on_data_loss` false
-        left out."""
+        If records are trimmed before a task has read them, the task fails, or, if `fail_on_data_loss` is false, leaves
+        them out."""
         ...
 
 
 class SplitBatches(Protocol):
     """Interface of executors that run `work` on splits, in batches: Spark in `jobs`, a loop in tests.
 
-    A batch is committed as a whole: it bounds the loss of a run that is interrupted, the size of a commit, and the
-    memory of the driver."""
+    A batch is committed as a whole. Its size bounds the work that an interrupted run loses, the size of a commit, and
+    the memory of the driver."""
 
     def __call__(
         self, label: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]

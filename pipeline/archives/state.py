@@ -1,11 +1,11 @@
 """State of an archive, computed from its commits.
 
     start ≤ end of each coverage; coverage of a partition only grows, and its log stays the same one
-    every path is in `files` (live) or in `dropped`, never in both; rows of live files are each there once
+    every path is in `files` (live) or in `dropped`, never in both; each row is in exactly one live file
 
-Reading costs the newest snapshot and about `SNAPSHOT_EVERY` commits, more where runs were interrupted before their
-snapshot. A snapshot holds the state after the commits up to its number; a damaged one is skipped for an older. Commits
-are never deleted: a run that was paused for long must find the number taken that it would write next."""
+A reader reads the newest snapshot and about `SNAPSHOT_EVERY` commits, more if runs were interrupted before their
+snapshot. A snapshot has the state after the commit with its number; if it is damaged, an older one is read. Commits are
+never deleted, so that a run that was paused for long finds that the number of its next commit is taken."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -89,14 +89,14 @@ def _require_growth(commit: Commit, place: TopicPartition, before: Coverage | No
 class ReadArchive(NamedTuple):
     """Archive as it was read; `newest` is the state after all commits.
 
-    The files of the `unsettled` commit, the last with any, may still be in the staging directory; `before` is the state
-    without it. Without one both states are the same."""
+    `unsettled` is the last commit that added files, if these may still be in the staging directory; None if there is no
+    such commit. `before` is the state before this commit, or `newest` without one."""
 
     newest: ArchiveState
     before: ArchiveState
     unsettled: Commit | None
     snapshot: int
-    """Number of the snapshot that was read; 0 without."""
+    """Number of the snapshot that was read; 0 if none was."""
 
 
 def is_archive(files: Files) -> bool:
@@ -126,8 +126,8 @@ def read_newest(files: Files) -> ReadArchive:
 def read_settled(files: Files) -> ArchiveState:
     """Return, for readers, the newest state whose files are all at their final paths.
 
-    A run that was interrupted after its last commit may have left files where they were staged; the next run moves
-    them. Until then their rows are not seen. Raises `ArchiveDamaged` where a file is in neither place."""
+    A run that was interrupted after its last commit may have left files in its staging directory; the next run moves
+    them. Until then readers do not see their rows. Raises `ArchiveDamaged` if a file has neither path."""
     newest, before, unsettled, _ = read_newest(files)
     if unsettled is None or not (waiting := list_still_staged(files, unsettled.added)):
         return newest
@@ -183,7 +183,7 @@ def _read_base_state(files: Files, last_commit: int) -> ArchiveState:
 
 
 def write_snapshot(files: Files, state: ArchiveState) -> None:
-    """Write a snapshot of a state whose files are all at their final paths, so that readers need not check that."""
+    """Write a snapshot of a state. All its files must be at their final paths, because readers do not check that."""
     held = {"covered": encode_coverage(state.covered), "files": sorted(state.files.values())}
     content = seal({**state._asdict(), **held})
     try:

@@ -1,9 +1,9 @@
 """Checks of the content of commits and snapshots, before anything is read, moved or deleted because of them.
 
-A process that can write to an archive's directory can write a manifest with a correct checksum. So every path in one is
-relative, in the one form that raftlog gives it, and below the archive: `../x`, `/any/file` or `topic=a/../../b` are no
-paths of files of an archive. Types and ranges of numbers are declared, and msgspec checks them; names and paths are
-checked by the functions, which return the value and raise `ValueError`. Called by `manifest` and `state`."""
+A process that can write to an archive's directory can write a manifest with a correct checksum. So every path in a
+manifest must be relative, below the archive, and in exactly the form that raftlog writes: `../x`, `/any/file` or
+`topic=a/../../b` are refused. Types and ranges of numbers are declared, and msgspec checks them. The functions check
+names and paths: they return the value, or raise `ValueError`. Called by `manifest` and `state`."""
 
 import re
 from datetime import date
@@ -14,7 +14,7 @@ from msgspec import Meta
 INT64_MAX: Final = (1 << 63) - 1
 PARTITION_MAX: Final = (1 << 31) - 1
 TOPIC_BYTES_MAX: Final = 255
-"""Limit of a topic's name, which is a directory's name."""
+"""Maximum bytes of a topic's name, which is also the name of a directory."""
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
 """Name of Spark and Hive for the partition of null."""
 _UUID: Final = re.compile(r"\A[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.ASCII)
@@ -27,7 +27,7 @@ UuidText = Annotated[str, Meta(pattern=_UUID.pattern)]
 
 
 def check_topic_name(value: Any) -> str:
-    """Return a valid topic name; raises `ValueError`, also for one that is no name of a directory."""
+    """Return a topic name that is also a valid name of a directory; raises `ValueError` for other values."""
     if type(value) is not str or value in ("", ".", "..") or "/" in value or "\0" in value:
         raise ValueError(f"{_shorten(value)} is no name of a topic")
     if len(value.encode(errors="surrogatepass")) > TOPIC_BYTES_MAX:

@@ -1,13 +1,13 @@
 """Writer of an archive, its only source of changes: one run at a time, each step as one commit.
 
-    begin    lock, read the commits, finish the last run's files (`settle`), claim, delete staged files of other runs
-    commit   staged files durable → commit created (the step is done) → files moved to their places → snapshot
-    end      own leftovers deleted, lock released
+    begin    lock, read the commits, move the last run's files, claim, delete staged files of other runs
+    commit   staged files durable → commit created (the step is done) → files moved to their final paths → snapshot
+    end      staged files of this run deleted, lock released
 
-The next run finishes an interrupted one: before the commit its staged files are leftovers, after it they are moved.
-Commit n + 1 is created when the files of all commits up to n are durably in their places, so that at most one commit
-is unsettled. Claims fence: a run that finds its next number taken ends with `ArchiveTaken`, and because it can never
-commit again its staged files may be deleted. Called by `archive` and `compaction`, on the driver."""
+The next run completes an interrupted one: staged files with a commit are moved, those without are deleted. Commit n + 1
+is created when the files of all commits up to n are durable at their final paths, so at most one commit is unsettled.
+Claims fence other runs: a run whose next commit number is taken ends with `ArchiveTaken`; it can never commit again, so
+its staged files may be deleted. Called by `archive` and `compaction`, on the driver."""
 
 import time
 import uuid
@@ -47,8 +47,8 @@ _LOCK: Final = f"{INTERNALS}/lock"
 def open_writer(files: Files, *, grace_seconds: float = 0, may_create: bool = False) -> Iterator["ArchiveWriter"]:
     """Claim the archive for one run; delete files that were replaced more than `grace_seconds` ago.
 
-    Raises `NotAnArchive` (also, with `may_create`, in a directory with other files), `ArchiveTaken` and
-    `ArchiveDamaged`."""
+    Raises `NotAnArchive` if there is no archive, or with `may_create` if a directory without archive has other files;
+    `ArchiveTaken` and `ArchiveDamaged`."""
     if not is_archive(files):
         _require_begun_or_empty(files, may_create=may_create)
         for directory in (COMMITS, SNAPSHOTS, STAGING):
@@ -113,8 +113,8 @@ class ArchiveWriter:
     ) -> None:
         """Commit one step atomically.
 
-        Raises `ArchiveTaken` when another run has claimed the archive meanwhile, and `NotAnArchive` where a foreign
-        file has the name of an added one; then nothing has changed."""
+        Raises `ArchiveTaken` if another run has claimed the archive meanwhile, and `NotAnArchive` if the final path of
+        an added file is taken by a file that is not of this archive; in both cases nothing was changed."""
         self._require_staged(added)
         self._files.sync_directories([self.staging])
         self._commit(

@@ -1,8 +1,8 @@
 """Synchronous connection to brokers: a `BrokerClient` on an event loop in its own thread.
 
-It works wherever Spark calls (planning and tasks, a notebook with a running loop), and a task can fetch its next chunk
-while it decodes the last. Transient errors (no leader, a broker that crashed, a full queue) are retried with growing
-pauses until the timeout; requests change nothing, so retrying is always safe."""
+It works in planning, in tasks, and in a notebook whose thread runs an event loop; a task can fetch its next chunk while
+it decodes the last one. Transient errors (no leader, a broker that crashed, a full queue) are retried with growing
+pauses until the timeout. Requests change nothing, so retries are always safe."""
 
 import asyncio
 import contextlib
@@ -63,7 +63,7 @@ async def _end_tasks_and_close(client: BrokerClient) -> None:
 
 
 async def with_retries(attempt: Callable[[], Awaitable[_T]], timeout_s: float) -> _T:
-    """Return the result of the first attempt that succeeds; raises as `Outage.repeat`."""
+    """Return the result of the first attempt that succeeds; raises the errors of `Outage.repeat`."""
     return await Outage("request to the brokers", timeout_s, PAUSE_S_MAX).repeat(attempt)
 
 

@@ -1,4 +1,4 @@
-"""Reaction to records that were deleted before they were read: an error, or a warning."""
+"""Report of records that were deleted before they were read: an error or a warning."""
 
 import logging
 

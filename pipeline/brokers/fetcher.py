@@ -1,10 +1,10 @@
 """Fetcher of the rows of a split from the partition's leader, in a task.
 
-The next chunk is fetched while one is decoded, so that at most two of `fetch_max_bytes` are held (a broker returns a
-single batch of any size). Reading ends exactly at the split's end: it waits for new leaders and restarted brokers, an
-answer without records ends nothing unless the high watermark has reached the end (compaction leaves gaps), and deleted
-offsets or topics are reported as lost. A chunk begins after the last batch of the one before. Called by the readers,
-for tasks, and by jobs."""
+The next chunk is fetched while one is decoded, so at most two chunks of `fetch_max_bytes` are in memory (a single batch
+can be larger). Reading ends exactly at the split's end. It waits for new leaders and restarted brokers. An answer
+without records ends it only if the high watermark has reached the split's end, because compaction leaves gaps. Deleted
+offsets or topics are reported as lost. A chunk begins after the last batch of the chunk before. Called by the readers,
+in tasks, and by jobs."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -74,7 +74,7 @@ def _read_batches(split: BrokerSplit) -> Iterator[Batch]:
 
 
 class _Fetcher:
-    """Fetches the batches of one split in consecutive chunks; `offset` is the start of the next one."""
+    """Fetcher of the batches of one split, in consecutive chunks; the next chunk begins at `offset`."""
 
     def __init__(self, split: BrokerSplit) -> None:
         self._split = split
@@ -82,14 +82,14 @@ class _Fetcher:
         self._bytes_wanted = self._choose_fetch_bytes(_RECORD_BYTES_GUESSED)
 
     async def fetch_first(self, client: BrokerClient) -> Chunk:
-        """Return the first chunk, from the leader that the split names, if it names one."""
+        """Return the first chunk; request it from the split's `leader` first, unless that is None."""
         split = self._split
         if split.leader is not None:
             client.learn_leader(TopicPartition(split.topic, split.partition), split.leader)
         return await self.fetch_next(client)
 
     async def fetch_next(self, client: BrokerClient) -> Chunk:
-        """Return the next chunk once there is one, and advance `offset` past it."""
+        """Wait for the next chunk and return it; advance `offset` to its `next_offset`."""
         with Outage(self._split.name, self._split.request_timeout_ms / 1000, PAUSE_S_MAX) as outage:
             while True:
                 try:
@@ -103,7 +103,7 @@ class _Fetcher:
                     return chunk
 
     async def _fetch(self, client: BrokerClient) -> Chunk:
-        """Return the result of one request; raises `Unavailable` if it is empty and the split continues."""
+        """Return the chunk of one request; raises `Unavailable` if it is empty although the split continues."""
         split = self._split
         try:
             fetched = await client.fetch_batches(

@@ -28,7 +28,7 @@ def choose_batch_end(
 ) -> StreamOffset:
     """Return the end of a micro-batch that begins at `start`; `start` itself if there is nothing new.
 
-    `targets`: partitions as they were when a query with trigger(availableNow=True) began; newer records are not taken.
+    `targets`: logs at the start of a query with trigger(availableNow=True), which does not read newer records.
     Raises `DataLost` for topics that were deleted or created anew, and for logs that do not contain the stream's
     position."""
     ids = {log.topic: log.topic_id for log in logs}
@@ -84,9 +84,10 @@ def _report_lost_topics(start: StreamOffset, ids: Mapping[str, str], fail_on_dat
 
 
 def _end_of_partition(log: PartitionLog, known: int | None, targets: Targets | None) -> int | None:
-    """Return the end of a micro-batch in a partition: the target, the present end, or `known`, the previous end.
+    """Return the end of a micro-batch in a partition.
 
-    None for a partition that the stream has not begun to read."""
+    Without `targets` it is the present end of the log. With `targets` it is at most the partition's target; for a
+    partition without a target it is `known`, the stream's position (None: not read yet)."""
     if targets is None:
         return log.end
     target = targets.get(log.place)

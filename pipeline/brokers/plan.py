@@ -2,9 +2,9 @@
 
     start ≤ end of every partition;   start ≥ log start, or the records between are lost
 
-Ends of batches are linearizable: nothing that was acknowledged before the request is missing, and no end is ever lower
-than an earlier one. Requests are asynchronous and run in `BrokerConnection.ask`. Called by the readers and, for
-archives, by jobs."""
+Ends of batches are linearizable: they include every record that was acknowledged before the request, and never
+decrease. Requests are asynchronous and run in `BrokerConnection.ask`. Called by the readers and, for archives, by
+jobs."""
 
 import asyncio
 from collections import Counter
@@ -24,10 +24,10 @@ from raftlog.types import TopicPartition
 ASKED_AT_ONCE: Final = 64
 """Concurrent requests about partitions."""
 FIRST_ANSWER_S: Final = 15.0
-"""Timeout of the first request, which any broker can answer; without an answer the address is wrong."""
+"""Timeout of the first request, which any broker can answer; no answer usually means a wrong address."""
 LOOKS_MAX: Final = 8
 LOOK_PAUSE_S: Final = 0.25
-"""Pause between views of the cluster, each at most a second old, so that one of them has a topic created just now."""
+"""Pause between requests for the cluster view; a view is at most a second old, so one of them has a new topic."""
 
 
 T = TypeVar("T")
@@ -85,8 +85,8 @@ async def read_layout(
 ) -> ClusterLayout:
     """Return all partitions of the chosen topics through an open client; raises as `list_partitions`.
 
-    With `seen`, named topics that do not exist are left out, and an end below the one that was seen is requested
-    again as linearizable, also without `linearizable`."""
+    With `seen`, named topics that do not exist are left out. `linearizable`: whether ends are requested as
+    linearizable; otherwise only an end below the one in `seen` is requested again as linearizable."""
     view, topics = await _view_topics(client, choice, timeout_s, seen)
 
     async def read_log(topic: TopicView, number: int) -> PartitionLog | None:
@@ -174,7 +174,9 @@ async def _select_range(client: BrokerClient, settings: ReadSettings, log: Parti
 async def _resolve_position(
     client: BrokerClient, settings: ReadSettings, positions: OffsetPositions, log: PartitionLog
 ) -> int:
-    """Return the offset of a position: a timestamp's is asked of the broker. Raises `InvalidArgument`."""
+    """Return the offset of a position in the options; that of a timestamp is requested from the broker.
+
+    Raises `InvalidArgument`."""
     position = positions.position_of(*log.place)
     if position.kind is PositionKind.EARLIEST:
         return log.start
@@ -208,8 +210,8 @@ async def _view_topics(
 ) -> tuple[ClusterView, list[TopicView]]:
     """Return a view of the cluster, and the chosen topics in it.
 
-    The view of one broker may be stale: missing topics and changed ids count only when a broker that asked the
-    controller confirms them, or the views of the next seconds do."""
+    The view of one broker may be stale. So a missing topic or a changed id counts only after a confirmation: by a
+    broker that asked the controller, or by further views in the next seconds."""
     needed = choice.names or () if earlier is None else ()
     look_s = timeout_s if earlier else min(timeout_s, FIRST_ANSWER_S)
     names = choice.select(await with_retries(client.topics, look_s)) if choice.names is None else choice.names

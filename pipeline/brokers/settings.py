@@ -29,7 +29,7 @@ from raftlog.pipeline.sink.settings import WRITING_OPTIONS
 
 FETCH_BYTES_DEFAULT: Final = 8 * 1024 * 1024
 FETCH_BYTES_MAX: Final = 32 * 1024 * 1024
-"""A task holds two chunks of this size at most, and a larger batch alone."""
+"""Maximum of `fetchMaxBytes`; a task has at most two chunks of this size in memory, or a single larger batch."""
 REQUEST_MS_DEFAULT: Final = 60_000
 PARTITIONS_MAX: Final = 100_000
 _OFFSETS_MAX: Final = (1 << 63) - 1
@@ -79,7 +79,7 @@ class ReadSettings:
 def batch_settings(given: Mapping[str, str]) -> ReadSettings:
     """Parse the options of a batch (default: `earliest` to `latest`); raises `InvalidArgument`.
 
-    Options of writing and of streams are accepted: programs pass one set of options to all of them."""
+    Options of writes and of streams are accepted, so that a program can pass the same options to all of them."""
     options = Options("raftlog", given, BATCH_OPTIONS, {*WRITING_OPTIONS, *STREAM_OPTIONS})
     return _parse_settings(options, starting_positions(options), ending_positions(options))
 

@@ -1,7 +1,7 @@
 """Data source `raftlog` for Spark: `spark.read.format("raftlog")`, `readStream`, `write`, `writeStream`.
 
-Options, guarantees and errors are in docs/PIPELINE.md. Spark creates one for every use, in the driver's process or in
-one beside it, and pickles it; so it holds its options and nothing else."""
+Options, guarantees and errors are in docs/PIPELINE.md. Spark creates a data source for every use, in the driver's
+process or in a process beside it, and pickles it; so it has no state except its options."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,9 +1,11 @@
 """Reader of growing topics in micro-batches. Created by `RaftlogDataSource`.
 
-Spark keeps one in a process beside the driver for as long as the query runs, and asks it where the next micro-batch
-ends; for the tasks it creates others, which only read. So the connection to brokers is opened by the first request.
-Invariants: the splits of a micro-batch follow from its two offsets alone, so that each attempt reads the same; and no
-offset is below the one before."""
+Spark has one reader in a process beside the driver while the query runs, and requests the end of the next micro-batch
+from it. For the tasks it creates further readers, which only read. So the connection to brokers is opened at the first
+request.
+
+Invariants: the splits of a micro-batch follow from its two positions alone, so that each attempt reads the same
+records; offsets of successive positions never decrease."""
 
 import time
 from collections.abc import Iterator
@@ -44,14 +46,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._brokers: BrokerConnection | None = None
         self._initial: Json | None = None
         self._there: ClusterLayout | None = None
-        """The latest layout: for hints where leaders are, and for Spark's reports."""
+        """Latest layout: for addresses of leaders, and for Spark's reports."""
         self._targets: Targets | None = None
         self._idle_until = 0.0
 
     # offsets
 
     def initialOffset(self) -> Json:  # noqa: N802 – the names are Spark's
-        """Return the position at which a new query starts, as JSON; raises as the planning of a batch."""
+        """Return the position at which a new query starts, as JSON; raises the errors of `BatchReader.partitions`."""
         if self._initial is None:
             self._initial = self._connection().ask(self._find_start).as_json()
         return self._initial
@@ -130,7 +132,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._there
 
     def _pause_if_idle(self) -> None:
-        """Limit an idle stream to ten requests a second; Spark would make a hundred."""
+        """Wait, so that an idle stream makes ten requests per second; Spark would make a hundred."""
         time.sleep(max(0.0, self._idle_until - time.monotonic()))
 
     async def _find_start(self, client: BrokerClient) -> StreamOffset:

@@ -2,10 +2,10 @@
 
     {"version": 1, "topics": {"orders": {"id": "2f0c…", "partitions": {"0": 12, "1": 7}}}}
 
-Each number is the next offset to read. Two more fields make a query's first micro-batch the same in every attempt,
-because Spark keeps only ends: `initial` marks the offset that the query began at, and `begins` in the first end repeats
-that offset. A new partition is added with the offset at which its reading begins, and read from the next micro-batch
-on."""
+Each number is the next offset to read. Spark stores only the ends of micro-batches. So two more fields make a query's
+first micro-batch the same in every attempt: `initial` marks the position at which the query began, and `begins` in the
+first end repeats that position. A new partition is added with the offset at which its reading begins, and is read from
+the next micro-batch on."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -85,10 +85,10 @@ def ranges_between(start: StreamOffset, end: StreamOffset) -> list[tuple[TopicPa
 
 
 def limit_offsets(waiting: Mapping[TopicPartition, int], rows_max: int) -> Offsets:
-    """Return the number of offsets to take of the `waiting` ones, by partition.
+    """Return for each partition how many of its `waiting` offsets the next micro-batch reads.
 
-    These are all of them, or `rows_max` in proportion to the waiting ones, at least one of each; with fewer rows than
-    partitions, one offset of each of the partitions with most waiting offsets."""
+    All if they are at most `rows_max`. Otherwise `rows_max` in proportion to the waiting offsets, at least one for each
+    partition; if there are more partitions than rows, one for each of the partitions with most waiting offsets."""
     total, places = sum(waiting.values()), sorted(waiting, key=lambda place: (-waiting[place], place))
     if total <= rows_max:
         return dict(waiting)
