@@ -4,8 +4,7 @@
     uncharged bytes of requests ≤ UNCHARGED_TOTAL_MAX,           larger ones hold memory of the shared budget
 
 A request begins when all earlier ones of the connection have ended, unless it and those are pipelined. Nothing is read
-while no request may begin, while the budget has no memory, or while the client does not read its answers. Created by
-`connections`."""
+while no request may begin, the budget has no memory, or the client reads no answers. Created by `connections`."""
 
 import asyncio
 from struct import Struct
