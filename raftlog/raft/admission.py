@@ -17,7 +17,7 @@ from raftlog.types import Index, Term
 
 
 def is_acceptable(replica: RaftReplica, message: Message) -> bool:
-    """Return whether a message is well formed, addressed to this replica, and of a term that its sender may introduce.
+    """Return whether a message is well formed, addressed to this replica, and of an acceptable term.
 
     Messages of the types in `FROM_MEMBER` may bring a later term only from members of the configuration: a removed
     replica may have raised its term, and must not depose the leader. Raises `TermRefused`."""

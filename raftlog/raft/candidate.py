@@ -41,15 +41,18 @@ class Candidate:
         return False
 
     def step(self, message: Message) -> RoleChange | None:
+        """Process the answer of a voter; ignore messages of other types."""
         handle = self._HANDLERS.get(type(message))
         return handle(self, message) if handle else None
 
     def handle_pre_vote(self, message: PreVoteResponse) -> RoleChange | None:
+        """Record the answer to a pre-vote request of this campaign."""
         if self.role is Role.PRE_CANDIDATE and message.campaign_term == self._replica.term + 1:
             self._record_answer_of_phase(message)
         return None
 
     def handle_vote(self, message: VoteResponse) -> RoleChange | None:
+        """Record the answer to a vote request of this campaign."""
         if self.role is Role.CANDIDATE:
             self._record_answer_of_phase(message)
         return None

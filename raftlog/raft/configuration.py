@@ -94,7 +94,7 @@ def change_error(change: ConfigurationChange) -> str | None:
 
 
 class ConfigurationHistory:
-    """Configurations that hold at a replica now or may hold again after a cut of its log."""
+    """Configurations that are in effect at a replica now, or may be again after a cut of its log."""
 
     __slots__ = ("_known", "current")
 
@@ -107,7 +107,7 @@ class ConfigurationHistory:
             )
             self._known.append(configuration)
         self.current = self._known[-1]
-        """Latest configuration in the log, committed or not: the one that holds."""
+        """Configuration in effect: the latest one in the log, committed or not."""
 
     def begin(self, founders: Configuration) -> None:
         """Set the founding configuration from the first entry of the log, unless a configuration is known already.

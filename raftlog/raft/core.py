@@ -150,8 +150,8 @@ class RaftCore(ReadableCore):
     def quarantine(self, voting_position: EntryId | None = None) -> None:
         """Stop campaigning until `lift_quarantine` because an entry of the log is damaged.
 
-        A leader asks another replica to lead. `voting_position` is the id of the damaged entry if it was the last one;
-        the replica compares candidates with it until its own log is as up to date."""
+        A leader asks another replica to lead. `voting_position` is the id of the damaged entry if it was the last one:
+        until the durable log has reached it, the replica votes only for candidates whose logs have."""
         self._mark_dirty()
         self._replica.is_quarantined = True
         if voting_position is not None and is_more_up_to_date(voting_position, self._replica.vote_floor):
@@ -165,7 +165,7 @@ class RaftCore(ReadableCore):
         self._replica.is_quarantined = False
 
     def restore_configurations(self, configurations: Sequence[Configuration]) -> None:
-        """Restore the configurations of entries that were damaged and are readable again; given as in `Restart`."""
+        """Restore the configurations of entries that were damaged and are readable again (see `Restart`)."""
         assert not isinstance(self._role, Leader), "a leader whose log was damaged"
         self._mark_dirty()
         self._replica.history.restore(configurations)

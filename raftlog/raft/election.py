@@ -15,7 +15,7 @@ from raftlog.raft.replica import RaftReplica
 
 
 def is_eligible(replica: RaftReplica, request: PreVoteRequest | VoteRequest) -> bool:
-    """Return whether the candidate is a voter in the configuration known here, or may be one in a later one."""
+    """Return whether the candidate is a voter in this replica's configuration, or may be a voter in a later one."""
     configuration = replica.configuration
     if configuration.has_voter(request.sender) and configuration.has_voter(replica.me):
         return True
@@ -23,7 +23,7 @@ def is_eligible(replica: RaftReplica, request: PreVoteRequest | VoteRequest) -> 
 
 
 def grants_pre_vote(replica: RaftReplica, request: PreVoteRequest) -> bool:
-    """Return whether a pre-vote is granted; it promises nothing, so an earlier vote does not matter."""
+    """Return whether a pre-vote is granted; a pre-vote is no promise, so an earlier vote does not matter."""
     return request.campaign_term > replica.term and is_at_least_as_up_to_date(request.last, replica.vote_floor)
 
 

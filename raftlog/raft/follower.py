@@ -59,8 +59,9 @@ class Follower:
         self._replica = replica
         self.leader = leader
         self.verified = replica.committed
-        """Last index known to equal the leader's log, raised by its appends; at first the commit index, because every
-        leader has all committed entries."""
+        """Last index up to which the log is known to equal the leader's, raised by the leader's appends.
+
+        At first it is the commit index, because every leader has all committed entries."""
         self._acknowledged = min(replica.durability.durable_index, self.verified)
         self._sequence = 0
         """Number of the latest append that was accepted."""
@@ -120,6 +121,7 @@ class Follower:
         return None
 
     def step(self, message: Message) -> RoleChange | None:
+        """Process a message of this term; ignore types that a follower does not expect."""
         handle = self._HANDLERS.get(type(message))
         return handle(self, message) if handle else None
 
@@ -165,7 +167,7 @@ class Follower:
         self.wake_leader()
 
     def wake_leader(self) -> None:
-        """Restart the timer, and wake the leader if its process is alive: it may be quiesced while this replica is not.
+        """Restart the timer; wake the leader, which may be quiesced while this replica is not, if its process is alive.
 
         The leader has half an election timeout to send a heartbeat. Until then this replica votes for no candidate.
         Otherwise a request to one quiesced follower, or the return of a partitioned member, would depose a healthy
@@ -233,7 +235,7 @@ class Follower:
             )
 
     def handle_offer(self, message: InstallOffer) -> None:
-        """Pass the leader's offer to the driver; answer whether the durable log already reaches its boundary."""
+        """Pass the leader's offer to the driver; answer whether the durable log reaches the offered boundary."""
         self._record_contact(message.sender)
         replica = self._replica
         boundary = message.boundary

@@ -69,7 +69,7 @@ class Leader:
         self._quorum_tick = replica.ticks + replica.settings.election_ticks_min
         replica.next_tick = self._heartbeat_tick
         self.first_own_index = self._append_control(EntryKind.NO_OP, replica.payloads.no_op(), None)
-        """Index of the no-op: nothing before it is committed by counting."""
+        """Index of this leader's no-op: no earlier entry is committed by counting the replicas that hold it."""
 
     @property
     def has_own_term_commit(self) -> bool:
@@ -114,7 +114,7 @@ class Leader:
         return Accepted(term, Index(last_index + 1), replica.log.last_index)
 
     def propose_configuration(self, change: ConfigurationChange) -> Accepted | RefusedProposal:
-        """Append a configuration, which holds at once; the exit of a joint one follows without another call."""
+        """Append a configuration, which takes effect at once; a joint one is left later without another call."""
         replica = self._replica
         current = replica.configuration
         if self._transfer.target is not None:
@@ -162,6 +162,7 @@ class Leader:
     # messages of members
 
     def step(self, message: Message) -> RoleChange | None:
+        """Process a message of this term; ignore types that a leader does not expect."""
         handle = self._HANDLERS.get(type(message))
         if handle is not None:
             handle(self, message)
@@ -382,7 +383,7 @@ class Leader:
         ]
 
     def _may_quiesce(self) -> bool:
-        """Return whether the Raft group was idle for long enough and the members that count hold every entry."""
+        """Return whether the Raft group was idle for long enough, and all counted members hold every entry."""
         replica = self._replica
         if replica.ticks - self._active_tick < replica.settings.quiesce_after_ticks:
             return False

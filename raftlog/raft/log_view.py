@@ -18,12 +18,12 @@ class LogView(Protocol):
 
     @property
     def boundary(self) -> EntryId:
-        """Id of the entry before the first one held; (0, 0) when nothing was trimmed."""
+        """Id of the entry before the first one in the log; (0, 0) when nothing was trimmed."""
         ...
 
     @property
     def last_index(self) -> Index:
-        """Index of the last entry held; that of the boundary when the log holds none."""
+        """Index of the last entry in the log; the boundary's index when the log has no entry."""
         ...
 
     def term_at(self, index: Index) -> Term:
@@ -35,7 +35,7 @@ class LogView(Protocol):
         ...
 
     def stored_bytes_from(self, first: Index) -> int:
-        """Return an estimate of the bytes from `first` on that only files hold; 0 after the last entry."""
+        """Return an estimate of the bytes from entry `first` on that are in files only; 0 after the last entry."""
         ...
 
 

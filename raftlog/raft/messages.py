@@ -159,7 +159,7 @@ class InstallOffer(NamedTuple):
 
 
 class InstallResponse(NamedTuple):
-    """Answer to an offer: whether the durable log reaches the offered boundary; then `last_index` is its end."""
+    """Answer to an offer: whether the durable log reaches the offered boundary; if so, it ends at `last_index`."""
 
     sender: ReplicaId
     to: ReplicaId

@@ -47,13 +47,13 @@ class FollowerProgress:
     """Number up to which refusals are stale: they answer requests of a former state."""
     is_probe_sent: bool = False
     probe_sent_sequence: int = 0
-    """Number of the latest probe or offer; an answer to a later request means that it was lost."""
+    """Number of the latest probe or offer; an answer to a later request means that the probe was lost."""
     in_flight_bytes: int = 0
     _flights: deque[tuple[Index, int]] = field(default_factory=deque)
     is_active: bool = True
     """Whether the follower answered in this period of CheckQuorum; true for a new one, which has a period to answer."""
     was_active: bool = False
-    """The same for the period before, which counts while a new period has just begun."""
+    """Whether the follower answered in the period of CheckQuorum before, which counts at the beginning of a new one."""
     agreed_sequence: int = 0
     """Number of the latest request that the follower answered as ready to quiesce."""
     awake_sequence: int = 0

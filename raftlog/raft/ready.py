@@ -93,11 +93,11 @@ class Ready(NamedTuple):
 
 
 class Restart(NamedTuple):
-    """Stored state from which a replica starts. The log itself is passed beside it."""
+    """Stored state from which a replica starts, except for its log."""
 
     hard_state: HardState
     configurations: tuple[Configuration, ...]
-    """Configurations, ascending: the one that held at the log's start, and all above it."""
+    """Configurations, ascending: the one in effect at the log's start, and all later ones."""
     committed_hint: Index = Index(0)
     applied_index: Index = Index(0)
     """Last index that the state machine has applied."""

@@ -71,7 +71,7 @@ class RaftReplica:
         )
         # A log can be ahead of a hard state that was lost with its last write: the term never falls below its entries.
         self.term: Term = max(restart.hard_state.term, self.log.last_term)
-        """Never falls, never exceeds TERM_MAX; moved by `set_hard_state`."""
+        """Current term; never falls, never exceeds TERM_MAX; set by `set_hard_state`."""
         self.vote: ReplicaId | None = restart.hard_state.vote if self.term == restart.hard_state.term else None
         """Candidate that got this replica's vote in `term`; set once per term by `set_hard_state`."""
         self.is_hard_state_changed = self.term != restart.hard_state.term
@@ -111,7 +111,7 @@ class RaftReplica:
 
     @property
     def configuration(self) -> Configuration:
-        """Configuration that holds: the latest in the log."""
+        """Configuration in effect: the latest in the log."""
         return self.history.current
 
     @property
@@ -130,6 +130,7 @@ class RaftReplica:
         )
 
     def next_sequence(self) -> int:
+        """Return the number of the next campaign or forwarded read."""
         self.sequence += 1
         return self.sequence
 
@@ -139,6 +140,7 @@ class RaftReplica:
         return least + self.random.randrange(least)
 
     def send(self, message: Message) -> None:
+        """Add a message to those that the next Ready contains."""
         self.outbox.append(message)
 
     # term and vote
@@ -172,7 +174,7 @@ class RaftReplica:
     # the log
 
     def append(self, entries: tuple[Entry, ...]) -> None:
-        """Append entries that follow the log's end; configurations among them hold from now on (thesis 4.1)."""
+        """Append entries that follow the log's end; configurations among them take effect at once (thesis 4.1)."""
         self.log.append(entries)
         for entry in entries:
             if entry.kind is EntryKind.CONFIGURATION:
@@ -182,7 +184,7 @@ class RaftReplica:
                 self.history.begin(entry.configuration)
 
     def cut_to(self, index: Index) -> None:
-        """Remove entries that conflict with the leader's; the configuration before a removed one holds again."""
+        """Remove the entries after `index`, which conflict with the leader's; their configurations lose effect."""
         assert index >= self.committed, f"cut to {index} below committed {self.committed}"
         self.log.cut_to(index)
         self.durability.cut_to(index)

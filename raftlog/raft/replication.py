@@ -54,7 +54,7 @@ class Replication:
     def __init__(self, replica: RaftReplica) -> None:
         self._replica = replica
         self.progress: dict[ReplicaId, FollowerProgress] = {}
-        """Progress of every other member of the configuration that holds, in ascending order."""
+        """Progress of every other member of the configuration in effect, in ascending order."""
         self._voters: list[FollowerProgress | None] = []
         """Progress of the voters, None for the leader's own; that of the outgoing voters, while joint, is in
         `_outgoing`."""
@@ -62,9 +62,9 @@ class Replication:
         self._fastest: list[FollowerProgress] = []
         """Followers that get every append at once: those of the quorum that answered fastest."""
         self._unsent_from = Index(0)
-        """First of the entries that some followers may not have been sent."""
+        """Index of the first new entry that may not have been sent to all followers."""
         self._unsent_bytes = 0
-        """Bytes of these entries."""
+        """Bytes of the entries from `_unsent_from` on."""
         self.are_appends_deferred = False
         """Whether some followers lack entries until `send_deferred`."""
         self.sequence = 0
@@ -103,6 +103,7 @@ class Replication:
             self._fastest = voters[:needed]
 
     def next_sequence(self) -> int:
+        """Return the number of the leader's next request."""
         self.sequence += 1
         return self.sequence
 

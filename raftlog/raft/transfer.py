@@ -20,10 +20,12 @@ class Transfer:
         self.abort_tick = NEVER
 
     def begin(self, target: ReplicaId, abort_tick: int) -> None:
+        """Begin a transfer to `target`, which is aborted at tick `abort_tick`."""
         assert self.target is None, f"transfer to {self.target} is under way"
         self.target, self.abort_tick = target, abort_tick
 
     def abort(self) -> None:
+        """End the transfer without a change of leader."""
         self.target, self.abort_tick = None, NEVER
 
     def request_campaign_if_caught_up(self, replica: RaftReplica, progress: dict[ReplicaId, FollowerProgress]) -> bool:
