@@ -65,7 +65,7 @@ class AdoptionResult(NamedTuple):
 
 
 class Adoption:
-    """Take-over of one segment file at recovery: finds its valid entries, although it may have changed since."""
+    """Adoption of one segment file at recovery: finds its valid entries, though the file may have changed since."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Adoption:
         self._size = self._window.size
 
     def run(self) -> AdoptionResult:
-        """Take over the entries up to `keep_to`, or all of a segment that was closed before it."""
+        """Adopt the entries up to `keep_to`, or all entries of a segment that was closed before `keep_to`."""
         segment = self.segment
         if adopted := self._adopt_up_to_entry():
             segment.keep_times()
@@ -149,7 +149,7 @@ class Adoption:
         )
 
     def _adopt_closed(self) -> bool:
-        """Take over a whole segment, if its last row ends where the file ends; return whether it was done."""
+        """Adopt a whole segment, if its last row ends where the file ends; return whether it was adopted."""
         segment = self.segment
         rows = segment.files.index.size() // ROW_SIZE
         packed = self._read_row(rows - 1) if rows else b""

@@ -385,6 +385,7 @@ class ReadableLog:
         return self._retry_until_undisturbed(lambda: self._read_entries(first_index, last_index, max_bytes))
 
     def _read_entries(self, first_index: Index, last_index: Index, max_bytes: int) -> list[tuple[Row, memoryview]]:
+        """Read entries like `read_entries`, once, without a check for changes in other threads."""
         segment = self.segment_of_index(first_index)
         first = segment.number_of(first_index)
         assert first >= 0, f"index {first_index} below {segment.base_index}"

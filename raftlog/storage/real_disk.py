@@ -67,7 +67,7 @@ class RealDisk:
         self._waiting_syncs: deque[Job] = deque()
         """Submitted syncs for which no descriptor was left."""
         self._filesystems: dict[int, FilesystemSync] = {}
-        """By device number; each until its directory lock is released."""
+        """Open `FilesystemSync`s by device number, each until its directory lock is released."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> "RealFile":
         file = RealFile(path, self._descriptors, os.O_RDONLY if read_only else os.O_RDWR, self._aio)
@@ -112,6 +112,7 @@ class RealDisk:
         os.rmdir(path)
 
     def lock(self, path: str) -> DirectoryLock:
+        """Lock the file; hold a `FilesystemSync` of its file system until the lock is released."""
         lock = FileLock(path)
         filesystem = FilesystemSync.open(os.path.dirname(path))
         if filesystem is None or filesystem.device in self._filesystems:
@@ -137,6 +138,7 @@ class RealDisk:
         return shutil.disk_usage(path).total
 
     def descriptor_shortage(self, path: str) -> OSError | None:
+        """Return the shortage, after another attempt if there was one; without a shortage run the syncs that waited."""
         if self._descriptors.shortage is not None:
             with suppress(OSError):  # the shortage records a lack of descriptors
                 os.close(self._descriptors.open_path(path, _DIRECTORY_FLAGS))
@@ -146,6 +148,7 @@ class RealDisk:
         return shortage
 
     def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
+        """Sync the files and directories: one by one, or many of one file system together."""
         mine = [_check_own(file) for file in files]
         if len(files) + len(directories) >= _MANY and (filesystem := self._find_filesystem(mine, directories)):
             _sync_together(filesystem, mine)
@@ -170,6 +173,7 @@ class RealDisk:
         return filesystem if all(os.stat(path).st_dev == filesystem.device for path in directories) else None
 
     def submit_sync(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
+        """Start a sync: of one file by AIO if possible, otherwise in a thread."""
         for file in files:
             assert not _check_own(file).is_closed, f"{file.path} was closed before its sync"
         if self._aio is not None and len(files) == 1 and not directories:
@@ -214,7 +218,7 @@ class RealFile:
         self.writes_synced = 0
         """Value of `writes` that a completed sync covered; `writes_synced ≤ writes`."""
         self.filesystem: FilesystemSync | None = None
-        """Reports failed write-backs while the descriptor is closed; None if the file keeps its descriptor."""
+        """Reporter of write-backs that fail while the descriptor is closed; None if the file keeps its descriptor."""
         self._writes_at_release = 0
         """Value of `writes` when the descriptor was last closed with unsynced ones; changed under the cache's lock."""
         self.is_closed = False
@@ -234,6 +238,7 @@ class RealFile:
         return self.filesystem is not None or not self.is_dirty
 
     def mark_released(self) -> None:
+        """Record the number of writes if the descriptor is closed with unsynced ones."""
         if self.is_dirty:
             self._writes_at_release = self.writes
 
@@ -242,6 +247,7 @@ class RealFile:
             return os.fstat(use.descriptor).st_size
 
     def read(self, position: int, length: int) -> bytes:
+        """Read up to `length` bytes, also with several calls; fewer only at the end of the file."""
         with self._descriptors.use(self) as use:
             if length > _TRUSTED_LENGTH:
                 length = max(0, min(length, os.fstat(use.descriptor).st_size - position))

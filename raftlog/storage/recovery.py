@@ -193,7 +193,7 @@ class Recovery:
                 return True
 
     def _scan_sound(self, segment: Segment) -> BadBatch | None:
-        """Take over batches up to the first bad one, and return that; None if all are undamaged."""
+        """Adopt batches up to the first bad one, and return that one; None if all are undamaged."""
         for batch, header, reason in self._batches(segment):
             if reason:
                 self._publish(segment)
@@ -247,7 +247,7 @@ class Recovery:
     # torn or damaged
 
     def _rows_after_end(self, segment: Segment) -> list[tuple[bytes, Row]]:
-        """Return the rows in the index file after those of the batches that were taken over.
+        """Return the rows in the index file after those of the adopted batches.
 
         Such rows prove that a sync of their batches succeeded."""
         packed = segment.files.index.read(segment.rows * ROW_SIZE, segment.files.index.size())

@@ -144,7 +144,7 @@ class Segment:
         self._hints = {}
 
     def adopt_scanned(self, batch: Buffer, header: BatchHeader) -> None:
-        """Take over a batch that recovery found in the file at the end position; its row is not published yet."""
+        """Add a batch that recovery found in the file at the end position; its row is not published yet."""
         if self.is_compacted:
             self.append_compacted(batch, header)
         else:
@@ -153,7 +153,7 @@ class Segment:
         self._written_position = self.end_position
 
     def adopt_by_row(self, row_bytes: bytes, next_offset: int) -> None:
-        """Take over a batch at the position in its row, damaged or not; the row is not published yet."""
+        """Add a batch in the file at the position in its row, damaged or not; the row is not published yet."""
         self._waiting.rows.append(row_bytes)
         self.rows += 1
         self.end_position = self._written_position = unpack_row(row_bytes).end

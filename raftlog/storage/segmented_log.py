@@ -173,7 +173,8 @@ class SegmentedLog(ReadableLog):
     def list_changes_since_checkpoint(self) -> ChangedFiles:
         """Return the files and directories that changed since their last reported sync, to sync at a checkpoint.
 
-        Write and publish first. Report the sync with `mark_synced`: changes made meanwhile count for the next one."""
+        The caller writes and publishes first, and reports the sync with `mark_synced`: changes that were made meanwhile
+        count for the next checkpoint."""
         files = [
             pair
             for segment in self.segments
@@ -292,7 +293,7 @@ class SegmentedLog(ReadableLog):
     def segments_below(self, offset: int) -> tuple[Segment, ...]:
         """Return closed segments wholly below `offset`, oldest first, if the roll after them is durable.
 
-        A replica trims only to rolls that are committed as well: the entry before its first one is never cut."""
+        A replica trims only up to committed rolls, so that the entry before its first entry can never be cut."""
         return tuple(
             segment
             for segment, newer in zip(self.segments, self.segments[1:], strict=False)
@@ -346,10 +347,12 @@ class SegmentedLog(ReadableLog):
         self._unlink_files(base_offset)
 
     def _unlink(self, segment: Segment) -> None:
+        """Close a segment and delete its files."""
         segment.close()
         self._unlink_files(segment.base_offset)
 
     def _unlink_files(self, base_offset: int) -> None:
+        """Delete the files of a segment, the `.log` last."""
         self.directory_changes.count()
         stem = f"{self.path}/{segment_stem(base_offset)}"
         for suffix in reversed(SUFFIXES):

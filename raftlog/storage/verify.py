@@ -167,6 +167,7 @@ def join_segments(path: str, checkpoint: Checkpoint | None, segments: Sequence[S
 
 
 def _add_problem(report: LogCheck, path: str, base: int, reason: str) -> None:
+    """Add a problem at the beginning of the segment at `base` to the report."""
     file = f"{path}/{segment_stem(base)}{LOG_SUFFIX}"
     report.problems.append(CorruptBatch(file, Position(0), Offset(base), reason))
 

@@ -123,7 +123,7 @@ class AioSyncs:
         self._jobs: deque[Job] = deque()
         """Jobs of completed syncs that the loop has not run yet."""
         self._idle: asyncio.Future[None] | None = None
-        """Done when no sync is in flight; created by `close`."""
+        """Future that is done when no sync is in flight; created by `close`."""
         self.refused: str | None = None
         """Reason why submissions stopped after the start; None while they are possible."""
         loop.add_reader(self._eventfd, self._read_events)

@@ -13,7 +13,7 @@ _WEIGHT: Final = 1 / 8
 _SAMPLE_EVERY: Final = 32
 """Number of syncs of which one uses the slower method, so that its average stays up to date."""
 _SAMPLE_SLOWER_EVERY: Final = 256
-"""The same number while the slower method takes more than `_SLOWER` times as long."""
+"""Number in place of `_SAMPLE_EVERY` while the slower method takes more than `_SLOWER` times as long."""
 _SLOWER: Final = 1.5
 
 
