@@ -37,7 +37,7 @@ class DriverConfig:
     deferral_ms: int = 10
     """Time after which followers outside the quorum get deferred appends (`RaftSettings.deferred_bytes_max`)."""
     quorum_wait_ms: int = 3
-    """The same time while the quorum has not committed the entries; the shorter of both times counts."""
+    """Time after which deferred appends are sent if the quorum has not committed them; at most `deferral_ms`."""
     raft: RaftSettings = field(default_factory=RaftSettings)
     journal: JournalConfig = field(default_factory=JournalConfig)
     segment_bytes: int = GIB

@@ -71,7 +71,7 @@ class MemoryBudget:
     def take(self, owner: object, size: int, on_granted: Callable[[], None], *, is_small: bool = False) -> bool:
         """Take `size` bytes more, and return whether they were free. A small request takes the reserve first.
 
-        False: `on_granted` is called once they are taken, unless `release` is called before."""
+        If false, `on_granted` is called once the bytes are taken, unless `release` is called before."""
         assert owner not in self._waiting, "asked twice"
         if is_small and self._try_take_reserve(owner, size):
             return True

@@ -22,8 +22,8 @@ class NodeIdentity(NamedTuple):
 
     `has_journal`: this disk uuid has one, so a missing journal is damage. `refusal`: answer of a cluster that refused
     this disk as a stale, copied or retired one; it is never used again. `former_disks`: earlier disk uuids of this
-    directory, oldest first: it may take the place of one of them, and of no other disk. `was_refused`: it has a new
-    disk uuid because the cluster refused the former one, which may be in use elsewhere."""
+    directory, oldest first: this disk may replace one of them, and no other disk. `was_refused`: the directory has a
+    new disk uuid because the cluster refused the former one, which may be in use elsewhere."""
 
     cluster_id: str | None
     node_id: NodeId

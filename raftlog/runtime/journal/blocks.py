@@ -29,9 +29,9 @@ WRITE_BLOCKS_MAX: Final = 1024
 BLOCK_MAGIC: Final = b"RLJB"
 BLOCK_VERSION: Final = 1
 CHECKED_FROM: Final = 8
-"""The checksum covers the disk uuid, then the block from here on."""
+"""Position in a block from which on its checksum covers it, after the disk uuid."""
 JournalSequence = NewType("JournalSequence", int)
-"""Counts the blocks of a journal, from 1 on; never reset for one disk uuid. A frame's number is its first block's."""
+"""Number of a block in the journal, from 1 on; never reset for one disk uuid. A frame's number is its first block's."""
 FIRST_SEQUENCE: Final = JournalSequence(1)
 
 BLOCK_HEADER: Final = struct.Struct(">4sIIIIHHQQHHI")
@@ -49,7 +49,7 @@ class BlockHeader(NamedTuple):
     chain: int
     """Checksum of the block before it in sequence; 0 in the first block of a journal."""
     use: int
-    """Counts the uses of files: each time that a file is begun, new or recycled, takes the next number."""
+    """Number of the file's use: each file that is begun, new or recycled, gets the next number."""
     block: int
     """Number of the block in its file."""
     part: int

@@ -22,8 +22,8 @@ class JournalConfig:
     """Bytes of operations that may wait in memory; above it appends of entries raise `Overloaded`."""
     reserve_bytes: int = 2 * MIB
     """Room, in memory and on the disk, that new entries may not use: on a full disk votes, trims, a checkpoint and
-    entries that were admitted before still go through. It grows to twice the size of the last checkpoint (148 bytes
-    for each group)."""
+    entries that were admitted before still go through. The reserve grows to twice the size of the last checkpoint
+    (148 bytes for each group)."""
     checkpoint_bytes: int = 64 * MIB
     """Bytes of journal since the last checkpoint from which on `Journal.is_checkpoint_due` is true."""
     journal_bytes_max: int = GIB

@@ -27,7 +27,7 @@ from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, descriptors_exhau
 SUFFIX: Final = ".journal"
 FILL_BLOCKS_MIN: Final = 16
 FILL_BLOCKS_MAX: Final = 256
-"""Blocks filled at once, at least and at most: 0.2 ms, or 3 ms, of the loop."""
+"""Least and highest number of blocks that are filled at once; they hold the loop for 0.2 ms and 3 ms."""
 _FILL: Final = LOOP_HOLDS.step("journal fill")
 
 
@@ -115,7 +115,7 @@ class JournalFiles:
         self.sync_all()
 
     def adopt(self, valid_range: ValidRange, last_frame: int, others: Sequence[File]) -> None:
-        """Take over the files of a journal that was read: clear remains after its end, and prepare a spare file."""
+        """Continue with the files of a journal that was read: erase remains after its end, and prepare a spare file."""
         for live in valid_range.live:
             blocks = live.file.size() // BLOCK_SIZE
             self._live.append(

@@ -41,8 +41,8 @@ _IDS: Final = 1 << 63
 class Extent(NamedTuple):
     """Entries `first` to `last`, whose bytes (or rows, with `is_ids`) begin at `address`.
 
-    `length` counts what was written there; a cut may have removed a part, which `Fold.read_batches` and
-    `Fold.read_rows` leave out.
+    `length` is the number of bytes that were written there. A cut may have removed some of these entries, which
+    `Fold.read_batches` and `Fold.read_rows` leave out.
     """
 
     first: Index
@@ -64,9 +64,10 @@ class FoldedGroup:
     commit_hint: Index = Index(0)
     """Commit index as last journaled; not yet clamped to the log's end."""
     configuration_index: Index | None = Index(0)
-    """The latest configuration entry up to `keep_to`, 0 when only a roll has it; `None`: not known, because a cut
-    removed the one that the checkpoint named, or because the log was installed. Entries after `keep_to` are
-    never opened here and may hold a later one."""
+    """Index of the latest configuration entry up to `keep_to`; 0 when only a roll has the configuration.
+
+    None when it is unknown: a cut removed the entry that the checkpoint named, or the log was installed. Entries after
+    `keep_to` are never opened here, and one of them may be a later configuration."""
     voting_position: LostEnd | None = None
     """Id of the lost entry with which the group votes."""
     end: LogEnd | None = None
@@ -288,7 +289,7 @@ class Fold:
             )
 
     def _fold_border(self, frame: FrameTable, kind: int, count: int) -> None:
-        """Replay the begin or the end of a checkpoint; `kind`: which of both; `count`: number of its groups.
+        """Replay the begin or the end of a checkpoint, by `kind`; `count` is the number of the checkpoint's groups.
 
         A checkpoint that was not completed repeats the replayed state and is skipped."""
         if not self._loading:

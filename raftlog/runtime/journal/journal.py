@@ -357,7 +357,7 @@ class Journal:
 
     @property
     def is_checkpoint_due(self) -> bool:
-        """Whether the journal has grown by `checkpoint_bytes` since the last one, or its room runs out."""
+        """Whether the journal has grown by `checkpoint_bytes` since the last checkpoint, or its room runs out."""
         room = self._files.room_end - self._waiting.end - MARGIN_BLOCKS
         return self.live_bytes >= self.config.checkpoint_bytes or room <= self._reserve_blocks
 
@@ -395,9 +395,9 @@ class Journal:
         return number
 
     def complete_checkpoint(self, number: JournalSequence) -> None:
-        """Complete checkpoint `number`, once the segments hold, synced, all of its state; flushes.
+        """Complete checkpoint `number`, after the caller synced the segments that hold all of its state; flushes.
 
-        When that is durable too, recovery begins there, and files with older blocks only are used again."""
+        When the completion is durable, recovery begins at this checkpoint, and older files are used again."""
         self._check_usable()
         assert self._begun is not None, "no checkpoint was begun"
         assert self._begun.number == number, f"checkpoint {number} is completed, but {self._begun.number} was begun"

@@ -65,7 +65,7 @@ class LogEnd(NamedTuple):
 
     @property
     def id(self) -> Row:
-        """The entry's id, with its place in the file: it ends at `id.end`."""
+        """Decoded index row of the entry: index, term and position in the file; the entry ends at `id.end`."""
         return unpack_row(self.row)
 
 
@@ -170,8 +170,9 @@ class GroupState(NamedTuple):
     """Last entry and its place; `None` for a log without entries. Synced before the checkpoint is completed."""
     commit_hint: Index = Index(0)
     configuration_index: Index | None = Index(0)
-    """The latest configuration entry in the log, at most the index of `end`; 0 when only a roll has it, `None` when it
-    is not known because of damage."""
+    """Index of the latest configuration entry in the log, at most that of `end`.
+
+    0 when only a roll has the configuration; None when it is unknown because of damage."""
     voting_position: tuple[Index, Term] | None = None
     """Index and term of the lost entry with which the group votes, if there is one."""
 

@@ -26,29 +26,29 @@ _NO_MAGIC: Final = bytes(4)
 
 @dataclass(slots=True)
 class BlockRun:
-    """Consecutive intact blocks of one file, each with the sequence and checksum after the one before it.
+    """Consecutive intact blocks of one file, each of which continues the sequence and checksums of the one before it.
 
     Each new block changes the fields from `end` on."""
 
     file: File
     block: int
-    """Number of its first block in the file."""
+    """Number of the run's first block in the file."""
     use: int
     sequence: int
-    """Sequence of its first block."""
+    """Sequence of the run's first block."""
     first_chain: int
     """Checksum of the block before the run, as the run's first block has it."""
     first_part: int
     end: int
-    """The sequence after its last block; `sequence < end`."""
+    """The sequence after the run's last block; `sequence < end`."""
     checksum: int
-    """Checksum of its last block."""
+    """Checksum of the run's last block."""
     frame: int
-    """Number of the frame of its last block; no block of the run belongs to a later one."""
+    """Number of the frame of the run's last block; no block of the run belongs to a later frame."""
     complete: int
-    """The sequence after the last frame whose last block is here; 0 when there is none."""
+    """The sequence after the last frame whose last block is in the run; 0 when there is none."""
     start: int
-    """`start` of its last block; never falls within a run."""
+    """`start` in the header of the run's last block; never falls within a run."""
 
     @property
     def first_sequence(self) -> int:

@@ -36,8 +36,8 @@ class FoundConfigurations(NamedTuple):
 def read_configurations(log: ReadableLog, configuration_index: Index | None, committed: Index) -> FoundConfigurations:
     """Find the configuration in effect at index `committed`, and all later ones.
 
-    `configuration_index` is the latest configuration entry in the log, 0 when only a roll has it, `None` when it is
-    not known. When a needed entry is damaged, the nearest roll below takes its place. Raises `FormatError`."""
+    `configuration_index` is the index of the latest configuration entry in the log, 0 when only a roll has it, `None`
+    when it is not known. The nearest roll below is used in place of a damaged entry. Raises `FormatError`."""
     if not log.segments:
         return FoundConfigurations((), None)
     walk = _ConfigurationWalk(log)
@@ -50,7 +50,7 @@ class _StoredConfiguration(NamedTuple):
 
     configuration: Configuration
     replaces_index: Index | None
-    """Index of the configuration that it replaces; None when the log does not have it."""
+    """Index of the configuration that this one replaces; None when the log does not have it."""
 
 
 class _ConfigurationWalk:

@@ -81,6 +81,7 @@ def decode_configuration(payload: bytes, index: Index) -> tuple[Configuration, I
 def _build_configuration(
     index: Index, voters: tuple[RollMember, ...], learners: tuple[RollMember, ...], outgoing: tuple[RollMember, ...]
 ) -> Configuration:
+    """Return the configuration of stored members, in ascending order."""
     replicas = (tuple(sorted(map(replica_of, members))) for members in (voters, learners, outgoing))
     return Configuration(index, *replicas)
 

@@ -59,7 +59,7 @@ class DirectoryCreation:
         return SyncTargets([self._meta], [*directories, internal_path(path)])
 
     def write_roll(self) -> SyncTargets:
-        """Put the meta file in its place, and write the first roll, if there is one."""
+        """Rename the meta file to its final name, and write the first roll, if there is one."""
         assert self._meta is not None, f"{self.path}: begin first"
         self._meta.close()
         place_json(self._disk, internal_path(self.path, META))

@@ -76,7 +76,7 @@ class GroupLog(LogView):
         self.lacks_descriptors = False
         """Whether no file descriptor was left for the last write; updated by `write`."""
         self._cut_to: Index | None = None
-        """Index above which entries in the files are cut, though their bytes must not be touched yet."""
+        """Index above which a pending cut removes the entries in the files; their bytes must not be changed yet."""
         self._terms: list[tuple[Index, Term]] = [(self._last_index, self._read_term(self._last_index))]
         """First index of each term, from some index on; terms below are read from the index rows."""
         self.noted_from = Index(self._last_index + 1)

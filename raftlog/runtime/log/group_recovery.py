@@ -129,7 +129,7 @@ class GroupRecovery:
             self._end_log(Offset(self.segments[-1].base_offset if self.segments else 0), reason)
 
     def _settle_pending(self, pending: AdoptionResult, entries: Iterator[JournalEntry]) -> Iterator[JournalEntry]:
-        """Take over a damaged entry of a large append, once the entry after it shows where its offsets end."""
+        """Adopt a damaged entry of a large append, once the entry after it shows where its offsets end."""
         following = next(entries, None)
         segment = self.segments[-1]
         assert pending.pending is not None, f"{pending} has no row"

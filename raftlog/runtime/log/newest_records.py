@@ -18,7 +18,7 @@ from raftlog.types import Index, Offset
 
 
 class OfflineEntry(NamedTuple):
-    """Stored entry, its place, and its error if it has one."""
+    """Stored entry, the file or journal that has it (in words), and the reason why it is damaged or None."""
 
     index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
     batch: bytes
@@ -114,7 +114,7 @@ def _digest(content: bytes) -> bytes:
 
 
 Later = Callable[[int], Iterator[OfflineEntry]]
-"""Function from the number of a replica in a list to its entries, at least those after the end."""
+"""Function that returns entries of a replica, at least those after the end, by its number in a list."""
 
 
 def find_difference(paths: Sequence[str], replicas: Sequence[NewestRecords], later: Later) -> str | None:

@@ -129,8 +129,9 @@ def list_offline_replicas(disk: Disk, data_dir: str, disk_uuid: uuid.UUID) -> li
 class Comparison(NamedTuple):
     """Result of comparing replicas of one group from `first` to `last`, their smallest commit.
 
-    `end_offset` follows that entry. Nothing was compared when `last < first`. If one is compacted, the entries below
-    `first` were compared by their newest records. `difference` describes the first difference between two of them."""
+    `end_offset` is the offset after entry `last`. Nothing was compared when `last < first`. If a replica is compacted,
+    the entries below `first` were compared by their newest records. `difference` describes the first difference between
+    two replicas, or is None."""
 
     group_id: uuid.UUID
     paths: tuple[str, ...]

@@ -35,7 +35,7 @@ class SyncedSegments:
         self._files = files
 
     def adopt(self) -> None:
-        """Take over the segments up to the one with `keep_to`."""
+        """Adopt the segments up to the one with entry `keep_to`."""
         if self._folded.keep_to == 0:
             return
         base = self._find_first_base()
@@ -54,7 +54,7 @@ class SyncedSegments:
         self.pending = self.broken = None
 
     def _adopt_one(self, base: Offset) -> Offset | None:
-        """Take over one file; return the base offset of the next one to take over, if any."""
+        """Adopt one file; return the base offset of the next file to adopt, None without one."""
         before = self.segments[-1] if self.segments else None
         index = before.next_index if before else self._read_base_index(base)
         assert index is not None, f"{self._path}: the first index of segment {base} is not known"

@@ -37,7 +37,7 @@ _SLICE: Final = 32
 _REQUESTED_SHARE: Final = 1 / 8
 """Part of the interval after which a requested checkpoint is made."""
 _EXAMINATIONS_MAX: Final = 4
-"""Average number of examinations of a changed group before the rest is examined in one turn: some change constantly."""
+"""Number of examinations per changed group, after which all others are examined in one turn: some always change."""
 
 
 class Checkpoints:
@@ -141,7 +141,7 @@ class Checkpoints:
             self._prepare(now)
 
     def _prepare(self, now: float) -> None:
-        """Examine a slice of the changed groups, and schedule the next slice until few are left."""
+        """Prepare a slice of the changed groups, and schedule the next slice; begin when few groups are left."""
         assert self._examinations_left is not None, "nothing is being prepared"
         if self._journal.failure is not None:
             return

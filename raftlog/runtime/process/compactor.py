@@ -90,7 +90,7 @@ class Compactor:
         self.done: dict[GroupKey, CompactionDone] = {}
 
     def request(self, group: PartitionReplica) -> None:
-        """Schedule compaction of the log below the group's mark, once every condition holds; later marks follow."""
+        """Schedule compaction of the log below the group's mark, once all conditions are met; later marks follow."""
         if group.key not in self._waiting:
             checkpoint = self._port.persister.checkpoints.request()
             self._waiting[group.key] = _Waiting(group, group.log.mark, checkpoint, self._port.loop.time())
@@ -146,7 +146,7 @@ class Compactor:
     def _is_needed(self, group: PartitionReplica, index: int) -> bool:
         """Return whether a transfer or an active follower still needs entries below `index`.
 
-        Such a follower would copy the log from the start."""
+        Without these entries the follower would have to copy the whole log."""
         if self._port.is_copied(group):
             return True
         if group.core.role is not Role.LEADER:

@@ -81,7 +81,7 @@ class Driver:
         self.on_failure: Callable[[RaftlogError], None] = _ignore
         """Callback when the disk failed, called once: the process must end, since the state of its files is unknown."""
         self.on_stall: Callable[[Stall], None] = self._step_down_on_stall
-        """Callback when the loop or the disk makes no progress, called repeatedly while it lasts."""
+        """Callback when the loop or the disk makes no progress, called repeatedly while the stall lasts."""
         self.on_step: Callable[[PartitionReplica, Ready], None] = _ignore
         """Callback with every Ready that was handled, for observers."""
         self.on_removed: Callable[[], None] = _ignore

@@ -28,7 +28,7 @@ class _Large:
         self.part = part
         self.first = first
         self.last = last
-        """Lowered by cuts; below `first` no entry is left."""
+        """Index of the last entry, lowered by cuts; no entry is left when it is below `first`."""
         self.is_started = False
 
 

@@ -104,6 +104,7 @@ class Persister:
         self._plan_turn()
 
     def _journal(self, operations: Sequence[Operation]) -> None:
+        """Append operations to the journal, and store their sequence in `_last_sequence`."""
         self._last_sequence = self.journal.append(operations, may_use_reserve=True)
         self.checkpoints.has_new_operations = True
 
@@ -305,6 +306,7 @@ class Persister:
         return [VotingPosition(group.key, *position), Removed(group.key)]
 
     def _settle_removal(self, group: PartitionReplica, _: JournalSequence) -> None:
+        """Close the files of a group whose removal is durable; `empty_trash` then deletes them."""
         group.log.segments.close()
         group.is_removed = True
 
@@ -315,6 +317,7 @@ class Persister:
         self._being_removed[group.key] = group
 
     def end_removal(self, group: PartitionReplica) -> None:
+        """Record that the group's directory was moved durably."""
         del self._being_removed[group.key]
 
     def may_move(self, group: PartitionReplica) -> bool:

@@ -38,7 +38,7 @@ class Admission:
     def admits(self, request: AppendRequest, log: GroupLog) -> bool:
         """Return whether the entries are valid and, if the entry before them is in the log, follow it.
 
-        Without that entry the core refuses them. Raises `CorruptBatch` where the log itself is damaged."""
+        The core refuses the append if that entry is missing. Raises `CorruptBatch` where the log itself is damaged."""
         entries = request.entries
         next_offset = end_of_entries(entries, self._group_id)
         if next_offset is None:

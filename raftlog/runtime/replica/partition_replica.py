@@ -82,7 +82,7 @@ class PartitionReplica(ReadableReplica):
         self.core = core
         self.log = log
         self.hard_state = hard_state
-        """State that was handed to the journal last."""
+        """Term and vote that were journaled last."""
         self.parts: deque[Part] = deque()
         """Readys that are not durable, oldest first."""
         self.configuration_index = core.configuration.index
@@ -284,6 +284,7 @@ class PartitionReplica(ReadableReplica):
         self._host.write_entries(self)
 
     def _append_error(self, size: int, is_essential: bool) -> RaftlogError | None:
+        """Return the error that refuses an append of `size` bytes now, or None."""
         if self.is_closed or self.stopped:
             return self._closed_error() if self.is_closed else self._stopped_error()
         if self.is_frozen:
@@ -313,7 +314,7 @@ class PartitionReplica(ReadableReplica):
         return future
 
     def answer(self, accepted: Accepted, answer: Callable[[Committed], _T], future: "asyncio.Future[_T]") -> None:
-        """Complete `future` with the outcome of entries that were accepted before and are not delivered yet."""
+        """Complete `future` later with `answer(outcome)` for entries that were accepted and are not delivered yet."""
         self._open.add(accepted, future, answer)
 
     # rolls

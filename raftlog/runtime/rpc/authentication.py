@@ -130,5 +130,6 @@ def decode_proof(body: Buffer) -> Proof:
 
 
 def _compute_mac(key: bytes, side: ProvingSide, transcript: bytes, refusal: bytes) -> bytes:
+    """Return the proof's HMAC over side, transcript and refusal, each after its length."""
     parts = (_PURPOSE, side.value, transcript, refusal)
     return hmac.digest(key, b"".join(len(part).to_bytes(4, "big") + part for part in parts), hashlib.sha256)

@@ -153,6 +153,7 @@ class Connection(asyncio.BufferedProtocol):
     # called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to use the open socket (called by the loop)."""
         transport = cast(asyncio.Transport, transport)  # uvloop's transport has the methods without the class
         self._transport = transport
         transport.set_write_buffer_limits(high=self._config.write_buffer_bytes)
@@ -163,9 +164,11 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the memory that the loop reads the next bytes into."""
         return memoryview(bytearray(_SCRATCH_BYTES)) if self.is_closing else self._reader.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Pass complete frames among the bytes read to the handler (called by the loop)."""
         if self.is_closing:
             return
         reader = self._reader
@@ -215,6 +218,7 @@ class Connection(asyncio.BufferedProtocol):
         self.handler.on_writable()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Release the memory, and report the end to the handler (called by the loop)."""
         self._transport = None
         self.is_closing = True
         self._budget.release(self)

@@ -36,8 +36,8 @@ REFUSAL_BYTES_MAX: Final = 1024
 BOOT_ID_SIZE: Final = 8
 NONCE_SIZE: Final = 32
 NUMBER_MAX: Final = 1 << 53
-"""Highest boot epoch and journal sequence, which count starts and synced writes: no process reaches a greater one, and
-a greater one, once recorded, would lock the disk out."""
+"""Highest accepted boot epoch and journal sequence, which count starts and synced blocks. No process can reach a higher
+number; if one were recorded, the disk would be refused for ever."""
 
 
 class Channel(IntEnum):

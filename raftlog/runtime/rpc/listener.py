@@ -36,6 +36,7 @@ class _ListeningSocket(socket.socket):
     untaken: dict[socket.socket, None]
 
     def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection, and record its socket in `untaken`."""
         accepted, name = super().accept()
         self.untaken[accepted] = None
         return accepted, name

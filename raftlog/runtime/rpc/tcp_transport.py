@@ -238,6 +238,7 @@ class TcpTransport(Transport):
     # the transport
 
     def send(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
+        """Queue messages for a node; drop and count them if its address is unknown."""
         links = self._links.get(node)
         if links is None:
             self.messages_unaddressed += len(envelopes)
@@ -245,6 +246,7 @@ class TcpTransport(Transport):
             links.raft.send(envelopes)
 
     def send_heartbeat(self, node: NodeId, heartbeat: ProcessHeartbeat) -> None:
+        """Queue a heartbeat for a node; drop it if the node's address is unknown."""
         links = self._links.get(node)
         if links is not None:
             links.raft.send_heartbeat(heartbeat)

@@ -78,7 +78,7 @@ class TlsContexts:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Files to watch."""
+        """Paths of the files; after a change of one the owner calls `reload`."""
         return self.files[:3]
 
     def reload(self) -> None:

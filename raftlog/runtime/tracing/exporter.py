@@ -35,6 +35,7 @@ class SpanExport:
         self._processor.force_flush()
 
     def _convert(self, span: Span) -> ReadableSpan:
+        """Return a span in the form of OpenTelemetry's SDK, with times by the wall clock."""
         offset = span.trace.wall_offset_s
         ended = span.began if span.ended is None else span.ended
         return ReadableSpan(

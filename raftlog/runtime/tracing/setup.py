@@ -22,6 +22,7 @@ def make_tracer(ratio: float | None, node_id: int, random: Random) -> Tracer | N
 
 
 def _make_export(node_id: int) -> Callable[[Trace], None]:
+    """Return the exporter; raise `InvalidArgument` if its packages are not installed."""
     try:
         from raftlog.runtime.tracing.exporter import SpanExport  # needs the extra
     except ImportError as error:

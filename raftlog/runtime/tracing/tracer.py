@@ -85,6 +85,7 @@ class Tracer:
     def _begin(
         self, name: str, context: TraceContext | None, attributes: dict[str, str | int], *, is_sampled: bool
     ) -> Span:
+        """Begin a trace, in the caller's context if there is one, and return its root span."""
         trace_id = new_trace_id() if context is None else context.trace_id
         trace = Trace(trace_id, is_sampled=is_sampled, has_caller=context is not None)
         return Span(trace, name, "" if context is None else context.span_id, stopwatch(), attributes)

@@ -36,7 +36,7 @@ class CatchUp:
     def __init__(self, port: TransferPort) -> None:
         self._port = port
         self._bytes_fetched = 0
-        """Number of bytes that completed fetches took over."""
+        """Number of bytes of batches that completed fetches have appended."""
         self._fetches: dict[GroupKey, tuple[LogFetch, asyncio.Task[None]]] = {}
         self._transfers = asyncio.Semaphore(port.config.transfers_max)
         self._turn_waits: list[asyncio.Future[None]] = []
@@ -70,7 +70,7 @@ class CatchUp:
 
     @property
     def bytes_fetched(self) -> int:
-        """Number of bytes of batches that were fetched and taken over."""
+        """Number of bytes of batches that were fetched and appended."""
         return self._bytes_fetched + sum(fetching.bytes_taken for fetching, _ in self._fetches.values())
 
     def note_turn(self) -> None:
@@ -88,7 +88,7 @@ class CatchUp:
         return wait
 
     async def _fetch(self, group: PartitionReplica, fetching: LogFetch) -> None:
-        """Install a snapshot if needed, then fetch the leader's log; pause after a failure."""
+        """Replace the log if the leader's begins too late, then fetch the leader's entries; pause after a failure."""
         node = fetching.leader.node_id
         try:
             async with self._transfers:
@@ -107,7 +107,7 @@ class CatchUp:
                 del self._fetches[group.key]
 
     async def _install(self, group: PartitionReplica, fetching: LogFetch) -> None:
-        """Replace the log by another replica's. A repair of the old log ends; a quarantined replica is checked anew."""
+        """Replace the log by the leader's; end a repair of the old log, and repair a quarantined replica again."""
         self._installing[group.key] = None
         repair = self._tasks.pop(group.key, None)
         if repair is not None:

@@ -232,7 +232,7 @@ class Rebuild:
     async def _swap_directories(self, last: Index, configuration_index: Index, end: LogEnd) -> None:
         """Wait until the old log is idle, replace it, and make the replica campaign.
 
-        Raises `Unavailable` if it changed."""
+        Raises `Unavailable` if the log changed."""
         port, group = self._port, self._group
         while not self._is_idle() and not group.is_closed and port.failure is None:  # noqa: ASYNC110  # no events
             await asyncio.sleep(port.config.tick_ms / 1000)

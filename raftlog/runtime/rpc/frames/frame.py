@@ -116,14 +116,14 @@ class FrameReader:
 
     def __init__(self, bounds: Mapping[int, FrameBound], buffer_bytes: int) -> None:
         self.bounds = bounds
-        """Changed by the owner, between two frames."""
+        """Accepted kinds of frames with their sizes; changed by the owner, between two frames."""
         self._buffer = memoryview(bytearray(buffer_bytes))
         self._start = 0
         self._end = 0
         self._large_size = 0
         """Size of the frame that is being read into memory of its own; 0: none is."""
         self._large: memoryview | None = None
-        """Part of that frame's memory that is allocated."""
+        """Allocated part of the memory for the large frame."""
         self._large_end = 0
 
     @property
@@ -160,7 +160,7 @@ class FrameReader:
         self._start, self._end = 0, len(rest)
 
     def get_buffer(self) -> memoryview:
-        """Return the memory to read into, never empty. It invalidates the bodies of earlier frames."""
+        """Return the memory to read into, never empty; the bodies of earlier frames become invalid."""
         if self._large is not None:
             return self._large[self._large_end :]
         if self._start:
