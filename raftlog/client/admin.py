@@ -246,7 +246,7 @@ class AdminClient:
         timeout_ms: int = ORDER_MS,
         query: Mapping[str, object] | None = None,
     ) -> T:
-        """Send a change and decode the answer; repeat an unknown one only without `expected_version`."""
+        """Send a change and decode the answer; if that is lost, repeat a change without `expected_version`."""
         asked = dict(query or {})
         if expected_version is not None:
             asked["expected_version"] = expected_version

@@ -73,8 +73,8 @@ class Calls:
         `wait_ms`: time that the request lets the broker wait, on top of `timeout_ms`. `is_held`: the broker holds the
         answer back until other clients have acted, so the wait is not worth a warning.
 
-        `repeatable`: sending it twice has no further effect, so it is retried on another broker when an answer was
-        lost. `only_reads`: it changes nothing, so the outcome of a lost attempt does not matter."""
+        `repeatable`: sending the request twice has no further effect, so it is retried on another broker when an answer
+        was lost. `only_reads`: the request changes nothing, so the outcome of a lost attempt does not matter."""
         answer = await self.transport.request(
             method,
             path,

@@ -40,7 +40,7 @@ class SecurityClient:
         await self._calls.change("DELETE", f"{_USERS}/{quote_segment(name, 'user')}", timeout_ms=ANSWER_MS)
 
     async def acls(self, selected: Mapping[str, str] | None = None) -> list[AclDescription]:
-        """Return entries of access control; `selected` has values by the parameters of docs/HTTP.md."""
+        """Return entries of access control; `selected` maps filter parameters of docs/HTTP.md to values."""
         return await self._calls.read(list[AclDescription], _ACLS, selected)
 
     async def create_acls(self, acls: Sequence[AclDescription]) -> None:

@@ -38,6 +38,7 @@ class SlowAnswers:
             self._reported.discard(address)
 
     def _warn(self, address: str, request: str, timeout_s: float, after_s: float) -> None:
+        """Log a warning, unless one about this address was logged since its last success."""
         if address not in self._reported:
             self._reported.add(address)
             _log.warning("%s: no answer to %s after %g s, waiting for up to %g s", address, request, after_s, timeout_s)

@@ -67,6 +67,7 @@ class TransactionClient:
     async def _allocate(
         self, transactional_id: str, action: str, fields: Mapping[str, object], timeout_ms: int
     ) -> ProducerIdentity:
+        """Send a request to the coordinator; return the identity in its answer."""
         target = TransactionTarget(transactional_id)
         found: AllocatedProducer = await self._post(
             AllocatedProducer, transactional_id, action, fields, target, timeout_ms
@@ -82,6 +83,7 @@ class TransactionClient:
         target: LeaderTarget,
         timeout_ms: int,
     ) -> Any:
+        """Send a request, repeatedly if its answer is lost; return the answer, decoded as `kind`."""
         path = f"/transactions/{quote_segment(transactional_id, 'transactional id')}/{action}"
         return await self._calls.change_as(
             kind, "POST", path, fields, timeout_ms=timeout_ms, repeatable=True, target=target

@@ -91,9 +91,9 @@ class HttpTransport(AsyncClosedAtExit):
         """Send a request and read the answer.
 
         Raises the error that the broker reported, `Unavailable` when no broker could be reached, and `OutcomeUnknown`
-        when a request that changes state was sent and not answered, and no later attempt succeeded. `only_reads`: it
-        changes nothing, whatever its method. With a `target` its leader is tried first. `wait_s`: time that the broker
-        may hold the answer back; a second later the wait is logged."""
+        when a request that changes state was sent and not answered, and no later attempt succeeded. `only_reads`: the
+        request changes nothing, whatever its method. With a `target` the target's leader is tried first. `wait_s`: time
+        that the broker may hold the answer back; a second later the wait is logged."""
         path_and_query = f"{path}?{urlencode(query)}" if query else path
         reasons, refused = [], True
         lost: str | None = None
@@ -180,6 +180,7 @@ class HttpTransport(AsyncClosedAtExit):
             self.leaders.forget(target, address)
 
     def _forget(self, target: LeaderTarget | None, address: str) -> None:
+        """Remove the address as known leader of `target`, if there is a target."""
         if target is not None:
             self.leaders.forget(target, address)
 

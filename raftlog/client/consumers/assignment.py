@@ -23,7 +23,7 @@ from raftlog.types import Offset, TopicPartition
 
 
 class AssignedPartitions:
-    """Assignment of a consumer, by `subscribe` or `assign`; one of the two, repeatedly."""
+    """Assignment of a consumer, by `subscribe` or by `assign`: only by one of the two, which can be called again."""
 
     def __init__(
         self,

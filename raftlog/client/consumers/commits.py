@@ -17,7 +17,7 @@ _log = logging.getLogger("raftlog.client")
 
 
 class Commits:
-    """Commits of a consumer; without a `member` committed offsets only rise.
+    """Commits of a consumer; the broker never lowers committed offsets of a consumer without a `member`.
 
     `processed()` returns the offsets after the processed records."""
 
@@ -90,6 +90,7 @@ class Commits:
         self._timer = asyncio.get_running_loop().call_later(interval_s, self._commit_on_timer, interval_s)
 
     def _commit_on_timer(self, interval_s: float) -> None:
+        """Start a commit, and set the timer for the next one."""
         self._start()
         self._start_timer(interval_s)
 

@@ -21,7 +21,7 @@ from raftlog.records import BatchHeader, Record, read_records
 from raftlog.types import Offset, TopicPartition
 
 _record_of: Final[Callable[[tuple[Any, ...]], ConsumerRecord]] = partial(tuple.__new__, ConsumerRecord)
-"""Faster than `ConsumerRecord._make`, which is called for every record."""
+"""Constructor of a record from a tuple; faster than `ConsumerRecord._make`, as it is called for every record."""
 
 
 class FetchedRecords:

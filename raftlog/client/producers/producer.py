@@ -35,7 +35,7 @@ from raftlog.types import TopicPartition
 
 _NO_HEADERS: RecordHeaders = []
 _UNSEEN_MAX: Final = 1000
-"""Bound on failed batches kept for `flush`; with more it reports at least this number."""
+"""Bound on failed batches kept for `flush`; if more fail, `flush` reports at least the records of these."""
 
 
 class Producer(Generic[K, V]):

@@ -52,7 +52,7 @@ class ProducerLane:
     ) -> None:
         """Start without batches; not idempotent without `identities`.
 
-        With a `transactional_id` its records belong to one transaction."""
+        With a `transactional_id` the lane's records belong to one transaction."""
         self._topic_partition, self._client, self._settings = topic_partition, client, settings
         self._identities, self._on_result = identities, on_result
         self._identity: ProducerIdentity | None = None
@@ -62,7 +62,8 @@ class ProducerLane:
         """Whether the partition has expired the abandoned id, so that the next must be greater than all earlier ids."""
         self._transactional_id = transactional_id
         self._has_first = transactional_id is None
-        """Whether later batches may be in flight. A broker accepts any first batch of a transaction, so it is alone."""
+        """Whether several batches may be in flight. A broker accepts any batch as the first of a transaction, so the
+        first one is sent alone."""
         self._next_sequence = 0
         self._departed = 0
         """Number of batches sent so far."""

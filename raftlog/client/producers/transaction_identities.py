@@ -82,21 +82,24 @@ class TransactionIdentities(Identities):
     async def abort(self, limit_s: float | None = None) -> None:
         """Abort the transaction, and fence its late requests. Raises `ProducerFenced` and `Unavailable`.
 
-        Unless it succeeds, the next `prepare` aborts it."""
+        If this fails, the next `prepare` aborts the transaction."""
         self.needs_renewal = True
         limit_s = self._limit_s if limit_s is None else limit_s
         found = await self._outage("abort of", limit_s).repeat(lambda: self._end(is_commit=False))
         self._set_next(found)
 
     async def _end(self, *, is_commit: bool) -> ProducerIdentity:
+        """Send one request to commit or abort; return the identity for the next transaction."""
         return await self._client.transactions.end(
             self._transactional_id, self.current, is_commit=is_commit, timeout_ms=self._timeout_ms
         )
 
     def _set_next(self, found: ProducerIdentity) -> None:
+        """Set the identity of the next transaction; request another one before it if the epochs are used up."""
         self._current, self.needs_renewal = found, found.epoch >= EPOCH_MAX
 
     def _outage(self, purpose: str, limit_s: float) -> Outage:
+        """Return the retries of one request, which `purpose` describes in warnings."""
         return Outage(
             f"{purpose} the transaction of {self._transactional_id!r}", limit_s, is_temporary=self._is_temporary
         )

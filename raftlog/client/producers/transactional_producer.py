@@ -134,6 +134,7 @@ class TransactionalProducer(Producer[K, V]):
         await super().close(timeout_s)
 
     async def _get_chooser(self, topic: str) -> PartitionChooser:
+        """Return the chooser of a topic's partitions for the open transaction. Raises `InvalidArgument` without one."""
         block = self._block
         if block is None:
             raise InvalidArgument("no transaction is open: send records inside `async with producer.transaction():`")
@@ -144,6 +145,7 @@ class TransactionalProducer(Producer[K, V]):
         return chooser
 
     async def _wait_for_room(self, size: int) -> None:
+        """Wait for room as `Producer` does. Raises `InvalidArgument` if the transaction ended meanwhile."""
         block = self._block
         await super()._wait_for_room(size)
         self._check_block(block)
