@@ -443,7 +443,7 @@ class Broker:
         survivor: int | None,
         deadline: Deadline,
     ) -> RecoveryResult:
-        """Report the remains of a partition without a majority, and the loss; with `accept_loss`, recover it."""
+        """Report the remaining replicas of a partition and the loss by a recovery; with `accept_loss`, recover it."""
         found = await self._partition(topic, partition, deadline)
         node = None if survivor is None else NodeId(survivor)
         recovering = self.parts.recovering

@@ -53,7 +53,7 @@ _logger = logging.getLogger(__name__)
 class Freshness(NamedTuple):
     """Age of the local copy of the controller's state.
 
-    `age_ms`: since the last message of the controller's leader; 0 when it is this node, None when there was none.
+    `age_ms`: time since the last message of the controller's leader; 0 if this node leads, None if none arrived.
     `problem`: reason why the copy cannot be trusted or is not updated."""
 
     applied_index: Index
@@ -66,7 +66,7 @@ class Freshness(NamedTuple):
 class ControllerHost:
     """Controller on one process: its replica, if this process has one, the local copy, and all requests.
 
-    `open` creates it."""
+    Created by `open`."""
 
     def __init__(self, node: Node, settings: MetadataSettings) -> None:
         self.observers: list[Callable[[], None]] = []
@@ -131,6 +131,7 @@ class ControllerHost:
             )
 
     def _find_group(self) -> PartitionReplica | None:
+        """Return the controller's replica here; None without one, or before a cluster id is known."""
         cluster_id = self._node.identity.cluster_id
         if cluster_id is None:
             return None
@@ -369,6 +370,7 @@ class ControllerHost:
     # callbacks
 
     def _on_step(self, group: PartitionReplica, ready: Ready) -> None:
+        """Apply new entries, and run the leader's duties after a change of role."""
         if ready.role_state is not None:
             self._leader_answered_at()
             self._duties.run_soon()
@@ -399,7 +401,7 @@ class ControllerHost:
     def _unconnected_members(self) -> dict[ReplicaId, BootstrapMember | None]:
         """Return unconnected members of the controller's Raft configuration, each with its description if it is known.
 
-        Among them count its leader (the one that another node named, if none is known here), and processes that
+        Its leader is added (the one that another node named, if none is known here), and so are processes that
         connected to this one and are unknown here: the configuration and the copy may be older than they are."""
         group, me = self._copy.group, self._node.identity.replica
         if group is None:

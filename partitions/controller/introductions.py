@@ -1,18 +1,17 @@
 """Search for the addresses of unreachable nodes: by questions to reachable nodes, and by probes of the seeds.
 
 An old copy of the controller's state may lack a broker that joined since, or the address of one that moved; when
-that one leads the controller the copy never becomes newer by itself, and only other nodes name it. The same holds when
-the leader has another disk since, which is refused here. So while a member of the group is not connected, other nodes
-are asked for the members that they have, and the addresses of seeds and of unreachable nodes are probed. An answer
-counts as long as the state is unchanged for that node. The handshake proves the identity at an address; that a disk
-belongs to a node is only taken from a member whose copy of the state has it so.
+that broker leads the controller, the copy never becomes newer by itself, and only other nodes know the leader. The same
+holds when the leader has a new disk, which is refused here. So while a member of the group is not connected, other
+nodes are asked for the members that they know, and the addresses of seeds and of unreachable nodes are probed. An
+answer is used as long as the state is unchanged for that node. The handshake proves the identity at an address; that a
+disk belongs to a node is accepted only from a member whose copy of the state says so.
 
     a node in a round: at most one change      contradicting answers are tried in turn
 
-A process that proved itself in the handshake, and that the copy here lacks, may be a broker that joined since: no
-Raft message of it is accepted before a known member has named it. Only when no known member is connected (all may
-have left meanwhile), the process is asked itself, and trusted if it has this very disk as a member of the same
-cluster.
+A process that proved its identity in the handshake, and is unknown to the copy here, may be a broker that joined since:
+its Raft messages are refused until a known member has named it. Only if no known member is connected (all may have left
+meanwhile), the process itself is asked, and trusted if it knows this disk as a member of the same cluster.
 
 Called by the host."""
 
@@ -37,7 +36,7 @@ _PAUSE_MS_MAX = 10_000
 
 
 class NodeIntroduction(NamedTuple):
-    """Node as another node described it, and its earlier description; None if it had none."""
+    """Node as another node described it (`member`), and the description here that it replaces, or None."""
 
     member: BootstrapMember
     instead_of: BootstrapMember | None
@@ -59,8 +58,8 @@ _NONE_NAMED = _NamedMembers((), False)
 class Introductions(BackgroundLoop):
     """Search for the addresses of members to which this process has no connection; from `start` to `stop`.
 
-    `away` returns the members that are not connected, with their descriptions apart from those in `known`; `learned` is
-    called when `known` has changed."""
+    `away` returns the members that are not connected, with their descriptions; those in `known` do not count. `learned`
+    is called when `known` has changed."""
 
     purpose = "looking for nodes that are away"
 
@@ -72,8 +71,9 @@ class Introductions(BackgroundLoop):
         learned: Callable[[], None],
     ) -> None:
         self.known: dict[NodeId, NodeIntroduction] = {}
+        """Newest descriptions by other nodes."""
         self.hint: Callable[[ReplicaId], Address | None] = lambda replica: None
-        """Address of a member according to gossip: one more address to probe."""
+        """Function that returns the address of a member according to gossip, which is probed too; None if unknown."""
         self._node, self._settings = node, settings
         self._away, self._learned = away, learned
 
@@ -121,7 +121,7 @@ class Introductions(BackgroundLoop):
         return _NamedMembers((BootstrapMember(*view.replica, text),), False)
 
     async def _ask_unknown(self, identity: PeerIdentity) -> _NamedMembers:
-        """Return the members that an unknown process names, if this disk is among them."""
+        """Return the members that an unknown process names, if the disk of this process is among them."""
         try:
             answer = await self._probe(parse_address(identity.rpc_address))
         except InvalidArgument as error:
@@ -131,7 +131,7 @@ class Introductions(BackgroundLoop):
         return answer if answer.is_certain and knows_us else _NONE_NAMED
 
     def _apply_answers(self, answer: Sequence[_NamedMembers]) -> None:
-        """Store the new descriptions of unconnected members; descriptions by a member's state come first."""
+        """Store the new descriptions of unconnected members; those from a member's state come first."""
         away = self._away()
         known = {replica.node_id: member for replica, member in away.items()}
         news: dict[NodeId, NodeIntroduction | None] = {}
@@ -157,7 +157,7 @@ class Introductions(BackgroundLoop):
             self._learned()
 
     def _find_change(self, member: BootstrapMember, before: BootstrapMember | None) -> NodeIntroduction | None:
-        """Return the new description of a node; None if it is known already."""
+        """Return the description of a node to store in `known`, after an answer; None if none has to be stored."""
         if member != before:
             return NodeIntroduction(member, before)
         counts = self.known.get(member.node_id)

@@ -132,6 +132,7 @@ class LeaderDuties(BackgroundLoop):
             await self._proposals.submit(record.command(), deadline, self._copy.state.applied_index)
 
     def _log_reason(self, text: str) -> None:
+        """Log the reason why a duty waits, unless it was logged last."""
         if text != self._logged:
             self._logged = text
             _logger.info("the controller's leader waits: %s", text)
@@ -139,7 +140,9 @@ class LeaderDuties(BackgroundLoop):
     # hashes
 
     async def _send_hash_if_due(self, group: PartitionReplica) -> None:
-        """Send the hash of the state to all other members, at most once in `hash_interval_ms` and for each index."""
+        """Send the hash of the state to all other members.
+
+        At most once in `hash_interval_ms`, and not again for the same index."""
         now, index = self._node.loop.time(), self._copy.state.applied_index
         if now - self._hashed_at < self._settings.hash_interval_ms / 1000 or index == self._hashed_index:
             return
@@ -164,6 +167,7 @@ class LeaderDuties(BackgroundLoop):
             )
 
     async def _serve_hash(self, request: Request) -> Answer:
+        """Answer whether the state here has this hash at this index; None if that is unknown now."""
         match request.header:
             case [int(index), bytes(state_hash)]:
                 return Answer(self._copy.compare_at(Index(index), state_hash))

@@ -42,7 +42,7 @@ from raftlog.types import Index
 _logger = logging.getLogger(__name__)
 _READ_BYTES: Final = 128 * 1024
 _SLICE_ENTRIES: Final = 512
-"""Limit of a slice when the clock does not advance."""
+"""Most entries in a slice, for a clock that does not advance, as in the simulation."""
 _DAMAGE_PAUSE_S: Final = 1.0
 """Pause before a damaged entry, which is being repaired, is read again."""
 
@@ -99,6 +99,7 @@ class LocalCopy:
             self._loop.call_soon(self._apply_slice)
 
     def stop(self) -> None:
+        """Stop to follow the replica; cancel a pending retry."""
         if self._timer is not None:
             self._timer.cancel()
         self.group = None
@@ -120,14 +121,14 @@ class LocalCopy:
         before, until, count = self.state, self._loop.time() + self._slice_s, 0
         applied = before.applied_index
 
-        def has_ended() -> bool:
+        def has_slice_ended() -> bool:
             nonlocal count
             count += 1
             return count > _SLICE_ENTRIES or self._loop.time() > until
 
         try:
             if self._has_unapplied():
-                self._apply_some(has_ended)
+                self._apply_some(has_slice_ended)
         except (CorruptBatch, DescriptorsExhausted) as error:
             _logger.error("the controller's state is not updated: %s", error)
             self._timer = self._loop.call_later(_DAMAGE_PAUSE_S, self.follow)
@@ -167,7 +168,7 @@ class LocalCopy:
             self._reader = SnapshotReader()
 
     def _apply_entry(self, entry: CommittedEntry) -> None:
-        """Apply one entry, or take it as a part of the snapshot that is being read."""
+        """Apply one entry, or pass it to the reader of a snapshot that is being read."""
         assert entry.index == self._next, f"entry {entry.index} where {self._next} follows"
         self._next = Index(entry.index + 1)
         if entry.kind is ControlKind.SNAPSHOT:
@@ -277,7 +278,7 @@ class LocalCopy:
     def compare_at(self, index: Index, state_hash: bytes) -> bool | None:
         """Return whether the state equals another replica's at `index`; None if that is unknown now.
 
-        When this copy reaches that index later, it is compared then."""
+        If this copy reaches the index later, it compares the hash then and reports a difference as `problem`."""
         if index == self.state.applied_index:
             return self._compare(index, state_hash)
         if index > self.state.applied_index:
@@ -293,6 +294,7 @@ class LocalCopy:
                 self._compare(*received)
 
     def _compare(self, index: Index, state_hash: bytes) -> bool:
+        """Return whether the state has this hash; otherwise report the difference as `problem`."""
         if self.state.state_hash() == state_hash:
             return True
         self.problem = f"the controller's state here differs from the leader's at index {index}: report it as a bug"
@@ -301,4 +303,5 @@ class LocalCopy:
 
 
 def _make_decision(known: AnsweredRequest) -> Decision:
+    """Return the decision of a remembered request."""
     return Decision(known.version, CommandAnswer(known.value, known.failure(), is_repeated=True))

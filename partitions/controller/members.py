@@ -5,9 +5,9 @@
 
 The target follows from the controller's state alone, so a new leader continues where the old one ended. One change
 at a time; a learner becomes a voter once it holds nearly everything. A draining broker becomes a learner, so that it
-receives its removal and is not needed then. It and a retired disk are removed from the voters when enough others are
-reachable or can replace them, absent ones first. A retired learner is removed at once. A leader transfers its
-leadership before it becomes a learner. Called by the host's timer while this process leads."""
+still receives its removal, which does not need its vote. Draining brokers and retired disks are removed from the voters
+when enough others are reachable or can replace them, unreachable ones first. A retired learner is removed at once. A
+leader transfers its leadership before it becomes a learner. Called by the host's timer while this process leads."""
 
 from collections.abc import Callable, Collection
 
@@ -24,7 +24,8 @@ def next_change(
 ) -> ConfigurationChange | None:
     """Return the next change of the controller's Raft configuration; None if none is due, or one is pending.
 
-    `is_alive`: whether a process is reachable, which a broken connection shows before missed heartbeats do."""
+    `caught_up_entries`: most entries that a new voter may lack. `is_alive` returns whether a process is reachable: a
+    broken connection shows that before missed heartbeats do."""
     core = group.core
     configuration = core.configuration
     if configuration.is_joint or configuration.index > core.committed_index or state.bootstrap is None:
@@ -57,7 +58,9 @@ def _is_draining(state: ControllerState, replica: ReplicaId) -> bool:
 
 
 def transfer_target_of(group: PartitionReplica, change: ConfigurationChange, own_id: ReplicaId) -> ReplicaId | None:
-    """Return the transfer target before a change that removes this voter; None for other changes."""
+    """Return the replica that gets the leadership before a change that removes this leader from the voters.
+
+    None for other changes, and if no active voter stays."""
     core = group.core
     if own_id in change.voters:
         return None
@@ -81,8 +84,8 @@ def _next_voters(
 ) -> list[ReplicaId]:
     """Return the next voters: at most one is added and at most one is removed.
 
-    `staying` are not draining, `caught_up` may become voters, `reachable` count for the quorum of a removal, which
-    leaves at least `voters_min`."""
+    `staying` are not draining, and `caught_up` may become voters. A voter is removed only if a majority of the others
+    is `reachable`, and at least `voters_min` stay."""
     voters = list(configuration.voters)
     retired = [voter for voter in voters if voter not in staying]
     new = [replica for replica in staying if replica in caught_up and replica in configuration.learners]

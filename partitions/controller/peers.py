@@ -15,13 +15,13 @@ from raftlog.types import NodeId
 
 
 class PeerAddresses(NamedTuple):
-    """Addresses by node id, and the `disks` of the members of the cluster."""
+    """Addresses and `disks` of the other members of the cluster, by node id."""
 
     addresses: dict[NodeId, Address]
     disks: dict[NodeId, UUID]
 
     def member(self, node: NodeId) -> BootstrapMember | None:
-        """Return a node; None if it is unknown."""
+        """Return a node with its disk and address; None if it is unknown."""
         address = self.addresses.get(node)
         return None if address is None else BootstrapMember(node, self.disks[node], address_text(address))
 
@@ -31,10 +31,10 @@ def peers_of(
 ) -> PeerAddresses | None:
     """Return addresses and disks of other nodes; None if none is known yet.
 
-    Nodes that were `introduced` count until the state has newer rows. A copy without a row of this process may be an
-    old beginning of the log, so the file's members count as well until it has that row. Of two disks of a node, one
-    only follows the other after that is retired, for good: so a disk named by others is newer than the state, unless
-    the state has it among the retired."""
+    Descriptions in `introduced` are used until the state has newer rows. A copy without a row of this process may have
+    only an old beginning of the log, so the file's members are used as well until the copy has that row. A node gets a
+    new disk only after its old one is retired, for good. So a disk named by others is newer than the state, unless it
+    is retired in the state."""
     record = file.record
     if record is None and state.bootstrap is None:
         return None

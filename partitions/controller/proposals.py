@@ -6,7 +6,7 @@
 
 The request id and the basis index stay the same in all repetitions; the state machine applies an id once
 (docs/CONTROLLER.md, section 4). So a request of unknown outcome is repeated, at the present leader, until the
-deadline. Bounded by that; a leader does not propose an id again while its first proposal has no outcome."""
+deadline. A leader does not propose an id again while its first proposal has no outcome."""
 
 import asyncio
 import logging
@@ -65,9 +65,9 @@ class CommandProposals:
     async def submit(self, command: Command, deadline: Deadline, basis: Index | None = None) -> int:
         """Submit a command; return its number once the local copy has applied it as well, or raise its error.
 
-        `basis`, if given, was applied here and is not far behind. Raises `Unavailable` when it was definitely not
-        proposed, `DeadlineExceeded` when it may have been, and `InvalidArgument` for a command above the cluster's
-        feature level."""
+        `basis` is a recent index that was applied here; None: determined here. Raises `Unavailable` when the command
+        was definitely not proposed, `DeadlineExceeded` when it may have been, and `InvalidArgument` for a command above
+        the cluster's feature level."""
         if self.was_up_to_date and self._copy.state.bootstrap is not None:  # the bootstrap command sets the level
             check_level(command, self._copy.state.feature_level)
         request_id = draw_uuid(self._node.environment.random)
@@ -83,7 +83,9 @@ class CommandProposals:
         return value
 
     async def _find_basis(self, deadline: Deadline) -> Index:
-        """Return the index for `basis_index`: the one applied here, or another node's if this copy may be outdated."""
+        """Return the basis index of a request: the index applied here.
+
+        If this copy may be outdated, return the index of another node."""
         if self.was_up_to_date:
             return self._copy.state.applied_index
         while True:
@@ -100,7 +102,9 @@ class CommandProposals:
             await self._pause(_PAUSE_S_MAX, deadline)
 
     async def _decide(self, request_id: UUID, packed: bytes, deadline: Deadline) -> Decision:
-        """Submit a request until it is decided; raise the last error at the deadline, unknown if any attempt was."""
+        """Submit a request until it is decided; at the deadline raise its last error.
+
+        The outcome is unknown if that of any attempt was."""
         is_unknown, pause_s = False, _PAUSE_S
         expected = self._copy.expect(request_id)
         try:
@@ -159,6 +163,7 @@ class CommandProposals:
         return others[self._turn % len(others)] if others else None
 
     def _connected_nodes(self) -> list[NodeId]:
+        """Return the nodes to which this node has a connection."""
         return [peer.node for peer in self._node.transport.peers() if peer.raft.is_connected]
 
     # at the leader
@@ -242,6 +247,7 @@ class CommandProposals:
             raise Unavailable(str(error)) from None
 
     async def _serve_basis(self, request: NodeRequest) -> Answer:
+        """Answer with the index applied here. Raises `Unavailable` while this copy may be outdated."""
         if not self.was_up_to_date:
             raise Unavailable(f"node {self._node.identity.node_id} has no copy of the controller's state yet")
         return Answer(int(self._copy.state.applied_index))
@@ -249,9 +255,11 @@ class CommandProposals:
     # time
 
     def _attempt_deadline(self, deadline: Deadline) -> Deadline:
+        """Return the deadline of one attempt."""
         return Deadline(min(deadline, self._node.loop.time() + self._attempt_s))
 
     def _is_over(self, deadline: Deadline) -> bool:
+        """Return whether the deadline has passed or the node has ended."""
         return self._node.loop.time() >= deadline or self._node.ended.done()
 
     async def _pause(self, seconds: float, deadline: Deadline) -> None:

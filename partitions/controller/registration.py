@@ -29,7 +29,7 @@ class BrokerRegistration:
         self._again: Task[None] | None = None
 
     def command(self, replaces: UUID | None = None) -> RegisterBroker:
-        """Return the command, with the addresses that the cluster's feature level allows."""
+        """Return the command that registers this broker, with the addresses that the cluster's feature level allows."""
         identity = self._node.identity
         return RegisterBroker(
             identity.node_id,
@@ -43,6 +43,7 @@ class BrokerRegistration:
         )
 
     def _allowed_addresses(self) -> Addresses:
+        """Return the addresses without Kafka's listeners if the feature level is too low for them."""
         is_allowed = self.addresses.level_needed() <= self._copy.state.feature_level
         return self.addresses if is_allowed else replace(self.addresses, kafka=())
 
@@ -62,7 +63,9 @@ class BrokerRegistration:
         return registered.addresses != self._allowed_addresses()
 
     async def register(self) -> None:
-        """Repeat the registration until it succeeds; each attempt has a deadline, and a repetition changes nothing."""
+        """Register this broker: repeat the command until it succeeds. A repetition changes nothing.
+
+        Raises `IdentityRefused` and `InvalidArgument`."""
         while True:
             try:
                 await self._proposals.submit(self.command(), deadline_in(10 * self._settings.attempt_ms))

@@ -24,8 +24,9 @@ class MetadataSettings:
     attempt_ms: int = 1_500
     """Time without an answer after which a request is sent again, to the present leader; it is executed once."""
     look_ms: int = 100
-    """First interval of looks at the seeds, and of attempts to register; doubled up to `look_ms_max`."""
+    """First interval between probes of the seeds, and between attempts to register; doubled up to `look_ms_max`."""
     look_ms_max: int = 1_000
+    """Longest such interval."""
     probe_ms: int = 1_000
     """Time without an answer after which an address counts as absent."""
     care_ms: int = 250
@@ -35,11 +36,11 @@ class MetadataSettings:
     replace_silence_ms: int = 3_000
     """Silence of an old disk, as the controller's leader hears it, after which a new one replaces it."""
     refused_silence_ms: int = 10_000
-    """The same after the cluster refused a disk as an old copy: the right one may only be restarting."""
+    """The same silence after the cluster refused a disk as an old copy: the right disk may only be restarting."""
     replace_timeout_ms: int = 15_000
-    """Time after which a process with a new disk ends while the old one is in use: its node id is taken."""
+    """Time after which a process with a new disk ends if the old disk is in use: its node id is taken."""
     fold_ms: float = 2.0
-    """Longest time that the loop is held to apply committed entries."""
+    """Longest time for which applying committed entries may block the loop."""
 
     def __post_init__(self) -> None:
         for seed in self.seeds:
@@ -51,7 +52,7 @@ class MetadataSettings:
 
 
 def check_start(settings: MetadataSettings, rpc_port: int | None, cluster_id: str | None) -> None:
-    """Raise `InvalidArgument` if a process cannot start with these settings."""
+    """Raise `InvalidArgument` for a cluster id that is not a uuid, and for seeds without an RPC port."""
     if cluster_id is not None and not _is_uuid(cluster_id):
         raise InvalidArgument(
             f"the cluster id {cluster_id!r} is not a uuid, such as 479be368-3798-4d6d-8375-d6a82b6e110e"

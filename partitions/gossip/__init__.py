@@ -1,6 +1,6 @@
 """Gossip of a broker: hints about liveness, addresses and load of other brokers, and the cluster map for clients.
 
-Entrance: the façade, by `service`, `cluster_map` and `load`. Gossip never changes the log of a Raft group or the
+Called by the façade through `service`, `cluster_map` and `load`. Gossip never changes the log of a Raft group or the
 controller's state: voters, leaders and assignments are the same with gossip switched off. The protocol is
 `raftlog.membership`."""
 

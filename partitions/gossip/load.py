@@ -21,6 +21,7 @@ class LoadMeter:
         self._rate = 0.0
 
     def __call__(self) -> BrokerLoad:
+        """Measure and return the load; sizes of the disk are −1 if they cannot be read."""
         driver = self._node.driver
         try:
             free, total = driver.disk.free_bytes(driver.data_dir), driver.disk.total_bytes(driver.data_dir)
@@ -29,6 +30,7 @@ class LoadMeter:
         return BrokerLoad(len(self._replicas()), self._node.leaders.led_count, free, total, self._bytes_per_s())
 
     def _bytes_per_s(self) -> int:
+        """Return the smoothed rate of appended bytes, rounded to KiB; each call measures once."""
         now, bytes_in = self._node.loop.time(), self._counters.bytes_in
         elapsed_s, appended = now - self._looked_at, bytes_in - self._bytes_in
         self._looked_at, self._bytes_in = now, bytes_in

@@ -25,7 +25,7 @@ def description_of(member: GossipMember) -> Description | None:
 def combine_members(
     rows: Iterable[RegisteredBroker], members: Mapping[NodeId, GossipMember], now: float
 ) -> list[ClusterMember]:
-    """Return all brokers that are registered or gossip, by node id."""
+    """Return all brokers that are registered or known by gossip, sorted by node id; `now` is by the loop's clock."""
     registered = {row.node_id: row for row in rows}
     return [
         _combine_rows(node, registered.get(node), members.get(node), now)

@@ -155,6 +155,7 @@ class Gossip:
             self._agent.set_join_addresses(addresses)
 
     def _registered_addresses(self) -> list[Address]:
+        """Return the gossip addresses of the other registered brokers."""
         me = self._node.identity.node_id
         texts = [row.addresses.gossip for row in self._metadata.state.all_brokers() if row.node_id != me]
         return [address for text in texts if (address := parse_address_or_none(text)) is not None]
@@ -180,7 +181,7 @@ class Gossip:
         return self._agent is not None
 
     def members(self) -> list[ClusterMember]:
-        """Return all brokers that are registered or gossip, by node id."""
+        """Return all brokers that are registered or known by gossip, sorted by node id."""
         members = [] if self._agent is None else self._agent.members()
         rows = self._metadata.state.all_brokers()
         return combine_members(rows, {member.node_id: member for member in members}, self._node.loop.time())
@@ -195,7 +196,7 @@ class Gossip:
         return None if member is None else member.state
 
     def is_doubtful(self, node: NodeId) -> bool:
-        """Return whether gossip has the node as suspect, dead or left: use shorter timeouts. The hint may be wrong."""
+        """Return whether gossip reports the node as suspect, dead or left, which may be wrong: use shorter timeouts."""
         state = self.state_of(node)
         return state is not None and state is not MemberState.ALIVE
 
@@ -208,6 +209,7 @@ class Gossip:
         return {node: max(0, description.load.disk_free) for node, description in self._descriptions().items()}
 
     def _descriptions(self) -> dict[NodeId, Description]:
+        """Return the descriptions that the live nodes gossip."""
         members = [] if self._agent is None else self._agent.members()
         description = ((member.node_id, description_of(member)) for member in members if member.state.is_up)
         return {node: description for node, description in description if description is not None}

@@ -20,8 +20,9 @@ class GossipSettings:
     advertise_host: str = ""
     """Host to advertise with the bound port, when `advertise` is None; empty: the bound host."""
     is_required: bool = True
-    """Whether the port must be available; otherwise any port will do, and the broker goes on without gossip if none is
-    free."""
+    """Whether the port must be available.
+
+    Otherwise any free port is used, and without one the broker runs without gossip."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:

@@ -25,4 +25,4 @@ class BackgroundLoop(ABC):
 
     @abstractmethod
     async def _run(self) -> None:
-        """Work until cancelled."""
+        """Run the task until it is cancelled."""

@@ -31,7 +31,7 @@ class Campaigns:
         self._timers: dict[asyncio.TimerHandle, None] = {}
 
     def begin_alone(self, groups: Iterable[PartitionReplica]) -> None:
-        """Become leader of those groups that have no other voter."""
+        """Become leader in the groups of which this replica is the only voter."""
         for group in groups:
             if group.core.configuration.all_voters() == (self._me,) and group.core.campaign():
                 self._mark_dirty(group)
@@ -59,6 +59,7 @@ class Campaigns:
             self._timers[timer[0]] = None
 
     def _retry(self, groups: list[PartitionReplica], attempt: int, timer: list[asyncio.TimerHandle]) -> None:
+        """Start the next attempt in the groups that still have no leader."""
         del self._timers[timer[0]]
         self._campaign([group for group in groups if not group.is_closed and _may_campaign(group.core)], attempt + 1)
 

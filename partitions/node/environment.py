@@ -95,7 +95,7 @@ class NodeEnvironment:
     close: Callable[[bool], Awaitable[None]] = _close_nothing
     """Called at the end; the argument is whether to wait for submitted syncs."""
     make_wire: Callable[[], Wire] = UdpWire
-    """Maker of the gossip's datagram wire, for nodes that use gossip."""
+    """Function that makes the datagram wire of gossip, for nodes that use gossip."""
 
 
 def real_environment(settings: NodeSettings) -> NodeEnvironment:

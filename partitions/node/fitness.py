@@ -1,9 +1,9 @@
 """Fitness of processes to lead: slow (stalled disk or loop), full (no room on the disk), excluded by operators.
 
-    slow for unfit_ms · 2^n after the (n + 1)-th relapse;    full while it reports so, and FULL_S longer
+    slow for unfit_ms · 2^n after a stall, the n-th relapse in a row;    full while it reports so, and FULL_S longer
 
-Each process judges itself and reports the result to the others repeatedly while it lasts; a report that is not
-repeated expires. It is a hint: it moves leaderships and election timeouts, and safety does not depend on it. Pure;
+Each process determines its own fitness and reports the result to the others repeatedly while it lasts; a report that is
+not repeated expires. It is a hint: it moves leaderships and election timeouts, and safety does not depend on it. Pure;
 times are the loop's. Owned by the node."""
 
 from collections.abc import Callable
@@ -15,11 +15,11 @@ FULL_S: Final = 5.0
 """Seconds for which a disk counts as full after the last report of its process."""
 _DOUBLINGS_MAX: Final = 5
 _RELAPSE: Final = 4
-"""Number of rests after the end of a rest within which another stall doubles the next one."""
+"""A stall is a relapse if it occurs within this number of slow periods after the end of the last one."""
 
 
 class _Report(NamedTuple):
-    """Report of one process on its fitness."""
+    """Report of one process on its fitness: times until which it counts as slow and as full."""
 
     slow_until: float
     full_until: float
@@ -29,7 +29,7 @@ _FIT: Final = _Report(0.0, 0.0)
 
 
 class Fitness:
-    """Which processes are fit to lead: not slow, and with room on the disk; this process (`me`) and the others."""
+    """Fitness of this process (`me`) and the others to lead: not slow, with room on the disk, not excluded."""
 
     def __init__(self, me: NodeId, unfit_ms: int) -> None:
         self._me, self._unfit_s = me, unfit_ms / 1000

@@ -4,8 +4,9 @@
 
 A process without file descriptors for its logs counts as stalled as long as that lasts.
 
-A stall is announced at once and then with every look while its rest lasts; so is a full disk. Each peer has at most one
-message in flight, and the next one compensates for a lost one. Owned by the node, whose timer calls `update`."""
+A stall is announced at once, and by every `update` while the process counts as slow; so is a full disk. Each peer has
+at most one message in flight, and the next one compensates for a lost one. Owned by the node, whose timer calls
+`update`."""
 
 import asyncio
 import logging
@@ -54,7 +55,7 @@ class FitnessExchange:
         self.fitness = Fitness(node.identity.node_id, node.settings.unfit_ms)
         self._node, self._requests, self._loop = node, requests, node.loop
         self._announcements: dict[NodeId, asyncio.Task[None]] = {}
-        self._second_look: asyncio.TimerHandle | None = None
+        self._transfer_timer: asyncio.TimerHandle | None = None
         self.stalls = dict.fromkeys(Stall, 0)
         """Stalls of each kind since the start of the process."""
         self._was_fit = True
@@ -81,7 +82,7 @@ class FitnessExchange:
         self._node.leaders.tick(now)
 
     def on_room_change(self) -> None:
-        """Handle a disk that has become full, or has room again."""
+        """Record and announce that the disk has become full, or has room again."""
         driver = self._node.driver
         room = driver.room
         name = "disk_full" if room.is_full else "disk_has_room"
@@ -90,7 +91,7 @@ class FitnessExchange:
         self.update(self._loop.time())
 
     def on_descriptors_change(self) -> None:
-        """Handle the exhaustion of file descriptors for the logs, or its end."""
+        """Log that file descriptors for the logs are exhausted, or available again; announce the fitness."""
         why = self._node.driver.descriptors.shortage
         if why is not None:
             event(_logger, "descriptors_exhausted", why=why)
@@ -99,7 +100,7 @@ class FitnessExchange:
         self.update(self._loop.time())
 
     def record_stall(self, stall: Stall) -> None:
-        """Handle a stall of the loop or the disk that the driver has detected."""
+        """Record and announce a stall of the loop or the disk that the driver has detected; move leaderships away."""
         now = self._loop.time()
         self.stalls[stall] += 1
         if not self.fitness.is_slow(self._node.identity.node_id, now):
@@ -109,21 +110,23 @@ class FitnessExchange:
             self._node.leaders.record_disk_stall(now)
         self._stalled_until = now + 2 * self._node.settings.driver.stall_ms / 1000
         self.update(now)
-        if self._second_look is None:
-            self._second_look = self._loop.call_later(self._node.leaders.transfer_timeout_s, self._end_transfers)
+        if self._transfer_timer is None:
+            self._transfer_timer = self._loop.call_later(self._node.leaders.transfer_timeout_s, self._end_transfers)
 
     def _end_transfers(self) -> None:
         """End transfers that were not completed, so that an election follows."""
-        self._second_look = None
+        self._transfer_timer = None
         self._node.leaders.tick(self._loop.time())
 
     def _announce(self, node: NodeId, name: str, header: Any) -> None:
+        """Send a message to a node in the background, unless one to it is in flight."""
         if node not in self._announcements:
             task = self._loop.create_task(self._send(node, name, header, deadline_in(_ANNOUNCE_MS)), name=name)
             self._announcements[node] = task
             task.add_done_callback(lambda _: self._announcements.pop(node))
 
     async def _send(self, node: NodeId, name: str, header: Any, deadline: Deadline) -> None:
+        """Send a message to a node; log a failure."""
         try:
             await self._requests.ask(node, name, header, (), deadline)
         except RaftlogError as error:
@@ -135,7 +138,7 @@ class FitnessExchange:
         await asyncio.gather(*(self._send(peer.node, LEAVING, None, deadline) for peer in self._node.transport.peers()))
 
     def problems(self) -> list[str]:
-        """Return the present problems of this process as text; the time after a stall is none."""
+        """Return the present problems of this process as text; a stall that is over is not among them."""
         room = self._node.driver.room
         problems = [f"the disk has no room for records: {room.describe}"] if room.is_low else []
         if (shortage := self._node.driver.descriptors.shortage) is not None:
@@ -145,18 +148,20 @@ class FitnessExchange:
         return problems
 
     def stop(self) -> None:
-        if self._second_look is not None:
-            self._second_look.cancel()
+        if self._transfer_timer is not None:
+            self._transfer_timer.cancel()
         for task in self._announcements.values():
             task.cancel()
 
     # other processes
 
     async def _serve_draining(self, request: Request) -> Answer:
+        """Record that another process is about to stop."""
         self._node.leaders.mark_draining(request.node)
         return Answer()
 
     async def _serve_fitness(self, request: Request) -> Answer:
+        """Record the report of another process."""
         match request.header:
             case [int(slow_ms), bool(is_full)]:
                 now = self._loop.time()

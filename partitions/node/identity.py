@@ -10,9 +10,9 @@ The boot epoch rises with every start that recovered the disk, and is durable be
 not even with a new disk uuid. The disk uuid stays until the journal is damaged: hard state may be lost then, so the
 process must not vote as the former replica. A lost identity is never created anew over an existing journal.
 
-A start of a stale copy of a disk raises the boot epoch as well: after enough of them the copy would overtake what the
-others remember. So their refusal is stored, and the next start takes a new disk uuid (`opening`); and a start that
-fails before it can be refused, because files cannot be read, does not count."""
+A start of a stale copy of a disk raises the boot epoch as well: after enough starts the copy would have a higher epoch
+than the others remember. So a refusal by others is stored, and the next start takes a new disk uuid (`opening`); and a
+start that fails before it can be refused, because files cannot be read, does not count."""
 
 import logging
 import uuid
@@ -112,7 +112,7 @@ class NodeDirectory:
             self._save(self.identity._replace(has_journal=True))
 
     def replace_disk(self, disk_uuid: uuid.UUID) -> None:
-        """Take a new disk uuid, without journal and groups, because the content cannot be trusted."""
+        """Store a new disk uuid, without journal and groups, because the content of the disk cannot be trusted."""
         known = self.identity
         former = (*known.former_disks, known.disk_uuid)[-_FORMER_DISKS_MAX:]
         self._save(

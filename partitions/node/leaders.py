@@ -1,16 +1,16 @@
 """Placement of leaders: groups move to fit preferred leaders, and away from a process that stops.
 
-    moving ≤ transfers_max,   a group whose transfer failed rests: transfer_retry_ms · 2^n
+    moving ≤ transfers_max,   pause of a group after n further failed transfers: transfer_retry_ms · 2^n
 
 A process whose disk or loop stalled, whose disk is full, or that operators have excluded, transfers all leaderships to
 fit processes; a leader with a full disk keeps its group while a majority of the voters' disks is full, since no other
 voter could lead better.
 
-Only leaders act, each for its own groups: no process commands another. The preferred leader is injected. A transfer
-stops the group's writes for a moment, so it begins only when it should succeed: the preferred voter has been connected
-for `settle_ms`, is not about to stop, and holds nearly everything. A target that does not take over (for example
-because its entry is damaged) costs an election timeout, and the group rests for a while. Called by the node: with
-every change of a role, and by its timer."""
+Only leaders act, each for its own groups: no process commands another. A callback returns the preferred leader. A
+transfer stops the group's writes for a moment, so it begins only when it should succeed: the preferred voter has been
+connected for `settle_ms`, is not about to stop, and holds nearly everything. A target that does not take over (for
+example because its entry is damaged) costs an election timeout, and the group's next transfer waits. Called by the
+node: with every change of a role, and by its timer."""
 
 import asyncio
 import logging
@@ -40,7 +40,7 @@ _STOP_TRANSFERS_MAX = 256
 """Concurrent transfers while the process stops."""
 
 Preferred = Callable[[uuid.UUID], ReplicaId | None]
-"""Preferred leader of a group, if one is known."""
+"""Function that returns the preferred leader of a group; None if it is unknown."""
 
 
 class _Move(NamedTuple):
@@ -96,8 +96,9 @@ class LedGroups:
         self._ahead_at: dict[NodeId, float] = {}
         """Time at which a disk was last seen to be faster than the stalled one here."""
         self._moved = asyncio.Event()
+        """Event set when this process has lost a leadership."""
         self._are_full = False
-        """Whether some group led here has no majority with room."""
+        """Whether there is a group led here in which no majority of the voters has room on the disk."""
 
     @property
     def led_count(self) -> int:
@@ -139,7 +140,7 @@ class LedGroups:
         self._draining[node] = None
 
     def record_disk_stall(self, now: float) -> None:
-        """Record a slow sync here; a disk that then stores entries earlier counts as faster."""
+        """Record a slow sync here. A follower that has synced more entries than this disk counts as faster."""
         self._disk_stalled_at = now
         for group in self._led.values():
             status = group.core.status()
@@ -163,7 +164,7 @@ class LedGroups:
                 self._begin_transfer(group, target, now)
 
     def count_room(self, now: float) -> None:
-        """Find the groups led here that cannot commit, because a majority of their voters has full disks."""
+        """Set `is_majority_full` of each group led here: no majority of its voters has room on the disk."""
         if not self._fitness.is_any_full(now) and not self._are_full:
             return
         self._are_full = False
@@ -286,7 +287,7 @@ class LedGroups:
     async def hand_over_all(self, seconds: float) -> int:
         """Transfer all leaderships within `seconds`; return the number of groups still led that have other voters.
 
-        Ends early when no connected node stays."""
+        Ends early when all connected nodes are draining."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while (
@@ -312,7 +313,10 @@ class LedGroups:
         return [group for group in self._led.values() if len(group.core.configuration.all_voters()) > 1]
 
     def _find_target(self, group: PartitionReplica, now: float) -> ReplicaId | None:
-        """Return a voter with nearly all entries: a fit one, then the preferred leader, then the most complete."""
+        """Return the voter that should lead the group next; None without one.
+
+        It is connected, not draining, and has nearly all entries. Fit voters come first, then the preferred leader,
+        then the voter with the most entries."""
         candidates = [
             each
             for each in group.core.status().followers

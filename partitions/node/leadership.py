@@ -15,7 +15,7 @@ from raftlog.types import Term
 class Leadership(NamedTuple):
     """Leader of a Raft group, as known here.
 
-    `is_here`: this process leads. `is_ready`: it has also committed in its term, so it has the end of the log."""
+    `is_here`: this process leads. `is_ready`: it has also committed in its term, so it knows the end of the log."""
 
     leader: ReplicaId | None
     is_here: bool

@@ -1,6 +1,6 @@
 """One process of a cluster: its disk, its groups and its connections, from `open` through `start` to `stop`.
 
-    node = await Node.open(NodeSettings(…))       identity counted and synced, everything recovered
+    node = await Node.open(NodeSettings(…))       start counted durably, everything recovered
     await node.start()                            listens, connects; with peers the groups begin after one handshake
     reason = await node.ended                     done after a stop (None) or a failure (its error)
     await node.stop()                             leaderships transferred, everything durable, closed
@@ -156,9 +156,8 @@ class Node:
     def _begin(self) -> None:
         """Start the groups.
 
-        With peers this happens once one of them has accepted the handshake: on an old copy of its disk, a group of
-        one would
-        otherwise lead and lose acknowledged records."""
+        With peers this happens once one of them has accepted the handshake. Otherwise a sole voter on an old copy of
+        its disk would lead and lose acknowledged records."""
         if self._is_started and not self._is_working and self._failure is None:
             self._is_working = True
             self.driver.start()
@@ -248,6 +247,7 @@ class Node:
         self._directory.join_cluster(cluster_id)
 
     def _own_identity(self) -> PeerIdentity:
+        """Return the identity of this process for handshakes."""
         mine, sequence = self.identity, self.driver.journal.durable_sequence
         at = self.settings.advertise_rpc or self.transport.address
         address = "" if at is None else address_text(at)
@@ -261,6 +261,7 @@ class Node:
         return task
 
     def _on_task_end(self, task: "asyncio.Task[None]") -> None:
+        """End the node with the error of an essential task that failed."""
         if not task.cancelled() and (error := task.exception()) is not None:
             _logger.error("%s failed", task.get_name(), exc_info=error)
             self.fail(StorageError(f"{task.get_name()} failed, and the process cannot run without it: {error!r}"))
@@ -353,6 +354,7 @@ class Node:
         self._waits.wake(group_id.bytes)
 
     def _working_driver(self) -> Driver:
+        """Return the driver. Raises `Unavailable` once the node stops."""
         if self._failure is not None or self._end is not None:
             raise Unavailable(f"node {self.identity.node_id} stops: {self._failure or 'a stop was requested'}")
         return self.driver
@@ -395,6 +397,7 @@ class Node:
         self._watchers[group_id.bytes] = hook
 
     def _on_step(self, group: PartitionReplica, ready: Ready) -> None:
+        """Record a change of role; then call the group's watcher and `on_step`."""
         if ready.role_state is not None:
             self.leader_statistics.record_change(
                 group, ready.role_state, is_handed_over=self.leaders.is_transferring(group.key)
@@ -421,6 +424,7 @@ class Node:
         self._requests.on_request(name, handler, is_open=is_open)
 
     async def _serve(self, node: NodeId, request: object) -> object:
+        """Serve another node's request: a call by name here, any other in the driver."""
         if isinstance(request, Call):
             return await self._requests.serve(node, request)
         return await self.driver.serve(node, request)
@@ -428,6 +432,7 @@ class Node:
     # time
 
     def _run_maintenance(self) -> None:
+        """Save the remembered peers if that is due and update the fitness, every `housekeeping_ms`."""
         self._timer = self.loop.call_later(self.settings.housekeeping_ms / 1000, self._run_maintenance)
         now, live_bytes = self.loop.time(), self.driver.journal.live_bytes
         is_checkpoint, self._live_bytes = live_bytes < self._live_bytes, live_bytes

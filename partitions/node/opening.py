@@ -1,9 +1,9 @@
 """Opening of a node's driver, under a new disk uuid if the content of the disk cannot be trusted.
 
-A damaged journal may have lost terms and votes; a disk that the cluster refused as stale, copied or retired has. So the
-process becomes another member: a new disk uuid, an empty journal, no groups. The old journal is kept aside, and so are
-the directories of the old groups when their places are needed. The controller puts the new disk in the place of the
-old one (`controller.disk_replacement`); nothing of that happens here."""
+A damaged journal may have lost terms and votes; a disk that the cluster refused as stale, copied or retired has lost
+some. So the process becomes another member: a new disk uuid, an empty journal, no groups. The old journal is kept
+aside, and so are the directories of old groups when a new replica needs them. The controller replaces the old disk by
+the new one (`controller.disk_replacement`); nothing of that happens here."""
 
 import logging
 import uuid
@@ -26,7 +26,7 @@ _logger = logging.getLogger(__name__)
 
 
 def draw_uuid(random: Random) -> uuid.UUID:
-    """Return a random uuid (version 4) of this generator."""
+    """Return a random uuid (version 4) from this generator."""
     return intern_uuid(uuid.UUID(int=random.getrandbits(128), version=4).bytes)
 
 

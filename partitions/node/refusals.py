@@ -1,19 +1,19 @@
 """Consequence of a refused handshake for the refused process. Pure; called by the node.
 
-A single misconfigured process must not end a member of a cluster. So the refusal is weighed:
+A single misconfigured process must not end a member of a cluster. So the reason of the refusal decides:
 
     a stale or copied disk     the refuser remembers more of this disk than the disk itself: it is right, if it belongs
-                               to our cluster and its metadata gives our node id just this disk. The disk is abandoned
-                               permanently, since its boot epoch would pass the remembered one after some more starts.
+                               to the same cluster and its metadata has just this disk for the node id. The disk is
+                               abandoned permanently: its boot epoch would pass the remembered one after some starts.
                                The next start takes a new disk uuid, and is filled by the others (`opening`).
-    a retired disk             retirement is permanent, so every process of our cluster that has it is right: the same
+    a retired disk             retirement is permanent, so every process of the same cluster is right: as above
     another disk than the assigned one
                                nothing: a starting process requests the place of the old disk
                                (`controller.disk_replacement`), and an old process receives the retirement as above
     another cluster, a node id that is used twice
-                               at a first start we are the newcomer, and wrong. A process whose own copy of the
-                               metadata has it registered is not: the refuser may be behind, or lost itself; whether we
-                               are still a member is decided by the controller when we register.
+                               at its first start this process is the newcomer, and ends. A process that is registered
+                               by its own copy of the metadata continues: the refuser may be behind, or removed itself.
+                               The controller decides at the registration whether this process is still a member.
     everything else            versions, addresses that lead elsewhere: retried
 """
 
@@ -37,7 +37,8 @@ class Consequence(Enum):
 def consequence_of(refusal: HandshakeRefusal, cluster_id: str | None, is_established: bool) -> Consequence:
     """Return the consequence of a refused handshake.
 
-    `cluster_id` is ours; `is_established`: this node is registered with this disk, by its own copy of the metadata."""
+    `cluster_id` is that of this process; `is_established`: this node is registered with this disk, by its own copy of
+    the metadata."""
     is_of_ours = cluster_id in (None, refusal.cluster_id)
     if refusal.reason in _STALE and refusal.is_member and is_of_ours:
         return Consequence.END_FOR_GOOD

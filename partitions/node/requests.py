@@ -6,8 +6,8 @@
 One hop and one attempt: a request that may have been sent is never repeated, since its outcome is unknown. The
 remaining time travels, never a clock reading; the server begins nothing after the deadline. Errors keep their type.
 
-    NotConnected, Overloaded, InvalidArgument, Unavailable    definite, as are the errors that a handler raises as such
-    ConnectionLost, NoAnswer                                  unknown
+    NotConnected, Overloaded, InvalidArgument, Unavailable    nothing happened; so too for a handler's `failed` errors
+    ConnectionLost, NoAnswer                                  the outcome is unknown
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class Request(NamedTuple):
 
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Answer]]
-"""Server of a request; a `RaftlogError` that it raises is raised at the caller."""
+"""Function that serves a request; a `RaftlogError` that it raises is raised at the caller."""
 
 
 class Requests:
@@ -110,7 +110,8 @@ class Requests:
     async def wait_until_quiet(self, seconds: float) -> None:
         """Wait until no request is served and none has arrived recently, at most `seconds`.
 
-        Meanwhile callers learn of the new leaders; a request that the end of the process cuts off is unknown."""
+        Meanwhile callers learn of the new leaders; the outcome of a request that the end of the process
+        interrupts is unknown."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while True:

@@ -46,10 +46,10 @@ class NodeSettings:
     advertise_rpc: tuple[str, int] | None = None
     """Address that other nodes use, where it differs from the bound one."""
     secret: ClusterSecret | None = None
-    """Secret that authenticates this process in the cluster; None: its certificate does."""
+    """Secret that authenticates this process in the cluster; None: the certificate authenticates it."""
     tls: TlsContexts | None = None
     insecure: bool = False
-    """Listen where other machines can connect, without TLS."""
+    """Whether to listen without TLS where other machines can connect."""
     open_files_max: int = bounded_field(512, 16, 1 << 20)
     """Descriptors of segments and journal kept open; further files are reopened on use."""
     sync_threads: int = bounded_field(4, 1, 64)
@@ -67,17 +67,17 @@ class NodeSettings:
     settle_ms: int = bounded_field(3_000, 0, 600_000)
     """Time for which a node has to be connected before it receives leaderships."""
     transfer_retry_ms: int = bounded_field(5_000, 1, 600_000)
-    """Pause of a group after a failed transfer; doubled each time, up to 64 times."""
+    """Pause of a group after a failed transfer; doubled for each further one, up to the 64-fold."""
     unfit_ms: int = bounded_field(10_000, 1, 600_000)
     """Time for which a process leads nothing after a stall of its disk or loop, if others can.
 
-    Doubled for each stall that follows soon after such a rest, up to 32 times."""
+    Doubled for each stall that follows soon after such a time, up to the 32-fold."""
     stop_transfers_ms: int = bounded_field(1_200, 0, 60_000)
     """Longest time of an orderly stop for leadership transfers."""
     stop_answers_ms: int = bounded_field(400, 0, 60_000)
-    """Longest time after that for answers to requests of other nodes."""
+    """Longest time, after the transfers, for answers to requests of other nodes."""
     stop_flush_ms: int = bounded_field(1_200, 0, 60_000)
-    """Longest time after that for the sync of accepted entries."""
+    """Longest time, after these answers, for the sync of accepted entries."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_dir", os.path.abspath(self.data_dir))

@@ -4,8 +4,8 @@
     operations.applied (index)     ──▶    waits until its copy of the state has the entry at this index
                                    ◀──    its applied index
 
-The change is committed before, so the wait is only a courtesy: a broker that stalls, or runs an older release, ends it
-after `WAIT_MS` or at once, and applies the change later. Called by listeners, as `operations.applied`."""
+The change is committed before, so safety does not depend on the wait: a broker that stalls, or runs an older release,
+ends it after `WAIT_MS` or at once, and applies the change later. Called by listeners, as `operations.applied`."""
 
 import asyncio
 from typing import Final
@@ -57,6 +57,7 @@ class AppliedChanges:
         return type(answer.value) is int and answer.value >= index
 
     async def _serve(self, request: Request) -> Answer:
+        """Answer with the index applied here, once it has reached the requested one or at the deadline."""
         match request.header:
             case [int(index)]:
                 await self._metadata.wait_for_index(Index(index), request.deadline)

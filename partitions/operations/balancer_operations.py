@@ -26,5 +26,5 @@ class BalancerOperations:
         )
 
     async def rebalance(self, *, deadline: Deadline) -> int:
-        """Plan at once, also in mode off; return the number of partitions that will move."""
+        """Plan at once, also in mode off; return a lower bound of the number of partitions that will move."""
         return await self._balancer.rebalance(deadline)

@@ -48,8 +48,8 @@ class BrokerOperations:
     ) -> int:
         """Begin or end the maintenance of a broker, in which it leads nothing and gets no replicas; return its version.
 
-        Refused in a cluster of one broker (`InvalidArgument`), and (`ChangeRefused`) for a second one at a time when
-        some partition would not have a majority of its replicas outside."""
+        Refused in a cluster of one broker (`InvalidArgument`), and (`ChangeRefused`) for a further broker if then some
+        partition had no majority of its replicas on brokers out of maintenance."""
         row = await self._find_broker(node_id, deadline)
         version = None if expected_version is None else Index(expected_version)
         return await self._metadata.submit(SetMaintenance(row.node_id, row.disk_uuid, is_on, version), deadline)
@@ -192,7 +192,7 @@ def _maintenance_reasons(report: BrokerReport) -> list[str]:
 def _unbegun_moves(
     state: ControllerState, groups: Iterable[GroupName], reasons: Sequence[str | None]
 ) -> Iterable[Reconfiguration]:
-    """Yield a row for each partition whose replica has no new place yet, with the reason."""
+    """Yield a row for each partition whose replica has not begun to move, with the reason."""
     for group, reason in zip(groups, reasons, strict=False):
         assignment = state.assignment(group)
         places = make_places(replica.node_id for replica in assignment.replicas)

@@ -22,6 +22,7 @@ from raftlog.values.brokers import BrokerDescription, BrokerLevels, Features
 from raftlog.values.cluster import ClusterSettingsStatus
 
 Brokers: TypeAlias = Callable[[Deadline], Awaitable[Sequence[BrokerDescription]]]
+"""Function that returns the descriptions of all brokers."""
 
 
 class ClusterOperations:

@@ -43,7 +43,7 @@ _NEAR_MS: Final = 2_000
 _LOOK_MS: Final = 50
 _GRACE_S: Final = 1.0
 _ATTEMPTS_MAX: Final = 5
-"""Attempts at a changing assignment."""
+"""Attempts to change an assignment that others change at the same time."""
 
 
 class LeadershipOperations:

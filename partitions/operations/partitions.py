@@ -1,7 +1,7 @@
 """Operations on the assignment of replicas to brokers. Called by listeners, as `operations.partitions`.
 
-A request becomes an assignment of the controller, compared and set; the partitions' leaders follow it
-(`placement.moves`). To cancel is to assign a partition to its present voters."""
+A request becomes an assignment of the controller, by compare and set; the partitions' leaders follow it
+(`placement.moves`). A move is cancelled by an assignment of the partition to its present voters."""
 
 import asyncio
 import logging
@@ -59,6 +59,7 @@ class PartitionOperations:
         raise AssertionError("the last attempt returns or raises")
 
     async def _assign(self, current: ReplicaAssignment, replicas: tuple[ReplicaId, ...], deadline: Deadline) -> int:
+        """Submit an assignment, unless it is the present one; return its version."""
         if replicas == current.replicas:
             return current.version
         return await self._metadata.submit(SetAssignment(*current.group, replicas, current.version), deadline)

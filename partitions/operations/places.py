@@ -1,4 +1,4 @@
-"""Partitions for whose replicas no broker has a place while brokers are draining. Pure; for decommissions.
+"""Partitions for whose replicas there are too few hosts while brokers are draining. Pure; for decommissions.
 
 hosts of the replicas that stay + hosts of brokers that take new ones ≥ replicas
 """
@@ -20,7 +20,7 @@ class Failures(NamedTuple):
 
 
 def allocation_failures(cluster: ClusterState, groups: Sequence[GroupName]) -> Failures:
-    """Return those of the groups that have no place for all their replicas outside of draining brokers."""
+    """Return those of the groups that have too few hosts for their replicas without the draining brokers."""
     free = {candidate.host for candidate in cluster.candidates()}
     names, reasons = [], []
     for group in groups:
@@ -39,6 +39,7 @@ def allocation_failures(cluster: ClusterState, groups: Sequence[GroupName]) -> F
 
 
 def _no_place_reason(cluster: ClusterState, group: GroupName, free: set[str]) -> str | None:
+    """Return why a partition has too few hosts without the draining brokers; None if it has enough."""
     replicas = cluster.assignment(group).replicas
     brokers = [cluster.broker_of(replica) for replica in replicas]
     staying = {broker.host for broker in brokers if broker is not None and not broker.is_draining}

@@ -25,7 +25,7 @@ from raftlog.types import Buffer, NodeId, intern_uuid
 _RESTORE: Final = "operations.restore"
 _LOOK_S: Final = 0.002
 _OWN_TERM_MS: Final = 2_000
-"""Longest wait for a new leader to learn the end of its log."""
+"""Longest wait, in ms, for a new leader to learn the end of its log."""
 
 
 class RestoringOperations:

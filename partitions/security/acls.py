@@ -107,6 +107,7 @@ def check_acl(acl: Acl) -> Acl:
 
 
 def _host(host: str) -> str:
+    """Return the normal form of a host: an IP address, or `*`. Raises `InvalidArgument`."""
     if host == WILDCARD:
         return host
     try:
@@ -116,6 +117,7 @@ def _host(host: str) -> str:
 
 
 def _parts(entries: list[AclEntry]) -> list[tuple[AclEntry, ...]]:
+    """Split entries into parts, one for each command."""
     return [tuple(entries[at : at + COMMAND_ACLS_MAX]) for at in range(0, len(entries), COMMAND_ACLS_MAX)]
 
 

@@ -28,7 +28,7 @@ def write_user_changed(caller: Caller, user: str, change: str) -> None:
 
 
 def write_authenticated(origin: Caller, principal: str, mechanism: str) -> None:
-    """Write the event of a login; `origin` is the connection before it."""
+    """Write the event of a login; `origin` describes the connection before the login."""
     event(_logger, "authenticated", **_origin(origin._replace(principal=principal)), mechanism=mechanism)
 
 

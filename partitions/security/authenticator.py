@@ -1,12 +1,13 @@
-"""Authenticator: identities of clients, by passwords, SCRAM and bearer tokens, for every face of the broker.
+"""Authenticator: identities of clients, by passwords, SCRAM and bearer tokens, for every API of the broker.
 
     SCRAM             a few HMACs at once
     PLAIN, Basic      PBKDF2 in a thread, one at a time; right passwords are remembered as HMACs of a random key
     bearer tokens     a signature by a known key; unknown keys are read again, at most every `KEYS_RETRY_S`
 
-Look-ups use the local copy of the controller's state, so that logins go on while its majority is away. Each refusal
-takes `REFUSAL_S`, whether the user or the password is wrong, and many of one address wait (`failure_limiter`). Every
-login and every refusal is an audit event. Used by API servers, which ask `is_current` for each open connection."""
+Look-ups use the local copy of the controller's state, so that logins go on while the controller has no majority. Each
+refusal takes `REFUSAL_S`, whether the user or the password is wrong, and many of one address wait (`failure_limiter`).
+Every login and every refusal is an audit event. Used by API servers, which ask `is_current` for each open
+connection."""
 
 import asyncio
 import hmac
@@ -46,17 +47,17 @@ class UserStore(Protocol):
     """Interface of the users that an authenticator needs."""
 
     def credential(self, name: str, mechanism: ScramMechanism) -> ScramCredential | None:
-        """Return the credential of a user for one mechanism."""
+        """Return the credential of a user for one mechanism; None without one."""
 
     def any_credential(self, name: str) -> ScramCredential | None:
-        """Return a credential of a user, to compare a password with."""
+        """Return a credential of a user, to compare a password with; None for an unknown user."""
 
     def version_of(self, name: str) -> int:
         """Return the version of a user, which rises with each change; 0 if it does not exist."""
 
     @property
     def secret(self) -> bytes:
-        """Secret that makes the salts of unknown users."""
+        """Secret from which the salts of unknown users are derived."""
 
 
 class Identity(NamedTuple):
@@ -67,7 +68,7 @@ class Identity(NamedTuple):
     version: int = 0
     """Version of the user at its login; 0 when no credential of a user was used."""
     expires_at: float = math.inf
-    """Unix time in seconds."""
+    """Unix time in seconds at which the identity expires."""
 
 
 class LoginTurn:
@@ -78,11 +79,11 @@ class LoginTurn:
     def __init__(self, address: str) -> None:
         self.address = address
         self.has_waited = False
-        """Whether it has reserved its turn, and need not wait again."""
+        """Whether the attempt has reserved its turn, and need not wait again."""
 
 
 class _TurnLost(Exception):
-    """A login attempt has to wait again: other attempts of the same address failed before its check."""
+    """Signal that a login attempt has to wait again: other attempts of its address failed before its check."""
 
 
 class Authenticator:
@@ -116,7 +117,7 @@ class Authenticator:
     # logins
 
     def begin(self, mechanism: str) -> "SaslLogin":
-        """Return a new exchange of one of `mechanisms`."""
+        """Return a new SASL exchange by a mechanism, one of `mechanisms`."""
         return SaslLogin(self, self._users, mechanism)
 
     async def check_password(self, user: str, password: str, origin: Caller, mechanism: str) -> Identity:
@@ -197,6 +198,7 @@ class Authenticator:
         return Identity(found.principal, mechanism, expires_at=found.expires_at)
 
     async def _hash_and_compare(self, credential: ScramCredential, password: str, turn: LoginTurn) -> bool:
+        """Return whether the password belongs to the credential; one PBKDF2 runs at a time."""
         if self._waiting >= CHECKS_WAITING_MAX:
             raise Unavailable("too many logins wait for their check; try again")
         self._waiting += 1
@@ -217,6 +219,7 @@ class Authenticator:
         return hmac.digest(self._remembering_key, message, "sha256")
 
     def _remember(self, key: bytes) -> None:
+        """Remember a verified password by its key."""
         self._remembered[key] = None
         if len(self._remembered) > REMEMBERED_MAX:
             self._remembered.popitem(last=False)
@@ -240,6 +243,7 @@ class SaslLogin:
         """Answer to the last message."""
 
     def _credential(self, user: str, mechanism: ScramMechanism) -> ScramCredential | None:
+        """Return the credential of a user, and store the user's version."""
         self._version = self._users.version_of(user)
         return self._users.credential(user, mechanism)
 
@@ -271,5 +275,6 @@ def identify_user(user: str, mechanism: str, version: int) -> Identity:
 
 
 def _check_principal(principal: str) -> None:
+    """Raise `AuthenticationFailed` for a name that is no user's."""
     if principal in _NOT_A_USER:
         raise AuthenticationFailed(f"no client can log in as {principal}")

@@ -1,4 +1,4 @@
-"""Authorizer: decides whether a caller may perform an operation, for every face of the broker.
+"""Authorizer: decides whether a caller may perform an operation, for every API of the broker.
 
     off (no configuration)   everything is allowed
     on                       superusers, then the entries of the controller's state (`raftlog.security.permissions`)
@@ -38,7 +38,7 @@ class Authorizer:
     """Decisions of one broker whether a caller may perform an operation.
 
     `on_denied` is called with each refusal of `authorize`, for the audit log. `check_ready` raises `Unavailable` while
-    the broker starts: its copy of the entries may then be old, so it allows by them and refuses nothing for good."""
+    the broker starts: its copy of the entries may then be old, so it allows operations by them, but denies none."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Authorizer:
         self._watches.check_all()
 
     def close(self) -> None:
-        """Stop a check of the requests that wait."""
+        """Stop a running check of the waiting requests."""
         self._watches.close()
 
     def allows(self, caller: Caller, operation: AclOperation, resource: Resource) -> bool:
@@ -126,7 +126,7 @@ class Authorizer:
     def authorize(self, caller: Caller, operation: AclOperation, resource: Resource) -> None:
         """Raise `NotAuthorized` of the resource's type, and report it, unless the caller may perform the operation.
 
-        Raises as `permits` as well."""
+        Also raises as `permits`."""
         if not self.permits(caller, operation, resource):
             raise _refusal(caller, operation, resource)
 
@@ -146,7 +146,9 @@ class Authorizer:
             self.authorize(caller, AclOperation.CREATE, Resource(AclResourceType.TOPIC, topic))
 
     def authorize_producer(self, caller: Caller) -> None:
-        """Raise `ClusterNotAuthorized` unless the caller may have a producer id: if it may write to any topic."""
+        """Raise `ClusterNotAuthorized` unless the caller may have a producer id.
+
+        It needs WRITE on any topic, or IDEMPOTENT_WRITE."""
         if not self.allows_any(caller, AclOperation.WRITE, AclResourceType.TOPIC):
             self.authorize(caller, AclOperation.IDEMPOTENT_WRITE, CLUSTER)
 

@@ -12,7 +12,7 @@ from raftlog.security.bearer import BearerVerifier, TokenIdentity, UnknownKey
 
 _logger = logging.getLogger(__name__)
 KEYS_REFRESH_S: Final = 300.0
-"""Age of keys after which a verification begins to read them again, so that withdrawn keys end."""
+"""Age of keys after which a verification begins to read them again, so that withdrawn keys become invalid."""
 KEYS_RETRY_S: Final = 5.0
 """Least time between two readings for tokens with unknown keys, and after a failure."""
 
@@ -47,12 +47,14 @@ class BearerKeys:
         self._read_again(asyncio.get_running_loop().time())
 
     def close(self) -> None:
-        """Cancel a reading."""
+        """Cancel a running reading of the keys."""
         if self._reading is not None:
             self._reading.cancel()
 
     def _read_again(self, now: float) -> "asyncio.Task[None] | None":
-        """Begin a reading, or return the present one; None if the last one was a short time ago."""
+        """Begin to read the keys, or return the running task.
+
+        Return None if the last attempt was less than `KEYS_RETRY_S` ago."""
         if self._reading is None:
             if now - self._tried_at < KEYS_RETRY_S:
                 return None
@@ -61,6 +63,7 @@ class BearerKeys:
         return self._reading
 
     async def _read(self, now: float) -> None:
+        """Read the keys in a thread; log a failure."""
         try:
             await asyncio.to_thread(self._verifier.load)
             self._read_at = now
@@ -70,6 +73,7 @@ class BearerKeys:
             self._reading = None
 
     async def _wait(self, reading: "asyncio.Task[None] | None") -> None:
+        """Wait for the reading, if any. Raises `Unavailable` while no keys were ever read."""
         if reading is not None:
             await asyncio.shield(reading)
         if self._read_at == -math.inf:

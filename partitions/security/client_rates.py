@@ -1,9 +1,9 @@
-"""Use of client quotas: a token bucket for each client that a quota limits (KIP-13, KIP-124, KIP-599, KIP-612).
+"""Rates of clients against their quotas: a token bucket for each limited client (KIP-13, KIP-124, KIP-599, KIP-612).
 
     tokens ≤ 1 s of the rate, or 1;   a request may make tokens negative, and its client waits until they are 0 again
 
 So the mean rate is the quota, whatever the size of the requests, and a client delays nobody but itself. Each broker
-counts for itself, as in Kafka. Without quotas `is_on` is false, and API servers ask nothing else."""
+counts for itself, as in Kafka. Without quotas `is_on` is false, and API servers make no other call."""
 
 import math
 import time
@@ -30,6 +30,7 @@ PER_CLIENT: Final = (PRODUCED, FETCHED, REQUESTS)
 """Quotas that delay any request of a client."""
 LIMITED: Final = (*PER_CLIENT, MUTATIONS, CONNECTIONS)
 _Key = tuple[str, tuple[tuple[str, str], ...]]
+"""Name of a quota, and the names of the client that share it."""
 
 
 class QuotaExceeded(Overloaded):
@@ -113,7 +114,7 @@ class ClientRates:
         return self._longest(caller, quotas)[0]
 
     def throttle_s(self, caller: Caller, *quotas: str) -> float:
-        """Return the seconds for which the caller has to delay the client, and count them for metrics."""
+        """Return the seconds for which the client has to be delayed, and count them for metrics."""
         delay_s, quota = self._longest(caller, quotas)
         if delay_s > 0:
             self._count(quota, delay_s)
@@ -129,14 +130,16 @@ class ClientRates:
         return longest
 
     def _count(self, quota: str, delay_s: float) -> None:
+        """Count a delayed or refused request, for metrics."""
         self.throttles[quota] += 1
         self.throttled_s[quota] += delay_s
 
     @contextmanager
     def mutation(self, caller: Caller, partitions: int, *, is_strict: bool = True) -> Iterator[None]:
-        """Count partitions that a client creates or deletes in this block, unless that is definitely refused.
+        """Count partitions that a client creates or deletes in this block.
 
-        Raises `QuotaExceeded`, unless not `is_strict`, while earlier changes of the client exceed its quota."""
+        They do not count if the block fails with outcome `failed`. With `is_strict`, raise `QuotaExceeded` while
+        earlier changes of the client exceed its quota."""
         bucket = self._bucket_of(MUTATIONS, caller) if self.is_on else None
         if bucket is None:
             yield
@@ -193,6 +196,7 @@ class ClientRates:
         return bucket
 
     def _drop_some(self, now: float) -> None:
+        """Drop the buckets that cause no delay; of the others keep the newest, at most `CLIENTS_MAX // 2`."""
         delayed = [key for key, bucket in self._buckets.items() if bucket.delay_s(now) > 0][-CLIENTS_MAX // 2 :]
         self._buckets = {key: self._buckets[key] for key in delayed}
         self._found.clear()

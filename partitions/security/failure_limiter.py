@@ -52,20 +52,22 @@ class FailureLimiter:
         return bool(self._buckets) and self._tokens(_find_network(address), now) < 1
 
     def note_failure(self, address: str, now: float, *, has_waited: bool) -> None:
-        """Take a token, unless the attempt has reserved one."""
+        """Take a token for a failed attempt, unless the attempt has reserved one."""
         key = _find_network(address)
         self._put(key, self._tokens(key, now) - (not has_waited), now)
 
     def note_success(self, address: str, now: float) -> None:
-        """Return the token of an attempt that has reserved one."""
+        """Give back the token that a successful attempt had reserved."""
         key = _find_network(address)
         self._put(key, self._tokens(key, now) + 1, now)
 
     def _tokens(self, key: str, now: float) -> float:
+        """Return the tokens of an address at `now`."""
         tokens, since = self._buckets.get(key, (BURST, now))
         return min(BURST, tokens + (now - since) * RATE_PER_S)
 
     def _put(self, key: str, tokens: float, now: float) -> None:
+        """Store the tokens of an address; forget an address with all its tokens."""
         if tokens >= BURST:
             self._buckets.pop(key, None)
             return

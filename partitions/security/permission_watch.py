@@ -77,6 +77,7 @@ class PermissionWatch:
             raise self._refusal from None
 
     def _authorize(self) -> None:
+        """Raise `NotAuthorized` unless the caller may perform the operation on all resources."""
         for name in self._names:
             self._watches.authorize(self._caller, self._operation, Resource(self._type, name))
 
@@ -119,6 +120,7 @@ class PermissionWatches:
             self._checking = asyncio.get_running_loop().create_task(self._check(), name="permissions of requests")
 
     async def _check(self) -> None:
+        """Check all waiting requests in slices, and again if permissions change meanwhile."""
         try:
             while self._is_stale:
                 self._is_stale = False
@@ -133,7 +135,7 @@ class PermissionWatches:
             self._checking = None
 
     def close(self) -> None:
-        """Stop a check."""
+        """Stop a running check."""
         if self._checking is not None:
             self._checking.cancel()
             self._checking = None

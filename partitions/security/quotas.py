@@ -111,7 +111,9 @@ class Quotas:
     async def describe(
         self, filters: Sequence[QuotaFilter] = (), *, is_strict: bool = False, deadline: Deadline
     ) -> list[EntityQuotas]:
-        """Return the entities that fit all filters, sorted; `is_strict`: and have no other types."""
+        """Return the entities that fit all filters, sorted.
+
+        `is_strict`: only those that have no name of another type."""
         for each in filters:
             _check_type(each.type)
         await self._metadata.barrier(deadline)

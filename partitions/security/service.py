@@ -23,7 +23,7 @@ from raftlog.security.credentials import PASSWORD_BYTES_MAX, check_user_name
 _logger = logging.getLogger(__name__)
 FIRST_USER_MS: Final = 30_000
 FIRST_USER_VARIABLE: Final = "RAFTLOG_BOOTSTRAP_USER"
-"""Variable of the environment with the first user of a cluster, as `NAME:PASSWORD`."""
+"""Environment variable with the first user of a cluster, as `NAME:PASSWORD`."""
 _FOUNDER: Final = Caller("bootstrap", "", "", "")
 
 

@@ -1,7 +1,8 @@
 """Users: changes through the controller, and look-ups in the local copy of its state.
 
 A password becomes salted keys for both mechanisms of SCRAM, in a thread; it is stored nowhere. Look-ups need no
-controller, so that authentication goes on while its majority is away. Used by API servers and authenticators."""
+controller, so that authentication goes on while the controller has no majority. Used by API servers and
+authenticators."""
 
 import asyncio
 import secrets
@@ -40,13 +41,13 @@ class Users:
     # look-ups in the local copy
 
     def credential(self, name: str, mechanism: ScramMechanism) -> ScramCredential | None:
-        """Return the credential of a user for one mechanism."""
+        """Return the credential of a user for one mechanism; None without one."""
         row = self._row(name)
         found = () if row is None else row.credentials
         return next((_credential(each) for each in found if each.mechanism == mechanism), None)
 
     def any_credential(self, name: str) -> ScramCredential | None:
-        """Return a credential of a user, to compare a password with."""
+        """Return a credential of a user, to compare a password with; None for an unknown user."""
         row = self._row(name)
         return None if row is None else _credential(row.credentials[0])
 
@@ -62,7 +63,9 @@ class Users:
 
     @property
     def secret(self) -> bytes:
-        """Secret that makes the salts of unknown users: the cluster's, or this process's before the first user."""
+        """Secret from which the salts of unknown users are derived.
+
+        It is the cluster's, or before the first user this process's."""
         stored = self._metadata.state.secrets
         return stored.first().secret if len(stored) else self._own_secret
 

@@ -29,7 +29,7 @@ from raftlog.types import FEATURE_LEVEL_KNOWN, Index
 
 
 def bootstrap(cluster: ClusterState, command: Bootstrap, index: Index) -> int:
-    """Found the cluster: set its id and seeds; an identical repetition changes nothing."""
+    """Found the cluster: set its id and seeds; return `index`. An identical repetition changes nothing."""
     if cluster.bootstrap is not None and cluster.bootstrap != command:
         raise InvalidArgument(
             f"the cluster {cluster.bootstrap.cluster_id} exists already; it cannot become {command.cluster_id}"
@@ -43,7 +43,8 @@ def bootstrap(cluster: ClusterState, command: Bootstrap, index: Index) -> int:
 def register(cluster: ClusterState, command: RegisterBroker, index: Index) -> int:
     """Register a started broker; return its version.
 
-    A disk that replaces another one has its replicas from now on: empty ones, which the groups' leaders fill."""
+    A disk that replaces another one gets the replicas of the other. They are empty, and the leaders of their Raft
+    groups fill them."""
     _check_disk(cluster, command)
     _check_node_id(cluster, command)
     _check_levels(cluster, command)
@@ -151,10 +152,9 @@ def update(cluster: ClusterState, command: UpdateBroker, index: Index) -> int:
 
 
 def remove(cluster: ClusterState, command: RemoveBroker, index: Index) -> int:
-    """Remove the broker or absent seed, and retire its disk.
+    """Remove the broker or absent seed, and retire its disk; return `index`.
 
-    A registered broker has to be draining: an operator may have ordered meanwhile that it stays, though it is empty.
-    """
+    A registered broker has to be draining: an operator may have ordered meanwhile that it stays, though it is empty."""
     if cluster.disk_of(command.node_id) != command.disk_uuid:
         raise UnknownBroker(f"there is no broker {command.node_id} with the disk {command.disk_uuid}")
     count = cluster.load(ReplicaId(command.node_id, command.disk_uuid)).replicas
@@ -185,7 +185,7 @@ def allocate_producer_ids(cluster: ClusterState, command: AllocateProducerIds, i
 
 
 def set_feature_level(cluster: ClusterState, command: SetFeatureLevel, index: Index) -> int:
-    """Raise the level if every broker supports the new one."""
+    """Raise the cluster's feature level if every broker supports the new one; return `index`."""
     if command.level < cluster.feature_level:
         raise InvalidArgument(f"the feature level is {cluster.feature_level}; it cannot fall to {command.level}")
     if command.level == cluster.feature_level:

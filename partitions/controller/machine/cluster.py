@@ -6,8 +6,8 @@ are called by the rules (`broker_rules`, `topic_rules`) once a command is accept
 
     every group of every topic is in `groups` once,   a topic that was deleted is not in `topics` and never again
 
-Answers with several items are sorted. Assignments of replicas are the controller's decisions; the voters stand in
-each group's own log."""
+Answers with several items are sorted. Assignments of replicas are the controller's decisions; the voters are
+in each group's own log."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -71,7 +71,7 @@ class ClusterState:
             "client_quotas", QuotaRow, lambda row: row.entity
         )
         self.secrets: Table[int, SaltSecret] = Table("salt_secret", SaltSecret, lambda row: 0)
-        """Secret of the cluster, at most one row; there once a user was created."""
+        """Secret of the cluster, at most one row; present once a user was created."""
         self.answered: Table[UUID, AnsweredRequest] = Table(
             "requests", AnsweredRequest, lambda row: row.request_id, order=lambda row: row.version
         )
@@ -87,6 +87,7 @@ class ClusterState:
     # brokers
 
     def all_brokers(self) -> list[RegisteredBroker]:
+        """Return the registered brokers, sorted by node id."""
         return sorted(self.brokers, key=lambda broker: broker.node_id)
 
     def broker(self, node_id: NodeId) -> RegisteredBroker:
@@ -201,6 +202,7 @@ class ClusterState:
         return self._groups.get(group_id.bytes)
 
     def has_group(self, group: GroupName) -> bool:
+        """Return whether the partition exists."""
         topic = self.topics.get(group.topic_id)
         return topic is not None and 0 <= group.partition < topic.partition_count
 
@@ -209,6 +211,7 @@ class ClusterState:
         return self._groups
 
     def group_count(self) -> int:
+        """Return the number of partitions of all topics."""
         return len(self._groups)
 
     def groups_of(self, replica: ReplicaId) -> list[GroupName]:
@@ -237,7 +240,7 @@ class ClusterState:
             self.brokers.remove(node_id)
 
     def replace_replica(self, old: ReplicaId, new: ReplicaId, index: Index) -> None:
-        """Give all assigned replicas of the disk `old` to the disk `new`, at the same positions.
+        """Assign all replicas of the disk `old` to the disk `new`, at the same positions.
 
         Adds a row for each replaced replica."""
         for group in self.groups_of(old):

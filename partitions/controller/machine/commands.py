@@ -1,7 +1,7 @@
 """Commands of the controller, one frozen record each.
 
 A command carries everything that is random or read from a clock, so applying it is a pure function. The checks here
-never change for one version of a command, because replicas of different releases apply the same ones: names of
+never change for one version of a command, because replicas of different releases apply the same commands: names of
 topics, bounds, no repeated names. Possible values of topic settings do change from release to release;
 `check_configs` is for the proposer, and is never called when a command is applied.
 
@@ -267,6 +267,7 @@ def _check_factor(partitions: tuple[tuple[ReplicaId, ...], ...], first: int) -> 
 
 
 def _check_changes(configs: Settings, unset: Names) -> None:
+    """Raise `InvalidArgument` for a change of nothing, contradictory changes, or names that do not ascend."""
     names = [name for name, _ in configs]
     both = sorted({*names} & {*unset})
     if both:

@@ -1,4 +1,4 @@
-"""Errors with which the controller refuses a command: a subset of `raftlog.errors`, all of them definite.
+"""Errors with which the controller refuses a command, which then changes nothing: a subset of `raftlog.errors`.
 
 In the state an error is a number and its message, so that a repeated request gets the same answer."""
 

@@ -1,4 +1,4 @@
-"""Rules of maintenance mode: a broker may have to wait until another one has left it.
+"""Rules of maintenance mode: a broker may have to wait until another broker has left the mode.
 
 A broker in maintenance is about to be stopped. So no partition may have two replicas on such brokers, unless a
 majority of its replicas stays outside; nor may they be half of all brokers, because these decide in the controller.
@@ -60,4 +60,5 @@ def _check_quorum(cluster: ClusterState, group: GroupName, in_maintenance: set[N
 
 
 def _has_majority(count: int, without: int) -> bool:
+    """Return whether a majority of `count` is left if this number is away."""
     return count - without > count // 2

@@ -42,7 +42,7 @@ def place(
 ) -> tuple[tuple[ReplicaId, ...], ...]:
     """Return the replicas of every new partition, the preferred leader first.
 
-    `led`: number of the topic's present partitions that each broker leads by preference.
+    `led`: number of the topic's present partitions of which each broker is the preferred leader.
 
     Raises `PlacementImpossible` when there are fewer hosts than replicas, `InvalidArgument` for numbers below 1."""
     if partition_count < 1 or replication_factor < 1:
@@ -73,7 +73,7 @@ class _Hosts:
         self.names = sorted(self._brokers)
 
     def choose(self, count: int, random: Random) -> list[ReplicaId]:
-        """Choose the brokers of one more partition."""
+        """Return brokers on `count` hosts for one more partition, and count a replica on each."""
         random.shuffle(self.names)  # sorting is stable, so this decides between equals
         chosen = sorted(self.names, key=self._rank)[:count]
         return [self._choose_broker(host) for host in chosen]
@@ -97,7 +97,7 @@ def _choose_leaders(
     """Order the replicas of each set so that the preferred leader is first.
 
     Within a topic each broker leads as many partitions as the others, however many it leads already: a new broker must
-    not have all the work of a new topic. The present numbers of leaderships decide between equals."""
+    not lead all partitions of a new topic. The present numbers of leaderships decide between equals."""
     counts = {replica: led_before.get(replica, 0) for replica in leaders}
     led: dict[ReplicaId, list[int]] = {replica: [] for replica in leaders}
     for number, replicas in enumerate(sets):

@@ -15,7 +15,8 @@ from raftlog.storage.roll import Roll, RollMember
 
 CONTROLLER_VOTERS_MAX: Final = 5
 """Limit of voters of the controller; all other brokers are learners."""
-_NOWHERE: Final = -1
+_NO_MARK: Final = -1
+"""Compaction mark of a log that was never compacted."""
 
 
 def first_roll(topic: TopicRow, partition: int) -> Roll:
@@ -40,7 +41,7 @@ def _first_roll(
         base_index=1,
         previous_term=0,
         log_start_offset=0,
-        compacted_to=_NOWHERE,
+        compacted_to=_NO_MARK,
         created_ms=created_ms,
         configuration_index=1,
         voters=_members(voters),

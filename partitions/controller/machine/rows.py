@@ -230,4 +230,5 @@ class AnsweredRequest(SchemaRecord):
     message: Annotated[str, text("message", 0, 4 * MESSAGE_CHARACTERS_MAX)]
 
     def failure(self) -> RaftlogError | None:
+        """Return the error of the request; None on success."""
         return from_number(self.error, self.message) if self.error else None

@@ -84,7 +84,7 @@ def text(name: str, bytes_min: int, bytes_max: int) -> Shape[str]:
 
 
 def blob(name: str, bytes_min: int, bytes_max: int) -> Shape[bytes]:
-    """Return the shape of a bounded number of bytes. Errors do not show them: they may be secret."""
+    """Return the shape of a bounded number of bytes. Errors do not show the bytes, which may be secret."""
 
     def check(value: bytes) -> None:
         if type(value) is not bytes:
@@ -368,7 +368,7 @@ def nested(record: type[R]) -> Shape[R]:
 
 
 def settings_of(configs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return settings in ascending order."""
+    """Return settings as pairs in ascending order of their names."""
     return tuple(sorted(configs.items()))
 
 
@@ -381,7 +381,8 @@ def pack(value: object) -> bytes:
 def unpack(body: Buffer, label: str, items_max: int) -> Any:
     """Return the values from the bytes of `pack`, with tuples as lists. Raises `FormatError` that names `label`.
 
-    A list that claims to have more than `items_max` items is not read, because memory is taken for the claim."""
+    A list that claims to have more than `items_max` items is refused, because memory is allocated for the claimed
+    number."""
     try:
         return msgpack.unpackb(body, max_array_len=items_max, max_map_len=items_max, max_ext_len=0)
     except (ValueError, TypeError, msgpack.UnpackException) as error:

@@ -2,7 +2,7 @@
 
 Numbers of mechanisms, operations, types and effects are Kafka's (`raftlog.security`). A command never holds a password:
 its proposer derives the salted keys. Which operation suits which type of resource, and the meaning of quota values, are
-checked by the proposer alone. See `commands` for the check_rules that all commands follow."""
+checked by the proposer alone. See `commands` for the rules that all commands follow."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final
@@ -80,7 +80,7 @@ class AclEntry(SchemaRecord):
 
     @property
     def key(self) -> tuple[int, int, str, str, str, int, int]:
-        """All fields."""
+        """All fields, which together identify the entry."""
         return (
             self.resource_type,
             self.pattern_type,

@@ -1,10 +1,10 @@
 """Snapshots of the controller's state: encoded as payloads of a run of `snapshot` control entries, and decoded.
 
 Joined, the pieces after the headers are one MessagePack map (docs/CONTROLLER.md); docs/FORMATS.md section 5 has the
-header. Rows stand in ascending order, so equal states give equal bytes. The map holds the state's hash, and a state
+header. Rows are in ascending order, so equal states give equal bytes. The map holds the state's hash, and a state
 is only returned when it has that hash.
 
-The pieces are of the state at the time of the request, even when they are read later. Pure; called by the host,
+The payloads describe the state at the time of the call, even if they are iterated later. Pure; called by the host,
 which writes and reads the controller's log."""
 
 import struct
@@ -26,7 +26,7 @@ MAP_VERSION: Final = 1
 PIECE_BYTES: Final = 64 * 1024
 ROWS_PER_STEP: Final = 50
 HEADER: Final = struct.Struct(">BBBIQ")
-"""Header: version, subject, is_last, piece, index of the roll that the run stands behind."""
+"""Header: version, subject, is_last, piece, index of the roll before the snapshot."""
 _LIST_HEADER: Final = struct.Struct(">BI")
 _LIST_32: Final = 0xDD
 _MAP_OF_NONE: Final = 0x80
@@ -64,6 +64,7 @@ def _encode_parts(frozen: dict[str, Any]) -> Iterator[bytes]:
 
 
 def _map_header(count: int) -> bytes:
+    """Return the MessagePack header of a map with this number of pairs."""
     return bytes([_MAP_OF_NONE + count]) if count <= _SMALL_MAP_MAX else _MAP_HEADER.pack(_MAP_16, count)
 
 

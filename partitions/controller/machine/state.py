@@ -132,7 +132,7 @@ class ControllerState(ClusterState):
         check_level(request.command, self.feature_level)
 
     def _remember(self, request: CommandRequest, answer: CommandAnswer, index: Index) -> None:
-        """Keep the answer for repeated requests; forget the oldest beyond `ANSWERS_MAX`."""
+        """Store the answer for repetitions of the request; drop the oldest answers beyond `ANSWERS_MAX`."""
         number = as_number(answer.error) if answer.error else 0
         message = str(answer.error or "")[:MESSAGE_CHARACTERS_MAX]
         self.answered.put(AnsweredRequest(request.request_id, index, answer.value, number, message))

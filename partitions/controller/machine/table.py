@@ -34,7 +34,7 @@ class Table(Generic[K, R]):
         self._digests: dict[K, int] = {}
         self._sum = 0
         self._changed: set[K] | None = None
-        """Keys of changed rows; None if they are not followed."""
+        """Keys of the rows changed since the last `take_changed`; None before its first call."""
 
     def take_changed(self) -> set[K] | None:
         """Return the keys of the rows that changed since the last call; None at the first call.
@@ -53,6 +53,7 @@ class Table(Generic[K, R]):
             self._changed.add(key)
 
     def remove(self, key: K) -> R:
+        """Remove the row of this key, and return it. Raises `KeyError`."""
         self._sum = (self._sum - self._digests.pop(key)) % _MODULUS
         if self._changed is not None:
             self._changed.add(key)
@@ -79,8 +80,10 @@ class Table(Generic[K, R]):
 
     @property
     def digest(self) -> bytes:
+        """Digest of all rows."""
         return self._sum.to_bytes(DIGEST_BYTES)
 
     def _digest(self, row: R) -> int:
+        """Return the hash of a row under the table's name, as a number."""
         packed: Any = pack(row.pack())
         return int.from_bytes(blake2b(packed, digest_size=DIGEST_BYTES, person=self.name.encode()[:16]).digest())

@@ -110,7 +110,7 @@ def _find_hosts(cluster: ClusterState, replicas: Iterable[ReplicaId]) -> dict[Re
 
 
 def _check_placement(cluster: ClusterState, partitions: tuple[tuple[ReplicaId, ...], ...], first: int) -> None:
-    """Check the replicas of new partitions, from number `first` on."""
+    """Raise unless each new partition, from number `first` on, has replicas on brokers on different hosts."""
     objects = {id(replica): replica for replicas in partitions for replica in replicas}
     hosts = _find_hosts(cluster, sorted(set(objects.values())))
     host_of = {identity: hosts[replica] for identity, replica in objects.items()}
@@ -119,6 +119,7 @@ def _check_placement(cluster: ClusterState, partitions: tuple[tuple[ReplicaId, .
 
 
 def _check_hosts(partition: int, hosts: list[str]) -> None:
+    """Raise `InvalidArgument` if two replicas of a partition would be on one host."""
     if len(set(hosts)) != len(hosts):
         raise InvalidArgument(
             f"partition {partition} would have two replicas on one host ({', '.join(sorted(hosts))}): "

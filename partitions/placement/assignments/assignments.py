@@ -230,7 +230,7 @@ class Assignments(BackgroundLoop):
         self._node.remove_group(group.group_id)
 
     async def set_aside(self, group: PartitionReplica) -> str:
-        """Move the replica's files aside for an operator, and begin anew empty; return their new directory."""
+        """Move a replica's files aside for an operator, so that it begins again empty; return the new directory."""
         self._forget(group)
         self._node.leaders.forget(group.key)
         kept = await abandon(self._node.driver, group)

@@ -44,6 +44,7 @@ class Availability:
         return node in self._since
 
     def is_available(self, node: int, now: float) -> bool:
+        """Return whether the broker has been connected without a break for `SETTLE_S`."""
         since = self._since.get(node)
         return since is not None and now - since >= SETTLE_S
 

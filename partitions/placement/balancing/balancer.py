@@ -43,7 +43,7 @@ REPORT: Final = "balancing.report"
 REBALANCE: Final = "balancing.rebalance"
 LOOK_S: Final = 1.0
 MOVING_LOOK_S: Final = 0.15
-"""Interval between two looks while partitions are moving."""
+"""Interval of the balancer's runs in seconds while partitions are moving."""
 _PAUSE_S: Final = 0.05
 _ASK_MS: Final = 1_500
 _ORDER_MS: Final = 5_000
@@ -87,7 +87,9 @@ class Balancer(BackgroundLoop):
         return decode_report((await self._ask_leader(REPORT, deadline)).value)
 
     async def rebalance(self, deadline: Deadline) -> int:
-        """Start to even out replicas and leaders, in any mode; return a lower bound of the partitions to move."""
+        """Start to even out replicas and leaders, in any mode.
+
+        Return a lower bound of the number of partitions to move."""
         return int((await self._ask_leader(REBALANCE, deadline)).value)
 
     async def _ask_leader(self, name: str, deadline: Deadline) -> Answer:
@@ -167,7 +169,7 @@ class Balancer(BackgroundLoop):
         return self._metadata.is_leading and self._metadata.term == tenure.term
 
     async def _run_once(self, tenure: Tenure) -> None:
-        """Ask the brokers, plan, and submit changes, unless some broker has not answered or the lead is lost."""
+        """Ask the brokers, plan and submit changes; stop if a broker does not answer or the leadership is lost."""
         state, now = self._metadata.state, self._node.loop.time()
         tenure.availability.record({each.node_id: self._is_reachable(each.node_id) for each in state.brokers}, now)
         tenure.record_environment(state, now)

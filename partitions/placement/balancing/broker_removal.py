@@ -21,11 +21,11 @@ def may_remove(
 ) -> bool:
     """Return whether the broker can be removed from the cluster.
 
-    `reports`: the present reports of all brokers that are heard; `is_settled`: no partition moves, and none was placed
+    `reports`: the present reports of all reachable brokers; `is_settled`: no partition moves, and none was placed
     since these reports.
 
     A broker that is away cannot report that its replicas are removed; but when every partition has a leader that
-    reports a configuration equal to the assignment, no partition counts on that broker."""
+    reports a configuration equal to the assignment, no partition needs that broker."""
     if state.load(broker.replica).replicas or broker.replica in controller_voters or len(state.brokers) < 2:
         return False
     if not reports or any(each is None for each in reports.values()):

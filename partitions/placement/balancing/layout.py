@@ -41,10 +41,12 @@ class BrokerPlace(NamedTuple):
 
     @property
     def takes_replicas(self) -> bool:
+        """Whether new replicas may be placed on the broker."""
         return self.is_available and not (self.is_draining or self.in_maintenance or self.is_lost or self.is_full)
 
     @property
     def takes_leaders(self) -> bool:
+        """Whether the broker may become a preferred leader."""
         return self.is_available and not (self.is_draining or self.in_maintenance or self.is_lost)
 
     @property
@@ -66,7 +68,7 @@ class PlacedPartition(NamedTuple):
     is_recently_placed: bool = False
     """Whether another source than the balancer placed it recently; it is not moved without need."""
     stuck: Sequence[NodeId] = ()
-    """Assigned brokers that went away before their replicas were filled, and are given up."""
+    """Assigned brokers that went away before their replicas were filled; other brokers get these replicas."""
     former: Sequence[NodeId] = ()
     """Brokers that still vote and are not assigned any more."""
 
@@ -86,7 +88,7 @@ class PlacementLayout:
         self.known: list[set[int]] = []
         """Brokers that the topic's creation named, by topic."""
         self.is_fixed = bytearray()
-        """Partitions that this plan must not change, or not once more."""
+        """For each partition: whether this plan must not change it, or not once more."""
         self.counts: Counter[int] = Counter()
         self.topic_counts: list[Counter[int]] = []
         self.led_counts: Counter[int] = Counter()
@@ -125,6 +127,7 @@ class PlacementLayout:
         return topic
 
     def _node_number(self, replica: ReplicaId) -> int:
+        """Return the node id of a replica; a negative number if the disk is not that of the present broker."""
         place = self.places.get(replica.node_id)
         if place is not None and place.replica.disk_uuid == replica.disk_uuid:
             return replica.node_id
@@ -184,9 +187,11 @@ class PlacementLayout:
         return place is not None and place.takes_leaders
 
     def _led_counts(self, topic: int, node: int) -> tuple[int, int]:
+        """Return the number of preferred leaderships of a broker in a topic, and in total."""
         return self.topic_led_counts[topic][node], self.led_counts[node]
 
     def _count_leader(self, number: int, change: int) -> None:
+        """Add `change` (1 or -1) to the counts of the partition's preferred leader."""
         leader = self.rows[number][0]
         self.led_counts[leader] += change
         self.topic_led_counts[self.topic_of[number]][leader] += change

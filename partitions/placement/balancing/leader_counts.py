@@ -20,7 +20,7 @@ _Hop = tuple[int, int]
 def even_leaders(layout: PlacementLayout, nodes: Collection[int]) -> Iterator[list[int]]:
     """Even out the numbers of preferred leaders in the layout, chain by chain; yield the partitions of each chain.
 
-    An empty list only lets other work run. `nodes` can be given leaderships."""
+    An empty list only allows the caller to run other tasks. `nodes` may get leaderships."""
     able = frozenset(nodes)
     by_topic: defaultdict[int, list[int]] = defaultdict(list)
     for number, topic in enumerate(layout.topic_of):
@@ -35,6 +35,7 @@ def even_leaders(layout: PlacementLayout, nodes: Collection[int]) -> Iterator[li
             yield []
 
     def is_neutral(number: int, source: int, target: int) -> bool:
+        """Return whether a move of a leadership leaves the counts of its topic as even as they are."""
         in_topic = layout.topic_led_counts[layout.topic_of[number]]
         return in_topic[source] > in_topic[target]
 
@@ -43,6 +44,7 @@ def even_leaders(layout: PlacementLayout, nodes: Collection[int]) -> Iterator[li
 
 
 def _are_uneven(counts: dict[int, int], nodes: Collection[int]) -> bool:
+    """Return whether the counts of two nodes differ by two or more."""
     led = [counts[node] for node in nodes]
     return bool(led) and max(led) - min(led) >= 2
 

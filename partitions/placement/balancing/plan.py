@@ -83,7 +83,7 @@ class Planner:
         """Failures, at most `FAILURES_MAX`."""
 
     def run(self, placed: Iterable[PlacedPartition]) -> Iterator[None]:
-        """Plan step by step."""
+        """Plan in steps; yield between them, and put the results into `changes` and `failures`."""
         layout = self._layout
         drained: list[tuple[int, int]] = []
         repaired: list[tuple[int, int]] = []

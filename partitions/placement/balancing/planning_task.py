@@ -19,10 +19,10 @@ _QUEUE_MAX: Final = 256
 _COUNTED_MAX: Final = 10_000
 """Limit of changes planned to count them."""
 _FIRST_S: Final = 1.0
-"""Time from the beginning of a leadership to its first plan, in which brokers are heard."""
+"""Seconds from the beginning of a leadership to its first plan, in which brokers connect."""
 _SLICE_S: Final = 0.001
 _PAUSE_S: Final = 0.0002
-"""Pause between two plans for each partition: about twenty times the cost of examining it."""
+"""Pause between two plans, in seconds for each partition: about twenty times the cost of examining it."""
 
 
 class PlanningTask:
@@ -39,7 +39,7 @@ class PlanningTask:
         self._node, self._metadata, self._settings, self._random = node, metadata, settings, random
         self._tenure = tenure
         self.has_planned = False
-        """Whether a plan was made with all brokers that are heard."""
+        """Whether a plan was made at a time when all connected brokers could receive replicas."""
         self._lock = asyncio.Lock()
         self._inputs: object = None
         """Inputs of the last plan; None: plan again in any case."""
@@ -76,7 +76,7 @@ class PlanningTask:
         return await self._plan(self._plan_scope(), _COUNTED_MAX)
 
     def are_settled(self) -> bool:
-        """Return whether all connected brokers have been so for long enough to be used."""
+        """Return whether all connected brokers have been connected for long enough to receive replicas."""
         now, there = self._node.loop.time(), self._tenure.availability
         nodes = [broker.node_id for broker in self._metadata.state.brokers]
         return all(

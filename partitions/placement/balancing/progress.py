@@ -2,8 +2,8 @@
 
     moving: from its new assignment until its leader reports that its committed configuration matches it
 
-A leader reports the partitions that it leads and whose configuration does not match the assignment, and of those in
-the request the ones that do. It answers from a copy of the controller's state that is at least as new as the
+A leader reports the partitions that it leads and whose configuration does not match the assignment, and those
+in the request whose configuration does. It answers from a copy of the controller's state that is at least as new as the
 requester's. A partition counts as moving until its leader reports its arrival. Requested by the balancer, served by
 every broker."""
 
@@ -26,22 +26,22 @@ MOVING: Final = "balancing.moving"
 NAMED_MAX: Final = 4_000
 """Limit of partitions in one request or answer."""
 _KNOW_S_MAX: Final = 0.5
-"""Longest wait of a broker until its copy of the state is as new as the requester's …"""
+"""Longest wait of a broker, in seconds, until its copy of the state is as new as the requester's."""
 _KNOW_PAUSE_S: Final = 0.01
-"""… and the interval of its checks."""
+"""Interval in seconds at which a waiting broker checks its copy."""
 
 
 class MovingPartition(NamedTuple):
-    """Partition that is being moved, the brokers that it waits for, and the voters to be removed.
+    """Partition that is being moved.
 
-    Most of the brokers that it waits for do not vote yet."""
+    `missing`: brokers for which the move waits, most of which do not vote yet. `former`: voters to be removed."""
 
     missing: tuple[NodeId, ...]
     former: tuple[NodeId, ...]
 
 
 class HeldReplicas(NamedTuple):
-    """Report of one broker on its moving partitions.
+    """Report of one broker on the moving and arrived partitions that it leads.
 
     `held`: number of all its replicas, without the controller's."""
 
@@ -74,6 +74,7 @@ class BrokerProgress:
         return dict(zip(nodes, answers, strict=True))
 
     async def _ask(self, node: NodeId, header: list[Any], deadline: Deadline) -> HeldReplicas | None:
+        """Return the report of a broker; None if it does not answer with one."""
         try:
             return _read_report((await self._node.ask(node, MOVING, header, (), deadline)).value)
         except RaftlogError as error:
@@ -86,7 +87,7 @@ class BrokerProgress:
         return Answer([report.held, moving, report.arrived, report.led])
 
     async def _report(self, header: Any, deadline: Deadline) -> HeldReplicas:
-        """Answer a request for the progress of moves of replicas at this broker.
+        """Return this broker's report for a request.
 
         Wait until this broker has applied the controller's log up to the index in the request."""
         match header:

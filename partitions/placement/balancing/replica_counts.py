@@ -17,6 +17,7 @@ _SLICE: Final = 32
 """Partitions or topics examined in one step."""
 
 _Entry = tuple[int, int, Iterator[int]]
+"""Difference of counts in a topic, the topic's number, and its partitions still to examine."""
 
 
 class ReplicaMoves:

@@ -41,6 +41,7 @@ class BalancerReport(NamedTuple):
     unavailable_nodes: Sequence[int]
     full_nodes: Sequence[int]
     looked_s_ago: float | None
+    """Seconds since the balancer ran last; None before its first run."""
     moving: int
     """Number of moving partitions."""
     planned: int

@@ -22,20 +22,22 @@ from raftlog.types import NodeId
 KEEP_PLACED_S: Final = 300.0
 """Time for which a partition stays where another source placed it, unless it has to move."""
 STUCK_S: Final = 30.0
-"""Time after which an assigned broker that went away before its replica was filled is given up for the partition."""
+"""Time after which a broker that went away before its new replica was filled is replaced in the assignment."""
 SILENT_S: Final = 15.0
 """Time without a leader's report after which a partition counts as leaderless."""
 MOVES_STARTED_PER_S: Final = 6.0
 MOVES_STARTED_AT_ONCE: Final = 1
-"""Moves started at once; a small one costs all brokers together about 30 ms of CPU, for which clients wait."""
+"""Moves that may start at once; a small one costs all brokers together about 30 ms of CPU, for which clients wait."""
 _STABLE_S: Final = SETTLE_S
-"""Time without changes of brokers and topics before counts are balanced …"""
+"""Time without changes of brokers and topics before counts are balanced."""
 _STABLE_WAIT_S_MAX: Final = 60.0
-"""… and the longest wait for that."""
+"""Longest wait for such a time; then counts are balanced in spite of changes."""
 
 
 class _RunningMove(NamedTuple):
-    """Move of a partition that was submitted and has not arrived."""
+    """Move of a partition that was submitted and has not arrived.
+
+    `changed_at`: time of the last report that differed from the one before; `named_at`: time of the last report."""
 
     reported: MovingPartition
     changed_at: float
@@ -53,13 +55,13 @@ class Tenure:
         self.looked_at: float | None = None
         self.running_moves: dict[GroupName, _RunningMove] = {}
         self.recently_placed: dict[GroupName, float] = {}
-        """Time until which each partition rests."""
+        """Time until which each of these partitions is not moved without need."""
         self.queue: deque[Change] = deque()
         self.failures: list[Failure] = []
         self.unanswered: list[NodeId] = []
-        """Brokers that are heard, and did not report their moving partitions."""
+        """Reachable brokers that did not report their moving partitions."""
         self.problem: str | None = None
-        """Error of the last look; None when it succeeded."""
+        """Error of the balancer's last run; None if it succeeded."""
         self.is_ordered = False
         """Whether an operator ordered a rebalance, in any mode; false again once no change is left."""
         self._versions: dict[GroupName, int] | None = None
@@ -76,7 +78,7 @@ class Tenure:
     # disturbances
 
     def record_environment(self, state: ControllerState, now: float) -> None:
-        """Record the present brokers, topics and settings."""
+        """Record the present brokers, topics and maintenance modes; a change of them is a disturbance."""
         seen = (state.brokers.digest, state.topics.digest, state.maintenance.digest)
         if seen != self._environment_digests:
             self._environment_digests = seen
@@ -124,6 +126,7 @@ class Tenure:
         self.running_moves[name] = _RunningMove(MovingPartition(tuple(missing), ()), now, now)
 
     def record_ordered(self, name: GroupName, version: int) -> None:
+        """Record the version of an assignment that this balancer made."""
         self._ordered[name] = version
 
     def is_waiting(self, name: GroupName, now: float) -> bool:
@@ -176,7 +179,7 @@ class Tenure:
     def places(
         self, state: ControllerState, full: Collection[NodeId], settings: BalancerSettings, now: float
     ) -> list[BrokerPlace]:
-        """Return all brokers, sorted."""
+        """Return all brokers with the conditions for placing replicas on them, by node id."""
         repair_after_s, there = settings.repair_after_s, self.availability
         return [
             BrokerPlace(

@@ -1,7 +1,7 @@
 """Reassignments: leaders change the Raft configurations of their groups, and removed replicas are deleted.
 
 Entry point: the broker, which starts it and calls it on changes. The target is the controller's assignment
-(`controller`); the voters stand in the group's own log. Moves, replaced disks and other replica counts are handled
+(`controller`); the voters are in the group's own log. Moves, replaced disks and other replica counts are handled
 alike."""
 
 from raftlog.partitions.placement.moves.losses import lost_majority

@@ -33,7 +33,7 @@ LOOK_S: Final = 0.1
 LOOK_S_MAX: Final = 1.0
 FRESH_MS: Final = 3_000
 """Age of the last contact with the controller's leader above which no replica is moved."""
-_JUDGED_MAX: Final = 64
+_REPORTED_MAX: Final = 64
 """Limit of groups in one report of stuck reassignments."""
 _SLICE: Final = 256
 """Groups compared in one turn of the loop."""
@@ -49,13 +49,13 @@ class Moves(BackgroundLoop):
         self._differing: dict[GroupKey, PartitionReplica] = {}
         """Groups led here as far as known, whose configuration does not match the assignment."""
         self._changing: dict[GroupKey, asyncio.Future[Committed]] = {}
-        """Changes without an outcome."""
+        """Configuration changes that were proposed, and are not yet committed or rejected."""
         self._refused: dict[GroupKey, str] = {}
         """Error of the last failed change of a differing group."""
         self._due: dict[GroupKey, PartitionReplica] = {}
         """Differing groups that made progress since they were examined."""
         self._filling: dict[GroupKey, None] = {}
-        """Groups with a learner that can be reached."""
+        """Groups with a reachable learner, which is catching up."""
         self._is_all_due = False
         self._look = asyncio.Event()
         self._compared = b""
@@ -96,7 +96,7 @@ class Moves(BackgroundLoop):
     def stuck_reasons(self) -> list[str]:
         """Return the reasons why some reassignments cannot proceed, without those that wait for their turn."""
         found = []
-        for group, wanted in self.differing_groups()[:_JUDGED_MAX]:
+        for group, wanted in self.differing_groups()[:_REPORTED_MAX]:
             why = self._wait_reason(group, wanted, may_begin=True)
             if why is not None:
                 found.append(f"{group.name}: {why}")
@@ -139,7 +139,7 @@ class Moves(BackgroundLoop):
             self._compare(group)
 
     def _compare(self, group: PartitionReplica) -> None:
-        """Queue a Raft group whose configuration differs from the assignment."""
+        """Queue a Raft group if its configuration differs from the assignment."""
         if self._is_differing(group):
             self._differing[group.key] = self._due[group.key] = group
             self._look.set()

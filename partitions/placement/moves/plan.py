@@ -3,7 +3,7 @@
     missing → learner → nearly caught up → voter, in the place of one to remove (joint → leave) → … → done
 
     one learner is filled at a time (of those that can be reached),   voters ≥ min(voters now, wanted) after every step
-    no voter is removed unless a majority of the remaining ones is reachable: they could not commit otherwise
+    no voter is removed unless a majority of the remaining ones is reachable, so that they can commit
 
 Each step follows from the configuration and the assignment alone, so every later leader continues at the same point.
 A step names the configuration that it replaces; of two leaders, or a leader and an operator, one gets an error
@@ -69,7 +69,9 @@ def _promotion(
     own_id: ReplicaId,
     reachable: Collection[ReplicaId],
 ) -> ConfigurationChange:
-    """Return the change that makes a learner a voter and removes one it replaces, if the rest has a majority."""
+    """Return the change that makes a learner a voter.
+
+    It also removes the voter that the learner replaces, if a majority of the others is reachable."""
     voters = configuration.voters
     leaver = next((voter for voter in voters if voter.node_id == promoted.node_id), None)  # a node votes with one disk
     if leaver is None and len(voters) >= len(wanted):

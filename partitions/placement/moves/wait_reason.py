@@ -18,7 +18,8 @@ def wait_reason(
 ) -> str | None:
     """Return the reason why a reassignment waits; None while it proceeds.
 
-    `refused`: error of the last failed change."""
+    `is_committed`: whether the configuration is. `is_fresh`: whether the controller's leader was heard recently.
+    `may_begin`: whether another learner can be added now. `refused`: error of the last failed change."""
     if not is_fresh:
         return "it waits for the controller's leader, which has not been heard here lately"
     if not is_committed or configuration.is_joint:

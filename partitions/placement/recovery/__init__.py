@@ -1,4 +1,4 @@
-"""Recovery of a partition that lost its majority: its remains, the loss, and the recovery if an operator accepts it.
+"""Recovery of a partition that lost its majority: remaining replicas, possible loss, and execution if accepted.
 
 `RecoveryExecution` is the broker's entry point; `plan` decides, pure; `replica_status` is each replica's
 report of itself."""

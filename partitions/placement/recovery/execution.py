@@ -1,11 +1,11 @@
 """Execution of `partition recover`: ask every replica, plan, and if requested let one replica continue alone.
 
-    claim the survivor → disks that have no replica yet never make a first one, durably
+    claim the survivor → disks without a replica store that they never create a first one
     → all others set their copies aside, durably → the survivor leads alone, in a new term
     → the others return empty, as learners (`partitions.placement.moves`)
 
-Any broker can do it; after a crash it is repeated from the beginning, and finds less to do. A claim keeps two
-operators from making two replicas give way to each other: a claimed replica is not given up. Called by the broker."""
+Any broker can do it; after a crash it is repeated from the beginning, and finds less to do. A claim
+prevents that two operators choose different survivors: a claimed replica is not set aside. Called by the broker."""
 
 import asyncio
 import logging
@@ -46,7 +46,9 @@ _CLAIM_S: Final = 60.0
 
 
 class RecoveryResult(NamedTuple):
-    """Findings, plan and result. `lost` are ranges of offsets, each with an exclusive end."""
+    """Reports of the replicas, plan and result of a recovery.
+
+    `lost` are ranges of offsets, each with an exclusive end."""
 
     statuses: Mapping[NodeId, ReplicaStatus | AbsentReplica]
     unreachable: tuple[NodeId, ...]
@@ -75,7 +77,7 @@ class RecoveryExecution:
     async def recover(
         self, partition: Partition, caller: Caller, *, accept_loss: bool, survivor: NodeId | None, deadline: Deadline
     ) -> RecoveryResult:
-        """Examine and plan; with `accept_loss` execute the plan too.
+        """Collect the replicas' reports and make a plan; with `accept_loss`, execute the plan too.
 
         Raises `Unavailable` and `OutcomeUnknown`; it can be repeated."""
         await self._metadata.barrier(deadline)  # retired disks decide
@@ -111,7 +113,9 @@ class RecoveryExecution:
     async def _ask_all(
         self, partition: Partition, places: KnownPlaces, deadline: Deadline
     ) -> tuple[dict[NodeId, ReplicaStatus | AbsentReplica], tuple[NodeId, ...]]:
-        """Ask the nodes of first and assigned replicas, the members that they name, and all others involved."""
+        """Ask the nodes of first and assigned replicas, the members that they name, and all others involved.
+
+        Return the reports by node, and the nodes that do not answer."""
         statuses: dict[NodeId, ReplicaStatus | AbsentReplica] = {}
         unreachable: dict[NodeId, None] = {}
         asked: set[NodeId] = set()
@@ -133,6 +137,7 @@ class RecoveryExecution:
     async def _status(
         self, node: NodeId, group_id: UUID, until: Deadline
     ) -> ReplicaStatus | AbsentReplica | RaftlogError:
+        """Return a node's report on its replica, or the error of the request."""
         try:
             return unpack_status(await self._ask(node, _LOOK, [group_id.bytes], until))
         except RaftlogError as error:
@@ -154,13 +159,13 @@ class RecoveryExecution:
         return Answer(pack_status(AbsentReplica(me, driver.persister.checkpoints.was_removed(key))))
 
     async def _serve_claim(self, request: Request) -> Answer:
-        """Mark the replica here as the one that the recovery keeps."""
+        """Claim the replica here as the survivor, for `_CLAIM_S`."""
         group = self._local_group(request)
         self._claimed[group.key] = self._node.loop.time() + _CLAIM_S
         return Answer(None)
 
     async def _serve_give_up(self, request: Request) -> Answer:
-        """Set the replica here aside; without one, never create a first replica here."""
+        """Set the replica here aside; without one, store that no first replica is ever created here."""
         key = _read_key(request)
         group = self._node.driver.groups.get(key)
         if group is None:
@@ -175,7 +180,7 @@ class RecoveryExecution:
         return Answer([await self._assignments.set_aside(group)])
 
     async def _serve_rebuild(self, request: Request) -> Answer:
-        """Rebuild the replica here that the recovery keeps, so that it leads alone."""
+        """Rebuild the claimed replica here, so that it leads alone; answer with the losses."""
         group = self._local_group(request)
         if not self._is_claimed(group.key):
             raise ChangeRefused(
@@ -190,6 +195,7 @@ class RecoveryExecution:
         return self._claimed.get(key, 0.0) > self._node.loop.time()
 
     def _local_group(self, request: Request) -> PartitionReplica:
+        """Return the replica here of the group in a request. Raises `Unavailable` without one."""
         group = self._node.driver.groups.get(_read_key(request))
         if group is None:
             raise Unavailable(f"node {self._me} has no replica of group {_read_key(request).hex()}")
@@ -203,6 +209,7 @@ class RecoveryExecution:
 
 
 def _read_key(request: Request) -> bytes:
+    """Return the group id in a request. Raises `InvalidArgument`."""
     match request.header:
         case [bytes(key), *_] if len(key) == 16:
             return key

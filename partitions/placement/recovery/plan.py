@@ -1,10 +1,10 @@
 """Plan of a recovery: whether a partition needs it, from which replica, and with which loss. Pure.
 
-    refused unless every replica that ever may have counted gives its copy up, holds none and will not make its first
-    one, or is on a retired disk
+    refused unless every replica that ever may have voted sets its copy aside, has none and will never create its
+    first one, or is on a retired disk
 
 Otherwise an absent replica could return with acknowledged records, or elect a leader of another history. The
-replicas that may have counted are known from the creation as long as none was moved; afterwards, and when no
+replicas that may have voted are known from the creation as long as none was moved; afterwards, and when no
 remaining replica can name members, every broker of the cluster has to answer. A group that can still elect a leader
 is left alone."""
 
@@ -27,6 +27,7 @@ class KnownPlaces(NamedTuple):
 
     @property
     def named(self) -> tuple[ReplicaId, ...]:
+        """First and assigned replicas."""
         return (*self.created, *self.assigned)
 
 
@@ -47,9 +48,9 @@ class Plan(NamedTuple):
 
 def involved_replicas(statuses: Mapping[NodeId, ReplicaStatus | AbsentReplica], places: KnownPlaces) -> list[ReplicaId]:
     """Return the replicas that may have data of the partition, or may get some, by the answers so far."""
-    holding = _non_empty(statuses)
-    found = {*places.named, *(voter for each in holding for voter in (*each.voters, *each.outgoing))}
-    if not holding or set(places.created) != set(places.assigned):
+    non_empty = _non_empty(statuses)
+    found = {*places.named, *(voter for each in non_empty for voter in (*each.voters, *each.outgoing))}
+    if not non_empty or set(places.created) != set(places.assigned):
         found |= set(places.brokers)
     return sorted(found)
 
@@ -57,24 +58,24 @@ def involved_replicas(statuses: Mapping[NodeId, ReplicaStatus | AbsentReplica], 
 def make_plan(
     statuses: Mapping[NodeId, ReplicaStatus | AbsentReplica], places: KnownPlaces, survivor: NodeId | None = None
 ) -> Plan:
-    """Return the plan. `statuses` has the reports by node; `survivor` is an operator's choice."""
+    """Return the plan of a recovery. `statuses` has the reports by node; `survivor` is an operator's choice."""
     held = sorted(
         (each for each in statuses.values() if isinstance(each, ReplicaStatus)), key=lambda each: each.replica
     )
-    holding = _non_empty(statuses)
+    non_empty = _non_empty(statuses)
     involved = involved_replicas(statuses, places)
     gone = tuple(replica for replica in involved if replica.disk_uuid in places.retired)
-    refusal = _obstacle(holding, involved, statuses, places)
+    refusal = _obstacle(non_empty, involved, statuses, places)
     if refusal is not None:
         return Plan(None, (), (), gone, refusal, ())
-    best = _choose_survivor(holding or held, survivor)
+    best = _choose_survivor(non_empty or held, survivor)
     if isinstance(best, str):
         return Plan(None, (), (), gone, best, ())
     others = tuple(each for each in held if each.replica != best.replica)
     absent = {each.replica for each in statuses.values() if isinstance(each, AbsentReplica) and not each.is_renounced}
-    members = {*places.created, *(voter for each in holding for voter in (*each.voters, *each.outgoing))}
+    members = {*places.created, *(voter for each in non_empty for voter in (*each.voters, *each.outgoing))}
     renouncing = tuple(sorted(absent & members))
-    return Plan(best, others, renouncing, gone, None, _describe_loss(best, holding, gone))
+    return Plan(best, others, renouncing, gone, None, _describe_loss(best, non_empty, gone))
 
 
 def _non_empty(statuses: Mapping[NodeId, ReplicaStatus | AbsentReplica]) -> list[ReplicaStatus]:
@@ -84,16 +85,16 @@ def _non_empty(statuses: Mapping[NodeId, ReplicaStatus | AbsentReplica]) -> list
 
 
 def _obstacle(
-    holding: Sequence[ReplicaStatus],
+    non_empty: Sequence[ReplicaStatus],
     involved: Sequence[ReplicaId],
     statuses: Mapping[NodeId, ReplicaStatus | AbsentReplica],
     places: KnownPlaces,
 ) -> str | None:
     """Return the reason not to recover the partition; None if it may be recovered."""
-    leading = next((each for each in holding if each.leads), None)
+    leading = next((each for each in non_empty if each.leads), None)
     if leading is not None:
         return f"node {leading.replica.node_id} leads it: there is nothing to recover"
-    candidate = next((each for each in holding if _can_win(each, holding)), None)
+    candidate = next((each for each in non_empty if _can_win(each, non_empty)), None)
     if candidate is not None:
         return (
             f"node {candidate.replica.node_id} is sound and a majority would elect it: it will lead by itself, and "
@@ -137,16 +138,16 @@ def _can_win(candidate: ReplicaStatus, non_empty: Sequence[ReplicaStatus]) -> bo
     return all(2 * len(granting & set(half)) > len(half) for half in halves)
 
 
-def _choose_survivor(holding: Sequence[ReplicaStatus], chosen: NodeId | None) -> ReplicaStatus | str:
+def _choose_survivor(replicas: Sequence[ReplicaStatus], chosen: NodeId | None) -> ReplicaStatus | str:
     """Return the newest replica, of several the one with the least loss; or the reason why there is none.
 
-    When no data is left on any disk, `holding` are empty replicas, and the partition begins again."""
-    candidates = [each for each in holding if chosen in (None, each.replica.node_id)]
-    if not holding:
+    When no data is left on any disk, `replicas` are empty ones, and the partition begins again."""
+    candidates = [each for each in replicas if chosen in (None, each.replica.node_id)]
+    if not replicas:
         return "no node that can be reached has a replica of it, not even an empty one; try again in a moment"
     if not candidates:
         return f"node {chosen} has no replica of it; it could go on with " + ", ".join(
-            f"node {each.replica.node_id}" for each in holding
+            f"node {each.replica.node_id}" for each in replicas
         )
     looking = next((each for each in candidates if each.lost is None), None)
     if looking is not None:
@@ -157,21 +158,24 @@ def _choose_survivor(holding: Sequence[ReplicaStatus], chosen: NodeId | None) ->
     )
 
 
-def _describe_loss(best: ReplicaStatus, holding: Sequence[ReplicaStatus], gone: Sequence[ReplicaId]) -> tuple[str, ...]:
+def _describe_loss(
+    best: ReplicaStatus, non_empty: Sequence[ReplicaStatus], gone: Sequence[ReplicaId]
+) -> tuple[str, ...]:
+    """Return the possible losses in words: of the survivor, and of records that only other replicas had."""
     if best.is_empty:
         return ("everything: all disks that held it are gone, and its offsets begin at 0 again",)
     loss = [f"offsets {each.offset} to {each.end - 1}" for each in best.lost or () if each.end > each.offset]
     lost_ids = [each for each in best.lost or () if each.end == each.offset]
     if lost_ids:
         loss.append(f"{len(lost_ids)} entries without records")
-    highest = max(holding, key=lambda each: (each.vote_floor.term, each.vote_floor.index))
+    highest = max(non_empty, key=lambda each: (each.vote_floor.term, each.vote_floor.index))
     if highest.vote_floor != best.last:
         loss.append(
             f"all records after offset {best.log_end - 1}: there was an entry {highest.vote_floor.index} of term "
             f"{highest.vote_floor.term}"
         )
     voters = {*best.voters, *best.outgoing}
-    if 2 * sum(each.replica in voters for each in holding) <= len(voters) and gone:
+    if 2 * sum(each.replica in voters for each in non_empty) <= len(voters) and gone:
         loss.append(
             f"records from offset {best.log_end} on that were acknowledged, if there were any: a majority of its "
             "disks is gone, and nobody who is left knows them"

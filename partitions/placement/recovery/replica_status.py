@@ -41,7 +41,7 @@ class ReplicaStatus(msgspec.Struct, frozen=True, array_like=True):
     outgoing: tuple[ReplicaId, ...]
     damage: str | None
     lost: tuple[LostEntry, ...] | None
-    """Damaged entries; `None` while it still searches for damage."""
+    """Damaged entries; None while the replica still searches for damage."""
 
     @property
     def may_lead(self) -> bool:
