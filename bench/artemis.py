@@ -1,9 +1,8 @@
 """Measure of Maelstrom's `kafka` workload on three brokers over HTTP, in the columns of Artemis's table.
 
-Four clients send, poll, commit and list, as often the one as the other, at 1,000 operations a second offered, and as
-many as the cluster takes; once to the brokers that lead (smart), once to all in turn (any node). `bench.artemis_table`
-runs rows of it once.
-"""
+Four clients send, poll, commit and list, each equally often. There are four rows: 1,000 operations a second are
+offered, or as many as the cluster accepts; and clients use the leading brokers (smart), or all brokers in turn (any
+node). `bench.artemis_table` runs rows of it once."""
 
 import json
 from collections.abc import Mapping

@@ -14,8 +14,10 @@ from raftlog.cli.tables import show
 
 
 @click.command(context_settings={"show_default": True})
-@click.option("--row", "rows", multiple=True, type=click.Choice(list(ROWS)), help="Only these; repeatable.")
-@click.option("--seconds", type=float, default=SECONDS, help="Of each row.")
+@click.option(
+    "--row", "rows", multiple=True, type=click.Choice(list(ROWS)), help="Row to run; repeatable. [default: all]"
+)
+@click.option("--seconds", type=float, default=SECONDS, help="Duration of each row.")
 @click.option("--rate", type=float, default=RATE, help="Operations a second that are offered.")
 @click.option("--mix", default=MIX, help="Weights of the operations.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")

@@ -2,7 +2,7 @@
 
     rate = bytes that it lacked ÷ time from its ready line until its files have what the leader had then
 
-The three brokers share one disk and the cores, so the figures are those of the worst neighbourhood, not of a network.
+The three brokers share one disk and the cores, so the figures are worse than those of brokers on separate machines.
 """
 
 import filecmp

@@ -75,7 +75,7 @@ class Cluster:
         self.disks: dict[int, str] = {}
         self.nodes: dict[int, NodeProcess] = {}
         self.opened_s: dict[int, float] = {}
-        """Seconds that the last recovery of each took."""
+        """Duration of each node's last recovery, in seconds."""
 
     def start(self, *numbers: int) -> None:
         """Start the nodes, and send each the addresses of the others."""

@@ -1,6 +1,6 @@
 """Process of one node of a cluster under measurement: `python -m bench.cluster_node`.
 
-One line of JSON for each command and answer. Its load is a client in the same process, on the leader. Single records
+Each command and each answer is one line of JSON. The load is a client in the process of the leader. Single records
 that arrive in one turn of the loop are put into one batch, as a broker does; with `alone` each is a batch and so an
 entry of its own. Every value is different, and `verify` reads all of them back."""
 

@@ -55,7 +55,7 @@ def main(measures: Sequence[Measure], paired: Sequence[PairedMeasure] = ()) -> N
 @click.option(
     "--mib",
     type=click.IntRange(1, 1 << 20),
-    help="Data for measures that work on a lot of it, in place of what each usually takes; less is quicker.",
+    help="MiB of data for the measures with large data, in place of their defaults; less is quicker.",
 )
 @click.option(
     "--compare",

@@ -24,7 +24,7 @@ _CREATION_MS: Final = 120_000
 _AT_ONCE: Final = 64
 _ROUNDS: Final = 3
 _STALE_S: Final = 5.5
-"""Time after which no answer of an earlier round is used again."""
+"""Seconds after which the broker uses no cached answer of an earlier round."""
 _SAMPLES: Final = 5
 _REQUESTS: Final = (
     "session",

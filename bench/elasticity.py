@@ -1,7 +1,7 @@
 """Measure of a fourth broker that joins a cluster, and a decommission, while clients write.
 
-One load runs from the first quiet second to the last: nothing is retried by its clients, so whatever a move makes fail
-counts. Brokers, clients and the measure share the machine.
+One load runs during the whole measure, beginning before the join. Its clients do not retry, so every write that fails
+because of a move counts. Brokers, clients and the measure share the machine.
 """
 
 import asyncio

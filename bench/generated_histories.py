@@ -21,7 +21,7 @@ CLIENTS = 6
 READERS = 12
 DRAINS = 3
 BETWEEN_NS = 2_000_000
-"""Two operations begin this long after one another: 500 a second."""
+"""Time between the begins of two operations: 500 operations a second."""
 TOOK_NS = (2_000_000, 5_000_000, 20_000_000)
 EPOCH_OPERATIONS = 5_000
 """Number of operations after which there is a fault, and every partition has a new leader."""

@@ -11,7 +11,7 @@ KILLS = 10
 _POLL_S = 0.005
 _WAIT_S_MAX = 60.0
 _SETTLE_S = 2.0
-"""Between two kills, so that they come at any moment of a protocol period."""
+"""Seconds between two kills, so that they occur at any moment of a protocol period."""
 
 
 def run(workspace: Workspace) -> Values:

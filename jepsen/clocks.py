@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from raftlog.testing.http import ANSWER_SECONDS_MAX
 
 _LIBRARIES: Final = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib*/faketime/libfaketimeMT.so.1")
-"""For programs with threads."""
+"""Patterns of paths to libfaketime's library for programs with threads."""
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where the library makes its names, which are those of the process
 _LEFTOVERS: Final = ("faketime_shm_{}", "sem.faketime_sem_{}")
 _PATH: Final = "/v1/status/ready"

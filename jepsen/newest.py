@@ -51,7 +51,7 @@ def newest_records(segments: Iterable[bytes], start: int, end: int | None = None
 
 
 def _add(newest: dict[bytes, tuple[int, bytes | None]], records: dict[bytes, tuple[int, bytes | None]]) -> None:
-    """Add records that count, unless a newer one of their key is known."""
+    """Add committed records to `newest`, unless a newer one of their key is known."""
     for key, found in records.items():
         if found[0] >= newest.get(key, found)[0]:
             newest[key] = found

@@ -3,8 +3,8 @@
 After Gibbons and Korach (Testing shared memories, 1997). A write and the reads of its value are a *cluster*. Let `end`
 be the first completion in it, and `start` the last invocation:
 
-    end < start     a forward zone: the register held the value from the one to the other
-    start < end     a backward zone: it held it at some moment between them, perhaps for no longer
+    end < start     a forward zone: the register held the value from `end` to `start`
+    start < end     a backward zone: the register held the value at some moment between `start` and `end`
 
 There is an order if and only if no read ends before its write begins, no two forward zones overlap, and no backward
 zone lies inside a forward zone. The initial write, of `None`, precedes all others.

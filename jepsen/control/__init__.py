@@ -1,6 +1,5 @@
 """Negative control: pysyncobj's replicated list as a log, under the same faults and checkers as raftlog.
 
-It is known to lose acknowledged writes, so a harness that finds nothing here proves nothing elsewhere; and with the
-cause of a loss removed (`repaired`) the same run must pass, so it is the cause that is found and not the harness.
-`python -m jepsen.control` runs the cases one after the other.
-"""
+The library is known to lose acknowledged writes. If the harness did not detect these losses, it would prove nothing
+about other systems. With the cause of a loss removed (`repaired`) the same run must pass; so the findings have this
+cause, and do not come from the harness. `python -m jepsen.control` runs the cases one after the other."""

@@ -1,6 +1,6 @@
 """Cases of the negative control: a fault each, the records that the library loses by it, and the cause.
 
-Each is the smallest run in which a known loss shows every time; `repaired` names the build without its cause.
+Each is the shortest run in which a known loss occurs every time; `repaired` names the build without its cause.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ class Case(NamedTuple):
     `down_s` is the time for which the victims stay down."""
 
     repaired: str
-    """The build that lacks the cause."""
+    """Name of the build without the cause of the loss."""
     why: str
     """Description of the failure, for the report."""
     cure: str
@@ -25,7 +25,7 @@ class Case(NamedTuple):
     down_s: float
     kind: FaultKind
     takes_all: bool
-    """All machines at once, or the leader's."""
+    """Whether the fault hits all machines at once; otherwise it hits the leader's."""
     delay_ms: float
     """Delay of one direction between nodes."""
     seconds: float

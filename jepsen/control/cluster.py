@@ -24,7 +24,7 @@ from raftlog.types import TopicPartition
 
 PROGRAM: Final = ("-m", "jepsen.control.node")
 CRASH_WAIT_S: Final = 2.0
-"""Longest time, in seconds, that a kill waits for the worst moment; a power loss does not wait."""
+"""Longest time, in seconds, that a kill waits for a moment at which many entries are lost; a power loss waits 0 s."""
 _START_S_MAX: Final = 30.0
 _ANSWER_S_MAX: Final = 0.3
 _LOOK_S: Final = 0.05

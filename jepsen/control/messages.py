@@ -1,7 +1,7 @@
 """Messages on a connection between two nodes: `length (4 bytes) ‖ zlib(pickle(message))`, repeated.
 
-Parsed for one purpose: when a machine crashes, a prefix of its bytes under way still arrives, and any prefix is
-possible. `worst` is the prefix after which the receiver's log is shortest.
+When a machine crashes, a prefix of its bytes in flight still arrives. Any prefix is possible, so the messages are
+parsed to find the worst one: the prefix after which the receiver's log is shortest.
 
     passed ≤ end of a message under way ≤ fed          positions are bytes since the beginning of the stream"""
 
@@ -37,7 +37,7 @@ class Stream:
         self._answers: deque[tuple[int, int]] = deque()
         """End position of each answer under way, and the index up to which it acknowledges the sender's log."""
         self.acknowledged = 0
-        """By the answers that have passed."""
+        """Index up to which delivered answers acknowledge the sender's log."""
 
     def feed(self, data: bytes) -> None:
         self._rest += data

@@ -1,7 +1,7 @@
-"""Number of acknowledged records that are missing at the end: a figure for people, beside the checkers' findings.
+"""Number of acknowledged records that are missing at the end, a figure in addition to the checkers' findings.
 
-The checkers count a record as lost that no client ever saw. Here it counts when it is missing from the records that the
-drain reads, even if clients had seen it before."""
+For the checkers a record is lost if no client ever read it. Here a record is missing if the final reads do not return
+it, even if clients had read it before."""
 
 from pathlib import Path
 from typing import NamedTuple

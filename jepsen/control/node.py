@@ -1,9 +1,8 @@
 """Node process: `python -m jepsen.control.node serve FLAGS`, with the HTTP API that the clients use.
 
-Started as a broker is (`raftlog.testing.process`), with the same first line on stdout. It answers that it is not ready
-until it has applied all that a majority has agreed on; then its reads of records are local, and its lists and commits
-are agreed on by a majority.
-"""
+It is started like a broker (`raftlog.testing.process`), and prints the same first line to stdout. It refuses requests
+as not ready until it has applied all entries that a majority has agreed on. Then it reads records from its own copy;
+for lists of offsets and for commits it waits for a majority."""
 
 import argparse
 import asyncio
@@ -24,7 +23,7 @@ from raftlog.types import Offset, Term
 
 _BATCHES: Final = "application/vnd.raftlog.batches"
 _RECORDS_MAX: Final = 100
-"""In one answer; a hundred of the highest are a megabyte."""
+"""Largest number of records in one answer; a hundred records of the largest size are a megabyte."""
 _WAIT_S: Final = 0.02
 _READY_ATTEMPT_S: Final = 1.0
 _BODY_BYTES_MAX: Final = 1 << 22

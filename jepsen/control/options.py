@@ -12,7 +12,7 @@ from jepsen.workloads.client.numbering import PER_CLIENT
 NODES: Final = 3
 CLIENTS: Final = 2
 RECOVERY_S: Final = 5.0
-"""Replicas that never become equal do not show everything, so the test waits for all of this time."""
+"""Seconds for recovery and final reads; if replicas never become equal, the test waits for all of this time."""
 
 
 class ControlOptions(RunOptions):

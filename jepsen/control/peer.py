@@ -22,7 +22,7 @@ from jepsen.control.repaired import CutOnConflictNode, DeferredCutJournal, Synce
 
 NEVER: Final = 1 << 30
 DEFINITE: Final = frozenset((FAIL_REASON.QUEUE_FULL, FAIL_REASON.MISSING_LEADER, FAIL_REASON.REQUEST_DENIED))
-"""Reasons with which the command is in no log; with all others it may be in some log, or arrive there later."""
+"""Reasons after which the command is definitely in no log; after others it may be in a log, or arrive there later."""
 Marks = dict[tuple[str, int], int]
 
 
@@ -41,7 +41,7 @@ class NodeClasses(NamedTuple):
     sync_obj: type[SyncObj]
     transport: type[TCPTransport]
     journal: Callable[[str], Any] | None
-    """None: the library's own."""
+    """Constructor of the journal; None for the library's own journal."""
 
 
 BUILDS: Final[Mapping[str, NodeClasses]] = {
@@ -95,7 +95,7 @@ class Peer:
             bindAddress=own,
             journalFile=str(directory / journal.NAME),
             fullDumpFile=str(directory / "dump"),
-            # The defaults are slower, and lose the same: 0.1, 0.05, and up to 5 s until it calls a restarted node.
+            # The library loses as much with its defaults (0.1, 0.05, and up to 5 s to reconnect), but more slowly.
             appendEntriesPeriod=0.05,
             autoTickPeriod=0.01,
             connectionRetryTime=0.5,

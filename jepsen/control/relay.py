@@ -1,10 +1,9 @@
-"""Relay of the connections between nodes: each node connects to each other one at a port of its own.
+"""Relay of the connections between nodes, with one port for each pair of a calling and a called node.
 
-Bytes are delayed on a link, in order; a cut link loses bytes under way and later ones, and its connections end when
-it is open again, as real ones would. When a machine crashes, a prefix of its bytes under way still arrives, and its
-connections are silent for a moment before they are reset. A real network may deliver any prefix; the relay chooses the
-worst one. It runs in its own thread; the methods may be called from any other.
-"""
+Bytes are delayed on a link, in order. A cut link loses bytes in flight and later ones, and its connections are reset
+when the cut ends, as real connections would be. When a machine crashes, a prefix of its bytes under way still arrives,
+and its connections are silent for a moment before they are reset. A real network may deliver any prefix; the relay
+chooses the worst one. It runs in its own thread; the methods may be called from any other."""
 
 import asyncio
 import socket
@@ -22,9 +21,9 @@ _HELD_BYTES_MAX: Final = 8 << 20
 _SILENCE_S: Final = 0.3
 """Delay, in seconds, until connections to a crashed machine are reset."""
 _ANSWERED_S: Final = 0.1
-"""Delay, in seconds, until clients of a node have an answer that a majority has confirmed to the node."""
+"""Time, in seconds, after which clients have received the answer for entries that a majority has confirmed."""
 _LOST_ENTRIES_MIN: Final = 60
-"""Lost entries that a moment must have at first; fewer as time passes."""
+"""Number of acknowledged entries that a crash must lose to begin at once; it falls while the relay waits."""
 _LOOK_S: Final = 0.005
 _ANSWER_S_MAX: Final = 10.0
 _Result = TypeVar("_Result")
@@ -113,7 +112,7 @@ class _Lane:
 class _End(asyncio.Protocol):
     """Socket at one end of a relayed connection.
 
-    Bytes received go into one direction; the other direction leads to it."""
+    It passes received bytes to `out`, and sends the bytes of `into`."""
 
     def __init__(self, out: _Lane, into: _Lane, ended: Callable[[], None]) -> None:
         self._out, self._into, self._on_end = out, into, ended

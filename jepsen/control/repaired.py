@@ -2,11 +2,10 @@
 
 - `SyncedJournal` with `SyncingTransport`: a node's writes are durable before a message leaves it, so before its vote or
   its answer counts. (Raft thesis, section 3.8.)
-- `CutOnConflictNode`: an entry is cut off only where the message offers one of another term in its place, and nothing
-  counts as committed that the message did not cover. (Raft thesis, figure 3.1, AppendEntries steps 3 to 5.) It also
-  finds the
-  place where two logs diverge, which the library fails to find when more than one message is missing: its leader
-  steps back by one for the first message that is refused, and forward again for all that follow it."""
+- `CutOnConflictNode`: an entry is cut off only if the message has an entry of another term at its index, and only
+  entries that the message covers can become committed. (Raft thesis, figure 3.1, AppendEntries steps 3 to 5.) It also
+  finds the index at which two logs diverge, which the library fails to find when more than one message is missing: its
+  leader steps back by one for the first message that is refused, and forward again for all that follow it."""
 
 import os
 from pathlib import Path

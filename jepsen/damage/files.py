@@ -1,7 +1,7 @@
 """Files of a broker's data directory by kind, and their bytes that hold data.
 
-docs/FORMATS.md, section 3, has the layout. Zeros after the end of a file, and blocks of the journal that count for
-nothing any more, may be anything: damage there would not be any.
+docs/FORMATS.md, section 3, has the layout. Zeros after the end of a file, and journal blocks that recovery no longer
+needs, are never damaged, because that would have no effect.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Copy of a broker's directory, or of one replica, which is restored later, as an old disk would be.
 
-Taken and put back while the broker is down.
+It is taken and restored while the broker is down.
 """
 
 import filecmp

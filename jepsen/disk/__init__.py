@@ -4,7 +4,7 @@ A C library (`shim/`), loaded into the broker by LD_PRELOAD, records everything 
 `NodeDisk` per broker returns the environment for its start, switches faults while it runs, simulates a power loss after
 it has ended, and returns the observed effects. It works for any program whose files are below one directory.
 
-The model is that of `jepsen.simulation.disk.simulated_disk`: POSIX rather than a friendly file system.
+The model is that of `jepsen.simulation.disk.simulated_disk`: only the guarantees of POSIX hold.
 """
 
 from jepsen.disk.control import DiskCounters

@@ -2,7 +2,7 @@
 
     environment → (the node runs: slow, failing, full, stalled) → it has ended → lose_power, or not → environment …
 
-State that is not durable stays so across restarts, until it is synced or the power is lost: SIGKILL syncs nothing."""
+Unsynced writes stay unsynced across restarts, until a sync or a power loss: SIGKILL syncs nothing."""
 
 import fcntl
 import shutil
@@ -18,7 +18,7 @@ from jepsen.disk.volatile import read_volatile
 class NodeDisk:
     """Disk of one node. `data_dir` is created when missing; `state_dir` must be on the same file system.
 
-    With `removes_syncs` the process's syncs are answered and not made, as if its calls had been removed.
+    With `removes_syncs` syncs of the process report success without any effect.
     """
 
     def __init__(self, data_dir: Path, state_dir: Path, removes_syncs: bool = False) -> None:
@@ -83,7 +83,7 @@ class NodeDisk:
         self._control.set("sync_delay_ns", round(seconds * 1e9))
 
     def fail_syncs(self, count: int) -> None:
-        """Fail the next `count` syncs with EIO, all for -1; 0 ends it. The kernel loses the data to be synced."""
+        """Fail the next `count` syncs with EIO, or all for -1; 0 ends the fault. The unsynced data are lost."""
         self._control.set("syncs_to_fail", count)
 
     def fill(self, secretly: bool = False) -> None:

@@ -1,7 +1,7 @@
 """Power loss: reverts random writes that are not durable, in the files of a process that has ended.
 
-Names first: of each directory a prefix of its operations survives. Then sizes and pages of the files that still have
-a name, each for itself. Afterwards everything is durable as it is.
+First names: of the operations of each directory a prefix survives. Then sizes and pages of the files that still have a
+name; each survives or not, independently. Afterwards the present state counts as durable.
 """
 
 import os

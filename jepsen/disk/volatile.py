@@ -28,7 +28,7 @@ class File(NamedTuple):
     """State of a file that is not durable."""
 
     durable_size: int | None
-    """None: its size is durable as it is."""
+    """Durable size; None if the present size is durable."""
     pages: dict[int, Page]
 
 
@@ -55,9 +55,9 @@ class Volatile(NamedTuple):
     """State of all files and names that is not durable."""
 
     files: dict[int, File]
-    """By inode."""
+    """Files by inode."""
     operations: list[Operation]
-    """Oldest first."""
+    """Operations that are not durable, oldest first."""
 
 
 def read_volatile(path: Path) -> Volatile:

@@ -22,7 +22,7 @@ class Outcome(Enum):
     NOTICED = "noticed"
     SURVIVED = "survived"
     HUNG = "hung"
-    """The tests did not end, and no limit of their own ended them: that counts as not noticed."""
+    """The tests did not end within the trial's time limit; this does not count as detection."""
     BROKEN = "broken"
     """Mutant that does not apply to its source any more, or whose tests cannot be collected."""
 

@@ -18,7 +18,7 @@ class Fault(NamedTuple):
     begin_s: float
     end_s: float
     nodes: tuple[int, ...]
-    """The victims, in this order; of a cut those that suffer most, the first of all."""
+    """Victims, in order. For a cut these are the nodes that lose most links, the first one the most."""
     shape: str = ""
     """Variant of the kind: shape of a cut, course of a clock, request of an operator."""
     links: tuple[Link, ...] = ()
@@ -30,9 +30,9 @@ class Fault(NamedTuple):
     seed: int = 0
     """Seed of draws inside of the fault: lost pages, flipped bits, size of a clock's jump."""
     amount: float | None = None
-    """Seconds of a clock's jump, of a sync or of a stall, factor of a clock's drift; drawn without it."""
+    """Seconds of a clock's jump, of a sync or of a stall, or factor of a clock's drift; None: it is drawn."""
     files: tuple[str, ...] = ()
-    """Kinds of files that are damaged, as `jepsen.damage` names them; any without."""
+    """Kinds of files that are damaged, as `jepsen.damage` names them; empty: all kinds."""
 
     def with_leader(self, leader: int) -> "Fault":
         """Return the same fault with that node in place of the first one."""
@@ -63,8 +63,8 @@ class Fault(NamedTuple):
 class InjectedFault(NamedTuple):
     """Injected fault, in seconds from the beginning of the load; `proof` is its observed effect, empty for none.
 
-    `served_s`: when every process that was started at its end served, or was killed again; without a
-    killed node, its end.
+    `served_s` is the time at which every process that the end of the fault started served, or was killed again; the end
+    of the fault if it started none.
     """
 
     kind: str
@@ -74,4 +74,4 @@ class InjectedFault(NamedTuple):
     proof: str
     served_s: float
     leaves: tuple[int, ...] = ()
-    """Nodes that do not belong to the cluster any more since it began."""
+    """Nodes that do not belong to the cluster any more since the fault began."""

@@ -16,19 +16,19 @@ class KindFacts(NamedTuple):
     """Properties of one kind of fault."""
 
     make: Callable[[], Kind] | None = None
-    """Begins and ends it, node by node; None where the nemesis itself does: links, rolling restarts and orders."""
+    """Constructor of the injector on nodes; None: the nemesis injects it (links, rolling restarts, members)."""
     shapes: tuple[str, ...] = ()
     """Variants that a schedule draws from. Shapes of cuts depend on the number of nodes (`network_faults`)."""
     nodes_min: int = 1
-    """Brokers that a cluster needs for it."""
+    """Smallest number of brokers in a cluster with this fault."""
     victims_max: int | None = None
-    """Nodes that one fault hits; None: any number."""
+    """Largest number of nodes that one fault hits; None: any number."""
     beneath: Literal["disk", "clock"] | None = None
     """Part beneath a broker that has to be replaced before its start."""
     is_down: bool = False
-    """Its victims are down for a while, and are started at the end."""
+    """Whether its victims are down during the fault, and are started at its end."""
     always_starts: bool = False
-    """Its end starts a process that another fault ended: the two never meet on one node."""
+    """Whether its end starts its node even if another fault stopped it; so the two never hit one node together."""
     is_slow_to_ask: bool = False
     """Whether the cluster's state is not queried during the fault, because the answer would delay all other faults."""
     marks: tuple[str, ...] = ()

@@ -1,8 +1,8 @@
 """Effect of each kind of fault on its victims, and the way to undo it. Called by `nemesis` from one thread.
 
 `begin` and `end` return a description of the observed effect; a fault without one did not happen. Neither waits for a
-broker to serve. `nemesis` itself handles cuts, packet faults, rolling restarts and membership orders: they concern more
-than single nodes."""
+broker to serve. `nemesis` itself injects cuts, packet faults, rolling restarts and membership changes, because
+these concern several nodes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from jepsen.nemeses.victims import Victims
 SLOW_SYNC_S: Final = (0.05, 0.5, 2.0)
 JUMPS_S: Final = (-60.0, -5.0, 5.0, 60.0)
 DRIFTS: Final = (0.3, 0.5, 2.0, 3.0)
-"""Far more than any quartz, so that a few seconds show it from outside."""
+"""Factors of a drifting clock; they are so large that the drift can be observed within seconds."""
 SEEN_S_MIN: Final = 0.9
 """Smallest clock error, in seconds, that can be observed: answers have whole seconds."""
 STALL_SHARE: Final = 0.8

@@ -22,7 +22,7 @@ from raftlog.testing import NetworkConditions
 from raftlog.types import TopicPartition
 
 LOOK_S: Final = 0.1
-"""Between two questions whether a broker that was started serves."""
+"""Seconds between two checks whether a restarted broker serves."""
 STOP_S_MAX: Final = 20.0
 """Longest time, in seconds, for a broker to terminate in order, and to serve again, at the end of the load."""
 PUT_OFF_S: Final = 1.0
@@ -43,7 +43,7 @@ class _RestartingVictims(NamedTuple):
 
 
 class Running(NamedTuple):
-    """Fault under way. `until_s` is infinite if a script ends it."""
+    """Fault that has begun and not ended. `until_s` is infinite if a script ends it."""
 
     fault: Fault
     begin_s: float
@@ -240,7 +240,7 @@ class Nemesis:
             self._waiting.append(fault.postpone_to(self._now_s() + PUT_OFF_S))
 
     def _set_links(self, changed: Fault) -> None:
-        """Apply the union of all faults under way to the links between nodes."""
+        """Apply all present faults of the changed fault's kind to the links between nodes."""
         others = [each.fault for each in self._running if each.fault.kind == changed.kind]
         if changed.kind == "cut":
             rpc = [link for other in others if other.plane != "gossip" for link in other.links]

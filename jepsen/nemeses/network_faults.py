@@ -39,7 +39,7 @@ SHAPES: Final[dict[str, Callable[[Sequence[int]], tuple[Link, ...]]]] = {
 }
 """Links cut by each shape, for nodes in a drawn order."""
 SHAPES_NODES_MIN: Final = dict.fromkeys(SHAPES, 2) | {"bridge": 3, "all alone": 3, "ring of majorities": 5}
-"""With fewer nodes a shape is another one's, or none."""
+"""Smallest number of nodes of each shape; with fewer it equals another shape, or cuts nothing."""
 
 PACKET_CONDITIONS: Final[dict[str, NetworkConditions]] = {
     "delay": NetworkConditions(delay_ms=100, jitter_ms=50),

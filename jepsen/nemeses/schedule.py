@@ -5,8 +5,8 @@
 
 A kill, a loss of power and damaged files end with the start of the process; a roll is a rolling restart until its end;
 members are momentary requests of an operator; files are damaged on one node at a time. Kinds are drawn from a shuffled
-bag, so each occurs early and regularly. Node ids are those that were drawn; if `of_leader` names a partition, its
-leader at that moment is exchanged with the first of them.
+bag, so each occurs early and regularly. If a fault names a partition in
+`of_leader`, the partition's leader at that moment replaces the first drawn node, and vice versa.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,15 +22,15 @@ QUIET_END_S: Final = 1.0
 """Length, in seconds, of the end of the load, in which no fault begins or lasts."""
 WINDOW_S_MIN: Final = 2.5
 WINDOW_S_MAX: Final = 8.0
-"""Shorter when the load is too short for a window of each kind."""
+"""Longest window, in seconds; windows are shorter if the load is too short for a window of each kind."""
 QUIET_SHARE: Final = 0.25
 TWO_SHARE: Final = 0.4
-"""Share of windows with faults that have two kinds at once, when there are two."""
+"""Share of windows with faults that have two kinds at once, if the test has several kinds."""
 LEADER_SHARE: Final = 0.5
 FAULT_S_MIN: Final = 0.3
 ORDERS: Final = ("join", "leave", "move", "lead", "move")
 ORDERS_MAX: Final = 4
-"""In one window."""
+"""Largest number of operators' requests in one window."""
 ONE_PLANE_SHARE: Final = 0.3
 """Share of cuts that affect gossip alone, or everything else alone."""
 

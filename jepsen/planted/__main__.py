@@ -21,7 +21,9 @@ from jepsen.runner.arguments import store_option
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("names", nargs=-1, type=click.Choice(list(BUGS)), metavar="[NAME]...")
-@click.option("--seeds", type=click.IntRange(min=1), default=200, show_default=True, help="Seeds that may be needed.")
+@click.option(
+    "--seeds", type=click.IntRange(min=1), default=200, show_default=True, help="Largest number of seeds for each bug."
+)
 @click.option("--from", "first", type=click.IntRange(min=0), default=1, show_default=True, help="The first seed.")
 @click.option(
     "--jobs",
@@ -31,7 +33,7 @@ from jepsen.runner.arguments import store_option
     help="Bugs that are hunted at the same time.",
 )
 @click.option("--real", "is_real", is_flag=True, help="On real brokers, one run after another.")
-@click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True, help="Of each bug, with --real.")
+@click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each bug, with --real.")
 @click.option("--seed", type=click.IntRange(min=0), help="Draws what clients do, with --real. [default: any]")
 @click.option(
     "--sound", "is_sound", is_flag=True, help="With --real: the same scenarios without the bugs, which must be valid."

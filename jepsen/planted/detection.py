@@ -70,7 +70,7 @@ class PlayedRun(NamedTuple):
     scenario: str
     verdict: str
     by: dict[str, int]
-    """Findings of the kinds that detect the bug; of a sound run all of them."""
+    """Number of findings of each kind that detects the bug; in a run without a bug, of each kind."""
     others: dict[str, int]
     doubts: list[str]
     seconds: float

@@ -1,7 +1,7 @@
 """Scripts of faults under which planted bugs take effect, for real brokers with such bugs.
 
-Correct brokers survive each of the scripts, and are tested under them too. Roles are those in the first partition: its
-leader, the follower that is near it, and the one that is down."""
+Correct brokers survive each of the scripts, and are tested under them too. Leaders and followers are those of the first
+partition."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -63,9 +63,9 @@ def _copy_follower_disk(stage: Stage) -> Running:
 
 
 class Elections:
-    """Monitor of nodes whose logs report a won election in the first partition since its creation.
+    """Monitor that finds, in the nodes' logs, new elections won in the first partition.
 
-    Quicker than a query for the leader, which takes half a second while other nodes are stopped."""
+    It is quicker than a query for the leader, which takes half a second while other nodes are stopped."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage

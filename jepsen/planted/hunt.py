@@ -1,8 +1,7 @@
 """Plants one bug in this process and runs seeds until a property detects it; prints one line of JSON.
 
-Run by `python -O -m jepsen.planted.hunt NAME FIRST SEEDS`, for the product's assertions would find most bugs sooner.
-An error of the code under test is no verdict: such seeds are counted and passed by.
-"""
+Run by `python -O -m jepsen.planted.hunt NAME FIRST SEEDS`, because the product's assertions would detect most bugs
+first. An error in the code under test does not count as detection: such seeds are counted and skipped."""
 
 import json
 import sys

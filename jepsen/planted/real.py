@@ -25,7 +25,7 @@ class RealCase(NamedTuple):
 
     scenario: Scenario
     detected_by: tuple[str, ...]
-    """Kinds of findings: any of them."""
+    """Kinds of findings, any of which detects the bug."""
 
 
 def _make_scenario(

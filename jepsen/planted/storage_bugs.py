@@ -18,7 +18,7 @@ from raftlog.storage.roll import RollMember
 from raftlog.types import Index, Term
 
 _CUT_HELD_S = 0.3
-"""A journal whose disk is slow."""
+"""Seconds for which a cut is not journaled, as with a slow disk."""
 
 
 def replay_out_of_order() -> None:

@@ -1,7 +1,7 @@
 """Figures that share one time axis, as SVG embedded in the page.
 
-Lines and words are vectors in the colour of the page's text, so that they are readable on a light and on a dark page;
-clouds of points are pictures inside, so that a million of them is not a megabyte. The same figure is the same text.
+Lines and text are vectors in the colour of the page's text, so that they are readable on a light and on a dark page.
+Points are embedded pixel images, so that a million points take less than a megabyte. Equal data give equal bytes.
 """
 
 import html
@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from jepsen.report.frame import Frame
 
 INK: Final = "#0b0c0d"
-"""Becomes the colour of the text around the figure."""
+"""Colour that the page replaces by the colour of its text."""
 WIDTH: Final = 11.6
-"""Inches; the page shows a figure as wide as itself."""
+"""Width of a figure, in inches; the page scales it to its own width."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 1.1, 0.24, 0.26, 0.36
 _DPI: Final = 130
 _STYLE: Final[Any] = {
@@ -46,7 +46,7 @@ _STYLE: Final[Any] = {
     "figure.facecolor": "none",
 }
 _CELLS: Final = (1500, 400)
-"""Points that would cover each other are drawn once: a cell is about a pixel."""
+"""Columns and rows of cells of about a pixel; of the points in one cell only one is drawn."""
 
 
 class Canvas:
@@ -123,7 +123,7 @@ def thin_points(xs: NDArray[Any], ys: NDArray[Any]) -> NDArray[np.intp]:
 def _embed_in_page(svg: str, name: str, titles: dict[str, str], description: str) -> str:
     """Return the SVG element for a page, with unique ids and with titles.
 
-    All text in it was escaped by matplotlib or is here."""
+    Its text is escaped, by matplotlib or here."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     for gid, title in titles.items():

@@ -101,7 +101,7 @@ class Folder:
         return f"logs/{quote(path.name)}" if path.exists() else None
 
     def logs(self) -> list[tuple[str, str, int]]:
-        """Name, link and size in bytes of each log that is not empty."""
+        """Return name, link and size in bytes of each log that is not empty."""
         paths = sorted((self.path / "logs").glob("*.log"))
         return [(path.stem, f"logs/{quote(path.name)}", size) for path in paths if (size := path.stat().st_size)]
 

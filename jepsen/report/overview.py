@@ -10,7 +10,7 @@ from jepsen.report.templates import render
 from raftlog.errors import InvalidArgument
 
 VERDICTS: Final = ("invalid", "broken", "interrupted", "unknown", "valid")
-"""The worst first."""
+"""Verdicts, the worst first."""
 
 
 class Row(NamedTuple):

@@ -12,7 +12,7 @@ from jepsen.report.series import KINDS, OUTCOMES, Operations, Series, read_serie
 from jepsen.report.templates import render
 
 SHOWN_FIRST: Final = 3
-"""Findings of a kind that are seen without opening anything."""
+"""Number of findings of a kind that the page shows without a click."""
 _ABSENT: Final[dict[str, Any]] = {
     "options": {},
     "command": "",

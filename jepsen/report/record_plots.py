@@ -35,7 +35,7 @@ LOOKS: Final[dict[Status, _StatusStyle]] = {
     "refused": _StatusStyle("refused", "#e08a00", ".", 8),
     "excused": _StatusStyle("expired, replaced", "#8f8f5a", ".", 5),
 }
-"""The worst first."""
+"""Style of each status, the worst status first."""
 BAD: Final = tuple(status for status, look in LOOKS.items() if look.is_bad)
 PARTITIONS_MAX: Final = 6
 """Largest number of partitions whose offsets are drawn; those with bad records come first."""

@@ -26,7 +26,7 @@ LOCAL: Final = frozenset((ASSIGN, SUBSCRIBE))
 """Kinds of operations that send no request."""
 OUTCOMES: Final = ("ok", "fail", "info")
 LINE_MAX: Final = 2000
-"""Characters of a line of the history that are shown."""
+"""Number of characters of a history line that the page shows."""
 Floats = NDArray[np.float64]
 Codes = NDArray[np.uint8]
 
@@ -60,7 +60,7 @@ class Records(NamedTuple):
     offset: NDArray[np.int64]
     status: Codes
     counts: dict[str, int]
-    """By status."""
+    """Number of records of each status."""
 
 
 class Lags(NamedTuple):

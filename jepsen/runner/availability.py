@@ -1,8 +1,8 @@
 """Time without successful writes during each fault.
 
-From completed sends alone. The time without writes around a fault is the longest time between two acknowledgements
-that overlaps it, so it includes the recovery. It is given for the log as a whole, and for the worst partition. These
-are figures and decide no verdict."""
+It is computed from completed sends only. The time without writes around a fault is the longest time between two
+acknowledgements that overlaps it, so it includes the recovery. It is given for the log as a whole, and for the worst
+partition. The verdict does not depend on these figures."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ class Availability:
 def longest_gap(times: Sequence[int], begin: int, end: int) -> int:
     """Return the longest time between two neighbours of `times` (ascending) that overlaps the span.
 
-    Where there is no neighbour before the span or after it, the span's own bound takes its place."""
+    If there is no time before or after the span, the begin or end of the span is used instead."""
     first, last = bisect_left(times, begin), bisect_left(times, end)
     before = times[first - 1] if first > 0 else begin
     after = times[last] if last < len(times) else end

@@ -1,8 +1,7 @@
 """System under test: unmodified brokers of `raftlog.testing`, each in its own process.
 
-Faults that need something beneath the brokers get it: disks under a shim where power is lost or disks misbehave, and
-clocks of their own where those go wrong.
-"""
+With power losses or disk faults each broker uses its files through a shim library (`jepsen.disk`), and with clock
+faults each has a clock of its own (`jepsen.clocks`)."""
 
 import signal
 import time
@@ -23,7 +22,7 @@ from raftlog.testing.network_conditions import CLIENTS
 from raftlog.types import TopicPartition
 
 _LEADER_S_MAX: Final = 1.0
-"""Time for an answer: a broker waits half a second for stopped ones before it reports leaders."""
+"""Timeout, in seconds, of a query for leaders: a broker waits half a second for stopped ones before it answers."""
 _SERVING_S_MAX: Final = 0.5
 _HEALTH_S_MAX: Final = 1.0
 _STOPPED: Final = "T"
@@ -149,7 +148,7 @@ class RealCluster:
         return not health["reconfigurations_count"] and not health["lagging_count"]
 
     def _health(self) -> dict[str, Any] | None:
-        """Return the health overview of the first node that serves, with a short timeout, since other faults wait."""
+        """Return the health overview of the first node that answers within a short timeout; None without one."""
         for node in self._cluster.nodes.values():
             if node.is_running and not node.is_paused:
                 try:
@@ -243,7 +242,7 @@ class RealCluster:
         return self._clocks[node].measure_offset(self._cluster.nodes[node].http)
 
     def leader(self, place: TopicPartition) -> int | None:
-        """Return the leader as reported by the first node that answers, with a short timeout, since a fault waits."""
+        """Return the leader as reported by the first node that answers within a short timeout; None without one."""
         for node in self._cluster.nodes.values():
             if node.is_running and not node.is_paused:
                 try:
@@ -322,7 +321,7 @@ def _stop(node: ClusterNode) -> str | None:
 
 
 def _wait_stopped(pid: int) -> str:
-    """Wait until the signal has stopped the process, or a timeout; return the kernel's state letter of it."""
+    """Wait until the process is stopped, or until a timeout; return its state letter in `/proc/PID/stat`."""
     until = time.monotonic() + _STOPPED_S_MAX
     while True:
         # The name may hold anything, parentheses too; the state follows the last one.

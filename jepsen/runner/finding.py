@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 from jepsen.checkers import Anomaly
 
 SHOWN_MAX: Final = 20
-"""Findings of a kind that a report shows."""
+"""Largest number of findings of a kind that are kept."""
 
 
 class Finding(NamedTuple):
@@ -63,5 +63,5 @@ class Findings:
         return sorted(self.shown, key=lambda finding: kinds.index(finding.kind))
 
     def add_counted(self, kind: str, count: int) -> None:
-        """Add further findings of a kind, whose details were dropped."""
+        """Count further findings of a kind, whose details are not kept."""
         self.counts[kind] = self.counts.get(kind, 0) + count

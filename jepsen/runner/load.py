@@ -1,8 +1,8 @@
 """Client processes of a test: start, output, end.
 
-    start → all ready → begin(period) → figures … → wait → their parts of the history are whole
+    start → all ready → begin(period) → figures … → wait → their parts of the history are complete
 
-They are in sessions of their own: Ctrl-C is for the runner. Closing their stdin ends them at once.
+They are in sessions of their own, so that Ctrl-C reaches only the runner. Closing their stdin ends them at once.
 """
 
 import os
@@ -142,7 +142,7 @@ class Load:
             client.send(period_line(period))
 
     def crash(self, number: int) -> str:
-        """Kill a client (numbered from 1) and return a description; its operations under way stay open.
+        """Kill a client (numbered from 1) and return a description; its open operations never complete.
 
         Another client takes its place for the rest of the period."""
         assert self._period is not None, "the clients have not begun"

@@ -16,7 +16,7 @@ from raftlog.types import TopicPartition
 
 ORDER_S_MAX: Final = 1.0
 MORE_MAX: Final = 2
-"""Brokers that join at most, beyond those that there were at the start and have not left."""
+"""Number of brokers above the initial number at which no further broker joins."""
 LOOK_S: Final = 0.1
 ASK_S_MAX: Final = 2.0
 
@@ -28,7 +28,7 @@ class Members:
         self._cluster, self._launch = cluster, launch
         self._first = len(cluster.nodes)
         self.leaving: set[int] = set()
-        """Decommissioned, or perhaps so."""
+        """Nodes whose decommission was requested; the request may have failed."""
 
     def remaining_nodes(self) -> list[int]:
         return [node for node in self._cluster.nodes if node not in self.leaving]

@@ -25,9 +25,9 @@ class RunOptions(NamedTuple):
     rate: float
     seed: int
     scenario: str = ""
-    """Number of a scenario, whose script makes the faults happen; without one they are drawn from the seed."""
+    """Number of a scenario, whose script injects the faults; if empty, the faults are drawn from the seed."""
     serve_flags: tuple[str, ...] = ()
-    """For the brokers, in addition to those of the workload."""
+    """Flags of the brokers, in addition to those of the workload."""
     client: ClientName = "http"
     """Client library of the load."""
     recovery_s: float = 60.0
@@ -55,7 +55,7 @@ class RunOptions(NamedTuple):
         return False
 
     def explain(self, history: Path) -> str | None:
-        """Return an explanation of the findings for people: paragraphs with empty lines between them."""
+        """Return an explanation of the findings, as paragraphs with empty lines between them; None without one."""
         return None
 
     def schedule(self) -> tuple[Fault, ...]:

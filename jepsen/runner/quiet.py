@@ -1,11 +1,11 @@
 """Success of operations in quiet time, and the rate of all operations, by kind.
 
-Time is quiet when no fault is under way, and `SETTLED_S` have passed since the victims of the last one serve again. An
-operation counts if it began in quiet time, and either ended in it or had `OPERATION_S` of it without an end. It
-succeeded if it was answered in time; an answer that reports the present state instead of the requested one (`ANSWERS`),
-as a replaced group member gets, is a success. Sends count only with `acks=all`; others have no guarantee. Requests to a
-broker that was ordered to leave do not count: the workload continues to send them, unlike a real client. These are
-figures and no verdict."""
+Time is quiet when no fault lasts, and the victims of the last one have served for `SETTLED_S`. An operation counts if
+it began in quiet time, and ended in the same quiet time or stayed open for `OPERATION_S` of it. It succeeded if it was
+answered within `OPERATION_S`. An error that correctly reports the present state (`ANSWERS`), such as the refusal of a
+replaced group member, is a success. Sends count only with `acks=all`; others have no guarantee. Requests to a broker
+that was ordered to leave do not count: the workload continues to send them, unlike a real client. The verdict does not
+depend on these figures."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -20,7 +20,7 @@ from jepsen.workloads.client.access import ANY_NODE
 SETTLED_S: Final = 2.0
 """Time, in seconds, that the cluster gets to settle after a fault has ended and its victims serve."""
 OPERATION_S: Final = 5.0
-"""Longer than any client waits."""
+"""Seconds after which an operation failed; longer than any client waits for an answer."""
 FAILURES_SHOWN: Final = 10
 ANSWERS: Final = frozenset(
     (

@@ -57,7 +57,7 @@ class Stage:
         self.nodes = sorted(system.addresses)
         """Nodes at the beginning of the test."""
         self.findings: list[Finding] = []
-        """Expectations that did not come true."""
+        """Expectations that did not hold."""
         self._note, self.now_s, self._follow = note, now_s, follow
         self._schedule: tuple[Fault, ...] = ()
         self._nemesis = Nemesis(system, (), self.places, note, now_s)
@@ -79,7 +79,7 @@ class Stage:
     # time
 
     def wait(self, seconds: float) -> None:
-        """Let the test continue for this time."""
+        """Continue the test for this time."""
         self._continue_until(self.now_s() + seconds)
 
     def wait_until(self, holds: Callable[[], bool], text: str, timeout_s: float = 30.0) -> bool:
@@ -149,7 +149,7 @@ class Stage:
         return running
 
     def end(self, running: Running) -> None:
-        """End the fault. No observed effect is a finding: the scenario has then shown nothing."""
+        """End the fault; add a finding if it had no observed effect, because then the scenario proves nothing."""
         if self._nemesis.end(running) is None:
             self.findings.append(Finding("expectation", f"nothing was seen of: {running.fault}"))
 
@@ -164,6 +164,7 @@ class Stage:
         amount: float | None = None,
         files: Sequence[str] = (),
     ) -> Iterator[Running]:
+        """Begin a fault as `begin` does, and end it after the block."""
         running = self.begin(kind, *nodes, shape=shape, links=links, plane=plane, amount=amount, files=files)
         yield running
         self.end(running)

@@ -3,8 +3,7 @@
 - `leader-epoch`: one offset under two leader epochs, or an epoch that falls as offsets rise. Answers to produces and
   fetched batches count.
 - `wrong-refusal`: an error that a valid request about something that exists must never get, under any fault: out of
-range
-  for an offset that was returned and that no request may have deleted, an unknown topic, damaged bytes.
+  range for an offset that was returned and that no request may have deleted, an unknown topic, damaged bytes.
 - `wrong-start`: a log begins above all offsets that clients had trimmed to until then. Nothing else moves the start
   here: no workload has retention.
 
@@ -55,7 +54,7 @@ class StrictChecker:
         self._epochs: dict[str, _Epochs] = {}
         self._deletions: dict[str, _Deletions] = {}
         self._deleting: dict[int, str] = {}
-        """By process, in which partition."""
+        """Partition of the open trim of each process."""
 
     def feed(self, line: bytes, entry: dict[str, Any]) -> None:
         error = entry.get("error")
@@ -71,7 +70,7 @@ class StrictChecker:
             self._record_claims(send["partition"], [(min(send["offsets"]), epoch), (max(send["offsets"]), epoch)], line)
         elif entry["kind"] == "poll":
             for fetched in entry["value"]:
-                # A batch may begin below the offset that was asked for; it is checked all the same.
+                # A batch may begin below the requested offset; it is checked, too.
                 self._record_claims(fetched["partition"], entry.get("leader_epochs", ()), line)
         elif entry["kind"] == "list":
             for partition, start, _ in entry["value"]["ranges"]:
@@ -144,7 +143,7 @@ class _Deletions:
     def __init__(self) -> None:
         self.start = 0
         self.under_way: dict[int, int] = {}
-        """By process."""
+        """Requested log start of each open trim, by process."""
 
     def start_max(self) -> int:
         return max(self.start, *self.under_way.values(), 0)

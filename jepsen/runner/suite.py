@@ -46,7 +46,7 @@ def _parse_numbers(_context: click.Context, _parameter: click.Parameter, text: s
 @click.option("--seed", type=click.IntRange(min=0), help="Draws what clients do. [default: any]")
 @sync_method_option()
 @store_option("Where runs are kept; a suite has a folder of its own there.")
-@click.option("--list", "is_list", is_flag=True, help="Only say which scenarios there are.")
+@click.option("--list", "is_list", is_flag=True, help="List the scenarios and exit.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line for each scenario.")
 def suite(only: tuple[str, ...], seed: int | None, sync_method: str, store: Path, is_list: bool, as_json: bool) -> None:
     """Play the numbered scenarios on real brokers.

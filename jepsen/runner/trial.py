@@ -29,10 +29,10 @@ from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
 LOOK_S: Final = 0.02
 BEGIN_IN_S: Final = 0.2
 MORE_LOAD_S_MAX: Final = 180.0
-"""Time beyond the options: a script takes as long as the machine needs, and the load ends with it."""
+"""Seconds by which the load may exceed its planned time: on a slow machine a script takes longer."""
 TOPIC_ATTEMPTS: Final = 20
 Progress = Callable[[str, float, dict[str, int], list[str]], None]
-"""Called often: the stage, its share that is done (0 to 1), the clients' figures, the faults under way."""
+"""Called often with the stage, its completed share (0 to 1), the clients' figures and the present faults."""
 
 
 class Outcome(NamedTuple):
@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
     schedule: tuple[Fault, ...]
     happened: tuple[InjectedFault, ...]
     unseen: tuple[InjectedFault, ...]
-    """Faults of which nothing was seen."""
+    """Injected faults without an observed effect."""
     begin_ns: int
     """Beginning of the load on the history's clock."""
     load_s: float

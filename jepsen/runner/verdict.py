@@ -41,7 +41,7 @@ class CheckResult(NamedTuple):
     availability: Availability
     requests: Requests
     asked_all: int
-    """Completed sends with `acks=all` and time enough."""
+    """Number of completed sends with `acks=all`, without those marked `hasty`."""
     undecided: tuple[str, ...] = ()
     """Registers whose linearizability is undecided."""
 

@@ -12,7 +12,7 @@ from jepsen.scenarios.scenario import Scenario
 
 SLOW_S: Final = 2.0
 WITHOUT_WRITE_S_MAX: Final = 3.0
-"""With a leader whose syncs stall (docs/how-to/monitor.md, normal durations)."""
+"""Longest time without a write, in seconds, while a leader's syncs stall (docs/how-to/monitor.md)."""
 RESUMED_S_MAX: Final = 5.0
 """Longest time, in seconds, until writes resume when there is room again; docs/how-to/replace-a-disk.md states a
 second."""

@@ -1,7 +1,7 @@
 """Lost, slow or one-way links between nodes: F20 to F23 and F26 to F28.
 
-F24 and F25 (single messages that come twice or late) need more than TCP permits between real processes: the
-simulated cluster has them. A storm with connections that are reset in the middle is the nearest real thing.
+F24 and F25 (single messages that arrive twice or late) cannot occur over TCP between real processes; the simulated
+cluster covers them. The nearest test here is a storm of packet faults in which connections are reset.
 """
 
 from typing import Any, Final
@@ -13,7 +13,7 @@ from raftlog.types import TopicPartition
 
 STEP_DOWN_S_MAX: Final = 10.0
 SUSPICION_S: Final = 8.0
-"""Longer than one lasts (docs/MEMBERSHIP.md)."""
+"""Seconds; longer than a suspicion of gossip lasts (docs/MEMBERSHIP.md)."""
 
 
 def describe_partition(stage: Stage, place: TopicPartition | None = None) -> dict[str, Any]:

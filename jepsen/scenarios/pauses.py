@@ -10,7 +10,7 @@ from jepsen.scenarios.scenario import Scenario
 ELECTION_S_MAX: Final = 0.63
 JUMP_S: Final = 60.0
 RETENTION_MS: Final = "300000"
-"""More than clocks jump: nothing is old."""
+"""Retention in milliseconds; longer than clocks jump, so no record becomes too old."""
 STALL_S: Final = 5.0
 _RECORDS: Final = 20
 _RECORD_BYTES: Final = 2_000

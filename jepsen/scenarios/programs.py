@@ -1,4 +1,4 @@
-"""Programs as users run them, beside the load: group members, and a producer that retries for ever."""
+"""Programs as users run them, in addition to the load: group members, and a producer that retries for ever."""
 
 import asyncio
 import subprocess

@@ -9,21 +9,21 @@ from jepsen.runner.stage import Script
 from jepsen.workloads.adapters.port import ClientName
 
 RATE_UNANSWERED: Final = 1_000.0
-"""Rate of the load where answers are lost: waiting clients send no others, and about half of it remains."""
+"""Offered operations a second if answers are lost; clients that wait send nothing, so about half are sent."""
 
 
 class Scenario(NamedTuple):
     """Numbered script of faults with its load.
 
-    `play` is called a second after the load has begun. The load goes on for `seconds`, which is enough for the script
-    on an idle machine, and longer when the script is."""
+    `play` is called a second after the load has begun. The load lasts for `seconds`, which is enough for the script
+    on an idle machine, and longer if the script takes longer."""
 
     number: str
     """F1 … F59."""
     title: str
     play: Script
     faults: tuple[FaultKind, ...]
-    """Kinds that the script makes happen; each has to be seen, or the run proves nothing."""
+    """Kinds that the script injects; an effect of each must be observed, otherwise the run proves nothing."""
     workload: str = "log"
     client: ClientName = "http"
     nodes: int = 3
@@ -32,7 +32,7 @@ class Scenario(NamedTuple):
     clients: int = 4
     serve_flags: tuple[str, ...] = ()
     client_cuts: bool = False
-    """Clients go through a proxy that can cut them off: see `Stage.system.cut_clients`."""
+    """Whether clients connect through a proxy that can cut them off (`Stage.system.cut_clients`)."""
     expects: tuple[Expectation, ...] = ()
     """Expectations of the whole run, besides the checks of the history."""
 

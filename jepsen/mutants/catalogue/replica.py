@@ -20,7 +20,7 @@ def _replica(name: str, place: str, old: str, new: str, tests: tuple[str, ...], 
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
-    # what readers see
+    # reads
     _replica(
         "read-uncommitted",
         "replica/replica:Replica.readable_end",
@@ -84,7 +84,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "pass",
         _CLEANING,
     ),
-    # when appends are answered
+    # answers to appends
     _replica(
         "append-while-damaged",
         "replica/replica:Replica._append_error",
@@ -155,7 +155,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         'Unavailable(f"{self._name}: {why}")',
         _RULES,
     ),
-    # what goes
+    # deletion of records
     _replica(
         "retention-below-an-uncommitted-roll",
         "replica/retention:Retention.propose_if_due",

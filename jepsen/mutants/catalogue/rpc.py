@@ -325,7 +325,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "False",
         (*_HANDSHAKE, *_PROBES),
     ),
-    # what a peer may say
+    # permitted messages of a peer
     _rpc(
         "messages-in-another-name",
         "/runtime/rpc/frames/codec:TurnDecoder._decode",

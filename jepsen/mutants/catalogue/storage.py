@@ -75,7 +75,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "the applied index.",
     ),
     _storage("refused-append-in-time-index", "segment:Segment.roll_back", "self.times.drop_from(rows)", "pass", _LONE),
-    # what is durable
+    # durability
     _storage(
         "new-file-without-its-name",
         "segmented_log:SegmentedLog.begin_segment",
