@@ -4,9 +4,9 @@
     startingTimestamp=2026-11-22T00:00:00Z       or milliseconds; the first record from then on
     startingOffsetsByTimestamp={"orders": {"0": 1700000000000}}      the same for each partition
 
-and `ending…` likewise, where an end is exclusive. -2 is the earliest offset and -1 the latest, as in Spark's Kafka
-source. Partitions that are not named begin at the earliest offset and end at the latest. A time after the last record
-stands for the end. Pure: the readers, through brokers and of segment files, resolve positions with the logs at hand."""
+The options `ending…` have the same forms; an end is exclusive. -2 is the earliest offset and -1 the latest, as in
+Spark's Kafka source. Partitions that are not named begin at the earliest offset and end at the latest. A time after the
+last record means the end of the log. Pure: the readers convert positions to offsets, by brokers or by segment files."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -63,7 +63,7 @@ class OffsetPositions:
     option: str = "default"
 
     def position_of(self, topic: str, partition: int) -> OffsetPosition:
-        """Return the position of a partition, or the one for all partitions that are not named."""
+        """Return the position of a partition; `unnamed` if the option does not name the partition."""
         return self.named.get(topic, {}).get(partition, self.unnamed)
 
     def check(self, partitions: Mapping[str, int]) -> None:
@@ -91,12 +91,14 @@ def ending_positions(options: Options, default: OffsetPosition = LATEST) -> Offs
 
 
 def option_names(side: Side) -> tuple[str, str, str]:
-    """Return the options' names: of offsets, of one timestamp, and of timestamps by partition."""
+    """Return the names of three options: for offsets, for one timestamp, and for timestamps by partition."""
     return f"{side}Offsets", f"{side}Timestamp", f"{side}OffsetsByTimestamp"
 
 
 def _parse_positions(options: Options, side: Side, default: OffsetPosition, unnamed: OffsetPosition) -> OffsetPositions:
-    """Parse whichever of the three options is given; `unnamed` is for partitions that the option does not name."""
+    """Parse the one of the three options that is given; return `default` for all partitions if none is.
+
+    `unnamed` is the position of partitions that the option does not name."""
     offsets, timestamp, by_timestamp = option_names(side)
     which = options.find_one_of(offsets, timestamp, by_timestamp)
     if which is None:

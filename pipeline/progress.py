@@ -1,7 +1,8 @@
 """Progress of a Spark job, reported while it runs.
 
 Called by `jobs` and by every job that runs DataFrame actions for a user (`report_jobs`). The numbers come from Spark's
-status tracker: completed and known tasks; the latter grow when an action starts further jobs. `0 ≤ done ≤ total`."""
+status tracker: completed tasks and known tasks, whose number grows when an action starts further jobs.
+`0 ≤ done ≤ total`."""
 
 import threading
 import uuid
@@ -39,7 +40,7 @@ def report_jobs(
 ) -> Iterator[None]:
     """Run the Spark jobs of a block as one group; call `on_progress` at most twice a second.
 
-    `total` is the number of tasks where it is known beforehand. Raises `PipelineFailed` where Spark raises."""
+    `total` is the number of tasks, None if it is not known beforehand. Raises `PipelineFailed` for Spark's errors."""
     context = spark.sparkContext
     group = f"raftlog-{uuid.uuid4()}"
     before = context.getLocalProperty(_GROUP), context.getLocalProperty(_DESCRIPTION)

@@ -1,7 +1,7 @@
 """Requirements of the pipeline beyond raftlog: pyspark and pyarrow (the extra `pipeline`), and Java for Spark.
 
-Called by `local_session`, by `raftlog pipeline` before anything else, and by the package when one of its names is used
-first, so that users see which package to install instead of an ImportError or a shell's complaint.
+Called by `local_session`, at the start of `raftlog pipeline`, and at the first use of a name of the package, so that
+users see which package to install instead of an ImportError or an error of a shell script.
 Imports neither pyspark nor pyarrow."""
 
 import os
@@ -15,10 +15,10 @@ from typing import Final
 from raftlog.pipeline.errors import MissingRequirement
 
 PACKAGES: Final = {"pyspark": (4, 2), "pyarrow": (17, 0)}
-"""Package → the first version that will do."""
+"""Minimum version of each package."""
 JAVA_MIN: Final = 17
 _JAVA_SECONDS_MAX: Final = 30
-"""For `java -version`."""
+"""Timeout of `java -version`."""
 _INSTALL: Final = "in a clone of raftlog, run pip install '.[pipeline]'"
 """raftlog is in no package index: its name alone finds no distribution."""
 _WHAT_TO_INSTALL: Final = (

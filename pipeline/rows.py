@@ -1,10 +1,9 @@
 """Schema of records as rows, for Spark and for Arrow, shared by all readers of the pipeline.
 
-Names and order are those of Spark's Kafka source, except that a record's place (topic, partition, offset) comes first.
-`timestampType` is 0 for the time at which a client made the record and 1 for the time at which it was appended. A
-record without a timestamp has null there, and so has one whose timestamp Spark cannot hold (after the year 294246). A
-record without headers has null, not an empty array. Both schemas describe the same; Spark compares them for equality.
-"""
+Names and order are those of Spark's Kafka source, except that topic, partition and offset come first. `timestampType`
+is 0 if a client set the timestamp, and 1 if it is the time of the append. `timestamp` is null for a record without a
+timestamp, and for one after the year 294246, which Spark cannot represent. `headers` is null for a record without
+headers. `SCHEMA` and `ARROW_SCHEMA` must have the same columns, because Spark compares them."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +18,7 @@ SCHEMA: Final = (
     "topic string, partition int, offset bigint, timestamp timestamp, timestampType int, key binary, value binary, "
     "headers array<struct<key:string,value:binary>>"
 )
-"""Spark's DDL."""
+"""Schema of the rows in Spark's DDL."""
 TIMESTAMP_TYPE: Final = pa.timestamp("us", tz="UTC")
 HEADERS_TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 ARROW_SCHEMA: Final = pa.schema(

@@ -2,7 +2,8 @@
 
 Called by users' programs, by `raftlog pipeline`, the tests and the benchmarks. Workers run this interpreter, regardless
 of PYSPARK_PYTHON, unless the master is on another machine. With a local master nothing listens beyond loopback.
-The settings of the JVM (memory, Java options) are those of the first session in a process: it outlives `stop()`."""
+The JVM runs until the end of the process, also after `stop()`. So its settings (memory, Java options) are those of the
+first session in the process."""
 
 import logging
 import os
@@ -26,7 +27,7 @@ from raftlog.pipeline.segments.source import RaftlogSegmentsDataSource
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 _START_WARNING: Final = b"WARNING: Using incubator modules"
-"""By the JVM, about an option of Spark's launcher; nothing turns it off."""
+"""Start of the JVM's warning about an option of Spark's launcher, which cannot be turned off."""
 _LOGGERS_OF_RAISED_ERRORS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
@@ -42,9 +43,9 @@ LOCAL_SETTINGS: Final[Mapping[str, str]] = {
 def local_session(app: str = "raftlog", master: str = "local[*]", config: Mapping[str, str] = {}) -> SparkSession:
     """Return a session in UTC with both data sources and no web page or progress bar; `config` overrides.
 
-    A session that this process has already is returned, with `config` applied as far as Spark can change it then.
-    Raises `MissingRequirement` when a package or a Java that Spark can use is missing, and `PipelineFailed` when Spark
-    does not start: the master or a setting is wrong, and Java has written details to stderr."""
+    If the process already has a session, this session is returned, with those settings of `config` that Spark can still
+    change. Raises `MissingRequirement` if a package or a suitable Java is missing, and `PipelineFailed` if Spark does
+    not start because the master or a setting is wrong; then Java has written details to stderr."""
     check_packages()
     check_java()
     is_local = master.startswith("local")
@@ -73,7 +74,7 @@ def settings(config: Mapping[str, str], is_local: bool) -> dict[str, str]:
 def choose_interpreter(is_local: bool) -> None:
     """Make workers use the driver's Python interpreter.
 
-    Its path may differ on other machines, where PYSPARK_PYTHON names it."""
+    On other machines its path may differ; there PYSPARK_PYTHON names the interpreter."""
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if is_local:
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -82,7 +83,7 @@ def choose_interpreter(is_local: bool) -> None:
 
 
 def silence_query_loggers() -> None:
-    """Silence the logger that repeats errors of queries with the JVM's stack; pyspark raises them anyway."""
+    """Silence the loggers that write errors of queries with the JVM's stack trace; pyspark raises these errors."""
     for name in _LOGGERS_OF_RAISED_ERRORS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 

@@ -1,9 +1,9 @@
 """Job `replay`: writes the rows of an archive to topics, each once, also after a restart of the job.
 
-Each topic by itself, step by step (`rounds`). A task reads the rows of a step of one partition of the archive, in order
-of offset, and those that pass the filter go into the sink under the topic's write id, with the step as its epoch. The
-number of a Spark partition is that of the archive's partition, in every step, because it is part of the write identity.
-"""
+Each topic is replayed separately, step by step (`rounds`). A task reads the rows of one archived partition in a step,
+in order of offset, and passes those that match the filter to the sink, with the topic's write id and the step as the
+epoch. In every step the number of a Spark partition is that of the archived partition, because it is part of the write
+identity."""
 
 import hashlib
 import json
@@ -48,9 +48,9 @@ T = TypeVar("T")
 
 
 class TopicReplayed(NamedTuple):
-    """Result for one topic: `rows` rows were written to the topic `target` in this run.
+    """Result for one topic: this run wrote `rows` rows to the topic `target`; 0 if all had been written before.
 
-    0 rows if all had been written before. The sink records the write under `write_id`."""
+    The sink records the write under `write_id`."""
 
     topic: str
     target: str
@@ -96,10 +96,10 @@ def replay(
     `to` is one topic for all rows, or new names by old ones; topics keep their names otherwise, and have to exist.
     `where` is a condition in SQL on the columns of the data sources, such as `timestamp >= '2026-01-01'`. Without
     `keep_partitions` rows are partitioned by their keys. A replay that is repeated with the same archive, topics,
-    `where` and `keep_partitions` continues, and then writes records that were archived since; rows that were written
-    are not written again. Its progress is kept as long as the cluster keeps committed offsets of the groups
-    `raftlog-replay.…` and `raftlog-sink.…` (a week after the last step). `again` writes all rows again under a new
-    name; a `name` identifies a replay explicitly.
+    `where` and `keep_partitions` continues after the last complete step, and then writes records that were archived
+    since; rows that were written are not written again. Its progress is stored in committed offsets of the groups
+    `raftlog-replay.…` and `raftlog-sink.…`, which expire a week after the last step. `again` writes all rows again
+    under a new name; a `name` identifies a replay explicitly.
 
     Raises `InvalidArgument`, `UnknownTopic`, `NotAnArchive`, `ArchiveDamaged`, `WriteForgotten`,
     `VersionConflict`, `PipelineFailed`."""
@@ -147,7 +147,7 @@ def _read_target_ids(
 ) -> dict[str, str]:
     """Return the id of each target topic.
 
-    Raises `UnknownTopic`, and `InvalidArgument` where partitions are missing."""
+    Raises `UnknownTopic`, and `InvalidArgument` if a target topic has too few partitions."""
     ids = {}
     for topic, target in targets.items():
         wanted = _count_partitions(state, topic)
@@ -192,7 +192,7 @@ class _ReplayContext:
     def make_write_id(self, name: str | None, topics: Sequence[str]) -> str:
         """Return the id under which the sink records the write of `topics`.
 
-        Options are part of it, except in a named replay, whose record has them."""
+        It includes a digest of the options, except in a named replay, whose record has this digest."""
         return f"{name}-{_digest(topics)}" if name is not None else f"replay-{_digest([*topics, self.options_digest])}"
 
 
@@ -204,7 +204,7 @@ class _TopicReplay:
         self._record = ReplayRecord(write_id, target, context.options_digest)
 
     def run(self, state: ArchiveState) -> TopicReplayed:
-        """Write the rows of the archive that are not written yet. Raises as `replay`."""
+        """Write the rows of the archive that are not written yet. Raises the errors of `replay`."""
         recorded = recorded_epoch(self._context.addresses, self._write_id)
         done = NO_STEP if recorded is None else recorded
         now = current_round(state, self._ask(self._record.read), done, STEP_OFFSETS)

@@ -1,13 +1,14 @@
 """Rounds and steps of the replay of a topic, and the record of its progress.
 
-    round      rows that the archive covered after one of its commits, and not yet after that of the round before
-    step       at most so many offsets of each partition of a round; an epoch of the sink, counted over all rounds
+    round      rows that the archive has after one of its commits, and did not have after the commit of the last round
+    step       part of a round: at most `step_offsets` offsets of each partition; an epoch of the sink, counted over all
+               rounds
 
 A round begins once the steps of the one before are done, and its rows do not change when the archive grows meanwhile.
 So a repeated replay continues at its last step, and then with new rows. Its progress is recorded in the target cluster,
-as a commit of the group `raftlog-replay.{write id}` at partition 0 of the target, beside the sink's own record: the
-archive is only read, and deleting a topic deletes the record along with the rows. The offset there is 2⁶² + 1 + the
-step that is about to begin, so that commits rise and none is taken for lag."""
+as an offset commit of the group `raftlog-replay.{write id}` for partition 0 of the target, in addition to the sink's
+record. So the archive is only read, and the deletion of a topic deletes the record with the rows. The committed offset
+is 2⁶² + 1 + the step that begins next: it rises with each step, and is so high that monitoring shows no lag."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -30,7 +31,8 @@ _NOTHING: Final = -1
 class Round(NamedTuple):
     """Round of a replay: the rows that commits after `after` up to `upto` added to the archive.
 
-    `after < upto`; `epoch` is that of the first step; a step has at most `step_offsets` offsets of each partition."""
+    `after < upto`. `epoch` is the epoch of the first step. A step has at most `step_offsets` offsets of each
+    partition."""
 
     archive_id: str
     upto: int
@@ -58,7 +60,7 @@ class Range(NamedTuple):
 def newly_covered_ranges(
     topic: str, covered: Mapping[TopicPartition, Coverage], before: Mapping[TopicPartition, Coverage] | None
 ) -> list[Range]:
-    """Return the offsets, by partition, that the archive covers now and did not cover before."""
+    """Return the ranges of offsets of a topic that are in `covered` and not in `before` (None: nothing was covered)."""
     ranges = []
     for place, coverage in sorted(covered.items()):
         if place.topic != topic:
@@ -81,7 +83,7 @@ def divide_into_steps(ranges: list[Range], size: int) -> list[list[Range]]:
 
 
 class ReplayProgress(NamedTuple):
-    """Progress of a replay; `epoch` is the step that was about to begin at the time of the record."""
+    """Recorded progress of a replay: its round, and the step (`epoch`) before which it was recorded."""
 
     round: Round
     epoch: int
@@ -90,8 +92,8 @@ class ReplayProgress(NamedTuple):
 def current_round(state: ArchiveState, reached: ReplayProgress | None, done: int, step_offsets: int) -> Round:
     """Return the round to continue with; `done` is the last complete step in the sink's record, or -1.
 
-    Raises `WriteForgotten` when that is before the recorded progress of the replay, and `ArchiveDamaged` for an
-    older copy of the archive."""
+    Raises `WriteForgotten` if `done` is before the progress in the replay's record (`reached`), and `ArchiveDamaged` if
+    the archive is an older copy."""
     if reached is None and done == NO_STEP:
         return Round(state.archive_id, state.number, step_offsets)
     if reached is None or done < reached.epoch - 1:
@@ -110,7 +112,7 @@ def current_round(state: ArchiveState, reached: ReplayProgress | None, done: int
 class ReplayRecord:
     """Record of a topic's progress in a replay, stored as a committed offset.
 
-    `what` identifies the rows to write by a named replay."""
+    `what` is a digest of the options, which must stay the same in a named replay."""
 
     def __init__(self, write_id: str, target: str, what: str) -> None:
         self._what = what
@@ -132,8 +134,8 @@ class ReplayRecord:
     async def write(self, client: BrokerClient, now: Round, epoch: int) -> None:
         """Record a step before it begins.
 
-        Of several concurrent replays the first record stands. Raises `VersionConflict` for one that differs, because
-        rows of both would be written."""
+        If several replays of the same name run, the first record counts. Raises `VersionConflict` if another replay
+        recorded a different round, because rows of both would be written."""
         record = make_commit(_BASE + epoch, {"what": self._what, "round": now})
         await client.groups.commit(self._group, {self._place: record})
         recorded = await self.read(client)

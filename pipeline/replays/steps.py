@@ -1,7 +1,7 @@
-"""Data source of one step of a replay: partitions of the archive are Spark partitions of the same numbers.
+"""Data source of one step of a replay: each archived partition is the Spark partition with the same number.
 
-It is internal and registered with Spark by `job`: unlike Spark's own reader of Parquet it keeps the order of offsets,
-and never puts two partitions into one task. Partitions without rows in the step exist, and are empty."""
+`read_step` registers it with Spark, only for replays. Unlike Spark's own reader of Parquet it keeps the order of
+offsets, and reads only one partition in a task. A partition without rows in the step is an empty Spark partition."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -45,7 +45,7 @@ class ArchiveStepSource(DataSource):
 
 
 class _StepPart(NamedTuple):
-    """Work of one task: a range, and the files that contain it."""
+    """Input of one task: a range of offsets, and the archived files with these offsets."""
 
     range: Range
     archived: tuple[ArchivedFile, ...]

@@ -1,11 +1,11 @@
 """Extent of a log, and the files with its batches: first consecutive segments, then the journal.
 
-    log start ≤ end;   with a journal entries up to its commit index, otherwise up to the last sound one
+    log start ≤ end;   with a journal, up to its commit index, otherwise up to the last undamaged entry
 
-The result is the one that recovery would reach at the next start, computed without changing the directory. Files that
-are not in the chain of offsets and indexes are ignored; an entry after the last checkpoint counts as the journal has
-it, and its bytes are read from the segment only if they are the same. Damage is collected, and reading continues after
-it where possible. Called by `plan` and by the verification, on the driver; memory: 200 bytes a file."""
+The result is the log that recovery would produce at the next start, but nothing in the directory is changed. Files that
+do not continue the offsets and indexes of the files before are ignored. The journal defines the entries after the last
+checkpoint; their bytes are read from the segment only if they are the same there. Damage is collected, and reading
+continues after it if possible. Called by `plan` and by the verification, on the driver; memory: 200 bytes per file."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
@@ -33,15 +33,15 @@ from raftlog.storage.segment_files import LOG_SUFFIX, segment_stem
 from raftlog.types import Offset, Position
 
 CARRIED_BYTES_MAX: Final = 1 << 20
-"""Bytes of the journal that one piece carries."""
+"""Bytes of journaled batches from which on a new piece begins."""
 CARRIED_ALTOGETHER_MAX: Final = 32 << 20
-"""Limit for all pieces of a plan; the reader of a piece beyond it reads the journal itself."""
+"""Maximum of journaled bytes in all pieces of a plan; for further pieces the task reads the journal."""
 
 
 class LogExtent(NamedTuple):
-    """Range of offsets, `start` to `end`, that a replica's directory contains, in pieces with their batches.
+    """Offsets `start ≤ offset < end` that a replica's directory contains, and the pieces of files with their batches.
 
-    `problems` are missing or damaged bytes that are found without reading everything."""
+    `problems` are missing or damaged bytes that can be found without reading all batches."""
 
     replica: FoundReplica
     start: int
@@ -101,11 +101,11 @@ class _Chain:
         self.pieces: list[SegmentPiece] = []
         self.problems: list[CorruptBatch] = []
         self.base = -1
-        """Base offset of the file in which the chain ended; −1 before the first."""
+        """Base offset of the last file of the chain; −1 before the first file."""
         self.place = BatchBoundary(0, 1, 0)
-        """Boundary at which the chain ended."""
+        """Boundary after the last batch of the chain."""
         self.roll_start = 0
-        """Highest log start of all rolls."""
+        """Highest log start offset in the rolls of the files."""
         self.disk = disk
         self._path, self._is_lone = path, is_lone
 
@@ -195,7 +195,7 @@ class _Chain:
         )
 
     def _end_reason(self, segment: Segment, why: str | None, *, has_rows_behind: bool) -> str | None:
-        """Return the reason if the file ends too early; an unfinished write at the end of the last file is none."""
+        """Return the reason if the file ends too early, else None; an unfinished write in the last file is allowed."""
         is_last = segment.base_offset == self.bases[-1]
         if why is None:
             return "the file ends before a batch that was synced" if has_rows_behind and self._is_lone else None
@@ -295,7 +295,7 @@ class _JournalTail:
         self._log: Window | None = None
         self._file_base = -1
         self._run: tuple[BatchBoundary, bool] | None = None
-        """Start of consecutive batches that are in the segment, or, if true, only in the journal."""
+        """Start of the open sequence of batches, and whether these are only in the journal; None: none is open."""
         self._bytes: list[memoryview] = []
         self._carried = 0
 
@@ -387,7 +387,7 @@ def journaled_batches(
 ) -> Iterator[tuple[BatchBoundary, memoryview]]:
     """Yield the batches of a journaled piece, each with its boundary.
 
-    Raises `FormatError` where the journal has a row only, and `JournalDamaged`."""
+    Raises `FormatError` for an entry of which the journal has only the index row, and `JournalDamaged`."""
     place = piece.first
     for entry in journal_entries(folded, fold, place.index):
         if entry.index >= piece.last.index:

@@ -2,9 +2,9 @@
 
     first.position ≤ last.position,   first.offset ≤ last.offset,   first.index ≤ last.index       of a piece
 
-A piece is read in one go: consecutive batches of one file, or of the journal where only the journal has them. A row
-counts only where it matches the header of its batch; the reader compares the rest. Called by `extent` (extent of a log)
-and `plan` (division into splits)."""
+A piece is a sequence of batches that is read at once: batches of one file, or of the journal if only the journal has
+them. An index row counts only if it matches the header of its batch; the reader checks the other rows. Called by
+`extent` (extent of a log) and `plan` (division into splits)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ from raftlog.storage.segment import Segment
 
 _WINDOW_BYTES: Final = 1 << 20
 _HEADERS_BYTES: Final = 64 * 1024
-"""Bytes per read where only headers are needed."""
+"""Bytes per read if only headers are needed."""
 
 
 class BatchBoundary(NamedTuple):
-    """Boundary between two batches: byte position, entry index, and offset after it."""
+    """Boundary between two batches: byte position, index and base offset of the batch after it."""
 
     position: int
     index: int  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
@@ -35,9 +35,9 @@ class BatchBoundary(NamedTuple):
 class SegmentPiece(NamedTuple):
     """Consecutive batches, between the boundaries `first` and `last`, of the segment with base offset `base`.
 
-    Index rows `row` to `row + rows` (exclusive) describe one batch each; no rows are known where `rows` is 0.
-    `batches` are their bytes where the file may not have them; with `is_journaled` and without `batches` the journal
-    has them."""
+    Index rows `row` to `row + rows` (exclusive) describe one batch each; with 0 `rows` none is known. `is_journaled`:
+    only the journal is sure to have the batches. `batches` are their bytes, or None if they have to be read from the
+    file, or for a journaled piece from the journal."""
 
     base: int
     first: BatchBoundary
@@ -57,11 +57,10 @@ class SegmentPiece(NamedTuple):
 class SegmentSplit:
     """Records with `start ≤ offset < end` in `pieces`, whose files are in the directory `path`.
 
-    The splits of a partition are in order of offset, and each starts where the one before ends. `owner` is the data
-    directory whose journal holds what is journaled of the pieces. With `skips_damage` batches that fail their checks
-    are reported and left out; otherwise the first one ends the reading. `skips_undecodable` does the same for
-    batches whose checksums are right and whose records cannot be decoded.
-    """
+    The splits of a partition are in order of offset, and each starts at the end of the one before. `owner` is the data
+    directory whose journal has the journaled pieces. With `skips_damage`, batches that fail their checks are reported
+    and left out; otherwise the first one is raised. `skips_undecodable` does the same for batches with correct
+    checksums whose records cannot be decoded."""
 
     topic: str
     partition: int
@@ -93,7 +92,7 @@ class IndexRows:
         return packed if len(packed) == ROW_SIZE else b""
 
     def row(self, number: int) -> Row:
-        """Return row `number`, which exists."""
+        """Return row `number`, which must exist."""
         return unpack_row(self.packed(number))
 
     def find_first(self, low: int, high: int, field: str, least: int) -> int:
@@ -116,7 +115,7 @@ class IndexRows:
     def header_of(self, number: int, log: File) -> BatchHeader | None:
         """Return the header of the batch of row `number`; a damaged header is restored from the row.
 
-        None: the row is damaged."""
+        None if the row is missing or damaged."""
         packed = self.packed(number)
         if not packed:
             return None
@@ -147,7 +146,7 @@ class Window:
 
 
 def find_indexed_piece(segment: Segment, stop_index: int | None) -> SegmentPiece | None:
-    """Return the piece from the start of a file that its index rows describe, at most to entry `stop_index`.
+    """Return the piece from the start of a file up to its last index row, at most to entry `stop_index` (None: all).
 
     None if the first or the last of these rows does not match the file."""
     rows = IndexRows(segment.files.index)

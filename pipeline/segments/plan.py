@@ -2,9 +2,9 @@
 
     splits of a partition: end of one = start of the next;   bytes of a split ≤ `split_bytes`, or one batch
 
-Of several replicas the one counts whose journal has the highest commit index. Called on the driver by the data source
+Of several replicas the one is read whose journal has the highest commit index. Called on the driver by the data source
 and by the jobs: `logs_in` returns the logs, `splits_of` divides a range of offsets, `plan_segments` does both. Damage
-that is visible without reading everything is an error here, or with `skips_damage` a warning."""
+that can be found without reading all batches is an error here, or with `skips_damage` a warning."""
 
 import os
 import warnings
@@ -26,7 +26,7 @@ from raftlog.storage.segment import open_for_reading
 
 SPLIT_BYTES: Final = 64 << 20
 PIECES_MAX: Final = 1024
-"""Limit for one split: a log can have many small files."""
+"""Maximum number of pieces in one split: a log can have many small files."""
 _LISTED_MAX: Final = 20
 _ALL: Final = TopicChoice()
 _FROM_EARLIEST: Final = OffsetPositions(EARLIEST)
@@ -46,8 +46,8 @@ def plan_segments(
 ) -> list[SegmentSplit]:
     """Return the splits of all chosen partitions, sorted by topic, partition and offset.
 
-    `splits_min` makes splits smaller where there would be fewer. Raises `UnknownTopic`; `InvalidArgument` for offsets
-    outside of the log; `CorruptBatch`, `FormatError` and `StorageError` for damage; `OSError`."""
+    If there would be fewer than `splits_min` splits, they are made smaller. Raises `UnknownTopic`; `InvalidArgument`
+    for offsets outside of the log; `CorruptBatch`, `FormatError` and `StorageError` for damage; `OSError`."""
     extents = logs_in(paths, topics=topics, skips_damage=skips_damage)
     partitions: dict[str, int] = {}
     for extent in extents:
@@ -82,7 +82,7 @@ def plan_segments(
 def logs_in(paths: Sequence[str], *, topics: TopicChoice = _ALL, skips_damage: bool = False) -> list[LogExtent]:
     """Return the log of each chosen partition, sorted by topic and partition: its start, end and files.
 
-    Internal topics are chosen by name only. Raises as `plan_segments`."""
+    Internal topics are chosen only by name. Raises the errors of `plan_segments`."""
     found = find_replicas(paths)
     by_name: dict[tuple[str, int], list[FoundReplica]] = {}
     for replica in found:

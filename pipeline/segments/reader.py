@@ -1,9 +1,10 @@
 """Reader of a split: checks batches one after another, and decodes them into rows.
 
-Checked for each batch: its header follows the one before, the CRC, the index row if there is one. A damaged row
-beside a sound batch does not affect records. The files are read in large chunks and never mapped: a file that is
-truncated meanwhile must not crash the process. Memory: one chunk of `CHUNK_BYTES`, or one batch, and the rows that
-are built. Called by tasks (`read_segment_split`, `checked_batches`), and by `plan` for times (`find_offset_at`)."""
+Three checks are made for each batch: its header continues the batch before, its CRC, and its index row if there is one.
+A damaged row of an undamaged batch does not affect records. Files are read in large chunks and not mapped, because the
+process would crash if a mapped file were truncated. Memory: one chunk of `CHUNK_BYTES`, or one batch, and the rows that
+are built. Called by tasks (`read_segment_split`, `checked_batches`), and by `plan` for timestamps
+(`find_offset_at`)."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -89,9 +90,9 @@ def checked_batches(
 def _committed_batches(
     split: SegmentSplit, on_damage: OnDamage | None = None, disk: Disk | None = None
 ) -> Iterator[CheckedBatch]:
-    """Yield batches like `checked_batches`. Raises `TransactionsInSegments` where one may be aborted.
+    """Yield batches like `checked_batches`. Raises `TransactionsInSegments` for a batch of a transaction.
 
-    Compaction has removed the aborted ones below its end."""
+    Below the end of compaction such batches are committed, because compaction removes aborted ones."""
     disk = disk or real_disk()
     journal = _Journal(disk, split)
     for piece in split.pieces:
@@ -136,7 +137,7 @@ def find_offset_at(extent: LogExtent, timestamp: int) -> int:
 
 
 def _skip_older(path: str, piece: SegmentPiece, timestamp: int) -> SegmentPiece:
-    """Return a piece without the first batches that are older than `timestamp`, by the time index."""
+    """Return a piece without its first batches that, by the time index, are older than `timestamp` in ms."""
     if not piece.rows:
         return piece
     end = piece.row + piece.rows
@@ -149,12 +150,12 @@ def _skip_older(path: str, piece: SegmentPiece, timestamp: int) -> SegmentPiece:
 
 
 def _warn(problem: CorruptBatch) -> None:
-    """Warn of damage that is left out."""
+    """Warn that a damaged batch is left out."""
     warnings.warn(f"left out: {problem}", stacklevel=2)
 
 
 class _Journal:
-    """Journal with the journaled part of a split; it is read once, at the first use."""
+    """Journal of the data directory of a split; it is read once, at the first use."""
 
     def __init__(self, disk: Disk, split: SegmentSplit) -> None:
         self._disk, self._split = disk, split
@@ -183,9 +184,9 @@ class _PieceReader:
         self._journal, self._on_damage = journal, on_damage
         self._file = file_name(split.path, piece.base)
         self._place, self._row = piece.first, piece.row
-        """Boundary before the current batch, and the number of its row."""
+        """Boundary before the current batch, and the number of the batch's index row."""
         self._why: str | None = None
-        """Damage of the current batch."""
+        """Damage of the current batch; None: none was found."""
 
     def batches(self) -> Iterator[CheckedBatch]:
         """Return the undamaged batches of the piece; damage is raised or reported."""
@@ -321,7 +322,7 @@ def _split_batches(
 ) -> Iterator[tuple[BatchHeader, memoryview, str | None]]:
     """Yield consecutive batches between `position` and `end`, each with an error in its length, or None.
 
-    The first error ends it. The file is read in large chunks; a length counts only up to `end`."""
+    Nothing follows the first error. The file is read in large chunks; a length that exceeds `end` is an error."""
     data, start, limit = memoryview(b""), position, position
     while position < end:
         if position + HEADER_SIZE > limit:

@@ -1,10 +1,11 @@
 """Finder of logs in directories: data directories of brokers, directories copied from them, lone logs.
 
-    a data directory             every replica that its journal has as created, read as the journal describes it
-    any other directory          the logs in it and below; each is as long as its sound entries are
+    a data directory             every replica that exists by its journal, with the state in the journal
+    any other directory          the logs in it and below; each ends after its last undamaged entry
 
-A data directory whose journal was not copied is one of the others. Below a data directory only replicas under the given
-path are taken. Nothing is changed, and brokers may run. Called by `plan` and by the verification, on the driver."""
+A data directory whose journal was not copied counts as another directory. If a path leads into a data directory, only
+replicas below the path are found. Nothing is changed, and brokers may run. Called by `plan` and by the verification, on
+the driver."""
 
 import glob
 import os
@@ -30,7 +31,7 @@ _WORKERS: Final = "workers"
 _DEPTH_MAX: Final = 8
 """Levels of directories that are searched for logs."""
 _TRIES: Final = 3
-"""A journal that a running process writes can look damaged while it is read."""
+"""Attempts to read a journal: one that a running process writes can look damaged while it is read."""
 
 
 class DataDirectory(NamedTuple):
@@ -52,7 +53,7 @@ class FoundReplica(NamedTuple):
     owner: DataDirectory | None = None
     folded: FoldedGroup | None = None
     fold: Fold | None = None
-    """State of this Raft group and of all in the owner's journal; never pickled."""
+    """`folded`: state of this Raft group in the owner's journal; `fold`: state of all its groups. Never pickled."""
 
     @property
     def is_internal(self) -> bool:

@@ -2,7 +2,7 @@
 
     spark.read.format("raftlog-segments").load("/backup/broker-1,/backup/broker-2,/backup/broker-3")
 
-Planning looks at indexes, headers and journals only; tasks read. Registered by `session.local_session`, or by
+Planning reads only indexes, headers and journals; tasks read the batches. Registered by `session.local_session`, or by
 `spark.dataSource.register(raftlog.pipeline.RaftlogSegmentsDataSource)`. Batch only: files of a stopped process do not
 grow.
 """
@@ -68,11 +68,11 @@ class SegmentsReader(DataSourceReader):
         }
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the splits. Raises as `plan_segments`."""
+        """Return the splits. Raises the errors of `plan_segments`."""
         return [InputPartition(split) for split in plan_segments(self._paths, **self._wanted)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a split. Raises as `read_segment_split`."""
+        """Yield the rows of a split. Raises the errors of `read_segment_split`."""
         yield from read_segment_split(partition.value)
 
 

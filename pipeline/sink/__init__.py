@@ -4,5 +4,4 @@
             → attempt (one task) → sender (one topic-partition) → lane, unmatched (the next step)
                                  → marks (the record of a write), columns, partitioner (rows and their partitions)
 
-docs/adr/0020 has the protocol and its proof. Called by the data source; `write_rows` also by jobs with tasks of their
-own, such as a replay."""
+docs/adr/0020 has the protocol and its proof. Called by the data source."""

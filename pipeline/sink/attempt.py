@@ -1,7 +1,8 @@
 """Attempt of one task: writes the rows of a Spark partition, as Arrow batches, to their topics.
 
-Rows are taken by the caller's thread, and sent by an event loop in a thread beside it, to many partitions at once. Rows
-held in between are bounded (`BUFFER_BYTES_MAX`): beyond it the caller waits, and the largest batches go first."""
+The caller's thread reads rows; an event loop in another thread sends them, to many partitions at once. The rows in
+memory are bounded by `BUFFER_BYTES_MAX`: above it the caller waits, and partitions with most waiting rows are sent
+first."""
 
 import asyncio
 import time
@@ -28,15 +29,15 @@ from raftlog.types import Offset, TopicPartition
 BUFFER_BYTES_MAX: Final = 32 << 20
 BATCHES_UNDER_WAY_MAX: Final = 16
 _HEADER_ROOM: Final = 1 << 10
-"""Part of `max.message.bytes` for a batch's header and the overhead of compressing incompressible data."""
+"""Bytes of `max.message.bytes` that are reserved for a batch's header and for incompressible data."""
 
 PORTIONS_A_SECOND: Final = 10
 _EXPIRATION_MS: Final = 86_400_000
-"""Expiration of producers, where a broker of an older release does not report it."""
+"""Expiration of idle producers that is assumed if a broker of an older release does not report it."""
 
 _FLUSH_S: Final = 1.0
 _LEASE_S_MIN: Final = 1.0
-"""Minimum of the lease, because scanning and sending take time."""
+"""Minimum of `_Topic.lease_s`: a scan and a send need some time."""
 
 T = TypeVar("T")
 
@@ -55,8 +56,8 @@ def write_rows(
 ) -> AttemptOutcome:
     """Write all rows, each once, also if another attempt with the same identity has written some of them.
 
-    `run` names the execution of the driver. Raises `InvalidArgument` and `UnknownTopic` for rows that cannot be
-    written, `WriteForgotten`, `InputChanged`, and errors of brokers once the limit has passed; written rows stay."""
+    `run` is the id of the driver's execution. Raises `InvalidArgument` and `UnknownTopic` for rows that cannot be
+    written, `WriteForgotten`, `InputChanged`, and errors of brokers after `deliveryTimeoutMs`; written rows stay."""
     with LoopThread("raftlog-sink") as thread:
         writer = thread.submit(_Writer.open(settings, identity, run)).result()
         try:
@@ -88,7 +89,7 @@ class _Writer:
         self._sendings: dict[TopicPartition, LaneSender] = {}
         self._slots = asyncio.Semaphore(BATCHES_UNDER_WAY_MAX)
         self._flush_at_s = time.monotonic() + _FLUSH_S
-        """Time at which rows are sent although batches are not full, because `recordsPerSecondPerTask` slows them."""
+        """Time at which batches are sent even if they are not full, for a write that a rate limit slows down."""
         self._failure: BaseException | None = None
         self._has_ended = asyncio.Event()
         """Set when a sender has ended since the last wait."""
@@ -126,7 +127,7 @@ class _Writer:
     # rows
 
     async def add_rows(self, new_rows: Slice) -> None:
-        """Add rows to send; wait while too many rows have no outcome. Raises the error that ends the attempt."""
+        """Add rows to send; wait while too many bytes are not stored. Raises the error that ended the attempt."""
         for name, part in group_by_topic(new_rows, self._settings.topic).items():
             topic = self._topics.get(name) or await self._begin_topic(name)
             timed = part._replace(rows=part.rows.with_default_time(topic.beginning.ms))
@@ -170,7 +171,7 @@ class _Writer:
             sending.task.add_done_callback(partial(self._on_sender_end, sending))
 
     def _on_sender_end(self, sending: LaneSender, task: asyncio.Task[None]) -> None:
-        """Keep the error of a sender that ended; start it again if rows came meanwhile."""
+        """Record the error of a sender that ended; without an error, start it again if there are rows to send."""
         sending.task = None
         self._has_ended.set()
         if task.cancelled():

@@ -1,4 +1,4 @@
-"""Converter of Arrow batches to lists of a record's fields, a bounded number of rows at a time.
+"""Converter of Arrow batches to one list for each field of the records, a bounded number of rows at a time.
 
 Called by the task that writes; `schema` has the columns that are allowed."""
 
@@ -32,7 +32,7 @@ class Slice(NamedTuple):
         )
 
     def select(self, numbers: list[int]) -> "Slice":
-        """Return the rows with these numbers, without their topics."""
+        """Return the rows with these numbers; the result has no topics."""
         partitions = None if self.partitions is None else [self.partitions[number] for number in numbers]
         return Slice(self.rows.select(numbers), None, partitions)
 
@@ -95,7 +95,7 @@ def _read_milliseconds(column: pa.Array) -> list[int]:
 
 
 def _read_headers(column: pa.Array) -> list[Headers]:
-    """Return the headers of each row; none for null. Raises `InvalidArgument` for a header without a key."""
+    """Return the headers of each row; empty for null. Raises `InvalidArgument` for a header without a key."""
     if column.null_count == len(column):
         return [[]] * len(column)
     rows: list[list[dict[str, Any]] | None] = column.to_pylist()

@@ -3,14 +3,15 @@
     producer id       2⁶² | 62 bits of SHA-256 of the write, the Spark partition, the block of epochs, the generation
     producer epoch    the write's epoch modulo 2¹⁵, so a newer micro-batch fences writers of an older one
 
-Every attempt of a task computes the same two. The controller counts ids from 0 and never reaches 2⁶². Pure."""
+Every attempt of a task computes the same id and epoch. The controller assigns ids from 0 on and never reaches 2⁶².
+Pure."""
 
 import hashlib
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 GENERATIONS_MAX: Final = 8
-"""Limit of generations; one ends when a partition expires its producer, a day after its last batch."""
+"""Maximum number of generations; a new one begins after a partition expired the producer (idle for a day)."""
 _OWN_IDS: Final = 1 << 62
 _EPOCHS: Final = 1 << 15
 

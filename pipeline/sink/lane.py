@@ -2,15 +2,15 @@
 
 A lane returns the next step (`Scan` the log, or `SendBatch` a batch), receives its result, and does no I/O.
 
-    sequence            records of this identity that lie below `known_to` in the log
-    known_to            every record of this identity below it is written by us, matched with a row, or `held`
-    held                records of this identity in the log for which no row has come yet
-    rows to write       never one whose content is held
+    sequence            number of records of this identity below `known_to` in the log
+    known_to            every record of this identity below it was written by this attempt, matched with a row, or
+    `held` held                records of this identity in the log that no row has matched yet rows to write       never
+    a row whose content is held
 
-So a batch is appended only if the log holds exactly the records that the attempt has accounted for: the partition
-compares the sequence (KIP-98). After a mismatch the lane scans the log, removes stored rows from those to be
-written, by content, and continues after them. At every moment the log is a part of the attempts' common rows, and at
-the end of any attempt it is all of them (docs/adr/0020). Pure; driven by `sender`."""
+So a batch is appended only if the log has exactly the records that the attempt has accounted for: the partition
+compares the sequence (KIP-98). After a mismatch the lane scans the log, removes rows whose content is stored from those
+to write, and continues after them. At any time the log has a part of the attempts' common rows; at the end of an
+attempt it has all of them (docs/adr/0020). Pure; driven by `sender`."""
 
 from bisect import bisect_right
 from collections import deque
@@ -28,7 +28,7 @@ from raftlog.types import Offset, TopicPartition
 
 SEQUENCES: Final = 1 << 31
 ANSWERED_BEFORE: Final = (DuplicateSequence, OutOfOrderSequence, UnknownProducer)
-"""Refusals after which the log holds other records than the lane has accounted for."""
+"""Errors of a send that show that the log has other records than the lane has accounted for."""
 
 
 class SendBatch(NamedTuple):
@@ -41,7 +41,7 @@ class SendBatch(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """Next step of a lane: read the stored records of this write's identity, from this offset on."""
+    """Next step of a lane: read the stored records of this write's identity, from offset `start` on."""
 
     start: Offset
 
@@ -49,7 +49,7 @@ class Scan(NamedTuple):
 class FoundBatch(NamedTuple):
     """Stored batch that a scan has found for the write's identity.
 
-    `span` is its number of sequences, `digests` are of its remaining records."""
+    `span` is its number of sequences; `digests` has the digests of the records that compaction left in it."""
 
     generation: int
     base_sequence: int
@@ -64,8 +64,9 @@ class FoundBatch(NamedTuple):
 class SinkLane:
     """Rows that an attempt writes to one partition; it skips rows that are stored already.
 
-    No record of the write's identity is stored below `start`. `must_scan`: an earlier run may have written, so the log
-    is read before anything is sent; `is_old`: so long ago that the partition has expired the producer."""
+    No record of the write's identity is stored below `start`. `must_scan`: an earlier run may have written records, so
+    the log is read before anything is sent. `is_old`: that was so long ago that the partition may have expired the
+    producer."""
 
     def __init__(
         self,
@@ -81,19 +82,19 @@ class SinkLane:
         self.place, self.identity, self.start = place, identity, start
         self.known_to = start
         self.waiting_bytes = 0
-        """Bytes of rows that are not known to be stored."""
+        """Bytes of rows that are not yet confirmed as stored."""
         self.rows_done = 0
         """Rows that were written, or found in the log."""
         self.held = UnmatchedRecords()
         self._batch_bytes, self._accepts_missing = batch_bytes, accepts_missing
         self._generation = 0
         self._sequences = [0]
-        """By generation."""
+        """Next sequence of each generation."""
         self._full: deque[tuple[Rows, int]] = deque()
         self._open, self._open_bytes = Rows([], [], [], []), 0
         self._must_scan, self._is_forgotten = must_scan or is_old, False
         self._may_be_hidden = is_old
-        """Whether the next scan has to find the records of an earlier attempt, if it wrote any."""
+        """Whether an earlier attempt may have written records, which a trim or compaction may have deleted since."""
 
     # rows
 
@@ -118,12 +119,12 @@ class SinkLane:
                 self._close_batch()
 
     def _close_batch(self) -> None:
-        """Make the open rows a full batch."""
+        """Append the open rows to the full batches."""
         self._full.append((self._open, self._open_bytes))
         self._open, self._open_bytes = Rows([], [], [], []), 0
 
     def _drop_stored(self, rows: Rows) -> Rows:
-        """Return the rows without those that are stored; count these as done."""
+        """Return the rows that are not stored; count the stored ones as done."""
         left: list[int] = []
         contents = list(rows.contents())
         for number, content in enumerate(contents):
@@ -139,7 +140,7 @@ class SinkLane:
 
     @property
     def sequence(self) -> int:
-        """The sequence number of the next row in the present generation."""
+        """Sequence number of the next row in the present generation."""
         return self._sequences[self._generation]
 
     def next(self, *, flush: bool) -> SendBatch | Scan | None:
@@ -241,7 +242,7 @@ class SinkLane:
         self._generation = generation
 
     def _drop_stored_again(self) -> None:
-        """Put all waiting rows into new batches, without those that the scan has found."""
+        """Build new batches of all waiting rows, without the rows that the scan has found."""
         waiting = [rows for rows, _ in self._full] + [self._open]
         self._full.clear()
         self._open, self._open_bytes, self.waiting_bytes = Rows([], [], [], []), 0, 0

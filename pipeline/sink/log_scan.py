@@ -1,7 +1,7 @@
 """Scan of a partition's log for the batches of one identity, from an offset to the high watermark.
 
-Of other batches only the header is read. Called by `sender` when a lane needs it, and to list the records that
-match no row."""
+Of batches of other producers only the header is read. Called by `sender`: if a lane requires a scan, and to list the
+stored records that match no row."""
 
 from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
@@ -18,7 +18,7 @@ from raftlog.types import Buffer, IsolationName, Offset, TopicPartition
 
 FETCH_BYTES: Final = 4 << 20
 _ALL: Final[IsolationName] = "read_uncommitted"
-"""Isolation with which open transactions of others hide none of the sink's own batches."""
+"""Isolation level of the scan: open transactions of other producers must not hide the sink's batches."""
 
 
 class ScanResult(NamedTuple):
@@ -48,7 +48,7 @@ async def scan(
 async def _batches(
     client: BrokerClient, place: TopicPartition, start: Offset, outage: Outage
 ) -> AsyncIterator[tuple[BatchHeader, Buffer]]:
-    """Yield the batches from `start` to the high watermark, without offsets that were trimmed."""
+    """Yield the batches from `start`, or from the log start if that is higher, to the high watermark."""
     at = start
     while True:
         try:

@@ -1,14 +1,15 @@
 """Record of the progress of a write, as offset commits of its own consumer group `raftlog-sink.{write id}`.
 
-    mark               2⁶² + 2·epoch + 1 once the epoch is begun in a topic, + 2 once it is done
-    at a partition     {"from": an offset below which nothing of later epochs lies}
-    at partition 0     of an epoch that is begun also {"run", "ms", "partitions"}
+    mark               committed offset: 2⁶² + 2·epoch + 1 when the epoch has begun in a topic, + 2 when it is complete
+    at a partition     metadata {"from": offset below which no record of a later epoch is stored}
+    at partition 0     of an epoch that has begun, also {"run", "ms", "partitions"}
 
-Commits of a group without members only rise, and one that does not rise changes nothing: so of all attempts that begin
-an epoch the first one's record stands, and all others use it: the run of the driver that began it, the time of rows
-without a timestamp, and the number of partitions over which rows are spread. An epoch is done before a later one
-begins, so one mark records both. The marks are no offsets, but lie above all of them, so that no lag is seen. Called
-by tasks, and by the driver when an epoch is done; `Recorder` sends the requests, the rest is pure."""
+A commit of a group without members changes nothing unless it raises the offset. So of all attempts that begin an epoch
+the record of the first one counts, and the others use it: the run of the driver that began the epoch, the timestamp of
+rows without one, and the number of partitions among which rows are divided. An epoch is complete before a later one
+begins, so one mark is enough for both facts. The marks are higher than all offsets of records, so that monitoring shows
+no lag. Called by tasks, and by the driver when an epoch is complete. `Recorder` sends the requests; the rest is
+pure."""
 
 import json
 from collections.abc import Mapping
@@ -29,16 +30,16 @@ class EpochStart(NamedTuple):
     """Start of an epoch in one topic, as recorded by its first attempt."""
 
     run: str
-    """Execution of the driver that began it."""
+    """Id of the driver's execution that began the epoch."""
     ms: int
-    """Start time by the clock of the task that began it."""
+    """Start time in milliseconds since 1970, by the clock of the task that began the epoch."""
     partitions: int
 
 
 class Marks:
     """Records of a write's progress, in the committed offsets of its group.
 
-    Raises `WriteForgotten` for one that this module did not write."""
+    Raises `WriteForgotten` for a commit that this module did not write."""
 
     def __init__(self, committed: Mapping[TopicPartition, CommittedOffset]) -> None:
         self._fields = {place: _check_fields(place, found) for place, found in committed.items()}
@@ -77,9 +78,9 @@ class Recorder:
         return Marks(await self._client.groups.committed(self.group))
 
     async def begin(self, topic: str, epoch: int, own_start: EpochStart, before: Marks) -> Marks:
-        """Begin the epoch in this topic unless another attempt has; return the marks that hold then.
+        """Record the begin of an epoch in a topic unless another attempt has; return the marks after that.
 
-        `before` are the marks that were read."""
+        `before` are the marks that were read at the start of the attempt."""
         begun = TopicPartition(topic, 0)
         starts = {begun: before.complete_below(begun)}
         if starts[begun] is None:
@@ -94,7 +95,7 @@ class Recorder:
         return await self.read()
 
     async def finish(self, epoch: int, ends: Mapping[TopicPartition, int], topics: set[str]) -> None:
-        """Record that every row of the epoch is stored, in these topics, below these ends. Idempotent."""
+        """Record that every row of the epoch is stored, in `topics`, below the offsets in `ends`. Idempotent."""
         marks = await self.read()
         starts: dict[TopicPartition, int] = dict(ends)
         if not topics:

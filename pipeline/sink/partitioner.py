@@ -1,7 +1,7 @@
 """Partitioner of rows, with the same result in every attempt that writes them.
 
-A partition that the row names; else by its key as Kafka's clients do; else by its content, so that a repeated attempt,
-which may see its rows in another order, does not spread them differently. Pure."""
+A row goes to the partition that it names; else it is chosen by the row's key, as in Kafka's clients; else by its
+content. So a repeated attempt, whose rows may have another order, chooses the same partitions. Pure."""
 
 import zlib
 from collections import defaultdict
@@ -19,7 +19,7 @@ _LOW_BITS: Final = 0xFFFFFFFF
 
 
 def group_by_topic(rows: Slice, topic: str | None) -> dict[str, Slice]:
-    """Return rows by topic: the option `topic`, or that of each row. Raises `InvalidArgument`."""
+    """Return the rows of each topic: all for the option `topic`, else by each row's topic. Raises `InvalidArgument`."""
     if topic is not None:
         return {topic: rows}
     assert rows.topics is not None, "without the option topic there is a column of that name"
@@ -42,7 +42,7 @@ class RowPartitioner:
     def group_by_partition(self, topic: str, rows: Slice, count: int) -> dict[TopicPartition, Rows]:
         """Return rows by partition, in order; `count` partitions existed when the write began.
 
-        A row may name one beyond them: the caller has to check whether it exists."""
+        A row may name a higher partition; the caller has to check whether that exists."""
         numbers: dict[int, list[int]] = defaultdict(list)
         if count == 1 and rows.partitions is None:
             return {TopicPartition(topic, 0): rows.rows}

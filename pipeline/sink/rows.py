@@ -1,7 +1,7 @@
 """Rows for one topic-partition as columns of equal length, and the digest of a row's content.
 
-A digest is the same in every attempt that writes the row, and of the record that was stored of it. Called by the task
-that writes, its lanes and what reads stored batches. Pure.
+The digest of a row is the same in every attempt that writes the row, and equal to that of its stored record. Called by
+the task that writes, by its lanes, and by the scan of stored batches. Pure.
 """
 
 import struct
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 DIGEST_SIZE: Final = 16
 _RECORD_OVERHEAD: Final = 36
-"""Bytes of a record beside key, value and headers, at most."""
+"""Maximum bytes of a record without its key, value and headers."""
 _HEADER_OVERHEAD: Final = 10
 _FIXED: Final = struct.Struct(">qiii")
 _LENGTHS: Final = struct.Struct(">ii")
@@ -23,7 +23,7 @@ NO_TIME: Final = -1
 
 Headers = list[tuple[str, bytes | None]]
 Content = tuple[int, bytes | None, bytes | None, Headers]
-"""Timestamp in milliseconds, key, value, headers."""
+"""Content of a row: timestamp in milliseconds, key, value, headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Rows:
         return len(self.timestamps)
 
     def contents(self) -> Iterator[Content]:
-        """Iterate over the contents (key, value, headers, timestamp) of the rows."""
+        """Return an iterator over the contents (timestamp, key, value, headers) of the rows."""
         return zip(self.timestamps, self.keys, self.values, self.headers, strict=True)
 
     def select(self, numbers: Sequence[int]) -> "Rows":
@@ -94,7 +94,9 @@ def _headers_size(headers: Headers) -> int:
 
 
 def digest(content: Content) -> bytes:
-    """Return the digest of a record without its offset; it distinguishes null from empty, and orders of headers."""
+    """Return the digest of a record's content, without its offset. It depends on the order of headers.
+
+    Null and empty have different digests."""
     timestamp, key, value, headers = content
     hashed = blake2b(_FIXED.pack(timestamp, _length(key), _length(value), len(headers)), digest_size=DIGEST_SIZE)
     hashed.update(key or b"")

@@ -1,4 +1,4 @@
-"""Choice of the columns of a data frame that make a record, when a query is planned.
+"""Mapping of a data frame's columns to the fields of records, when a query is planned.
 
     value       string or binary, required; null is a tombstone
     key         string or binary
@@ -7,8 +7,8 @@
     topic       string, unless the option names one for all rows
     partition   int; null: by the key, or by the content of a row without one
 
-`offset`, `timestampType` and `date`, which sources and archives of this package have, are left out; any other column is
-refused, so that nothing is dropped silently. Names are compared as Spark does, in any case."""
+`offset`, `timestampType` and `date`, which sources and archives of this package have, are ignored; any other column is
+refused, so that no data is dropped silently. Names of columns are not case-sensitive, as in Spark."""
 
 import re
 from typing import Final
@@ -31,7 +31,7 @@ _ALLOWED: Final = {
 }
 """Types that a column may have, and how errors name them."""
 _COLLATION: Final = re.compile(r" collate \w+")
-"""Suffix for the comparison of strings, which does not change their bytes."""
+"""Suffix of a string type that sets the collation; it does not change the bytes of strings."""
 
 
 def find_columns(schema: StructType, topic: str | None) -> Columns:

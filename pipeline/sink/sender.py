@@ -1,7 +1,7 @@
 """Sender of one lane: sends its batches and scans the log until the lane has no next step.
 
-One batch of a lane is in flight at a time: with two attempts of one task alive, each of its sequences is won by one
-of them, and the other one learns it from the answer. After an unknown outcome the same batch is sent again."""
+One batch of a lane is in flight at a time. If two attempts of a task run, only one of them can append a batch with a
+given sequence, and the other gets an error in the answer. After an unknown outcome the same batch is sent again."""
 
 import asyncio
 import time
@@ -22,17 +22,17 @@ _NAMED_MAX = 5
 class LaneSender:
     """Sender of the rows of one partition (lane); `slots` limits the number of batches that are built at a time.
 
-    `lease_s`: for this long after a scan, the partition cannot have expired records that the log does not hold, so that
-    a first batch is compared with the stored ones."""
+    `lease_s`: seconds after a scan in which the partition surely still knows a producer that wrote before the scan, so
+    that it detects a repeated first batch; after that, the log is scanned again before the first batch."""
 
     def __init__(
         self, client: BrokerClient, lane: SinkLane, settings: SinkSettings, lease_s: float, slots: asyncio.Semaphore
     ) -> None:
         self.lane = lane
         self.flush = False
-        """Whether batches need not be full; until the lane is empty."""
+        """Whether batches are sent even if they are not full; reset when the lane is empty."""
         self.task: asyncio.Task[None] | None = None
-        """Task that runs it while there is something to do; held by the writer."""
+        """Task that calls `run`, None while there is nothing to do; set by the writer."""
         self._client, self._settings, self._lease_s, self._slots = client, settings, lease_s, slots
         self._outage = settings.outage(f"writing to {lane.place}")
         self._looked_s = time.monotonic()
@@ -67,7 +67,7 @@ class LaneSender:
         return await scan(self._client, place, self.lane.identity, start, outage)
 
     async def _send(self, do: SendBatch) -> None:
-        """Send a batch and pass the outcome to the lane; pause after errors that may pass. Raises `ProducerFenced`."""
+        """Send a batch and pass the outcome to the lane; pause after transient errors. Raises `ProducerFenced`."""
         try:
             async with self._slots:
                 produced = await self._produce(do)

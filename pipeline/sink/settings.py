@@ -68,7 +68,7 @@ WRITING_OPTIONS: Final = {"bootstrap", *CONNECTION_OPTIONS, *OPTIONS}
 class SinkSettings:
     """Settings of a write; `topic` is for all rows, None if each row names its topic.
 
-    `write_id`: None where the caller gave none; `write_epoch`: the step of a write with several steps."""
+    `write_id`: name of the write, None if the caller gave none; `write_epoch`: step of a write with several steps."""
 
     bootstrap: Sequence[str]
     topic: str | None = None

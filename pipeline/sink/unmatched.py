@@ -1,7 +1,7 @@
-"""Multiset of digests of stored records that no given row matches yet, 16 bytes each.
+"""Multiset of the digests, 16 bytes each, of stored records that no row has matched yet.
 
-A repeated attempt mostly sees its rows in the order in which they were stored, so digests are kept in that order and
-compared one by one; only after a row out of order they are put into a table, ten times as large. Pure."""
+A repeated attempt usually gets its rows in the order in which they were stored. So digests are kept in this order and
+compared one by one. Only after a row in another order are they put into a table, which is ten times as large. Pure."""
 
 from collections import Counter
 
@@ -18,9 +18,9 @@ class UnmatchedRecords:
     def __init__(self) -> None:
         self._in_order = bytearray()
         self._at = 0
-        """Position of the first digest in `_in_order` that is still held; earlier ones are taken."""
+        """Position of the first digest in `_in_order` that was not removed yet."""
         self._table: Counter[bytes] = Counter()
-        """Holds all, or nothing."""
+        """All digests with their numbers, or empty while `_in_order` has them."""
 
     def __len__(self) -> int:
         return (len(self._in_order) - self._at) // DIGEST_SIZE + self._table.total()
@@ -40,7 +40,7 @@ class UnmatchedRecords:
             self._fill_table()
 
     def take(self, digest: bytes) -> bool:
-        """Remove a digest; return whether it was there."""
+        """Remove one occurrence of a digest; return whether there was one."""
         if not self._table:
             end = self._at + DIGEST_SIZE
             if self._in_order[self._at : end] == digest:

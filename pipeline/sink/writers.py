@@ -1,7 +1,8 @@
 """Writers that Spark calls: `commit` and `abort` on the driver, `write` in each task.
 
-A streaming query's epoch is the micro-batch, and its name the id in its checkpoint; a batch write has the name that its
-caller gave, or a unique one, and epoch 0 unless the caller makes it in steps. Writers are values that Spark pickles."""
+In a streaming query the epoch of a write is the micro-batch, and its name the id in the query's checkpoint. A batch
+write has the name that its caller gave, or a unique one, and epoch 0 unless the caller divides it into steps. Spark
+pickles writers."""
 
 import asyncio
 import contextlib
@@ -57,7 +58,7 @@ class _Write:
         return WrittenTask(identity.write_id, identity.epoch, outcome.rows, outcome.ends)
 
     def record(self, messages: Sequence[WrittenTask], *, keep: bool) -> None:
-        """Record that every task is complete, or without `keep` delete the record of a write that is not repeated."""
+        """Record that every task is complete; without `keep`, delete the record, because the write is not repeated."""
         asyncio.run(self._record(messages[0].write_id, messages[0].epoch, messages, keep))
 
     async def _record(self, write_id: str, epoch: int, messages: Sequence[WrittenTask], keep: bool) -> None:
@@ -207,7 +208,7 @@ def _completed_tasks(messages: Sequence[WriterCommitMessage | None]) -> list[Wri
 
 
 def _summary(messages: Sequence[WriterCommitMessage | None]) -> str:
-    """Return the numbers of records and tasks in words, for a warning."""
+    """Return a sentence with the numbers of records and tasks, for a warning."""
     done = _completed_tasks(messages)
     places = sorted({str(place) for message in done for place in message.ends})
     named = f" in {', '.join(places[:10])}{', …' if len(places) > 10 else ''}" if places else ""

@@ -1,12 +1,12 @@
 """Comparison of an archive with logs: at offsets that both cover, they contain the same records, each once.
 
-A task reads a range of offsets on both sides, in order of offset, and compares the columns of one batch of rows after
-the other: nothing is shuffled, and memory is that of the current batches. Where a batch differs, its rows are compared
-one by one. Records that compaction removed from the log may still be in the archive; all others have to be in both,
-once.
+A task reads a range of offsets from the log and from the archive, in order of offset, and compares the columns of one
+batch of rows after the other. So nothing is shuffled, and only the current batches are in memory. If a batch differs,
+its rows are compared one by one. Records that compaction removed from the log may still be in the archive; all others
+must be in both, once.
 
-Planned on the driver (`find_ranges`), read in tasks (`check_range`), joined on the driver (`archive_verdicts`);
-called by `job`."""
+The driver makes the plan (`find_ranges`), tasks compare (`check_range`), the driver combines the results
+(`archive_verdicts`). Called by `job`."""
 
 import warnings
 from collections import Counter
@@ -33,12 +33,12 @@ from raftlog.pipeline.verification.report import ArchiveVerdict, Problems
 from raftlog.types import TopicPartition
 
 LISTED_MAX: Final = 10
-"""Offsets listed of each kind in each range."""
+"""Maximum number of offsets that are listed for each kind of difference in a range."""
 _NO_ROWS: Final = pa.RecordBatch.from_pylist([], schema=FILE_SCHEMA)
 
 
 class ArchiveRange(NamedTuple):
-    """Range for one task: compare the offsets of `split` with these files of the archive."""
+    """Range for one task: the offsets of `split`, which are compared with `files` of the archive at `path`."""
 
     path: str
     split: SegmentSplit
@@ -69,8 +69,8 @@ def find_ranges(
 ) -> list[ArchiveRange]:
     """Return the ranges of these topics that the archive and the logs both cover.
 
-    Ranges that cannot be compared go to `problems`, and offsets that the archive has and the logs do not, to
-    `notes`. Raises `NotAnArchive`, and `ArchiveDamaged` when its coverage cannot be read."""
+    Ranges that cannot be compared are added to `problems`; offsets that only the archive has, to `notes`. Raises
+    `NotAnArchive`, and `ArchiveDamaged` when its coverage cannot be read."""
     state = _read_state(archive, problems)
     chosen = sorted({place.topic for place in state.covered} & set(topics))
     found: list[ArchiveRange] = []
@@ -113,7 +113,9 @@ def find_ranges(
 
 
 def _read_state(archive: str, problems: Problems) -> ArchiveState:
-    """Return the state of the archive; its newest one, with a problem, if files of the last commit are missing."""
+    """Return the newest state of the archive whose files are complete.
+
+    If files of the last commit are missing, add a problem and return the state after this commit."""
     files = files_at(archive)
     try:
         return read_settled(files)
@@ -176,7 +178,7 @@ class _Comparison:
         self._compacted_to = max((piece.compacted_to for piece in compare.split.pieces), default=-1)
 
     def run(self) -> None:
-        """Read both sides and compare them. Raises `RaftlogError` where one cannot be read."""
+        """Read the log and the archive, and compare them. Raises `RaftlogError` if one of them cannot be read."""
         split = self._compare.split
         files = files_at(self._compare.path)
         archived = RowsByOffset(read_in_order(files, self._compare.files, split.start, split.end))
@@ -194,7 +196,7 @@ class _Comparison:
         return ComparedRange(ArchiveVerdict(*self.place, split.start, split.end, *sums), tuple(self.sentences))
 
     def _compare_rows(self, logged: pa.RecordBatch, archived: pa.RecordBatch) -> None:
-        """Compare the rows of both sides up to the same offset."""
+        """Compare rows of the log and of the archive, which end at the same offset."""
         self._counts["records"] += logged.num_rows
         if logged.equals(archived):
             return
@@ -203,7 +205,7 @@ class _Comparison:
             self._compare_by_offset(logged, archived)
 
     def _report_unknown(self, logged: pa.RecordBatch, archived: pa.RecordBatch) -> pa.RecordBatch:
-        """Report archived rows that the log lacks without compaction; return the other archived rows."""
+        """Report archived rows that the log lacks although it was not compacted there; return rows that both have."""
         is_known = pc.is_in(archived.column("offset"), logged.column("offset"))
         unknown = archived.filter(pc.invert(is_known)).column("offset").to_pylist()
         unexpected = [offset for offset in unknown if offset >= self._compacted_to]

@@ -1,12 +1,12 @@
-"""Comparison of a range of a segment on all replicas: one is checked, the others must have the same bytes.
+"""Comparison of a range of a segment on all replicas: one file is checked, the others must have the same bytes.
 
-Replicas roll at the same entry, so above the compaction mark their files have the same names and bytes. A file with
-the bytes and the index rows of a sound file is sound as well: comparing costs less than checking again, and much less
-than a digest (measured: comparing 7 GB/s, SHA-256 1.4, BLAKE2b 0.8), and it locates the difference. A replica that
-differs is checked alone.
+Replicas begin segments at the same entries, so above the compaction mark their files have the same names and bytes. A
+file with the bytes and index rows of an undamaged file is undamaged as well. A comparison costs less than a further
+check, and much less than a digest (measured: comparison 7 GB/s, SHA-256 1.4, BLAKE2b 0.8), and it locates the
+difference. A replica that differs is checked separately.
 
-Entries of a replica after the last one that is known to be committed on all are not compared. Pure except for reading;
-called in tasks, by `job`."""
+Entries after the last one that is known to be committed on all replicas are not compared. Pure except for reads; called
+in tasks, by `job`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -30,8 +30,8 @@ from raftlog.records.header import HEADER_SIZE
 class ComparedFiles(NamedTuple):
     """Range of a segment, and the files to compare in it; the one with most index rows is first.
 
-    `span.stop` is the last entry that is known to be committed on all of them, `kept_to` the last one that the journal
-    leaves to the file; None without a journal: of such a file everything undamaged counts."""
+    `span.stop` is the last entry that is known to be committed on all of them. `kept_to` has for each file the last
+    entry that is only in the file and not in the journal; None without a journal: then all undamaged entries count."""
 
     span: SegmentSpan
     files: tuple[SegmentFile, ...]
@@ -54,9 +54,9 @@ class Difference(NamedTuple):
 
 
 class CheckedRange(NamedTuple):
-    """Result for a range of one file; `difference` is that from an undamaged file.
+    """Result for a range of one file; `difference`: first difference from an undamaged file; None: none was found.
 
-    `is_compared`: with an undamaged file. A file without another one to compare counts as compared."""
+    `is_compared`: whether the file was compared with an undamaged one, or there is no other file to compare."""
 
     file: SegmentFile
     start: BatchPosition
@@ -66,7 +66,7 @@ class CheckedRange(NamedTuple):
 
 
 def check_units(units: Iterable[ComparedFiles]) -> Iterator[CheckedRange]:
-    """Check ranges one after another; raises as `check_unit`."""
+    """Check ranges one after another; raises the errors of `check_unit`."""
     for unit in units:
         yield from check_unit(unit)
 
@@ -190,7 +190,7 @@ def _describe_difference(
 
 
 def _batch_at(file: OpenFile, start: BatchPosition, end: BatchPosition, at: int) -> BatchPosition:
-    """Return the batch of an undamaged file that contains byte `at`; its end where that is after it."""
+    """Return the batch of an undamaged file that contains byte `at`; its end if `at` is not before `end`."""
     position, row, index, offset = start
     while position < end.position:
         header = read_header(file.read(position, HEADER_SIZE))

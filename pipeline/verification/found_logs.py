@@ -1,7 +1,7 @@
 """Finder of logs in directories, each with its data directory.
 
-The same logs that `raftlog log verify` finds, so that none is skipped: also logs that no journal has, and those of
-the controller and of internal topics. Called by `job` on the driver."""
+It finds the same logs as `raftlog log verify`, also logs that are in no journal, and those of the controller and of
+internal topics. Called by `job` on the driver."""
 
 import os
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from raftlog.storage.log_directories import find_log_directories
 
 
 class FoundLog(NamedTuple):
-    """Directory of a log; its Raft group is known from the journal of `owner`, or without one from its rolls."""
+    """Directory of a log. `group_id`: its Raft group by its rolls; if `owner` is set, the journal's counts instead."""
 
     path: str
     topic: str
@@ -72,7 +72,7 @@ def _select_topics(found: FoundLogs, topics: TopicChoice, paths: Sequence[str]) 
 def _find_owner(
     disk: Disk, directory: str, known: dict[str, DataDirectory | None], found: FoundLogs
 ) -> DataDirectory | None:
-    """Return the data directory at this path; None if it has no journal, as in some copies."""
+    """Return the data directory at this path; None if it is none, or has no readable journal, as in some copies."""
     if directory not in known:
         known[directory] = None
         try:

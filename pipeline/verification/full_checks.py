@@ -1,7 +1,7 @@
-"""Checks of whole segments that were doubtful, and comparisons of copies entry by entry.
+"""Complete checks of segments with a possible error, and comparisons of copies entry by entry.
 
-Both use the code that `raftlog log verify` runs, slower by far, and only after a problem, or where replicas were
-compacted: then the newest record of every key has to be the same. Called in tasks, by `job`."""
+Both use the code of `raftlog log verify`, which is much slower. So they run only after a problem, or if replicas were
+compacted: then the newest record of every key must be the same. Called in tasks, by `job`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ from raftlog.storage.verify import verify_segment
 from raftlog.types import Index, Offset
 
 PROBLEMS_OF_A_SEGMENT_MAX: Final = 100
-"""Limit of problems that are sent to the driver."""
+"""Maximum number of problems of a segment that are sent to the driver."""
 
 
 class SegmentToCheck(NamedTuple):
@@ -39,7 +39,7 @@ class Copy(NamedTuple):
 
 
 class GroupToCompare(NamedTuple):
-    """Copies of a log to compare entry by entry; with `newest_below`, by their newest records below that entry."""
+    """Copies of a log to compare entry by entry; with `newest_below`, only their newest records below that entry."""
 
     group_id: UUID
     copies: tuple[Copy, ...]
@@ -47,7 +47,7 @@ class GroupToCompare(NamedTuple):
 
 
 def plan_comparison(group: PartitionCopies, *, is_newest: bool) -> GroupToCompare:
-    """Return the work that compares all copies of a group."""
+    """Return the task input for a comparison of all copies; `is_newest`: only of the newest record of each key."""
     assert group.group_id is not None, f"{group} is alone"
     copies = [
         Copy(log.path, log.owner if journaled is not None else None, 0 if journaled is None else journaled.log_start)
@@ -68,7 +68,7 @@ def check_segment(segment: SegmentToCheck) -> list[CheckedSegment]:
 
 
 def compare_groups(groups: Sequence[GroupToCompare]) -> Iterator[ComparedGroup]:
-    """Compare groups entry by entry, reading each journal once. Raises `OSError`."""
+    """Yield the result of the comparison of each group; read each journal once. Raises `OSError`."""
     disk = real_disk()
     known: dict[DataDirectory, dict[str, OfflineReplica]] = {}
     for group in groups:

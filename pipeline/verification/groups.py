@@ -1,10 +1,10 @@
 """Groups of logs that are copies of each other, and the entries in which they must agree. Pure.
 
-    stop = the smallest last committed entry of any copy by its journal
-    of a copy without a journal everything sound counts, up to its first fault
+    stop = the lowest commit index of all copies, by their journals
+    a copy without a journal counts up to its first damaged entry
 
-A log belongs to the group in its journal, or without one to that in its rolls. A log in a data directory whose journal
-does not have it (one that is being fetched, or was removed) is checked, and not compared. Called by `job`."""
+A log belongs to the group in its journal, or without a journal to the group in its rolls. A log that is not in the
+journal of its data directory (it is being fetched, or was removed) is checked, but not compared. Called by `job`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class PartitionCopies(NamedTuple):
     group_id: UUID | None
     logs: tuple[FoundLog, ...]
     journaled: tuple[JournaledReplica | None, ...]
-    """State of each copy in its journal."""
+    """State of each copy in its journal; None without a journal."""
     copies: Copies
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class PartitionCopies(NamedTuple):
 
     @property
     def has_doubtful_rolls(self) -> bool:
-        """Whether the rolls of some files do not prove that the files belong to the same log."""
+        """Whether files of copies cannot be matched by name: a roll is unreadable, or base indexes differ."""
         begins: dict[int, int] = {}
         for log in self.copies.logs:
             for segment in log.segments:
@@ -98,7 +98,7 @@ def _make_group(
 
 
 def list_notes(groups: Iterable[PartitionCopies]) -> Iterator[str]:
-    """Yield notes on missing copies, which may be elsewhere, and on entries that only the journal has."""
+    """Yield notes on copies that are not in these directories, and on entries that only the journal has."""
     for group in groups:
         if group.group_id is not None and len(group.logs) < group.voters:
             yield f"{group}: {len(group.logs)} of {group.voters} replicas are there"

@@ -1,9 +1,9 @@
 """Job `verify`: checks every byte of all replicas, the replicas against each other, and an archive against them.
 
-    journals → ranges of files, replicas side by side → doubtful segments as a whole → verdicts
+    journals → ranges of files, compared among replicas → complete checks of doubtful segments → verdicts
 
-Each step is a Spark job whose tasks return small values; the driver joins them. The executor of a step is a parameter,
-so that everything can run in one process as well. Called by users and by the command."""
+Each step is a Spark job whose tasks return small values; the driver combines them. The executor of a step is a
+parameter, so that a verification can also run in one process. Called by users and by `raftlog pipeline`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -68,11 +68,11 @@ def verify(
 ) -> VerifyReport:
     """Verify all replicas in and below `paths`: data directories of stopped brokers, or copies of them.
 
-    Each replica: headers, CRCs, index rows, terms, and the chain of index, offset and position through all files, as
-    `raftlog log verify` does, and the state in its journal. Replicas of one partition: the same bytes up to the
-    smallest commit index of any of them; where they were compacted the same newest record of every key. With `archive`
-    the records that log and archive both should hold. `topics` or `topics_pattern` choose some; else all are checked,
-    the controller's and internal ones too. Nothing is changed.
+    Of each replica it checks headers, CRCs, index rows, terms, and that index, offset and position continue through all
+    files, as `raftlog log verify` does, and its state in the journal. Replicas of one partition must have the same
+    bytes up to the lowest commit index of all; where they were compacted, the same newest record of every key. With
+    `archive` it compares the records that both log and archive should have. `topics` or `topics_pattern` choose topics;
+    by default all are checked, also the controller's log and internal topics. Nothing is changed.
 
     Problems are in the report. Raises `InvalidArgument` for directories without logs, `PipelineFailed` when files
     cannot be read. Brokers should be stopped: the changes of a running one can look like damage."""
@@ -132,7 +132,7 @@ def verify_by(
 
 
 def _make_tasks(groups: Sequence[GroupToCompare]) -> Iterator[tuple[GroupToCompare, ...]]:
-    """Yield groups of `_GROUPS_OF_A_TASK` for each task."""
+    """Yield the groups for each task, at most `_GROUPS_OF_A_TASK`."""
     for first in range(0, len(groups), _GROUPS_OF_A_TASK):
         yield tuple(groups[first : first + _GROUPS_OF_A_TASK])
 

@@ -1,8 +1,8 @@
 """State of replicas in the journal of a data directory, compared with their segments.
 
-After a clean stop the segments hold everything. After a crash the journal defines the entries after the last
-checkpoint: they were written to the segments at the same moment, so the bytes are there too unless the power failed. If
-they are, the segments can be compared without the journal; otherwise `held_to` is the last entry in them.
+After a clean stop the segments have all entries. After a crash the journal defines the entries after the last
+checkpoint. They were written to the segments at the same time, so the segments usually have them too, unless the power
+failed. If they have all, they can be compared without the journal; otherwise `held_to` is the last entry in them.
 
     kept_to ≤ held_to ≤ last_index,   commit ≤ last_index
 
@@ -26,14 +26,15 @@ from raftlog.storage.segment_files import INDEX_SUFFIX, segment_stem
 from raftlog.storage.verify import open_with_index
 
 _TRIES: Final = 3
-"""A journal that a running process writes can look damaged while it is read."""
+"""Attempts to read a journal: one that a running process writes can look damaged while it is read."""
 
 
 class JournaledReplica(NamedTuple):
     """State of one replica in a journal.
 
-    `commit`: the last entry known to be committed. `kept_to`: the last entry of the segments at the last checkpoint;
-    `held_to`: the last one that is in them now. `journaled_from`: the offset of the first roll after `kept_to`."""
+    `commit`: last entry that is known to be committed. `kept_to`: last entry of the segments at the last checkpoint.
+    `held_to`: last entry in the segments now. `journaled_from`: offset of the first roll after `kept_to`, None without
+    one."""
 
     path: str
     group_id: UUID
@@ -109,7 +110,7 @@ class _JournalWalk:
             self._close()
 
     def _begin(self, folded: FoldedGroup) -> None:
-        """Open the segment file that holds the first entry after `keep_to`, at that entry."""
+        """Open the segment file with the first entry after `keep_to`, and set the position to this entry."""
         end = folded.end
         if end is None or not folded.keep_to:
             return
@@ -125,7 +126,7 @@ class _JournalWalk:
                 return
 
     def _open_by_row(self, base: int, base_index: int, index: int) -> None:
-        """Open the segment at the end of entry `index` according to its index row, if that exists."""
+        """Open the segment and set the position after entry `index`, if the entry has an index row."""
         name = f"{self._path}/{segment_stem(base)}{INDEX_SUFFIX}"
         if not self._disk.exists(name):
             return

@@ -3,9 +3,9 @@
     ranges of a file: each begins where the one before ends, at a batch with an index row
     bytes of a task ≤ about `split_bytes` of each replica; ranges of all files ≤ `UNITS_MAX`, or one each
 
-Files of one group with the same name are one unit, range by range, where none of them is compacted; others stand
-alone. A file whose roll cannot be read is in no unit: it is checked as a whole. Called by `job` on the driver; of each
-file the roll is read, and of large ones the index by bisection."""
+A unit is a range of all files of a group with the same name, if none of them is compacted; otherwise of one file. A
+file whose roll cannot be read is in no unit: it is checked as a whole. Called by `job` on the driver, which reads the
+roll of each file, and of large files some index rows."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -22,10 +22,10 @@ from raftlog.storage.rows import ROW_SIZE
 from raftlog.storage.segment import open_for_reading
 
 UNITS_MAX: Final = 16_384
-"""Limit of units, whose results the driver keeps: about 700 bytes of each file in each range."""
+"""Maximum number of units; the driver keeps the result of each, about 700 bytes per file and range."""
 UNITS_OF_A_TASK_MAX: Final = 256
 _DOUBTED_ROWS_MAX: Final = 16
-"""Damaged index rows that are skipped in search of one at which a range can end."""
+"""Maximum number of damaged index rows that are skipped in the search for the end of a range."""
 
 
 class ListedSegment(NamedTuple):
@@ -43,7 +43,7 @@ class ListedSegment(NamedTuple):
 
 
 class ListedLog(NamedTuple):
-    """Log with its segments in order, and its checkpoint, which was read before them."""
+    """Log with its segments in order, and its checkpoint, which was read before the segments were listed."""
 
     path: str
     segments: tuple[ListedSegment, ...]
@@ -60,9 +60,9 @@ class ListedLog(NamedTuple):
 
 
 class Copies(NamedTuple):
-    """Logs that should contain the same entries up to `stop`, the last entry committed in all, by their journals.
+    """Logs that should have the same entries up to `stop`, the lowest commit index in their journals (None: unknown).
 
-    `kept_to` has of each log the last entry that its journal leaves to the files; None without a journal."""
+    `kept_to` has for each log the last entry that is only in its files and not in its journal; None without one."""
 
     logs: tuple[ListedLog, ...]
     kept_to: tuple[int | None, ...]
@@ -144,7 +144,7 @@ def _find_borders(disk: Disk, listed: ListedSegment, split_bytes: int) -> Iterat
 
 
 def choose_range_bytes(logs: Iterable[ListedLog], wanted: int) -> int:
-    """Return the size of ranges: `wanted`, or more if there would be too many ranges."""
+    """Return the size of ranges in bytes: `wanted`, or more if there would be more than `UNITS_MAX` ranges."""
     return max(wanted, sum(log.size for log in logs) // UNITS_MAX)
 
 

@@ -1,7 +1,7 @@
 """Report of a verification: counts, a table of partitions, and problems.
 
-All problems are counted and listed up to a limit, so that the report of a log full of them stays small. Created by
-`verdicts` and `archive_comparison`, read by users and by the command."""
+All problems are counted, but listed only up to a limit, so that the report of a badly damaged log stays small. Created
+by `verdicts` and `archive_comparison`, read by users and by `raftlog pipeline`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,9 +15,9 @@ NOTES_MAX: Final = 100
 class PartitionVerdict(NamedTuple):
     """Result of the verification of one partition, with its number of replicas.
 
-    Entries `first_index` to `last_index` were compared: up to the last one that is committed in all of them, before
-    `end_offset`; none where `last_index` is the smaller. `bytes`, `batches`, `records` and `segments` are those of all
-    replicas together."""
+    Entries `first_index` to `last_index` were compared, up to the last one that is committed on all replicas; none if
+    `last_index` is lower than `first_index`. `end_offset` is the offset after `last_index`. `bytes`, `batches`,
+    `records` and `segments` are sums over all replicas."""
 
     topic: str
     partition: int
@@ -40,8 +40,8 @@ class PartitionVerdict(NamedTuple):
 class ArchiveVerdict(NamedTuple):
     """Result of comparing the archive of a partition with its log from offset `start` to `end` (exclusive).
 
-    `different` are in both and not the same, `missing` are in the log alone, `unknown` in the archive alone, `doubled`
-    more than once in the archive."""
+    Numbers of records: `different` ones are in both with other content, `missing` ones only in the log, `unknown` ones
+    only in the archive, `doubled` ones more than once in the archive."""
 
     topic: str
     partition: int
@@ -68,7 +68,7 @@ class Problems:
         self._most = most
 
     def add(self, problems: Iterable[object], count: int | None = None) -> None:
-        """Add problems; `count` is their number if the list was already shortened."""
+        """Add problems; `count` is their number if `problems` does not have all of them."""
         number = 0
         for number, problem in enumerate(problems, 1):  # noqa: B007 - it is counted
             if len(self.listed) < self._most:
@@ -78,9 +78,10 @@ class Problems:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """Report of a verification: the first of `problem_count` problems; `notes` are no errors, such as missing copies.
+    """Report of a verification; `problems` has the first of `problem_count` problems.
 
-    `tail_bytes` are no error either: writes under way, or torn by a crash, which the next start cuts off."""
+    `notes` are no errors, for example about missing copies. `tail_bytes` is no error either: bytes of writes in
+    progress, or of incomplete writes before a crash, which the next start removes."""
 
     logs: int
     segments: int

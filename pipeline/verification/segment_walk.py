@@ -1,14 +1,14 @@
 """Check of a range of one segment file at the speed of its bytes; the first error ends the walk.
 
 A range begins at a batch whose index, offset and row number are known, and ends at another one, or at the file's end.
-Checked of every batch: header, offset, CRC, its index row with the row's checksum; of a compacted segment the gaps,
-too.
+Of every batch the header, offset, CRC, and the index row with its checksum are checked; in a compacted segment also the
+gaps.
 
-    start ≤ end of the walk ≤ end of the range, equal for a sound range
+    start ≤ end of the walk ≤ end of the range, equal for an undamaged range
 
-The walk only detects that a file is not sound: `raftlog.storage.verify` finds the reason, so that there is one verdict.
-The exception are terms that fall, which only this checks. Called by `file_comparison`; reads with `pread` (a mapped
-file that a broker truncates would crash the process)."""
+The walk only detects that a file is damaged; `raftlog.storage.verify` then determines the problem, so that both report
+the same. Only decreasing terms are reported by this module itself. Called by `file_comparison`. Reads with `pread`,
+because the process would crash if a broker truncated a mapped file."""
 
 import os
 import struct
@@ -28,7 +28,7 @@ from raftlog.storage.segment_files import INDEX_SUFFIX, LOG_SUFFIX, segment_stem
 CHUNK_BYTES: Final = 1 << 20
 """Bytes per read, which stay in the processor's cache while they are checked; a larger batch is read as a whole."""
 _CHUNK_BYTES_MAX: Final = 64 << 20
-"""Limit of a read whose size comes from an index row or a header, which may be damaged."""
+"""Maximum size of a read whose length is in an index row or a header, which may be damaged."""
 _FIELDS: Final = struct.Struct(">qiibIhi30xi")
 """Fields of the header that are checked: base offset, length, term, magic, CRC, attributes, offset delta, records."""
 _ROW: Final = struct.Struct(">QQQQIII")
@@ -48,7 +48,7 @@ class BatchPosition(NamedTuple):
 class SegmentSpan(NamedTuple):
     """Range of a segment; `end` is `None` at the end of the file.
 
-    `stop` is the entry whose following offset is requested; `compacted_to` is the field of the roll."""
+    `stop`: entry for which the walk returns the offset after it; `compacted_to`: field of the segment's roll."""
 
     base: int
     start: BatchPosition
@@ -75,10 +75,11 @@ class SegmentFile(NamedTuple):
 
 
 class SegmentWalk(NamedTuple):
-    """Result of reading a range of a segment. `end` is after the last undamaged batch; `problem`: it ended early.
+    """Result of reading a range of a segment. `end`: after the last undamaged batch; `problem`: reason of an early end.
 
-    `terms` are those of the first and last batch, `term_decrease` locates one that is lower than the one before.
-    `offset_at_stop` follows the requested entry. `tail_bytes` are a write in progress, or one that a crash tore."""
+    `terms` are those of the first and the last batch; `term_decrease` describes a batch whose term is lower than the
+    one before. `offset_at_stop` is the offset after entry `SegmentSpan.stop`. `tail_bytes`: bytes of a write in
+    progress, or of an incomplete write before a crash."""
 
     end: BatchPosition
     batches: int
@@ -134,9 +135,9 @@ def rows_of(opened_file: OpenFile, span: SegmentSpan) -> bytes:
 def walk_range(
     opened_file: OpenFile, span: SegmentSpan, rows: bytes, on_chunk: Callable[[int, bytes], None] | None = None
 ) -> SegmentWalk:
-    """Check the batches of a range; call `on_chunk` with position and bytes of everything that is read.
+    """Check the batches of a range; call `on_chunk` with the position and the bytes of each read.
 
-    The calls cover the range without a hole up to the end of the walk; some bytes may be passed twice.
+    The calls cover the range without gaps up to the end of the walk; some bytes may be passed twice.
     """
     to = span.end.position if span.end is not None else opened_file.file.log_bytes
     walk = _Walk(span, rows)
@@ -178,7 +179,7 @@ class _Walk:
         self._offset_at_stop: int | None = None
 
     def complete_batch_bytes(self, wanted: int) -> int:
-        """Return the number of bytes to read so that they end with a batch, by the rows; `wanted` without rows."""
+        """Return how many bytes, about `wanted`, end with a complete batch by the index rows; `wanted` without rows."""
         first = self._number - self._span.start.row
         if first + 1 >= self._row_count:
             return wanted
@@ -255,7 +256,7 @@ class _Walk:
         return last_index_of(batch, header, index)
 
     def finish(self, to: int) -> SegmentWalk:
-        """Check that the end of the range was reached, and return the result."""
+        """Return the result, with a problem if the walk did not reach the end of the range at position `to`."""
         end = BatchPosition(self.position, self._number, self._index, self._offset)
         rows_taken = self._number - self._span.start.row
         tail = 0

@@ -1,10 +1,10 @@
-"""Verdicts: joins ranges to segments, segments to logs, and the logs of a group to a comparison.
+"""Verdicts: combine the results of ranges to segments, of segments to logs, and of logs to a comparison of copies.
 
-    a file is sound when its ranges follow each other from its roll to its end and none of them was doubtful
-    a doubtful file has been checked as a whole, by the same code as `raftlog log verify`
+    a file is undamaged if its ranges cover it from its roll to its end, and none of them had a problem
+    any other file has been checked as a whole, by the same code as `raftlog log verify`
 
-So the verdict on a log is that command's verdict, with more: terms that fall, start and end in the journal, differences
-between copies. Pure; called by `job`."""
+So the verdict on a log is that of `raftlog log verify`, and in addition it covers decreasing terms, start and end in
+the journal, and differences between copies. Pure; called by `job`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -20,15 +20,15 @@ from raftlog.pipeline.verification.segment_walk import SegmentFile
 from raftlog.storage.verify import LogCheck, SegmentReport, join_segments
 
 DIFFERENCES_MAX: Final = 10
-"""Differences listed of one partition."""
+"""Maximum number of listed differences of one partition."""
 FileKey = tuple[str, int]
-"""Directory and base offset."""
+"""Key of a segment file: its directory and base offset."""
 
 
 class CheckedSegment(NamedTuple):
     """Result for a segment that was checked completely; `problem_count` includes unlisted problems.
 
-    Without a report it was deleted by a trim."""
+    `report` is None if a trim has deleted the segment."""
 
     directory: str
     base: int
