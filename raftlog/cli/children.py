@@ -24,9 +24,9 @@ _ERROR: Final = "error: "
 
 
 class Child:
-    """Child process; its stderr is appended to `log_path`, or is the parent's without one.
+    """Child process; its stderr is appended to `log_path`, or without that goes to the stderr of this process.
 
-    `environment` is added to this process's."""
+    `environment`: variables in addition to those of this process."""
 
     def __init__(
         self,
@@ -107,9 +107,7 @@ class Child:
         return f"exit code {code}: {text}" if text else f"exit code {code}"
 
     def _open_log(self) -> IO[bytes] | None:
-        """Open the log to append to it, and remember where the output of this start begins.
-
-        None if the child has no log."""
+        """Open the log to append to it, and set `_log_start` to its end; return None if the child has no log."""
         if self._log_path is None:
             return None
         log = self._log_path.open("ab")
@@ -128,7 +126,7 @@ class Child:
     def _signal(self, number: signal.Signals) -> None:
         """Send a signal with `os.kill`.
 
-        `send_signal` would take the exit code of an ended child away from the loop's watcher."""
+        `send_signal` would read the exit code of an ended child, so that asyncio's child watcher does not get it."""
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):  # it has exited, and the loop has not been notified yet
                 os.kill(self._process.pid, number)
@@ -152,7 +150,7 @@ async def run_until(
 class _ParentDeathSignal:
     """Callable that sets the parent death signal in the child, between fork and exec.
 
-    The library is loaded before, because loading may take locks."""
+    The C library is loaded in `__init__`, before the fork, because its loading may need locks."""
 
     def __init__(self, parent: int) -> None:
         self._parent = parent

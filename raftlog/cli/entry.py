@@ -1,4 +1,4 @@
-"""Root of the command: its verbs, and the mapping of errors to a line and an exit code."""
+"""Root of the command: its verbs, and the conversion of errors to one line and an exit code."""
 
 import os
 import sys

@@ -2,9 +2,9 @@
 
     {"key": …, "value": …, "headers": [{"name": "h", "value": "<base64>" | null}], "timestamp": ms, "partition": 0}
 
-A key or value that is a JSON string is stored as its UTF-8 text, null as no key or value, anything else as compact
-JSON. Bytes that are not UTF-8 are printed as base64, marked by `"encoding": {"value": "base64"}`; `produce` reads both.
-"""
+A key or value that is a JSON string is stored as its UTF-8 text, null as no key or value, any other JSON value as
+compact JSON text. Bytes that are not UTF-8 are printed as base64, marked by `"encoding": {"value": "base64"}`;
+`produce` reads such lines too."""
 
 import base64
 from datetime import datetime

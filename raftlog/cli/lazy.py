@@ -25,7 +25,7 @@ class Verb(NamedTuple):
 
 
 class OutputClosed(Exception):
-    """Closed pipe: the reader of the verb's output has ended."""
+    """The reader of the verb's output closed the pipe."""
 
 
 class LazyGroup(click.Group):

@@ -28,7 +28,7 @@ REPORT_S: Final = 10.0
 _STDIN: Final = 0
 _STDOUT: Final = 1
 _LAST_ANSWERS_S: Final = 6.0
-"""Requests under way when stdin ends get this long; each is answered within its timeout."""
+"""Time for pending requests after the end of stdin; each is answered within its timeout."""
 _FLUSH_S: Final = 1.0
 _SETTINGS: Final = {
     "groups": "Number of Raft groups that share the keys.",

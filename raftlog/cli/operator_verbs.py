@@ -73,7 +73,7 @@ def operate(bootstrap: BrokerAddresses, work: Callable[[BrokerClient], Awaitable
 
 @contextmanager
 def until_ctrl_c(watches: bool) -> Iterator[None]:
-    """End with exit code 0 on Ctrl-C if the output is watched without an end."""
+    """Convert Ctrl-C to exit code 0 if `watches` is true: a watch has no other end."""
     try:
         yield
     except KeyboardInterrupt:
@@ -84,7 +84,7 @@ def until_ctrl_c(watches: bool) -> Iterator[None]:
 
 @contextmanager
 def _add_hints_to_errors() -> Iterator[None]:
-    """Add to an error of the block the command that helps, if one does."""
+    """Append to an error that the block raises the command to run next, if there is one."""
     try:
         yield
     except RaftlogError as error:
@@ -138,9 +138,9 @@ class OperatorVerb(NamedTuple):
 def operator_command(
     json_help: str | None = None, *, name: str | None = None, group: click.Group | None = None
 ) -> Callable[[Callable[..., object]], click.Command]:
-    """Return a decorator that makes a command of a function of `verb`, with `--bootstrap` and, if described, `--json`.
+    """Return a decorator that makes a command of a function with the parameter `verb`.
 
-    The command belongs to `group`, if one is given."""
+    The command has `--bootstrap`, and if `json_help` is given `--json`. It is added to `group`, if one is given."""
 
     def decorate(function: Callable[..., object]) -> click.Command:
         @functools.wraps(function)
@@ -157,7 +157,7 @@ node_argument = click.argument("node", metavar="NODE", type=click.IntRange(min=0
 
 
 def watch_option(help_text: str, name: str = "watches") -> Callable[[F], F]:
-    """Return the option `--watch`; its variable is named after the argument."""
+    """Return the option `--watch`; `name` is the parameter of the command that gets its value."""
     return option("--watch", "-w", name, is_flag=True, help=help_text)
 
 
@@ -208,7 +208,7 @@ def confirm(question: str, yes: bool) -> None:
 
 
 class WaitProgress(NamedTuple):
-    """Progress: `done` of `total`, if they are known; `text` is for people."""
+    """Progress of an operation: `done` of `total`, which is None if it is unknown; `text` is shown to the user."""
 
     has_ended: bool
     text: str
@@ -236,7 +236,7 @@ async def watch(
 ) -> T:
     """Poll, and show each changed result, until `has_ended`; without `has_ended` until Ctrl-C.
 
-    `steady` removes the parts of a result that change all the time."""
+    `steady` returns a result without the parts that change all the time; only these results are compared."""
     last: object = None
     while True:
         found = await _make_outage(retry_s).repeat(ask)
@@ -314,7 +314,7 @@ class _WaitLine:
 
 @contextmanager
 def _progress_display(label: str) -> Iterator[Callable[[WaitProgress], object]]:
-    """Give the function that shows progress: a bar on a terminal, else one line after the first second."""
+    """Yield a function that shows progress: a bar on a terminal, else one line after the first second."""
     if not sys.stderr.isatty():
         yield _WaitLine(label).update
         return

@@ -25,7 +25,7 @@ BOOTSTRAP_DEFAULT = "127.0.0.1:8082"
 _CONNECTION = "raftlog.connection"
 """Key of the arguments of `BrokerAddresses` in the context of a command."""
 _HIDDEN_VALUE: dict[str, Any] = {"expose_value": False, "is_eager": True}
-"""Settings of an option that is read before others, and is no argument of the command."""
+"""Settings of an option that is parsed before other options, and is not passed to the command."""
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 
 
@@ -66,7 +66,7 @@ def combine_decorators(*decorators: Callable[[F], F]) -> Callable[[F], F]:
 
 
 def bootstrap_option(function: F) -> F:
-    """Add `--bootstrap` and the options of connections, which together give the `BrokerAddresses` of a client."""
+    """Add `--bootstrap` and the options of connections; the command gets them as `bootstrap: BrokerAddresses`."""
     addresses = option(
         "--bootstrap",
         envvar="RAFTLOG_BOOTSTRAP",
@@ -121,7 +121,7 @@ def json_option(help_text: str) -> Callable[[F], F]:
 
 
 def settings_option(help_text: str, *names: str, envvar: str | None = None) -> Callable[[F], F]:
-    """Return a repeatable option `key=value`, which gives a dict."""
+    """Return a repeatable option `KEY=VALUE`; its value is a dict."""
     return option(*names, multiple=True, metavar="KEY=VALUE", callback=_read_settings, help=help_text, envvar=envvar)
 
 
@@ -151,7 +151,7 @@ def unescape(text: str) -> str:
 
 
 def separator_option(help_text: str) -> Callable[[F], F]:
-    """Return the option `--key-separator`, which gives bytes."""
+    """Return the option `--key-separator`; its value is bytes, or None."""
     return option("--key-separator", callback=read_separator, metavar="TEXT", help=help_text)
 
 

@@ -1,4 +1,4 @@
-"""Progress bars on a terminal: of `produce`, after the first second, and of operations that take time."""
+"""Progress bars on a terminal: for `produce`, shown after the first second, and for long operations."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -58,7 +58,7 @@ class ByteProgressBar:
 
 
 class _ProgressWithText(Progress):
-    """Bar with its task's text on separate lines, since text beside the bar would be cut."""
+    """Progress bar with the task's text on the lines below, because text beside the bar would be cut off."""
 
     def get_renderables(self) -> Iterator[RenderableType]:
         yield self.make_tasks_table(self.tasks)

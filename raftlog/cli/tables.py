@@ -1,4 +1,4 @@
-"""Tables for people; on a terminal problems are red, unless `NO_COLOR` is set."""
+"""Tables and formats of values for people; on a terminal problems are red, unless `NO_COLOR` is set."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias, TypeVar
@@ -10,7 +10,7 @@ from rich.table import Table
 
 T = TypeVar("T")
 Columns: TypeAlias = dict[str, Callable[[T], object]]
-"""Titles of columns, and the functions that return their cells."""
+"""Titles of columns, each with the function that returns the cell of a row."""
 
 
 def show(table: Table) -> None:
@@ -33,19 +33,19 @@ def or_dash(value: object) -> str:
 
 
 def escape_text(text: str | None) -> str:
-    """Escape text from other parties, such as a client id, against markup and terminal control; empty is a dash."""
+    """Return text from other parties, such as a client id, without markup and terminal control; a dash if empty."""
     if not text:
         return "-"
     return escape("".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text))
 
 
 def green(text: str) -> str:
-    """Return the text in green for a terminal."""
+    """Return markup that shows the text in green on a terminal."""
     return f"[green]{escape(text)}[/]"
 
 
 def red(text: str) -> str:
-    """Return the text in red for a terminal."""
+    """Return markup that shows the text in red on a terminal."""
     return f"[red]{escape(text)}[/]"
 
 
@@ -55,14 +55,14 @@ def yes_no(is_so: bool) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Format a duration in seconds, minutes or hours."""
+    """Format a duration in the unit that fits: seconds, minutes or hours."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
 def format_size(count: int | None) -> str:
-    """Format a number of bytes in the unit that fits."""
+    """Format a number of bytes in the unit that fits; None is a dash."""
     if count is None:
         return "-"
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
@@ -77,7 +77,7 @@ def format_nodes(numbers: Iterable[int]) -> str:
 
 
 def table_of(rows: Iterable[T], columns: Columns[T]) -> Table:
-    """Return a table with a line for each value. A cell that is None is a dash."""
+    """Return a table with a line for each row. A cell that is None is a dash."""
     table = Table(*columns, box=None, header_style="bold")
     for row in rows:
         table.add_row(*(or_dash(cell(row)) for cell in columns.values()))
@@ -85,12 +85,12 @@ def table_of(rows: Iterable[T], columns: Columns[T]) -> Table:
 
 
 def format_rate(bytes_per_s: float | None) -> str:
-    """Format bytes a second in the unit that fits; a dash for None."""
+    """Format a rate in bytes per second in the unit that fits; None and 0 are a dash."""
     return f"{format_size(int(bytes_per_s))}/s" if bytes_per_s else "-"
 
 
 def show_properties(*rows: tuple[str, object]) -> None:
-    """Print a table of one object: a name and a value a line."""
+    """Print a table of one object: each line has a name and a value."""
     table = Table("", "", box=None, show_header=False)
     for name, value in rows:
         table.add_row(name, or_dash(value))

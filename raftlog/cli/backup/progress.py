@@ -12,7 +12,7 @@ MIB = 1 << 20
 
 @contextmanager
 def offset_progress(label: str) -> Iterator[Callable[[int, int, int], None]]:
-    """Give the function that shows done and total offsets and bytes; without a terminal it shows nothing."""
+    """Yield a function that shows (offsets done, offsets in total, bytes done); no output without a terminal."""
     if not sys.stderr.isatty():
         yield lambda _done, _total, _size: None
         return

@@ -49,7 +49,7 @@ def decommission(node: int, waits: bool, timeout_s: float, watches: bool, verb: 
 async def _start_decommission(
     client: BrokerClient, node: int, waits: bool, timeout_s: float, watches: bool, verb: OperatorVerb
 ) -> Decommission:
-    """Start the decommission of a broker; wait for its end if asked to. Returns the last known state."""
+    """Start the decommission of a broker; with `waits` or `watches`, wait for its end. Returns the last known state."""
     await client.find_all_brokers()  # the asked broker may be the removed one
     await client.admin.decommission(node)
     ask = partial(client.admin.decommission_status, node)

@@ -67,7 +67,7 @@ def _format_kafka(row: BrokerDescription) -> str | None:
 
 
 def _format_free_space(row: BrokerDescription) -> str:
-    """Return the free bytes, and the total where it is known."""
+    """Return the free space as text, with the total if it is known; a dash if the free space is unknown."""
     disks = [disk for disk in row.disk_space if disk.free >= 0]
     if not disks:
         return "-"

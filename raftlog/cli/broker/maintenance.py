@@ -23,7 +23,7 @@ from raftlog.values.brokers import Maintenance, MaintenanceStatus
 from raftlog.values.value import to_json
 
 Row: TypeAlias = tuple[int, MaintenanceStatus]
-"""Node id of a broker, and its maintenance."""
+"""Node id of a broker, and the status of its maintenance mode."""
 
 _expected = expected_version_option("Refuse unless the maintenance has this version.")
 
@@ -52,7 +52,7 @@ def enable(node: int, expected_version: int | None, waits: bool, timeout_s: floa
 async def _start_maintenance(
     client: BrokerClient, node: int, expected: int | None, waits: bool, timeout_s: float
 ) -> Maintenance:
-    """Put a broker into maintenance; wait until it is drained if asked to. Returns the last known state."""
+    """Put a broker into maintenance mode; with `waits`, wait until it is drained. Returns the last known state."""
     await client.admin.set_maintenance(node, True, expected_version=expected)
     first = await first_status(
         lambda: client.admin.maintenance(node), f"node {node} is in maintenance mode", _status_command(node)
@@ -103,7 +103,7 @@ def _show(rows: Sequence[Row], as_json: bool) -> None:
 
 
 def _cell_in_maintenance(cell: Callable[[MaintenanceStatus], str]) -> Callable[[Row], str]:
-    """Return a function for a cell that is a dash for brokers that are not in maintenance mode."""
+    """Return a function that formats a row by `cell`; its result is a dash for brokers not in maintenance mode."""
     return lambda row: cell(row[1]) if row[1].draining else "-"
 
 

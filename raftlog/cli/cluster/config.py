@@ -93,7 +93,7 @@ def _show_schema(found: Mapping[str, SettingDescription]) -> None:
 def _output_change(
     verb: OperatorVerb, change: Callable[[BrokerClient], Awaitable[ClusterSettingsVersion]], done: str, dry_run: bool
 ) -> None:
-    """Make a change of the settings, and print it; with `dry_run` that it is valid."""
+    """Call `change`, and print that it was made; with `dry_run` print that it is valid."""
     answer = verb.ask(change)
     dry_text = f"valid, nothing was changed: {done}"
     verb.output(answer, dry_text if dry_run else f"{done}; version {answer.config_version}")

@@ -69,7 +69,7 @@ def _print(found: ClusterHealth, as_json: bool) -> None:
 
 
 def _format_names(names: Sequence[str], count: int) -> str:
-    """Return a count and the first names; there may be more than the broker has named."""
+    """Return a text with the count and the first names; `names` may have fewer than `count`."""
     if not count:
         return "0"
     shown = ", ".join(names[:PARTITIONS_SHOWN])

@@ -1,4 +1,4 @@
-"""`raftlog cluster members`: state of the brokers according to gossip at the asked broker."""
+"""`raftlog cluster members`: states of the brokers by the gossip of the broker that answers."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ def members(watch: bool, verb: OperatorVerb) -> None:
 
 
 async def _show_members(verb: OperatorVerb, watches: bool) -> None:
-    """Print the members of the controller, with `watches` after each change until Ctrl-C."""
+    """Print the members once, or with `watches` after each change until Ctrl-C."""
     async with BrokerClient(verb.bootstrap) as client:
         if watches:
             await watch(
@@ -33,7 +33,7 @@ async def _show_members(verb: OperatorVerb, watches: bool) -> None:
 
 
 def _remove_loads(answer: ClusterMembers) -> list[object]:
-    """Remove the ages and loads of the members, which change all the time."""
+    """Return the members without their ages and loads, which change all the time."""
     return [(one.node_id, one.state, one.is_registered, one.disk_uuid) for one in answer.members]
 
 

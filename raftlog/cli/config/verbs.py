@@ -13,7 +13,7 @@ _SOURCES = {
     ParameterSource.DEFAULT_MAP: "file",
     ParameterSource.COMMANDLINE: "flag",
 }
-"""Names of the places of settings; all others are defaults."""
+"""Sources of settings as they are printed; settings from other sources are defaults."""
 
 
 @click.group()

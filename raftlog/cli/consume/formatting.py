@@ -1,6 +1,6 @@
 """Output formats of `consume`: one function per format, over the records of one batch at a time.
 
-The plain formats do nothing per record that a comprehension cannot do."""
+The formats of values and of keys with values are a single comprehension over the records, because that is fast."""
 
 import base64
 import re
@@ -13,7 +13,7 @@ from raftlog.cli.options import unescape
 from raftlog.records import Record
 
 Printer = Callable[[int, Sequence[Record]], bytes]
-"""Bytes to print for records of a partition, newlines included."""
+"""Function from a partition number and records to the bytes to print, newlines included."""
 
 _Piece = Callable[[int, Record], bytes]
 _TOKENS = re.compile(r"%(.)", re.DOTALL)
@@ -91,7 +91,7 @@ def _format_headers(record: Record) -> bytes:
 
 
 def _format_header_value(value: bytes | None) -> bytes:
-    """Return a value as it is if it is UTF-8, else `base64:` and its base64."""
+    """Return a header's value unchanged if it is UTF-8, else `base64:` and its base64; empty for None."""
     if value is None:
         return b""
     try:

@@ -36,7 +36,7 @@ def read_position(_context: click.Context, _parameter: click.Parameter, text: st
 
 
 class OffsetSpan(NamedTuple):
-    """Offset at which the reading of a partition begins, and end offset of the partition at that moment."""
+    """First offset to read in a partition, and the partition's end offset when this was determined."""
 
     begin: Offset
     end: Offset

@@ -35,7 +35,7 @@ POLL_MS = 1_000
 FIRST_NOTICE_S = 1.0
 NOTICE_S = 60.0
 LEADER_MS = 3_000
-"""For a partition without a leader to elect one."""
+"""Time for a partition without a leader to elect one."""
 OFFSET_MAX = Offset((1 << 63) - 1)
 """End of a partition whose end is unknown."""
 
@@ -153,7 +153,7 @@ class _ConsumeRun:
         self._last_arrival = 0.0
         self._notice = QuietNotice(f"waiting for records of {wanted.topic}", time.monotonic())
         self._ends: dict[TopicPartition, int] = {}
-        """End offsets of the partitions without `--follow`."""
+        """End offset of each partition at the start, at which a run without `--follow` ends."""
 
     async def run(self) -> None:
         """Print the wanted records. Raises `CommandFailed` if there are fewer than `--count`."""
@@ -247,7 +247,7 @@ class _ConsumeRun:
             return []
 
     async def _is_at_end(self, consumer: Consumer) -> bool:
-        """Return whether all records that existed at the start, or the share of this group member, are printed."""
+        """Return whether, without `--follow`, all records before the end offsets in `_ends` are printed."""
         if self._wanted.follow or (self._wanted.group is not None and not consumer.assignment):
             return False
         for place in consumer.assignment:
@@ -291,7 +291,7 @@ class QuietNotice:
 
 
 class _EndOffsets(RebalanceListener):
-    """Listener that stores the end offset of each partition at its assignment."""
+    """Rebalance listener that stores the end offset of each newly assigned partition in `ends`."""
 
     def __init__(self, ends: dict[TopicPartition, int], wanted: ConsumeCommandLine) -> None:
         self._ends, self._wanted = ends, wanted

@@ -23,7 +23,7 @@ from raftlog.cli.outcome import CommandFailed
 SOCKET_NAME: Final = "dev.sock"
 LINE_BYTES_MAX: Final = 1 << 20
 ASK_SECONDS_MAX: Final = 5.0
-"""From the connection to the request."""
+"""Time from the start of a connection to its request."""
 ONLY_ITS_USER: Final = 0o177
 
 Json = dict[str, Any]
@@ -39,7 +39,10 @@ class DevControl:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen on the socket. An existing one is left over, since only this run holds the nodes' directories."""
+        """Listen on the socket; replace an existing one.
+
+        An existing socket is left from an earlier run: only one run at a time has the locks of the nodes'
+        directories."""
         self._server = await asyncio.start_unix_server(self._serve, sock=_bind(self._directory), limit=LINE_BYTES_MAX)
 
     def stop(self) -> None:

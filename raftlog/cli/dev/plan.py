@@ -1,4 +1,4 @@
-"""Plan of a `raftlog dev` directory. Nodes find each other by address, so addresses survive restarts."""
+"""Numbers with which a `raftlog dev` directory was created: a later start must use the same addresses."""
 
 from pathlib import Path
 from typing import Final
@@ -11,7 +11,7 @@ FILE_NAME: Final = "dev.json"
 
 
 def check_plan(directory: Path, *, secure: bool = False, **numbers: int) -> None:
-    """Store the plan at the first start; later raise `CommandFailed` if the stored plan differs."""
+    """Store the plan (`numbers` and `secure`) at the first start; later raise `CommandFailed` if it differs."""
     file, plan = directory / FILE_NAME, {**numbers, **({"secure": True} if secure else {})}
     try:
         made_for = orjson.loads(file.read_bytes())

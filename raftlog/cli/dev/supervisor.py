@@ -1,7 +1,7 @@
 """Supervisor of the processes of `raftlog dev`: starts them together, watches, restarts and ends them.
 
     a node runs → exits (reported; the others continue)
-                → is restarted: SIGTERM, its end, the same command or another interpreter's, its ready line
+                → is restarted: SIGTERM → exit → start of its command, with the same or another interpreter → ready line
 
 Called by `dev`, and through its control socket (`raftlog.cli.dev.control`)."""
 
@@ -14,7 +14,7 @@ from raftlog.cli.children import Child
 from raftlog.cli.outcome import CommandFailed
 
 RESTART_SECONDS_MAX: Final = 60.0
-"""From the start of a node to its ready line."""
+"""Maximum time from the start of a node to its ready line."""
 
 
 class DevNode(NamedTuple):
@@ -43,7 +43,7 @@ class DevNode(NamedTuple):
 
 
 class RestartResult(NamedTuple):
-    """Result of a successful restart. `stopped_s`: duration of the stop; `ready_s`: from the start until it served."""
+    """Result of a successful restart. `stopped_s`: duration of the stop; `ready_s`: duration of the start."""
 
     pid: int
     stopped_s: float
@@ -59,7 +59,7 @@ class Supervisor:
         self.nodes, self._echo = {node.node_id: node for node in nodes}, echo
         self._restart_command = restart_command
         self._requested: set[int] = set()
-        """Nodes that are being restarted, and so end on purpose."""
+        """Nodes that are being restarted, whose exit is therefore expected."""
         self._watches: set[asyncio.Task[None]] = set()
         self._all_ended = asyncio.Event()
         self._is_ending = False
@@ -90,8 +90,8 @@ class Supervisor:
     async def restart(self, node_id: int, python: str | None = None) -> RestartResult:
         """Stop a node gracefully if it runs, and start it; `python` is its interpreter from now on.
 
-        Raises `CommandFailed` when there is no such node, when it is being restarted already, or does not become ready;
-        then it is down, or its log has the reason for its wait.
+        Raises `CommandFailed` if there is no such node, if it is already being restarted, or if it does not become
+        ready; in the last case it has exited, or its log has the reason for the delay.
         """
         node = self.nodes.get(node_id)
         if node is None:

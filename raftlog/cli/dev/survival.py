@@ -1,8 +1,7 @@
 """Writes to a cluster whose leaders are killed meanwhile, and the comparison afterwards.
 
-Each write is one record with a value of its own. It ends as acknowledged, with its offset; as refused, which is
-definite; or as unknown, when the answer was lost: such a record may be stored or not, and both are right.
-"""
+Each write is one record with a unique value. Its outcome is acknowledged, with an offset; refused, which means
+definitely not stored; or unknown, if the answer was lost: such a record may be stored or not, and both are correct."""
 
 import asyncio
 import itertools
@@ -25,7 +24,7 @@ WRITERS: Final = 16
 WRITE_TIMEOUT_MS: Final = 5_000
 REFUSED_PAUSE_S: Final = 0.02
 PROGRESS_SECONDS_MAX: Final = 30.0
-"""Without any acknowledged write for so long the demonstration has failed."""
+"""Time without an acknowledged write after which the demonstration has failed."""
 
 
 class SurvivalReport(NamedTuple):
@@ -181,7 +180,7 @@ async def _kill_leader(
 
 
 def _compare_with_stored(outcomes: _WriteOutcomes, stored: dict[int, bytes], kills: int) -> SurvivalReport:
-    """Return how many acknowledged records are stored with their value, and how many are missing or different."""
+    """Return the report: counts of writes by outcome, and of acknowledged records that are missing or different."""
     missing = [offset for offset, value in outcomes.acknowledged.items() if stored.get(offset) != value]
     return SurvivalReport(
         kills=kills,

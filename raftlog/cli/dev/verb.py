@@ -1,9 +1,8 @@
 """`raftlog dev`: a cluster on this machine in one command, for as long as it runs.
 
-Node i (from 1) serves HTTP on `base port + 10·i`; Kafka (+1), RPC (+2) and gossip (+3) are beside it. Its data is in
-`node-i` below the data directory, its log in `node-i.log`; the secret that the nodes share is in `cluster.secret`. With
-`--workers N` node i takes the N decades of ports from `base port + 10·(N·(i-1)+1)` on.
-"""
+Node i (from 1) serves HTTP on the port `base port + 10·i`, and Kafka, RPC and gossip on the next three ports. In the
+data directory, `node-i` has its data, `node-i.log` its log, and `cluster.secret` the secret that the nodes share. With
+`--workers N` node i uses N times ten ports from `base port + 10·(N·(i-1)+1)` on."""
 
 import asyncio
 import os
@@ -37,13 +36,13 @@ from raftlog.testing.security import ClusterSecurity, prepare_security
 HOST: Final = "127.0.0.1"
 DATA_DIR_DEFAULT: Final = "./raftlog-dev"
 BASE_PORT_DEFAULT: Final = 8072
-"""Base port with which the first node serves at the clients' default address."""
+"""Base port with which the first node has the address that clients use by default."""
 NODES_MAX: Final = 99
 KAFKA_STEP: Final = 1
 RPC_STEP: Final = 2
 GOSSIP_STEP: Final = 3
 SECRET_FILE: Final = "cluster.secret"  # noqa: S105 - a file name
-"""In the data directory: the secret of the cluster, made at the first start."""
+"""File in the data directory with the secret of the cluster; created at the first start."""
 START_SECONDS_MAX: Final = 60.0
 POLL_SECONDS: Final = 0.02
 
@@ -148,14 +147,14 @@ class _Dev:
     ) -> None:
         self._nodes, self._directory, self._as_json = nodes, directory, as_json
         self._security = {} if security is None else security.as_json()
-        """Authority, user and file of the password, by the names that `BrokerAddresses` has as well."""
+        """Certificate authority, user and password file, by the names of the arguments of `BrokerAddresses`."""
         self._supervisor = Supervisor(nodes, self._echo, lambda node: _restart_command(directory, node))
         self._control = DevControl(directory, self._execute)
         self._cluster_id = ""
         self._console = Console(stderr=True, highlight=False)
 
     async def run(self) -> None:
-        """Run all nodes until a signal or an error, then stop them. Raises that error."""
+        """Run all nodes until a signal or an error, then stop them. Raises the error."""
         work = await run_until(asyncio.Event(), (signal.SIGTERM, signal.SIGINT, signal.SIGHUP), self._work())
         self._control.stop()
         try:
@@ -234,7 +233,7 @@ class _Dev:
         return [task.result() for task in starting]
 
     async def _wait_for_leader(self) -> None:
-        """Wait until the controller has a leader, so that the cluster takes writes."""
+        """Wait until the controller has a leader, so that the cluster accepts writes."""
         addresses = BrokerAddresses([node.http for node in self._nodes], **self._security)
         async with BrokerClient(addresses) as client:
             while True:

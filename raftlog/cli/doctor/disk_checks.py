@@ -42,7 +42,7 @@ def check_data_dir(data_dir: str, min_free_bytes: int) -> Iterator[Finding]:
 
 
 def is_used(data_dir: str) -> bool:
-    """Return whether a running process has the lock of the directory."""
+    """Return whether a running process has locked the data directory."""
     try:
         descriptor = os.open(os.path.join(data_dir, ".raftlog", "lock"), os.O_RDWR)
     except OSError:
@@ -57,7 +57,7 @@ def is_used(data_dir: str) -> bool:
 
 
 def _nearest_directory(path: Path) -> Path | None:
-    """Return the path, or its nearest ancestor that exists; None if that is a file."""
+    """Return the path, or its nearest ancestor that exists; None if this is a file."""
     for each in (path, *path.parents):
         if each.exists():
             return each if each.is_dir() else None

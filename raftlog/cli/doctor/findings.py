@@ -9,7 +9,7 @@ Level = Literal["ok", "warning", "problem"]
 
 
 class Finding(NamedTuple):
-    """Result of a check; `advice` is empty if all is well. A problem keeps a broker from starting."""
+    """Result of a check; `advice` is empty at the level `ok`. With the level `problem` a broker cannot start."""
 
     check: str
     level: Level

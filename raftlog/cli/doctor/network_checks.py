@@ -21,7 +21,9 @@ class WantedAddress(NamedTuple):
 
 
 def check_addresses(addresses: Iterable[WantedAddress], *, is_running: bool) -> Iterator[Finding]:
-    """Check that each address can be listened on. `is_running`: a broker with this data directory uses them."""
+    """Check that the broker could listen on each address.
+
+    `is_running`: a broker with this data directory runs, so its addresses are expected to be in use."""
     for name, host, port, is_optional in addresses:
         check = f"{name} address"
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -45,7 +47,7 @@ def _advice(name: str, error: OSError) -> str:
 
 
 def find_listen_error(host: str, port: int) -> OSError | None:
-    """Return the error of listening on an address; None if it is possible."""
+    """Return the error of an attempt to listen on an address; None if it succeeds."""
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
@@ -62,7 +64,7 @@ def find_listen_error(host: str, port: int) -> OSError | None:
 
 
 def check_certificates(ends: Mapping[str, datetime]) -> Iterator[Finding]:
-    """Check the ends of certificates by the name of their listener."""
+    """Check the expiry times of certificates; `ends` has the time for each listener."""
     now = datetime.now(UTC)
     for name, end in ends.items():
         text = f"valid until {end:%Y-%m-%d %H:%M} UTC"

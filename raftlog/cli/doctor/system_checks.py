@@ -85,7 +85,7 @@ def check_open_files() -> Finding:
 
 
 def check_memory(budget_bytes: int) -> Finding:
-    """Check that the available memory covers the budget of connections and the rest of a broker."""
+    """Check that the available memory is enough for the connections' budget and the other memory of a broker."""
     available = _read_available_memory()
     if available is None:
         return Finding("memory", OK, "the available memory is not known here")

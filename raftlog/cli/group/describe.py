@@ -109,7 +109,7 @@ def _describe_lag(lags: Sequence[PartitionLag]) -> str:
 
 
 def _describe_state(group: GroupDescription) -> str:
-    """Return a group's state for people; a group with only committed offsets has no members to describe."""
+    """Return a group's state as text; "offsets only" for a group that never had members."""
     return "offsets only" if group.is_simple else group.state.lower().replace("_", " ")
 
 

@@ -19,14 +19,14 @@ ResetTarget = str | Mapping[str, int]
 
 
 class ResetScope(NamedTuple):
-    """Topics and partitions to reset; both empty: all with committed offsets."""
+    """Topics and partitions to reset; if both are empty, all partitions with committed offsets."""
 
     topics: list[str]
     partitions: list[TopicPartition]
 
 
 def read_target(_context: click.Context, _parameter: click.Parameter, text: str) -> ResetTarget:
-    """Parse `earliest|latest|@TIME|+N|-N|N` into the form that the broker takes."""
+    """Parse `earliest|latest|@TIME|+N|-N|N` into the broker's format; raises `click.BadParameter`."""
     if text in ("earliest", "latest"):
         return text
     try:
@@ -41,7 +41,7 @@ def read_target(_context: click.Context, _parameter: click.Parameter, text: str)
 
 
 def read_scope(_context: click.Context, _parameter: click.Parameter, texts: Sequence[str]) -> ResetScope:
-    """Parse each `TOPIC` or `TOPIC:P,P`."""
+    """Parse texts of the form `TOPIC` or `TOPIC:PARTITION,…`; raises `click.BadParameter`."""
     scope = ResetScope([], [])
     for text in texts:
         topic, colon, numbers = text.partition(":")

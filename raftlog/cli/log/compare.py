@@ -1,7 +1,7 @@
 """`raftlog log verify --compare`: comparison of logs that are replicas of the same Raft group.
 
-A log belongs to the data directory around it, whose journal decides which entries count. A log outside of any data
-directory is compared by the group id in its roll. No file is changed.
+If a log is in a data directory, the journal of this directory defines which entries count. A log outside of a data
+directory is compared by the group id in its rolls. No file is changed.
 """
 
 from collections.abc import Iterator, Sequence

@@ -181,7 +181,7 @@ def recover(directories: tuple[str, ...], accept_loss: bool, as_json: bool) -> N
 
 
 def _refuse_replicated(disk: Disk, path: str) -> None:
-    """Raise an error for a replica with peers: they repair it, and gaps in it alone would make it differ."""
+    """Raise `CommandFailed` for a replica with peers: the peers repair it, and gaps would make it differ from them."""
     for base in reversed(segment_bases(disk, path)):
         segment = open_for_reading(disk, path, base)
         try:
@@ -235,5 +235,5 @@ def _find_logs(directories: Iterable[str]) -> list[str]:
 
 
 def _make_disk() -> Disk:
-    """Return the real file system, without threads, since these tools block anyway."""
+    """Return the file system with blocking calls, without threads for syncs."""
     return RealDisk(lambda job: job(), lambda job: job())

@@ -9,7 +9,7 @@ from raftlog.cli.monitoring.expressions import CONSUMER_LAG, quantile, rate
 
 
 class Panel(NamedTuple):
-    """A time series; `unit` as Grafana names it, `legend` in its template language."""
+    """Panel with one time series chart; `unit` is Grafana's name of a unit, `legend` a template of Grafana."""
 
     title: str
     expression: str
@@ -27,7 +27,9 @@ _OF_BROKER: Final = '{instance=~"$instance"}'
 _TOPIC_RECORDS: Final = (
     "topk(10, sum by (topic) (rate(max by (topic, partition) (raftlog_partition_high_watermark)[5m:15s])))"
 )
-"""The highest high watermark of the replicas first: one that is filled anew would be counted as a rate."""
+"""Expression of records per second by topic, by the highest high watermark of the replicas of each partition.
+
+Otherwise the catch-up of a new replica would count as appended records."""
 _HIGH_WATERMARK: Final = f"max by (topic, partition) (raftlog_partition_high_watermark{_OF_TOPIC})"
 _LOG_START: Final = f"max by (topic, partition) (raftlog_partition_log_start_offset{_OF_TOPIC})"
 _COMMITTED: Final = f"max by (group, topic, partition) (raftlog_consumer_group_committed_offset{_OF_GROUP})"

@@ -62,7 +62,7 @@ async def _start_move(
     waits: bool,
     timeout_s: float,
 ) -> AssignmentVersion:
-    """Assign a partition to other brokers; wait until the move has ended if asked to."""
+    """Assign a partition to other brokers; with `waits`, wait until the move has ended. Returns the new version."""
     answer = await client.admin.set_replicas(topic, number, targets, expected_version=expected_version)
     if not waits:
         return answer

@@ -12,7 +12,7 @@ from raftlog.values.placement import PartitionRecovery, RecoveryReplica
 
 LOOK_MS: Final = 10_000
 RECOVERY_MS: Final = 600_000
-"""Recovery rewrites the log. A longer one continues after the timeout; a later call finds the partition with a leader.
+"""Timeout of a recovery, which rewrites the log. After the timeout the recovery continues on the brokers.
 """
 
 

@@ -40,7 +40,7 @@ Job = Callable[["SparkSession", "pipeline.OnProgress"], R]
 
 
 def spark_job(function: Callable[..., Job[R]]) -> Callable[..., None]:
-    """Make a verb of a function that returns a job: run the job, and print its report.
+    """Return a command that calls `function`, runs the job that it returns, and prints the job's report.
 
     Adds `--master` and `--conf` for Spark, and `--json`. Exit code 1 for a report that is not sound."""
 
@@ -74,8 +74,8 @@ def select_topics(topics: Iterable[str], topics_pattern: str | None) -> list[str
 def run_job(app: str, master: str, config: Mapping[str, str], job: Job[R]) -> R:
     """Run `job` in its own session, with a bar on the terminal, or a line for each step that lasts a second.
 
-    Spark is used only by a second thread, and this one waits: on Ctrl-C pyspark would call the JVM in the middle of a
-    call of the interrupted thread. When this process ends, its JVM and the workers end as well."""
+    A second thread uses Spark while this thread waits. Otherwise, on Ctrl-C, pyspark would call the JVM during a call
+    that was interrupted. When this process ends, its JVM and the workers end as well."""
     done: Future[R] = Future()
     steps = _Steps()
     with _bar(steps) as on_progress:

@@ -1,10 +1,9 @@
 """State file of `produce --resume`, which shows after any crash how many records of a file are stored already.
 
-It is written once, synced, before the first record is sent, and never changed. It names the source, the options that
-decide keys and partitions, and each partition's end offset at that moment. Routing is deterministic and this producer
-is the only one of the topic, so `end offset − base` of a partition is the number of its stored records, whichever
-process crashed. That assumption is checked: the newest stored records are compared with their lines.
-"""
+The file is written and synced before the first record is sent, and never changed. It has the identity of the source,
+the options that determine keys and partitions, and the end offset of each partition at that time (its base). Routing is
+deterministic, and no other producer writes to the topic. So `end offset − base` of a partition is the number of its
+stored records, whichever process crashed. As a check, the newest stored records are compared with their lines."""
 
 import asyncio
 import fcntl
@@ -32,9 +31,9 @@ COMPARED_MAX = 100
 """Newest stored records of each partition that are compared with the source."""
 PAUSE_SECONDS_MAX = 2.0
 _ALL: Final[IsolationName] = "read_uncommitted"
-"""Isolation with which open transactions of others hide none of the run's own records."""
+"""Isolation level of the reads: open transactions of other producers must not hide the run's records."""
 STABLE_SECONDS = 0.2
-"""Two readings of the end offsets this far apart must agree: a request of a killed producer may still be landing."""
+"""Time between two reads of the end offsets, which must be equal: requests of a killed producer may be in flight."""
 
 
 class StoredRecords:
@@ -73,7 +72,7 @@ def source_identity(path: str) -> dict[str, Any]:
 async def begin_or_resume(
     state_path: str, reader: StoredRecords, source_path: str, layout: RecordLayout
 ) -> tuple[ResumePoint, int]:
-    """Return the progress, and a descriptor that holds the state file's lock until it is closed.
+    """Return the progress, and a file descriptor; the state file is locked until the descriptor is closed.
 
     Raises `CommandFailed` when the file belongs to another source, topic or set of options, or is in use."""
     wanted = {
@@ -183,7 +182,7 @@ def _layout_fields(layout: RecordLayout) -> dict[str, Any]:
 def _create_state(path: str, state: dict[str, Any]) -> bool:
     """Create the file atomically and durably; return False if another producer created it first.
 
-    It is written beside its name, synced, linked to its name, and the directory is synced."""
+    It is written and synced under a temporary name, and linked to its final name; then the directory is synced."""
     new = f"{path}.{os.getpid()}.new"
     try:
         with open(new, "wb") as file:
@@ -256,7 +255,9 @@ def _mismatch_error(topic: str, partition: int, why: str) -> CommandFailed:
 
 
 def skip_stored(records: Sequence[bytes | NewRecord], skips: list[int], partition: int) -> Sequence[bytes | NewRecord]:
-    """Return a partition's next records without those to skip; subtract the skipped ones from `skips`."""
+    """Return a partition's next records without the first `skips[partition]`, which are stored already.
+
+    Subtracts the number of skipped records from `skips[partition]`."""
     skip = min(skips[partition], len(records))
     skips[partition] -= skip
     return records[skip:] if skip else records

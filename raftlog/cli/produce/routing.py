@@ -14,7 +14,7 @@ from raftlog.records import NewRecord
 from raftlog.records.partitioner import find_hash
 
 Routed = Iterator[tuple[int, Sequence[bytes | NewRecord]]]
-"""Records by partition; a record that is a value alone stands as its bytes."""
+"""Pairs of a partition and its records; a record that has only a value is represented by its bytes."""
 
 _HASHES_KEPT = 1 << 16
 

@@ -1,9 +1,9 @@
 """Records in flight to the partitions of one topic, and their outcomes.
 
-`Producer` sends them in order, and stops a partition at the first batch that is not stored; so the confirmed records
-of a lane are a prefix of its sent ones: `base ≤ base + confirmed ≤ end offset` while no other producer writes. With
-`expected` (`--resume`) this producer is the only one of the topic, and each answer must name the next offset.
-"""
+`Producer` sends records in order, and stops sending to a partition at the first batch that is not stored. So the
+confirmed records of a lane are a prefix of its sent ones: `base ≤ base + confirmed ≤ end offset` while no other
+producer writes. With `expected` (`--resume`) no other producer may write to the topic: each answer must have the
+expected offset."""
 
 import asyncio
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class LineSender:
                 self.lanes[partition] = SendLane(partition, base, count, count)
 
     async def send(self, partition: int, records: Records, size_bytes: int) -> None:
-        """Begin to send records, once there is room. Raises the error of earlier records."""
+        """Wait for a free slot and begin to send records. Raises the error of earlier records."""
         await self._window.acquire()
         if self._failure is not None:
             raise self._failure

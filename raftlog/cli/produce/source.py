@@ -1,8 +1,8 @@
 """Input lines of `raftlog produce`: from files, or from standard input as they arrive.
 
-A line ends with a newline, which is not part of it; a last line needs none. All other bytes are data. Standard input
-that is a pipe or a terminal is read in a thread, so that records typed one by one are sent at once: an empty list means
-that no data arrived for `IDLE_SECONDS`."""
+A newline ends a line and is not part of it; the last line may lack it. All other bytes are data. A thread reads
+standard input if it is a pipe or a terminal, so that typed records are sent at once: an empty list means that no data
+arrived for `IDLE_SECONDS`."""
 
 import asyncio
 import os

@@ -54,7 +54,7 @@ class Summary:
             click.echo(orjson.dumps(self.as_json("done", None)))
 
     def confirmed_text(self) -> str:
-        """Return the sentence about acknowledged records, which is true for every end of the run."""
+        """Return a sentence with the numbers of confirmed, unconfirmed and refused records."""
         unsure = f", {self.unconfirmed:,} more may be stored" if self.unconfirmed else ""
         refused = f", {self.refused:,} are not stored" if self.refused else ""
         places = self._format_places()
@@ -98,7 +98,7 @@ class Summary:
         return ", ".join(f"partition {lane.partition}: offsets {first} to {end - 1}" for lane, first, end in ranges)
 
     def _find_ranges(self) -> list[tuple[SendLane, int, int]]:
-        """Return partition, first offset and end offset of this run's records, where the broker returned them."""
+        """Return lane, first offset and end offset of this run's records in each partition with known offsets."""
         ranges = []
         for lane in sorted(self._lanes.values(), key=lambda lane: lane.partition):
             already = self._stored_before[lane.partition] if self._stored_before else 0

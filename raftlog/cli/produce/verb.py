@@ -30,9 +30,9 @@ from raftlog.records.partitioner import PARTITIONERS
 BATCH_BYTES_DEFAULT = 512 * 1024
 CHUNK_BYTES_MAX = 256 * 1024
 BUFFER_RECORDS = 1 << 30
-"""Bytes bound the records in flight; lines may be arbitrarily short."""
+"""Maximum number of buffered records; so high that only the limit in bytes counts."""
 WAITING_BYTES_MAX = 64 * 1024 * 1024
-"""Records that wait in unfinished batches of all partitions together; past it all batches leave as they are."""
+"""Bytes of records in incomplete batches of all partitions; above this all batches are sent incomplete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +160,7 @@ class _ProduceRun:
         self.summary = Summary(wanted.topic)
 
     async def run(self) -> None:
-        """Send all records. After an error, too, wait for the outstanding answers, so that the counts are right."""
+        """Send all records. Wait for the outstanding answers also after an error, so that the counts are right."""
         wanted = self._wanted
         async with BrokerClient(wanted.bootstrap) as client:
             description = await client.describe_topic(wanted.topic)
@@ -286,7 +286,7 @@ class _ProduceRun:
         return InputSource(wanted.files, max(1, min(CHUNK_BYTES_MAX, wanted.batch_bytes)), limit)
 
     def _make_meter(self) -> Any:
-        """Return a progress bar; its import is needed on a terminal only."""
+        """Return a progress bar; None without a terminal, where its module is not imported."""
         if not sys.stderr.isatty():
             return None
         total = self._open_source(1).size_bytes
@@ -315,7 +315,7 @@ def _read_file(path: str, limit: int) -> bytes:
 
 
 def _count_bytes(records: Records) -> int:
-    """Count bytes of keys and values. A router gives values alone or whole records, never both in one list."""
+    """Return the bytes of keys and values. A list from a router has either only values or only records."""
     if type(records[0]) is bytes:
         return sum(map(len, records))
     return sum([len(record[0] or b"") + len(record[1] or b"") for record in records])  # type: ignore[misc, arg-type]

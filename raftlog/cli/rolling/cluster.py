@@ -69,7 +69,7 @@ class RollingCluster(AsyncClosedAtExit):
         return "; ".join(found.reasons) or f"it leads {format_count(found.partitions, 'partition')}"
 
     async def leaders(self) -> LeaderView:
-        """Return for each broker how many partitions it leads, how many prefer it, and how many of those it leads."""
+        """Return the numbers of partitions by leader and by preferred leader; see `LeaderView`."""
         found = LeaderView(Counter(), Counter(), Counter())
         for name in await self._client.topics():
             for partition in (await self._client.describe_topic(name)).replicas:

@@ -12,7 +12,7 @@ FILE_NAME: Final = "rolling-restart.json"
 
 
 class RollingRecord:
-    """Progress of one run with one interpreter (None: each node's own), kept until all nodes are restarted."""
+    """Progress of one run, stored until all nodes are restarted. `python`: interpreter; None: each node's own."""
 
     def __init__(self, directory: Path, python: str | None) -> None:
         self._path, self._python = directory / FILE_NAME, python

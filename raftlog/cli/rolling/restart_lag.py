@@ -1,8 +1,8 @@
 """Partitions that really lack in-sync replicas, from several readings of a cluster under load.
 
-The in-sync state of the health report may be seconds old, too old for stopping a broker. So this uses the partitions
-that lag in each reading: of many busy ones some lag by one commit at any time. A partition lacks replicas if it lagged
-in every reading of the last `WINDOW_S`."""
+The in-sync state of the health report may be seconds old, too old for stopping a broker. So this module uses the
+partitions that lag at each reading. Of many busy partitions some lag by one commit at any time, so a partition counts
+as lacking replicas only if it lagged in every reading of the last `WINDOW_S`."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from raftlog.client import ClusterHealth
 
 WINDOW_S: Final = 2.0
 _LAG_REASON: Final = "partitions lack replicas in sync"
-"""Text of the health report about one reading."""
+"""Text of the health report about the partitions that lag in one reading."""
 _NAMES_SHOWN: Final = 5
 
 
 class RestartLag:
-    """Tracker of partitions that lack replicas, over the health readings of one wait; used for one wait only."""
+    """Tracker of partitions that lack replicas over the health readings of one wait; each wait needs a new one."""
 
     def __init__(self) -> None:
         self._readings: deque[tuple[float, frozenset[str]]] = deque()
@@ -35,7 +35,7 @@ class RestartLag:
 
 
 def unhealthy_reason(health: ClusterHealth, lacking: Sequence[str]) -> str | None:
-    """Return the reasons of the health report, corrected for partitions that lag only for a moment, or None."""
+    """Return the reasons of the health report without partitions that lag only for a moment; None: healthy."""
     reasons = [reason for reason in health.unhealthy_reasons if _LAG_REASON not in reason]
     if health.electing_count > health.leaderless_count:  # the health report ignores short elections
         reasons.append(_describe_leaderless(health))
@@ -43,7 +43,7 @@ def unhealthy_reason(health: ClusterHealth, lacking: Sequence[str]) -> str | Non
 
 
 def degraded_reason(health: ClusterHealth, lacking: Sequence[str]) -> str | None:
-    """Return the reasons against stopping another broker, or None; a subset of those of `unhealthy_reason`."""
+    """Return the reasons against stopping another broker, a subset of those of `unhealthy_reason`; None: no reason."""
     reasons = []
     if health.nodes_down:
         reasons.append(f"nodes that do not answer: {', '.join(map(str, health.nodes_down))}")

@@ -1,4 +1,4 @@
-"""Restarters of brokers for a rolling restart: the `raftlog dev` that supervises them, or a command.
+"""Restarters of brokers for a rolling restart: through the `raftlog dev` that supervises them, or by a command.
 
 --data-dir DIR      the nodes of `raftlog dev` there
 --command WORDS     run for each broker; {node_id}, {host} and {http} are replaced by the broker's values"""
@@ -24,7 +24,7 @@ OUTPUT_SHOWN_BYTES: Final = 500
 
 
 class DevRestarter:
-    """Restarter through the supervisor in `raftlog dev`. `cluster` is its description of the nodes."""
+    """Restarter through the supervisor in `raftlog dev`. `cluster` is the supervisor's description of its nodes."""
 
     def __init__(self, directory: Path, cluster: Mapping[str, Any], python: str | None) -> None:
         self._directory, self._python = directory, python
@@ -36,7 +36,7 @@ class DevRestarter:
         return BrokerAddresses([str(node["http"]) for node in self._nodes.values()], **self._security)
 
     def units(self, brokers: Sequence[BrokerDescription]) -> list[RestartUnit]:
-        """Return the units: each node with its workers, which have its host label and stop with it.
+        """Return a unit for each node: its broker, and its workers, which have its host label and stop with it.
 
         A node that was removed from the cluster is not restarted."""
         units = []
@@ -99,7 +99,7 @@ class CommandRestarter:
 
 
 def _fill_in(word: str, values: Mapping[str, str]) -> str:
-    """Replace placeholders in a word. A broker's values become a word or part of one, never an option."""
+    """Return a word with its placeholders replaced. Raises `CommandFailed` for an empty value or one like an option."""
     for name, value in values.items():
         if name in word and (not value or value.startswith("-")):
             raise CommandFailed(f"a broker has no {name} that a command could be given: {value!r}")
@@ -107,7 +107,7 @@ def _fill_in(word: str, values: Mapping[str, str]) -> str:
 
 
 def _split_command(command: str) -> list[str]:
-    """Return the words of `--command`; raises `click.UsageError` if a shell could not read it."""
+    """Return the words of `--command`, split as by a shell; raises `click.UsageError` if that fails."""
     try:
         words = shlex.split(command)
     except ValueError as error:

@@ -2,12 +2,13 @@
 
     until healthy → maintenance → leads nothing → restart → alive, all in sync → maintenance ends → leads again
 
-A unit stops together: a broker, or all workers of a node. Brokers that are down or in maintenance come first, because
-an earlier run may have ended there; the controller's leader comes last, so that the controller moves once. No record
-shows whether an earlier run or an operator put a broker into maintenance: that it ends is announced, and can be
-disabled. A step that times out ends the run, and another run continues there. If the broker was not stopped yet, a
-maintenance that the run began ends with the run. Later it stays, for the broker may be down or lack records, and
-`in_maintenance` names it. Called by `verb`."""
+A unit is what stops together: a broker, or all workers of a node. Units with a dead broker or one in maintenance come
+first, because an earlier run may have ended there; the unit with the controller's leader comes last, so that the
+controller moves once. No record shows whether an earlier run or an operator put a broker into maintenance: the run
+announces that it ends such a maintenance, which `keep_maintenance` prevents. A step that times out ends the run, and
+another run continues there. If the broker was not stopped yet, a maintenance that the run began ends with the run.
+After the stop the maintenance stays, for the broker may be down or lack records, and `in_maintenance` names the broker.
+Called by `verb`."""
 
 import asyncio
 import time
@@ -24,14 +25,14 @@ from raftlog.errors import RaftlogError, RequestError, UnknownTopic
 POLL_S: Final = 0.2
 """Pause between two readings of the cluster."""
 LEADERS_BACK_S: Final = 30.0
-"""Wait for leaders to return; later ones are reported, and the restart continues, since safety does not depend on them.
+"""Wait for leaderships to return; missing ones are only reported, since the safety of the restart does not need them.
 """
 UNDO_S: Final = 15.0
-"""Wait for the end of the maintenance of a broker that is not restarted after all."""
+"""Bound on retries of the request that ends the maintenance of a broker that is not restarted after all."""
 
 
 class RestartUnit(NamedTuple):
-    """Node and the brokers that it runs, which are restarted together."""
+    """Node and the brokers that run on it, which are restarted together."""
 
     node_id: int
     brokers: tuple[int, ...]
@@ -41,10 +42,10 @@ class Restarter(Protocol):
     """Interface of the restarters, which stop and start a unit."""
 
     async def restart(self, unit: RestartUnit) -> dict[str, Any]:
-        """Restart a unit, wait until it serves, and return figures about it. Raises `CommandFailed`."""
+        """Restart a unit, wait until it serves, and return figures about the restart. Raises `CommandFailed`."""
 
     def description(self, unit: RestartUnit) -> str:
-        """Return a description of the restart."""
+        """Return a description of how the unit is restarted, such as the command."""
 
 
 class RestartableCluster(Protocol):
@@ -60,7 +61,7 @@ class RestartableCluster(Protocol):
 class RollingStep(NamedTuple):
     """Completed step of a rolling restart.
 
-    `event`: its name in JSON; `text`: its description; `more`: further fields."""
+    `event`: its name in JSON; `text`: its description for people; `more`: further fields of the JSON."""
 
     event: str
     node_id: int
@@ -73,7 +74,7 @@ OnStep = Callable[[RollingStep], None]
 Condition = Callable[[], Awaitable[str | None]]
 """Check of a condition: the reason why it does not hold yet, or None."""
 OnWait = Callable[[str], None]
-"""Display of the present wait; empty for none."""
+"""Display of the present wait, from its description; an empty text ends the display."""
 
 
 class RollingRestart:
@@ -96,10 +97,10 @@ class RollingRestart:
         self._on_step, self._on_wait, self._done = on_step, on_wait, done
         self._keep_maintenance = keep_maintenance
         self.in_maintenance: set[int] = set()
-        """Brokers in a maintenance that this run began, or was to end."""
+        """Brokers in a maintenance that this run began, or that it is to end."""
 
     async def run(self, units: Sequence[RestartUnit]) -> None:
-        """Restart all units. Raises `CommandFailed` that names the condition that timed out."""
+        """Restart all units. Raises a `CommandFailed` with the condition that timed out."""
         left = list(units)
         while left:
             unit = next_unit(left, await self._read_with_retries(self._cluster.read))
@@ -109,7 +110,7 @@ class RollingRestart:
         await self._wait_until("the cluster is healthy", self._make_healthy_condition())
 
     async def plan(self, units: Sequence[RestartUnit]) -> list[RollingStep]:
-        """Return the steps of `run` for the present state of the cluster."""
+        """Return the steps that `run` would take for the present state of the cluster."""
         seen, leaders = await self._cluster.read(), await self._cluster.leaders()
         left, steps = list(units), []
         while left:
@@ -132,7 +133,7 @@ class RollingRestart:
         return steps
 
     async def _restart_unit(self, unit: RestartUnit) -> None:
-        """Drain and restart a unit, then wait until it is in sync and leads again.
+        """Drain and restart a unit, then wait until all partitions are in sync and it leads again.
 
         Raises `CommandFailed` at a timeout."""
         began = time.monotonic()
@@ -175,7 +176,7 @@ class RollingRestart:
         return "is in maintenance already, which ends after the restart (not with --keep-maintenance)"
 
     async def _drain(self, unit: RestartUnit, leaders: LeaderView, *, is_all: bool) -> None:
-        """Put a unit into maintenance until it leads nothing. `is_all`: no other broker could lead."""
+        """Put a unit into maintenance, and wait until it leads nothing. `is_all`: no other broker could lead."""
         led = sum(leaders.led[node] for node in unit.brokers)
         if is_all:
             self._report(
@@ -192,7 +193,7 @@ class RollingRestart:
         self._report(unit, "drained", "leads nothing any more", seconds=_seconds_since(began))
 
     async def _end_maintenance(self, unit: RestartUnit, already: Collection[int]) -> None:
-        """End the maintenance of a broker that was not stopped, unless it was in maintenance before this run."""
+        """End the maintenance that this run began of brokers that were not stopped. `already`: in it before the run."""
         for node in sorted(self.in_maintenance.intersection(unit.brokers).difference(already)):
             try:
                 await self._switch_maintenance(node, is_on=False, timeout_s=min(UNDO_S, self._timeout_s))
@@ -203,7 +204,7 @@ class RollingRestart:
                 self._report(unit, "maintenance_ended", "is not stopped; its maintenance ended")
 
     async def _switch_maintenance(self, node: int, *, is_on: bool, timeout_s: float = 0.0) -> None:
-        """Switch maintenance mode, with retries: the request is idempotent."""
+        """Begin or end the maintenance of a broker, with retries: the request is idempotent."""
         what = f"maintenance of node {node} {'begins' if is_on else 'ends'}"
 
         async def switch() -> str | None:
@@ -218,7 +219,7 @@ class RollingRestart:
         await self._wait_until(what, switch, timeout_s)
 
     async def _wait_for_leaders(self, unit: RestartUnit) -> None:
-        """Wait, up to a bound, until the unit leads the partitions that prefer it."""
+        """Wait, at most `LEADERS_BACK_S`, until the unit leads the partitions that prefer it."""
         began = time.monotonic()
 
         async def find_missing_leaders() -> str | None:
@@ -260,7 +261,7 @@ class RollingRestart:
         return condition
 
     async def _read_with_retries(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return the answer of the cluster to `ask`, with retries."""
+        """Return the answer to a question about the cluster; failed questions are asked again until the timeout."""
         answers: list[T] = []
 
         async def ask_once() -> None:
@@ -270,7 +271,7 @@ class RollingRestart:
         return answers[0]
 
     async def _wait_until(self, label: str, condition: Condition, timeout_s: float = 0.0) -> None:
-        """Wait until `condition` returns None. Raises `CommandFailed` with its last reason."""
+        """Wait until `condition` returns None. Raises `CommandFailed` with its last reason at the timeout."""
         timeout_s = timeout_s or self._timeout_s
         until, why = time.monotonic() + timeout_s, ""
         self._on_wait(f"waiting until {label}")
@@ -298,7 +299,7 @@ def next_unit(left: Sequence[RestartUnit], reading: ClusterReading) -> RestartUn
     """Return the unit to restart next."""
 
     def rank(unit: RestartUnit) -> tuple[bool, bool, bool, int]:
-        """Return the sort key: first units with a dead broker, then in maintenance; the controller's leader last."""
+        """Return the sort key: units with a dead broker first, then in maintenance; the controller's leader last."""
         return (
             all(map(reading.is_alive, unit.brokers)),
             not reading.in_maintenance & set(unit.brokers),

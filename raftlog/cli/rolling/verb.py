@@ -1,4 +1,4 @@
-"""`raftlog cluster rolling-restart`: every broker is restarted, one after another, while the cluster is written to."""
+"""`raftlog cluster rolling-restart`: restart of every broker, one after another, while the cluster takes writes."""
 
 import asyncio
 import shutil
@@ -134,11 +134,11 @@ async def _restart_units(
     printer: "_StepPrinter",
     record: RollingRecord | None,
 ) -> None:
-    """Restart units one by one, or print the planned steps. The message of a failure names how to continue."""
+    """Restart units one by one, or print the planned steps. The message of a failure has the way to continue."""
     left = list(units)
 
     def record_restarted(unit: RestartUnit) -> None:
-        """Record a restarted unit for a continuation."""
+        """Record a restarted unit, so that another run skips it."""
         left.remove(unit)
         if record is not None:
             record.add_restarted(unit)
@@ -183,7 +183,7 @@ def _describe_maintenance(nodes: Collection[int]) -> list[str]:
 
 
 def _describe_continuation(left: Sequence[RestartUnit], record: RollingRecord | None) -> str:
-    """Return how to restart the remaining nodes."""
+    """Return an instruction for restarting the remaining nodes."""
     if not left:
         return "All nodes were restarted; see `raftlog cluster health`"
     names = ",".join(str(unit.node_id) for unit in left)
@@ -202,7 +202,7 @@ def _parse_numbers(text: str | None) -> list[int] | None:
 
 
 def _choose_units(units: Sequence[RestartUnit], only: list[int] | None) -> list[RestartUnit]:
-    """Return the units of `only`, in its order; all without it. Raises `click.UsageError` for an unknown one."""
+    """Return the units with the ids of `only`, in its order; None: all. Raises `click.UsageError` for an unknown id."""
     if only is None:
         return list(units)
     known = {unit.node_id: unit for unit in units}
@@ -222,7 +222,7 @@ def _find_interpreter(path: str) -> str:
 
 
 class _StepPrinter:
-    """Printer of steps on stdout and of waits on stderr: a status on a terminal, else a line per wait above 1 s."""
+    """Printer of steps on stdout and of waits on stderr: on a terminal a status, else a line per wait above 1 s."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
@@ -230,7 +230,7 @@ class _StepPrinter:
         is_shown = self._console.is_terminal and not as_json
         self._status: Status | nullcontext[None] = self._console.status("") if is_shown else nullcontext()
         self._wait = self._what = ""
-        """Present wait, without and with its reason."""
+        """Present wait without its reason (`_wait`) and with it (`_what`)."""
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> None:
@@ -241,7 +241,7 @@ class _StepPrinter:
         self._status.__exit__(*raised)
 
     def on_step(self, step: RollingStep) -> None:
-        """Print a step with its times."""
+        """Print a step with its durations."""
         if self._as_json:
             click.echo(orjson.dumps({"event": step.event, "node_id": step.node_id, **step.more}))
             return
@@ -250,7 +250,7 @@ class _StepPrinter:
         click.echo(f"node {step.node_id} {step.text}{f' ({shown})' if shown else ''}")
 
     def wait_for(self, reason: str) -> None:
-        """Show the reason of a wait: on a terminal at once, else if the wait is long. An empty one ends it."""
+        """Show the reason of a wait: on a terminal at once, else if the wait is long. An empty reason ends the wait."""
         if isinstance(self._status, Status):
             self._status.update(reason)
             return
@@ -266,7 +266,7 @@ class _StepPrinter:
         click.echo(self._what, err=True)
 
     def end(self, count: int, seconds: float) -> None:
-        """Print that all nodes were restarted."""
+        """Print that all nodes were restarted, with their number and the duration."""
         if self._as_json:
             click.echo(orjson.dumps({"event": "finished", "restarted": count, "seconds": round(seconds, 3)}))
         else:

@@ -1,4 +1,4 @@
-"""`raftlog acl create|list|delete`: entries that allow or deny operations on topics, groups and the cluster."""
+"""`raftlog acl create|list|delete`: entries that allow or deny users operations on topics, groups and the cluster."""
 
 from typing import Any, Final, get_args
 
@@ -41,7 +41,7 @@ def _resource_options(function: F) -> F:
 def _parse_resource(
     topic: str | None, group: str | None, cluster: bool, transactional_id: str | None, prefixed: bool
 ) -> dict[str, str]:
-    """Return the named resource as parameters; empty without one. Raises `UsageError` for several."""
+    """Return the named resource as parameters of a request; empty if none is named. Raises `UsageError` for several."""
     named = [
         (kind, name)
         for kind, name in (
@@ -116,7 +116,7 @@ def _filter_options(function: F) -> F:
 def _parse_filters(
     principal: str | None, is_allow: bool, is_deny: bool, host: str | None, operation: str | None, **resource: Any
 ) -> dict[str, str]:
-    """Return the filters that the flags give; raises `click.UsageError` if they exclude each other."""
+    """Return the filters that the flags give, as parameters; raises `click.UsageError` if flags exclude each other."""
     if is_allow and is_deny:
         raise click.UsageError("give --allow or --deny, not both")
     selected = {

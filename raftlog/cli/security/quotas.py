@@ -1,4 +1,4 @@
-"""`raftlog quota set|list|delete`: limits of the clients of a user, a client id or an address."""
+"""`raftlog quota set|list|delete`: limits for the clients of a user, a client id or an address."""
 
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ def _entity_options(function: F) -> F:
 
 
 def _parse_entity(user: str | None, client_id: str | None, ip: str | None) -> dict[str, str]:
-    """Return which clients the flags name: empty for the default. Raises `click.UsageError` without any."""
+    """Return the named clients by kind of name; an empty name: the default. Raises `click.UsageError` without any."""
     found = {
         kind: "" if name == DEFAULT else name
         for kind, name in (("user", user), ("client-id", client_id), ("ip", ip))

@@ -1,4 +1,4 @@
-"""`raftlog tls create`: a private certificate authority, and certificates of brokers and clients."""
+"""`raftlog tls create`: a private certificate authority, and its certificates for brokers and clients."""
 
 import click
 import orjson

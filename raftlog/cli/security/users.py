@@ -63,7 +63,7 @@ def delete(name: str, yes: bool, verb: OperatorVerb) -> None:
 
 
 def _read_password(from_stdin: bool) -> str:
-    """Return the password from standard input, or ask for it on a terminal. Raises `click.UsageError` without one."""
+    """Return the password from standard input or from a prompt on a terminal. Raises `UsageError` without either."""
     if from_stdin:
         found = sys.stdin.readline().rstrip("\r\n")
     elif sys.stdin.isatty():

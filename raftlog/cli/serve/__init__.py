@@ -1,1 +1,1 @@
-"""`raftlog serve`: composition of a broker and its listeners, and its log."""
+"""`raftlog serve`: options, composition and log of a broker and its listeners."""

@@ -1,7 +1,7 @@
 """Options of `raftlog serve` about logins of clients, and their conversion to requirements of its listeners.
 
---authentication required          for all listeners of clients: http, and those of Kafka by their names
---authentication kafka=none        for one of them, in place of the value for all
+--authentication required          for all listeners of clients: http, and the Kafka listeners
+--authentication kafka=none        for the listener of this name, in place of the value for all
 """
 
 import logging
@@ -55,24 +55,24 @@ authentication_options = combine_decorators(
         help="Claim of bearer tokens with the name of the user.",
     ),
 )
-"""Options that become keyword arguments of `authentication_plan_from`."""
+"""Options whose values `authentication_plan_from` takes."""
 
 
 class AuthenticationPlan(NamedTuple):
-    """Configured authentication of a broker; `mechanisms` has those of each listener that requires a login."""
+    """Configured authentication of a broker. `mechanisms`: by the name of each listener that requires a login."""
 
     mechanisms: Mapping[str, Sequence[str]]
     bearer: BearerSettings | None
     is_insecure: bool
 
     def prepare(self, authenticator: Authenticator) -> None:
-        """Begin to read the keys of bearer tokens, if they are configured."""
+        """Begin to read the keys of bearer tokens, if bearer tokens are configured."""
         if self.bearer is not None:
             authenticator.bearer = BearerKeys(BearerVerifier(self.bearer))
             authenticator.bearer.start()
 
     def check_reach(self, flag: str, host: str, name: str, tls: Mapping[str, ServerTls]) -> None:
-        """Raise `UsageError` if clients on other machines need no login, unless that is allowed."""
+        """Raise `UsageError` if clients on other machines need no login at a listener, unless --insecure allows it."""
         if self.is_insecure or self.identifies(name, tls) or is_loopback(host):
             return
         raise click.UsageError(
@@ -81,13 +81,13 @@ class AuthenticationPlan(NamedTuple):
         )
 
     def identifies(self, name: str, tls: Mapping[str, ServerTls]) -> bool:
-        """Return whether every client of a listener has to log in, or to show a certificate."""
+        """Return whether every client of a listener has to log in or to show a certificate."""
         found = tls.get(name)
         is_certified = found is not None and found.files.client_certificates is ClientCertificates.REQUIRED
         return is_certified or name in self.mechanisms
 
     def warn_without_users(self, has_users: bool) -> None:
-        """Log a warning if logins are required, and no client can log in."""
+        """Log a warning if logins are required but no client can log in."""
         if self.mechanisms and self.bearer is None and not has_users:
             _logger.warning(
                 "logins are required, and the cluster has no users: restart one broker with %s=NAME:PASSWORD",
@@ -103,9 +103,9 @@ class AuthenticationPlan(NamedTuple):
 def authentication_plan_from(
     arguments: dict[str, Any], kafka: Collection[str], tls: Mapping[str, ServerTls], *, insecure: bool
 ) -> AuthenticationPlan:
-    """Remove these options from `arguments`; return the plan. Raises `UsageError`.
+    """Remove the values of `authentication_options` from `arguments`; return the plan. Raises `UsageError`.
 
-    `kafka`: names of the Kafka listeners. `tls`: the listeners with TLS by name."""
+    `kafka`: names of the Kafka listeners. `tls`: configurations of the listeners with TLS, by name."""
     names = (HTTP, *kafka)
     modes = split_by_listener(arguments.pop("authentication"), "authentication", names)
     for mode in modes.values():

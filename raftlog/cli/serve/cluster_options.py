@@ -66,11 +66,11 @@ cluster_options = combine_decorators(
         help="Certificate (PEM) of the authority that signed the certificates of all brokers.",
     ),
 )
-"""Options that become keyword arguments of `cluster_settings_from`."""
+"""Options whose values `cluster_settings_from` takes."""
 
 
 def cluster_settings_from(arguments: dict[str, Any], insecure: bool) -> dict[str, Any]:
-    """Remove these options from `arguments`; return fields of `BrokerSettings`.
+    """Remove the values of `cluster_options` from `arguments`; return fields of `BrokerSettings`.
 
     Raises `UsageError` and `InvalidArgument`."""
     rpc, advertised, seeds = (arguments.pop(name) for name in ("rpc", "advertise_rpc", "seeds"))
@@ -111,7 +111,7 @@ def _check_host(tls: TlsContexts, address: tuple[str, int] | None) -> None:
 
 
 def _read_secret(path: str | None) -> ClusterSecret | None:
-    """Return the secret of the file, with a warning in the log if others can read it."""
+    """Return the secret of a file; log a warning if other users can read the file."""
     if path is None:
         return None
     secret, warning = read_secret(path)
@@ -121,7 +121,7 @@ def _read_secret(path: str | None) -> ClusterSecret | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can connect to the host."""
+    """Return whether only programs on this machine can connect to a host name or address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

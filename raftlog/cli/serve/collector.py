@@ -1,4 +1,4 @@
-"""The garbage collector and records.
+"""Thresholds of Python's garbage collector that suit a broker.
 
 Records are tuples and bytes that hold no cycles, made by the hundred thousand. With Python's defaults the collector
 traverses them repeatedly and takes nearly half of the time of `produce`; reference counts free them all the same.

@@ -2,8 +2,8 @@
 
     flag > variable > file > default
 
-A key that is no flag is refused with the nearest one, and a value of a wrong type or beyond its bounds with the key. A
-repeatable flag has a list, `topic-config` a table. `format` is the format of the file, 1."""
+A key that is no flag is refused, and the error names the nearest flag; a value of a wrong type or beyond its bounds is
+refused, and the error names the key. A repeatable flag has a list, `topic-config` a table. `format`: always 1."""
 
 import difflib
 import tomllib
@@ -24,7 +24,7 @@ _OTHER: Final = ("config", "help")
 
 
 def config_option(function: F) -> F:
-    """Add `--config`; it is read before other options, whose defaults it changes."""
+    """Add `--config`; the file is read before other options, because it changes their defaults."""
     decorate: Callable[[F], F] = broker_option(
         "--config",
         type=click.Path(),
@@ -43,7 +43,7 @@ def _use_file(context: click.Context, _parameter: click.Parameter, path: str | N
 
 
 def read_config(context: click.Context, path: str) -> dict[str, Any]:
-    """Return values by name of parameter. Raises `CommandFailed`, which names file, key and remedy."""
+    """Return the values of a file by name of parameter. Raises a `CommandFailed` that names file, key and remedy."""
     try:
         with open(path, "rb") as file:
             values = tomllib.load(file)
@@ -78,7 +78,7 @@ def _nearest(key: str, known: Iterable[str]) -> str:
 
 
 def _topic_settings(path: str, table: Mapping[str, object]) -> list[str]:
-    """Return a TOML table of topic settings in the form of the flag's values. Raises `CommandFailed`."""
+    """Return the topic settings of a TOML table as texts `KEY=VALUE`, as the flag has them. Raises `CommandFailed`."""
     texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in table.items()}
     known = TopicConfig().as_strings()
     for name in texts:
@@ -103,7 +103,7 @@ def keys_of(command: click.Command) -> dict[str, click.Option]:
 
 
 def _checked(context: click.Context, path: str, key: str, option: click.Option, value: object) -> object:
-    """Check type and bounds of a value of the file; return it. Raises `CommandFailed`."""
+    """Return a value of the file after a check of its type and bounds. Raises `CommandFailed`."""
     expected = _expected(option)
     if option.multiple:
         items = value if isinstance(value, list) else [value]
@@ -132,7 +132,7 @@ def _expected(option: click.Option) -> str:
 
 
 def _has_type(option: click.Option, value: object) -> bool:
-    """Return whether a value has the TOML type of an option; a boolean is no number."""
+    """Return whether a TOML value has the type of an option; a boolean is no number."""
     if option.is_flag:
         return isinstance(value, bool)
     if isinstance(value, bool):

@@ -1,6 +1,6 @@
-"""Limit of the events of one name in a second, for example when a thousand Raft groups lose their leader.
+"""Limit on the log events of one name in a second, for example when a thousand Raft groups lose their leader.
 
-    lines of one name in a second ≤ per_second, and one that counts the others
+    lines of one name in a second ≤ per_second, and one line that counts the other events
 
 A second begins with the first event after a quiet second. Events above the limit are still written at level debug.
 Installed by `logs`, called by `raftlog.events`.
@@ -12,7 +12,7 @@ import logging
 from raftlog.events import Gate, event
 
 PER_SECOND = 40
-"""More than the partitions of the internal topic that the first use of a group creates."""
+"""More than the number of partitions of the internal topic that the first use of a group creates."""
 _logger = logging.getLogger(__name__)
 
 
@@ -22,10 +22,10 @@ class EventLimit(Gate):
     def __init__(self, per_second: int = PER_SECOND) -> None:
         self._per_second = per_second
         self._counts: dict[str, int] = {}
-        """Counts by event name of the present second."""
+        """Number of events in the present second, by event name."""
 
     def allows(self, name: str) -> bool:
-        """Count an event of this name, and return whether it is within the limit of this second."""
+        """Count an event of this name; return whether it is within the limit of the present second."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -36,7 +36,7 @@ class EventLimit(Gate):
         return count <= self._per_second
 
     def end_second(self) -> None:
-        """Log the number of events that were left out, by name."""
+        """Log for each name the number of events that were left out; begin a new second."""
         counts, self._counts = self._counts, {}
         for name, count in counts.items():
             if count > self._per_second:

@@ -38,7 +38,7 @@ gossip_options = combine_decorators(
         help="Location of the machine, shown to operators; at most 64 bytes.",
     ),
 )
-"""Options that become keyword arguments of `gossip_settings_from`."""
+"""Options whose values `gossip_settings_from` takes."""
 
 
 def gossip_settings_from(
@@ -48,7 +48,9 @@ def gossip_settings_from(
     seeds: Collection[tuple[str, int]],
     secret: ClusterSecret | None,
 ) -> dict[str, Any]:
-    """Remove these options from `arguments`; return fields of `BrokerSettings`. Raises `UsageError`."""
+    """Remove the values of `gossip_options` from `arguments`; return fields of `BrokerSettings`.
+
+    Raises `UsageError`."""
     gossip, advertised, rack = (arguments.pop(name) for name in ("gossip", "advertise_gossip", "rack"))
     is_wanted = gossip not in (None, GOSSIP_OFF)
     if is_wanted and rpc is None:

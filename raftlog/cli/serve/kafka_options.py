@@ -22,7 +22,7 @@ _PORT_MAX: Final = 65_535
 
 
 class KafkaAddresses(NamedTuple):
-    """Addresses of one listener: host and port to listen on, and HOST:PORT for clients, empty when that is the same."""
+    """Addresses of one listener. `advertised`: HOST:PORT for clients; empty: the address to listen on."""
 
     name: str
     host: str
@@ -31,7 +31,7 @@ class KafkaAddresses(NamedTuple):
 
 
 class KafkaPlan(NamedTuple):
-    """Kafka listeners of a broker. `is_optional`: the broker also starts when their ports are taken."""
+    """Kafka listeners of a broker. `is_optional`: the broker starts without them when their ports are taken."""
 
     listeners: Sequence[KafkaAddresses]
     is_optional: bool
@@ -86,11 +86,13 @@ kafka_options = combine_decorators(
         help="Create unknown topics that Kafka clients ask for, with --default-partitions.",
     ),
 )
-"""Options that become keyword arguments of `kafka_plan_from`."""
+"""Options whose values `kafka_plan_from` takes."""
 
 
 def kafka_plan_from(arguments: dict[str, Any], *, is_alone: bool) -> KafkaPlan:
-    """Remove these options from `arguments`; return the plan. `is_alone`: a cluster of one. Raises `UsageError`."""
+    """Remove the values of `kafka_options` from `arguments`; return the plan. Raises `UsageError`.
+
+    `is_alone`: the broker is a cluster of one."""
     texts, advertised = arguments.pop("kafka"), arguments.pop("advertise_kafka")
     shift, default = arguments.pop("kafka_port_shift"), arguments.pop("kafka_default")
     settings = KafkaSettings(
@@ -105,7 +107,7 @@ def kafka_plan_from(arguments: dict[str, Any], *, is_alone: bool) -> KafkaPlan:
 
 
 def _parse_listeners(texts: Sequence[str], default: str, shift: int) -> dict[str, KafkaAddresses]:
-    """Return the addresses of the Kafka listeners by name. Raises `click.UsageError` if a name is given twice."""
+    """Return the addresses to listen on by name of listener. Raises `click.UsageError`, such as for a repeated name."""
     wanted = texts or (default,)
     if KAFKA_OFF in wanted:
         if len(wanted) > 1:
@@ -141,7 +143,7 @@ def _set_advertised(found: dict[str, KafkaAddresses], texts: Sequence[str], shif
 
 
 def _parse_address(text: str, flag: str, shift: int) -> tuple[str, tuple[str, int]]:
-    """Parse `[NAME=]HOST:PORT`; a port other than 0 is raised by `shift`."""
+    """Return name, host and port of `[NAME=]HOST:PORT`; `shift` is added to a port other than 0."""
     name, equals, address = text.strip().rpartition("=")
     name = name if equals else NAME_DEFAULT
     if not _NAME.fullmatch(name) or name in _RESERVED:
@@ -158,7 +160,7 @@ def _parse_address(text: str, flag: str, shift: int) -> tuple[str, tuple[str, in
 
 
 def _check_advertised(listener: KafkaAddresses) -> None:
-    """Raise `UsageError` for an address that clients cannot use."""
+    """Raise `UsageError` if clients cannot use the listener's advertised address."""
     at = join_host_port(listener.host, listener.port)
     if listener.host in EVERY_ADDRESS and not listener.advertised:
         raise click.UsageError(

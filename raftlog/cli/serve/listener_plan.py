@@ -1,4 +1,4 @@
-"""Plan of the listeners of a broker."""
+"""Plan of the listeners of a broker, read from its options."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The listeners of a broker: made from the command line, started in their order, stopped together."""
+"""Listeners of a broker: made from the plan, started in their order, stopped together."""
 
 import asyncio
 import logging
@@ -22,9 +22,9 @@ _logger = logging.getLogger(__name__)
 
 
 class Listeners:
-    """Listeners of HTTP and Kafka; gossip, the controller and the ready line have the address of HTTP.
+    """HTTP listener and Kafka listeners; gossip, the controller and the ready line name the address of HTTP.
 
-    `is_kafka_optional`: a Kafka address that cannot be used is logged, and the broker starts without it."""
+    `is_kafka_optional`: a Kafka listener that cannot listen is logged, and the broker starts without it."""
 
     def __init__(
         self, http: ClientListener, kafka: Sequence[ClientListener] = (), *, is_kafka_optional: bool = False
@@ -46,7 +46,7 @@ class Listeners:
         return next(iter(self.kafka.values()), None)
 
     async def start(self) -> None:
-        """Start all listeners; raises `InvalidArgument` of the first that cannot listen. Call `stop` even then."""
+        """Start all listeners; raises the `InvalidArgument` of the first that cannot listen. Call `stop` even then."""
         await self._http.start()
         for listener in self._kafka:
             try:
@@ -59,7 +59,7 @@ class Listeners:
                 self.kafka[listener.name] = listener.advertised
 
     async def stop(self, grace_s: float, last_s: float) -> None:
-        """Stop all listeners concurrently, within the given times, even if one fails."""
+        """Stop all listeners concurrently, within the given times; raises the first error after all have stopped."""
         ends = [listener.stop(grace_s, last_s) for listener in self._all]
         failures = [end for end in await asyncio.gather(*ends, return_exceptions=True) if end is not None]
         if failures:
@@ -69,7 +69,7 @@ class Listeners:
 def describe_listeners(
     plan: ListenerPlan, rpc: tuple[str, int] | None, rpc_tls: TlsContexts | None
 ) -> list[ListenerSecurity]:
-    """Return the protection of all listeners; brokers prove themselves to each other also without TLS."""
+    """Return the protection of each listener; brokers authenticate each other also without TLS."""
     found = []
     for name, host, port in (
         (HTTP, plan.host, plan.port),
@@ -85,7 +85,7 @@ def describe_listeners(
 
 
 def make_listeners(broker: Broker, plan: ListenerPlan) -> Listeners:
-    """Make the listeners of a broker, which share file descriptors and the memory for requests and answers."""
+    """Return the planned listeners, which share file descriptors and the memory for requests and answers."""
     requests, kafka = requests_budget(broker), plan.kafka
     http_connections, kafka_connections = divide_connections(
         plan.http.http_connections_max,

@@ -1,4 +1,4 @@
-"""Format of a broker's log lines. Imported by `raftlog.cli.serve.logs` at the first line."""
+"""Format of a broker's log lines. Imported by `raftlog.cli.serve.logs` when the first line is written."""
 
 import logging
 import sys

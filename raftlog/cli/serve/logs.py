@@ -1,7 +1,7 @@
 """Logging of the broker: the standard library's loggers everywhere, structlog for the format of lines.
 
-structlog takes long to import, and a start should not wait for it. So lines are held until `write_when_ready` or a
-warning, the end of the process, or `_HELD_MAX` lines. They keep their times.
+structlog takes long to import, and a start should not wait for it. So lines are held until `write_when_ready` writes
+them, a warning, the end of the process, or `_HELD_MAX` lines. Held lines keep their times.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class _LateFormatter(logging.Formatter):
 
 
 def configure(level: str, line_format: str) -> None:
-    """Log to stderr from `level` up, as text or as a JSON object a line; limit the events per second."""
+    """Log to stderr from `level` up, as text or as one JSON object per line; limit the events per second."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_LateFormatter(line_format))
     root = logging.getLogger()

@@ -1,6 +1,6 @@
 """Conversion of the options of `raftlog serve` to the settings of a broker and the plan of its listeners.
 
-Files that the options name are read, and nothing is started: `raftlog config check` and `doctor` use it too."""
+Files that the options name are read, but nothing is started, so `raftlog config check` and `doctor` can use it too."""
 
 import importlib
 import os
@@ -26,7 +26,9 @@ _NOT_OF_THE_BROKER: Final = ("log_level", "log_format", "workers")
 
 
 def plan_broker(given: Mapping[str, Any]) -> tuple[BrokerSettings, ListenerPlan]:
-    """Return the settings and the listeners for values of the options. Raises `UsageError` and `InvalidArgument`."""
+    """Return the broker's settings and its listeners. Raises `UsageError` and `InvalidArgument`.
+
+    `given`: values of the options of `raftlog serve`."""
     settings = dict(given)
     http, advertise_http, insecure = (settings.pop(name) for name in ("http", "advertise_http", "insecure"))
     data_dir, topic_config = settings.pop("data_dir"), settings.pop("topic_config")
@@ -59,7 +61,9 @@ def plan_broker(given: Mapping[str, Any]) -> tuple[BrokerSettings, ListenerPlan]
 
 
 class ServeSettings(NamedTuple):
-    """Settings of a broker, its listeners, and the given values by key with their source."""
+    """Settings of a broker, the plan of its listeners, and the value of each option with its source.
+
+    `path`: the configuration file. `given`: by key of the file."""
 
     path: str | None
     broker: BrokerSettings
@@ -68,7 +72,7 @@ class ServeSettings(NamedTuple):
 
 
 def read_serve_settings(path: str | None, flags: Sequence[str] = ()) -> ServeSettings:
-    """Return the settings for a file, the environment and flags.
+    """Return the settings that a configuration file, the environment and flags give.
 
     Raises `CommandFailed`, `UsageError` and `InvalidArgument` as `raftlog serve` does."""
     serve: click.Command = importlib.import_module("raftlog.cli.serve.verb").serve

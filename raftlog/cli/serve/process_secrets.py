@@ -1,7 +1,7 @@
-"""Protection of the secrets in a broker's process: the variable of the first user, and core dumps.
+"""Protection of secrets in a broker's process against readers of its environment and of core dumps.
 
-The kernel shows the environment with which a process was started, `ps e` among others, also after a variable is
-removed; so the bytes of the value are overwritten in place. Tracebacks show no values (`log_lines`)."""
+The kernel shows the environment with which a process was started, for example to `ps e`, even after a variable was
+removed; so the bytes of the value are overwritten in place. Tracebacks show no values either (`log_lines`)."""
 
 import ctypes
 import os
@@ -9,7 +9,7 @@ import resource
 
 
 def take_variable(name: str) -> str | None:
-    """Remove a variable of the environment, also from `/proc`, and return its value; None without it."""
+    """Remove a variable from the environment, also from `/proc`; return its value, None if it was not set."""
     value = os.environ.get(name)
     if value is None:
         return None
@@ -23,6 +23,6 @@ def take_variable(name: str) -> str | None:
 
 
 def forbid_core_dumps() -> None:
-    """Write no core dump of this process, since its memory has keys; `prlimit --core` can allow it again."""
+    """Forbid core dumps of this process, since its memory has keys; `prlimit --core` can allow them again."""
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))

@@ -1,7 +1,7 @@
 """Options of `raftlog serve` about TLS of its listeners, and their conversion to contexts.
 
---tls-certificate FILE          for all listeners: http, rpc, and those of Kafka by their names
---tls-certificate kafka=FILE    for one of them, in place of the file for all
+--tls-certificate FILE          for all listeners: http, rpc, and the Kafka listeners
+--tls-certificate kafka=FILE    for the listener of this name, in place of the file for all
 """
 
 import logging
@@ -53,14 +53,15 @@ tls_options = combine_decorators(
         "[default: none]",
     ),
 )
-"""Options that become keyword arguments of `tls_plan_from`."""
+"""Options whose values `tls_plan_from` takes."""
 
 
 def tls_plan_from(arguments: dict[str, Any], kafka: Collection[str]) -> dict[str, ServerTls]:
-    """Remove these options from `arguments`; return the TLS of listeners by name. `kafka`: names of those of Kafka.
+    """Remove the values of `tls_options` from `arguments`; return the TLS of listeners by name.
 
-    Files that hold for the listener `rpc` become its options `--rpc-certificate`, `--rpc-key` and `--rpc-authority`,
-    unless these are given. Raises `UsageError` and `InvalidArgument`."""
+    `kafka`: names of the Kafka listeners. Files that hold for the listener `rpc` become its options
+    `--rpc-certificate`, `--rpc-key` and `--rpc-authority`, unless these are given. Raises `UsageError` and
+    `InvalidArgument`."""
     names = (HTTP, RPC, *kafka)
     files = {name: split_by_listener(arguments.pop(name), name, names) for name in _RPC_FLAGS.values()}
     wanted = split_by_listener(arguments.pop("client_certificates"), "client_certificates", names)
@@ -74,7 +75,7 @@ def tls_plan_from(arguments: dict[str, Any], kafka: Collection[str]) -> dict[str
 
 
 def check_reach(flag: str, host: str, tls: ServerTls | None, *, insecure: bool) -> None:
-    """Raise `UsageError` if other machines can reach a listener of clients without TLS, unless that is allowed."""
+    """Raise `UsageError` if other machines can reach a listener of clients without TLS, unless `insecure` allows it."""
     if insecure or tls is not None or is_loopback(host):
         return
     raise click.UsageError(
@@ -106,7 +107,7 @@ def _load_listener(name: str, files: Mapping[str, Mapping[str, str]], wanted: Ma
 
 
 def _set_rpc_files(arguments: dict[str, Any], files: Mapping[str, Mapping[str, str]]) -> None:
-    """Use the common TLS files between brokers too, unless RPC has flags of its own."""
+    """Set the `--rpc-…` options to the TLS files that hold for RPC, unless any of these options is given."""
     if arguments.get("rpc") is None or any(arguments.get(flag) for flag in _RPC_FLAGS):
         return
     found = {flag: _file_of(RPC, files[name]) for flag, name in _RPC_FLAGS.items()}
@@ -124,7 +125,7 @@ def _file_of(name: str, by_listener: Mapping[str, str]) -> str | None:
 
 
 def split_by_listener(texts: Sequence[str], option: str, names: Collection[str]) -> dict[str, str]:
-    """Parse `[NAME=]VALUE` of a repeated option; the key of a value for all listeners is empty."""
+    """Return the values of a repeated option `[NAME=]VALUE` by name of listener; an empty name: all listeners."""
     flag = f"--{option.replace('_', '-')}"
     found: dict[str, str] = {}
     for text in texts:

@@ -4,7 +4,7 @@
     SIGHUP: read all files now
 
 So a certificate and its key that are replaced one after the other are read together. A file that cannot be used is
-reported once, and the listener keeps its certificate."""
+reported once, and the listener keeps the certificate in use."""
 
 import asyncio
 import logging
@@ -56,7 +56,7 @@ class TlsReloader:
             self.check()
 
     def warn(self, now: datetime) -> None:
-        """Write one event for each certificate that expires soon."""
+        """Log one event for each certificate that expires soon, once per certificate."""
         for name, tls in self._listeners.items():
             period = tls.period
             if now >= period.warn_from and self._warned.get(name) != period:
@@ -78,7 +78,7 @@ class TlsReloader:
             self._reload(name, tls, self._seen[name])
 
     def _reload(self, name: str, tls: ReloadableTls, signature: _Signature) -> None:
-        """Load changed files of a listener; if they are invalid, it continues with the earlier ones."""
+        """Reload the files of a listener; if one is invalid, log the error, and keep the certificate in use."""
         self._loaded[name] = signature
         try:
             tls.reload()
@@ -89,7 +89,7 @@ class TlsReloader:
 
 
 def watch_certificates(listeners: Mapping[str, ReloadableTls]) -> "asyncio.Task[None]":
-    """Begin to watch the files of listeners; with any, SIGHUP reloads them instead of ending the process."""
+    """Begin to watch the files of listeners; if there are any, SIGHUP reloads them instead of ending the process."""
     loop = asyncio.get_running_loop()
     reloader = TlsReloader(listeners)
     if listeners:

@@ -50,13 +50,13 @@ logger = logging.getLogger(__name__)
 DATA_DIR_DEFAULT = "./raftlog-data"
 HTTP_DEFAULT = "127.0.0.1:8082"
 REQUESTS_GRACE_SECONDS = 1.25
-"""Time for requests in flight at a stop; then their connections are closed."""
+"""Time that requests in flight have at a stop; then their connections are closed."""
 LAST_ANSWERS_SECONDS = 0.25
-"""Time, before that, in which open connections still take requests; they are closed after the answers."""
+"""Time, before that grace, in which open connections still take requests; each is closed after its next answer."""
 LINES_HELD_SECONDS = 1.0
 """Bound on the time that log lines wait for the ready line."""
 STOP_SECONDS_MAX = 4.5
-"""The whole stop takes at most this."""
+"""Bound on the duration of the whole stop."""
 
 _TUNING = {
     "memory_budget_bytes": "Maximum memory for all connections, in bytes: a quarter for frames from other brokers, "
@@ -237,7 +237,7 @@ def serve(log_level: str, log_format: str, workers: int, **settings: Any) -> Non
 
 
 def _raise_open_files() -> None:
-    """Raise the soft limit of open files to the hard limit.
+    """Raise the soft limit on open files to the hard limit.
 
     Each partition takes a few descriptors; the usual soft limit of 1,024 is for programs that use select."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -252,7 +252,7 @@ async def _serve(
     first_user: str | None,
     manager: ServiceManager,
 ) -> None:
-    """Run a broker until a signal or a failure; if the cluster refused its disk, run it again with a new disk uuid."""
+    """Run a broker until a signal or a failure; if the cluster refused its disk, run it again with a new disk UUID."""
     _raise_open_files()
     if settings.secret is not None or plan.tls or plan.logins.mechanisms:
         forbid_core_dumps()
@@ -285,7 +285,7 @@ async def _run(
 ) -> None:
     """Run a broker until it stops.
 
-    Raises `DiskRefused` if the cluster refused the data directory; a next start registers it as a new disk."""
+    Raises `DiskRefused` if the cluster refused the data directory; the next start registers it as a new disk."""
     loop = asyncio.get_running_loop()
     is_ready = asyncio.Event()
     lines = asyncio.ensure_future(logs.write_when_ready(is_ready, LINES_HELD_SECONDS))
@@ -318,7 +318,7 @@ def _handle_loop_error(broker: Broker, loop: asyncio.AbstractEventLoop, context:
 
 
 async def _start(broker: Broker, listeners: Listeners, stop: asyncio.Event, first_user: str | None) -> bool:
-    """Start the broker; return False if it is stopped before it is ready, since a cluster may take long to form."""
+    """Start the broker; return False if a signal comes before it is ready, since a cluster may take long to form."""
     starting = asyncio.ensure_future(broker.start(listeners.advertised, listeners.kafka, first_user))
     stopping = asyncio.ensure_future(stop.wait())
     try:
@@ -348,7 +348,7 @@ async def _wait_for_first(*ends: "asyncio.Future[Any]") -> None:
 
 
 def _raise_failure(broker: Broker) -> None:
-    """Raise the error that ended the broker, if it has ended by one."""
+    """Raise the error that ended the broker, if an error ended it."""
     failure = broker.ended.result() if broker.ended.done() else None
     if isinstance(failure, DiskRefused):
         raise failure

@@ -1,4 +1,4 @@
-"""`raftlog serve --workers N`: a broker process for each core, nothing shared, under one supervisor.
+"""`raftlog serve --workers N`: N broker processes that share nothing, usually one per core, under one supervisor.
 
 Worker w (from 1) has the ports + 10·(w-1), the node id n + 1000·(w-1), and as data directory the given one, or
 `{data-dir}/.raftlog/workers/{w}` from w = 2 on. All have the same host label, so replicas of a partition are never on
@@ -60,7 +60,7 @@ def supervise(given: Mapping[str, Any], manager: ServiceManager) -> None:
 
 
 def secret_flags(given: Mapping[str, Any]) -> list[str]:
-    """Return flags with a generated secret for workers without other brokers; with others it must be given."""
+    """Return the flag with a generated secret for workers; empty if `--rpc` or a secret is given."""
     if given["rpc"] is not None or given["cluster_secret_file"] is not None:
         return []
     return ["--cluster-secret-file", ensure_secret(os.path.join(given["data_dir"], ".raftlog", "cluster.secret"))]
@@ -92,7 +92,7 @@ def worker_flags(given: Mapping[str, Any], worker: int) -> list[str]:
 
 
 def _find_rpc_address(http: str) -> str:
-    """Return the RPC address that belongs to an HTTP address: its port plus a constant."""
+    """Return the default RPC address for an HTTP address: its port plus `RPC_PORT_STEP`."""
     host, port = split_address(http, "--http")
     if port == 0:
         raise click.UsageError("--workers above 1 needs --rpc HOST:PORT, because --http has port 0")
@@ -100,7 +100,7 @@ def _find_rpc_address(http: str) -> str:
 
 
 def _make_worker_address(address: str, worker: int, flag: str) -> str:
-    """Return the address of a worker by its number; port 0 remains. Raises `click.UsageError` for RPC on port 0."""
+    """Return the address of a worker by its number; port 0 stays 0. Raises `click.UsageError` for RPC on port 0."""
     host, port = split_address(address, flag)
     if port == 0 and flag == "--rpc":
         raise click.UsageError("--workers above 1 needs --rpc with a fixed port instead of 0, to connect the workers")
@@ -121,7 +121,7 @@ class _WorkerSupervisor:
         self._restarts: deque[float] = deque(maxlen=RESTARTS_MAX)
 
     async def run(self) -> None:
-        """Run the workers until a signal or an error, then stop them. Raises that error."""
+        """Run the workers until a signal or an error, then stop them; raise the error."""
         work = await run_until(self._stop, (signal.SIGTERM, signal.SIGINT), self._start_and_watch())
         self._manager.notify_stopping()
         codes = await asyncio.gather(*(worker.end() for worker in self._workers))
@@ -131,7 +131,7 @@ class _WorkerSupervisor:
             raise CommandFailed(f"{sum(map(bool, codes))} of {len(codes)} workers did not stop cleanly")
 
     async def _start_and_watch(self) -> None:
-        """Start all workers, print that they are ready, and start again those that end. Raises `CommandFailed`."""
+        """Start all workers, print that they are ready, and restart killed ones. Raises `CommandFailed`."""
         for worker in self._workers:
             await worker.start()
         self._print_ready(await asyncio.gather(*(worker.read_ready_line() for worker in self._workers)))
@@ -144,7 +144,7 @@ class _WorkerSupervisor:
             raise failed.exceptions[0] from None
 
     async def _keep_running(self, worker: Child) -> None:
-        """Restart a worker whenever it is killed; stop all when it ends gracefully.
+        """Restart a worker whenever it is killed; stop all workers when it ends without an error.
 
         Ctrl-C in a terminal reaches every process, in any order."""
         while (code := await worker.wait()) != 0:

@@ -1,1 +1,1 @@
-"""`raftlog topic …`: topics, their settings, trims."""
+"""`raftlog topic …`: topics, their settings, and the trim of their records."""

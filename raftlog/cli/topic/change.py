@@ -42,7 +42,7 @@ def alter(
 
 
 def _alter_settings(name: str, config: dict[str, str], resets: tuple[str, ...], yes: bool, verb: OperatorVerb) -> None:
-    """Change settings of a topic, after a confirmation if records would be deleted."""
+    """Change settings of a topic, after a confirmation if the change may delete records."""
     changes: dict[str, str | None] = {**config, **dict.fromkeys(resets)}
     if not yes:
         known = verb.ask(lambda client: client.describe_topic(name)).configs
@@ -54,7 +54,7 @@ def _alter_settings(name: str, config: dict[str, str], resets: tuple[str, ...], 
 
 
 def describe_deleting_changes(known: Mapping[str, str], changes: Mapping[str, str | None]) -> list[str]:
-    """Return descriptions of the changes that may delete records kept now. Pure."""
+    """Return a description of each change that may delete records that are kept now. Pure."""
     found = []
     for key in ("retention.ms", "retention.bytes", "cleanup.policy"):
         if key not in changes or changes[key] == known.get(key):

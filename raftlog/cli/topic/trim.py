@@ -17,7 +17,7 @@ from raftlog.types import Offset
 
 
 class _Cut(NamedTuple):
-    """Planned trim of one partition: its first offset moves from `first` to `before`."""
+    """Planned trim of one partition, which moves its first offset from `first` to `before`."""
 
     partition: int
     first: Offset
@@ -90,14 +90,14 @@ def trim(
 async def _find_cuts(
     client: BrokerClient, topic: str, partitions: Sequence[int] | None, before: StartPosition
 ) -> list[_Cut]:
-    """Return the cuts of these partitions, or of all."""
+    """Return the planned trims of the given partitions; None: of all."""
     description = await client.describe_topic(topic)
     numbers = range(description.partitions) if partitions is None else sorted({*partitions})
     return [await _find_cut(client, topic, number, before) for number in numbers]
 
 
 async def _find_cut(client: BrokerClient, topic: str, partition: int, before: StartPosition) -> _Cut:
-    """Return the cut, counted in offsets (a compacted log has fewer records). Raises `OffsetOutOfRange`."""
+    """Return the planned trim of a partition. Raises `OffsetOutOfRange` for an offset beyond the end."""
     first, end = await client.offsets(topic, partition)
     if before.kind != "offset":
         return _Cut(partition, first, (await locate(client, topic, partition, before)).begin)
@@ -109,7 +109,7 @@ async def _find_cut(client: BrokerClient, topic: str, partition: int, before: St
 
 
 async def _trim(client: BrokerClient, topic: str, cuts: Sequence[_Cut]) -> list[_Cut]:
-    """Trim the partitions one after another; an error lists those done before it."""
+    """Trim the partitions one after another; the message of an error lists the trimmed partitions."""
     done: list[_Cut] = []
     for cut in cuts:
         try:

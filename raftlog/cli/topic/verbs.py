@@ -16,7 +16,7 @@ from raftlog.topic_config import TopicConfig
 from raftlog.values.v3 import TopicSummary
 
 OFFSETS_ASKED_MAX = 64
-"""Partitions whose offsets are asked for at once."""
+"""Maximum number of partitions whose offsets are asked for at once."""
 OFFSETS_ANSWER_MS = 2_000
 
 
@@ -71,7 +71,7 @@ def create(
 
 
 async def _exists(client: BrokerClient, name: str, error: RaftlogError) -> bool:
-    """Return whether creation failed because the topic exists; older brokers report it with a general code only."""
+    """Return whether creation failed because the topic exists, which older brokers report with a general code only."""
     return isinstance(error, TopicExists) or (error.outcome == "failed" and name in await client.topics())
 
 
@@ -117,13 +117,13 @@ def describe(name: str, verb: OperatorVerb) -> None:
 async def _fetch_description(
     client: BrokerClient, name: str
 ) -> tuple[TopicDescription, list[OffsetRange | None], set[str]]:
-    """Return a topic, the offsets of its partitions, and the names of the settings that it overrides."""
+    """Return a topic's description, the offsets of its partitions, and the names of the settings that it overrides."""
     description = await client.describe_topic(name)
     return description, await _fetch_offsets(client, description), await client.topic_overrides(name)
 
 
 async def _fetch_offsets(client: BrokerClient, description: TopicDescription) -> list[OffsetRange | None]:
-    """Return the offsets of each partition; None for one that does not answer, so that the others are shown."""
+    """Return the offsets of each partition; None for a partition whose leader does not answer."""
     window = asyncio.Semaphore(OFFSETS_ASKED_MAX)
 
     async def fetch_range(partition: PartitionDescription) -> OffsetRange | None:

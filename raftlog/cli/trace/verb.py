@@ -1,4 +1,4 @@
-"""`raftlog trace`: sends a traced record, or shows traces that the brokers keep."""
+"""`raftlog trace`: sends a record with tracing, or reads traces that the brokers keep, and prints them."""
 
 import asyncio
 import re
@@ -59,7 +59,7 @@ def trace(partition: str | None, slow: int | None, trace_id: str | None, value: 
 
 
 async def _collect(bootstrap: BrokerAddresses, addresses: Sequence[str], trace_id: str | None) -> list[BrokerTraces]:
-    """Return the traces of all brokers that answer; brokers that do not answer are named on stderr."""
+    """Return the traces of all brokers that answer; the others are named on stderr."""
 
     async def read_traces(address: str) -> BrokerTraces:
         async with BrokerClient(bootstrap.with_addresses([address])) as client:
@@ -75,7 +75,7 @@ async def _collect(bootstrap: BrokerAddresses, addresses: Sequence[str], trace_i
 
 
 def _join(answers: Sequence[BrokerTraces]) -> list[list[BrokerTrace]]:
-    """Group the brokers' parts by trace, the slowest trace first."""
+    """Return the brokers' parts grouped by trace, the slowest trace first."""
     parts: dict[str, list[BrokerTrace]] = {}
     for answer in answers:
         for each in answer.traces:

@@ -1,4 +1,4 @@
-"""Traces of several brokers as one tree, printed as a waterfall."""
+"""Waterfall of a trace: the spans that several brokers measured, as one tree."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
@@ -19,7 +19,7 @@ class PlacedSpan(NamedTuple):
 
 
 def list_steps(parts: Sequence[BrokerTrace]) -> list[PlacedSpan]:
-    """Return the spans of all parts of one trace, each before its children, which are in the order of their begin."""
+    """Return the spans of all parts of one trace, each before its children, which are in order of their begin."""
     spans = [(part.node_id, span) for part in parts for span in part.spans]
     known = {span.span_id for _, span in spans}
     children: dict[str, list[tuple[int, TraceSpan]]] = {}
@@ -37,7 +37,7 @@ def list_steps(parts: Sequence[BrokerTrace]) -> list[PlacedSpan]:
 
 
 def format_waterfall(parts: Sequence[BrokerTrace]) -> list[str]:
-    """Return the lines of a trace: begin, duration, a bar, the step with its broker and attributes.
+    """Return a line for each span of a trace: begin, duration, a bar, the step with its broker and attributes.
 
     Begins on other brokers are by their clocks."""
     steps = list_steps(parts)

@@ -1,4 +1,4 @@
-"""`raftlog transaction …`: the table of its verbs."""
+"""Table of the verbs of `raftlog transaction`."""
 
 import click
 
