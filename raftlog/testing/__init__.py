@@ -5,8 +5,8 @@
         cluster.nodes[cluster.leader("orders", 0)].kill()
 
 Used by tests of programs that use raftlog, by this project's own tests and tools, and by the commands `dev` and `demo`.
-It reaches the brokers only through their command line, their HTTP API and the handshake between them. pytest finds the
-plugin (`raftlog.testing.plugin`) by its entry point; no other module here needs pytest."""
+The package reaches the brokers only through their command line, their HTTP API and the handshake between them. pytest
+finds the plugin (`raftlog.testing.plugin`) by its entry point; no other module here needs pytest."""
 
 from raftlog.testing.cluster import Cluster
 from raftlog.testing.errors import BrokerFailed, BrokerNotReady

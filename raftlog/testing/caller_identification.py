@@ -16,12 +16,12 @@ class HelloIdentification:
     def __init__(self) -> None:
         self._reader = FrameReader(_BOUNDS, _HELLO_BYTES_MAX)
         self.node: int | None = None
-        """Node id of the caller; None until it is read; it stays None if the caller sends none."""
+        """Node id of the caller; None until it is read, and for a caller that sends none."""
         self.is_complete = False
         """Whether the caller is identified, or has sent something other than its identification."""
 
     def feed(self, data: bytes) -> None:
-        """Read more bytes of the connection, until its hello names the caller or is unreadable."""
+        """Read more bytes of the connection; called until its hello names the caller or is unreadable."""
         room = self._reader.get_buffer()
         size = min(len(room), len(data))
         room[:size] = data[:size]

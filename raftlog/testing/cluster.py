@@ -6,8 +6,8 @@
         cluster.heal()
 
 All calls block, and may come from any thread, one at a time. All processes end with the block, even if the program
-is killed. A cut is between brokers: clients reach every running broker, except those that `cut_clients`
-disconnects in a cluster with `client_cuts`."""
+is killed. A cut is between brokers: clients still reach every running broker, except the brokers that `cut_clients`
+disconnects from clients in a cluster with `client_cuts`."""
 
 import contextlib
 import shutil
@@ -33,11 +33,11 @@ POLL_SECONDS: Final = 0.02
 """Pause between two requests while a state is polled."""
 LEADER_SECONDS_MAX: Final = 15.0
 ASK_SECONDS_MAX: Final = 2.0
-"""Timeout of one such request, so that an unresponsive broker does not delay the requests to the others."""
+"""Timeout of one request while a state is polled; an unresponsive broker must not delay the requests to the others."""
 
 
 class Cluster(NetworkFaults, ClosedAtExit):
-    """Cluster of `nodes` brokers with node ids from 1; for placement each is on a separate host."""
+    """Cluster of `nodes` brokers with node ids from 1; for the placement of replicas each is on a separate host."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
         self._program = tuple(program)
         self._is_secure = secure
         self.security: ClusterSecurity | None = None
-        """Authority and superuser of a secure cluster, set by `start`; None for another one."""
+        """Authority and superuser, set by `start`; None for a cluster that is not secure."""
         self._guard: Network | None = None
         """Proxy, which kills the brokers if this program ends without `close`; without cuts it forwards nothing."""
         self._seeds: list[str] = []
@@ -97,7 +97,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
     # start and end
 
     def start(self) -> None:
-        """Start all nodes and wait until they serve; raise `BrokerNotReady` with the log of a node that does not."""
+        """Start all nodes and wait until they serve; raise `BrokerNotReady` with the log of a node that fails to."""
         self.prepare()
         for node in self.nodes.values():
             node.launch()
@@ -106,7 +106,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
             self.wait_ready(self._ready_timeout_s)  # every node knows the superuser
 
     def prepare(self) -> None:
-        """Create ports, directories and the proxy; `start` calls it as well. It may be called only once."""
+        """Create ports, directories and the proxy; `start` calls this. It may be called only once."""
         assert not self.nodes, "the cluster has been started before"
         self.directory = self._given_dir or Path(tempfile.mkdtemp(prefix="raftlog-cluster-"))
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def add_node(self, *, start: bool = True, flags: Sequence[str] = ()) -> ClusterNode:
-        """Add a node with the next node id, which joins through the seeds."""
+        """Add a node with the next node id, which joins the cluster through the seeds; return the node."""
         if not self._seeds:
             raise BrokerFailed(
                 "no node can join a broker that was started alone: start the cluster with two nodes or more"
@@ -164,7 +164,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
         )
 
     def _configure(self, node: ClusterNode, flags: Sequence[str]) -> None:
-        """Set the flags, interpreter and environment with which a node starts next."""
+        """Set the flags, interpreter and environment of a node for its starts."""
         ask_for, security = self._environment, self.security
         own: list[str] = []
         if security is not None:
@@ -229,14 +229,14 @@ class Cluster(NetworkFaults, ClosedAtExit):
                 _sleep(until, f"node {node.node_id} is not ready after {timeout_s:g} s{node.log_tail()}")
 
     def wait_healthy(self, timeout_s: float = READY_SECONDS_MAX) -> None:
-        """Wait until every running node that is not paused reports a healthy cluster without lagging replicas."""
+        """Wait until every running node that is not paused reports a healthy cluster and no lagging replicas."""
         until = time.monotonic() + timeout_s
         for node in self._list_active():
             while not (overview := self._get_health(node)).get("is_healthy") or overview["lagging_count"]:
                 _sleep(until, f"not healthy after {timeout_s:g} s, as node {node.node_id} reports: {overview}")
 
     def wait_unhealthy(self, reason: str, timeout_s: float = READY_SECONDS_MAX) -> list[str]:
-        """Wait until a running node reports an unhealthy cluster for a reason with this text; return its reasons."""
+        """Wait until a running node reports a reason with this text for an unhealthy cluster; return its reasons."""
         until = time.monotonic() + timeout_s
         while True:
             named = [
@@ -278,7 +278,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
             return False
 
     def _get_health(self, node: ClusterNode) -> dict[str, Any]:
-        """Return the health that a node reports; if it does not answer, a health with this reason."""
+        """Return the health that a node reports; if it does not answer, an unhealthy one with the error as reason."""
         try:
             return dict(node.get("/v1/cluster/health_overview", ASK_SECONDS_MAX))
         except BrokerFailed as error:

@@ -4,8 +4,8 @@ from raftlog.errors import Unavailable
 
 
 class BrokerFailed(Unavailable):
-    """Error if a broker, or the cluster, did not reach the expected state."""
+    """A broker or the cluster did not reach the expected state."""
 
 
 class BrokerNotReady(BrokerFailed):
-    """Error if a broker ended or took too long before it served; the message includes the end of its log."""
+    """A broker ended or timed out before it served; the message includes the end of its log."""

@@ -1,7 +1,7 @@
 """Network faults between the nodes of a cluster, and between its clients and its nodes.
 
-Cuts add up, and the conditions of a link replace those before, until `heal`. Each call sends the full state to the
-proxy, and returns when the proxy has applied it."""
+Until `heal`, cuts add up, and new conditions of a link replace its earlier ones. Each call sends all present faults to
+the proxy, and returns when the proxy has applied them."""
 
 import itertools
 from collections.abc import Iterable
@@ -35,14 +35,14 @@ class NetworkFaults:
         self.cut_gossip(some, others, one_way=one_way)
 
     def cut_rpc(self, some: Iterable[int], others: Iterable[int], *, one_way: bool = False) -> None:
-        """Cut like `cut`, but without gossip."""
+        """Drop traffic like `cut`, except gossip."""
         links = _links(some, others, one_way)
         self._check(links)
         self._cut |= links
         self._apply()
 
     def cut_gossip(self, some: Iterable[int], others: Iterable[int], *, one_way: bool = False) -> None:
-        """Cut like `cut`, but only gossip."""
+        """Drop gossip like `cut`, but no other traffic."""
         links = _links(some, others, one_way)
         self._check(links)
         self._gossip_cut |= links
@@ -116,7 +116,7 @@ class NetworkFaults:
         return self._running_network().counters()
 
     def _apply(self) -> None:
-        """Send the current faults to the proxy."""
+        """Send all present faults to the proxy, and wait until it has applied them."""
         self._running_network().set_faults(
             Faults(self._cut, self._gossip_cut, self._conditions, self._gossip_conditions, self._gossip_loss)
         )

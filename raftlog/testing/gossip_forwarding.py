@@ -1,8 +1,9 @@
 """Forwarding of gossip datagrams through the proxy, with cuts, losses and network conditions.
 
-Every broker advertises a port of the proxy. A datagram to it is forwarded from the port of its sender, so that the
-receiver sees the address that the sender advertises, and answers there. The sender is identified by the port that the
-broker is bound to; a stream, which is a link like others, names its sender in the header of its first frame."""
+Every broker advertises a port of the proxy. A datagram to this port is forwarded from the sender's port of the proxy,
+so that the receiver sees the address that the sender advertises, and answers there. The sender of a datagram is
+identified by the port that its broker is bound to; a gossip stream names its sender in the header of its first frame,
+and is forwarded like other connections."""
 
 import asyncio
 import socket
@@ -28,7 +29,7 @@ class GossipIdentification:
         self.is_complete = False
 
     def feed(self, data: bytes) -> None:
-        """Read more bytes of the connection, until its head names the node."""
+        """Read more bytes of the connection; called until its head names the caller."""
         self._head += data[: _HEAD_BYTES - len(self._head)]
         if len(self._head) == _HEAD_BYTES:
             self.node = int.from_bytes(self._head[_LENGTH.size :][_NODE_AT])
@@ -36,7 +37,7 @@ class GossipIdentification:
 
 
 class GossipForwarder:
-    """Forwarding of the datagrams of one cluster. `loss` is the share of datagrams that is lost between all nodes."""
+    """Forwarder of the datagrams of one cluster. `loss`: the share of all datagrams that is dropped."""
 
     def __init__(self, link_states: LinkStates, random: Random) -> None:
         self._states, self._random = link_states, random
@@ -45,13 +46,13 @@ class GossipForwarder:
         self._nodes: dict[tuple[str, int], int] = {}
 
     async def add(self, node: int, target: tuple[str, int], udp: socket.socket) -> None:
-        """Forward the datagrams that arrive at this socket to the broker, which is bound to `target`."""
+        """Begin to forward the datagrams that arrive at a socket to a broker, which is bound to `target`."""
         self._nodes[target] = node
         end = self._ends[node] = _ProxyPort(self, node, target)
         await asyncio.get_running_loop().create_datagram_endpoint(lambda: end, sock=udp)
 
     def forward(self, data: bytes, source: tuple[str, int], receiver: "_ProxyPort") -> None:
-        """Forward a datagram of a broker, or of an unknown sender, to one broker."""
+        """Forward a datagram to the receiver's broker, unless it is lost; also one of an unknown sender."""
         sender = self._nodes.get(source)
         if sender == receiver.node:
             return
@@ -65,7 +66,7 @@ class GossipForwarder:
             self._send(data, link_state, via, receiver.target)
 
     def _send(self, data: bytes, link_state: LinkState, via: "_ProxyPort", target: tuple[str, int]) -> None:
-        """Schedule the deliveries of a datagram under the conditions of its link: none, one or several."""
+        """Schedule the deliveries of a datagram, as many as the conditions of its link give: none, one or several."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         number = link_state.next_number()

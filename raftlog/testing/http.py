@@ -1,4 +1,4 @@
-"""HTTP requests to a broker, one connection for each, for tests that send few and have no event loop."""
+"""HTTP requests to a broker, a new connection for each, for tests that send few requests and have no event loop."""
 
 import http.client
 from typing import Any, Final

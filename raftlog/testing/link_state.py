@@ -3,7 +3,7 @@
     start = time at which the link is free (rate) → + delay ± jitter → + time-outs of lost segments = arrival
 
 All connections over a link share its state, and so its rate and its bound on held bytes: `held_bytes` ≤ `limit`, plus
-the last piece of each connection; above that the proxy stops reading from the senders until half of it is released."""
+the last piece of each connection. At the bound the proxy stops reading from the senders, until half of it is free."""
 
 from collections.abc import Callable, Iterable
 from random import Random
@@ -20,7 +20,7 @@ RETRANSMISSION_S: Final = 0.2
 """TCP's shortest time-out; it doubles with each further loss of the same segment."""
 RETRANSMISSIONS_MAX: Final = 5
 HOLD_BACK_S: Final = 0.1
-"""Longest extra delay of a datagram that later ones should overtake."""
+"""Maximum extra delay of a datagram that is held back, so that later ones overtake it."""
 PIECES_PER_S: Final = 20
 LINKS_MAX: Final = 4096
 
@@ -32,7 +32,7 @@ class LinkState:
         self._random = random
         self.is_cut = False
         self.conditions: NetworkConditions | None = None
-        """Network conditions; None without any, which has no cost."""
+        """Network conditions; None if there are none, which costs nothing."""
         self.counters = TrafficCounters()
         self.held_bytes = 0
         self._free_at = 0.0
@@ -50,12 +50,12 @@ class LinkState:
 
     @property
     def piece_bytes(self) -> int:
-        """Maximum number of bytes that arrive at once."""
+        """Maximum number of stream bytes that arrive at once."""
         rate = self.conditions.rate_bytes_s if self.conditions is not None else 0.0
         return max(SEGMENT_BYTES, int(rate / PIECES_PER_S)) if rate else HELD_BYTES_MAX
 
     def draw_arrival_time(self, now: float, size: int) -> float:
-        """Return when stream bytes that are sent now arrive, with the random delays of the conditions."""
+        """Return the time at which stream bytes that are sent now arrive, with the random delays of the conditions."""
         conditions = self.conditions
         if conditions is None:
             return now
@@ -90,7 +90,7 @@ class LinkState:
     # datagrams
 
     def draw_arrival_times(self, now: float, size: int) -> tuple[float, ...]:
-        """Return when a datagram that is sent now arrives: never if it is lost, twice if it is duplicated."""
+        """Return the arrival times of a datagram that is sent now: none if it is lost, two if it is duplicated."""
         conditions = self.conditions
         if conditions is None:
             return (now,)
@@ -119,7 +119,7 @@ class LinkState:
     # conditions
 
     def _pass_rate_limit(self, conditions: NetworkConditions, now: float, size: int) -> float:
-        """Return when the link has sent `size` bytes, after those before."""
+        """Return the time at which the link has sent `size` bytes, which wait for the bytes before them."""
         if not conditions.rate_bytes_s:
             return now
         self._free_at = max(now, self._free_at) + size / conditions.rate_bytes_s
@@ -133,7 +133,7 @@ class LinkState:
     def _draw_stall(self, conditions: NetworkConditions, size: int) -> float:
         """Return the delay that retransmissions of lost segments cause, in seconds.
 
-        Among the segments lost at the same time only the one with the most time-outs counts."""
+        Among segments that are lost at the same time only the one with the most time-outs counts."""
         if not conditions.loss:
             return 0.0
         segments = -(-size // SEGMENT_BYTES)

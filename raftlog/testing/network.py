@@ -1,4 +1,4 @@
-"""Client of the proxy in the test: it starts the proxy, sends it the faults to inject, and ends it."""
+"""Client of the proxy in the test's process: it starts the proxy, sends it the faults to inject, and ends it."""
 
 import socket
 import subprocess
@@ -32,7 +32,7 @@ class Faults(NamedTuple):
 
 
 class Network:
-    """Proxy process between brokers. Connections wait in the listening sockets until the process has started."""
+    """Handle of the proxy process. Until it has started, connections wait in the listening sockets."""
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -47,20 +47,20 @@ class Network:
             )
 
     def add(self, node: int, port: int) -> str:
-        """Return a new address whose connections are forwarded to a node, which listens on a port of loopback."""
+        """Return a new address for other brokers. Connections to it are forwarded to a node's port on loopback."""
         with listen_on_free_port() as listening:
             self._send_command({"listen": node, "target": [HOST, port]}, listening)
             return address_of(listening)
 
     def add_gossip(self, node: int, port: int) -> str:
-        """Return a new address whose traffic is forwarded to a node's gossip, which is bound to a port of loopback."""
+        """Return a new address for gossip. Traffic to it is forwarded to a node's gossip port on loopback."""
         with reserve_gossip_port() as held:
             held.tcp.listen()
             self._send_command({"gossip": node, "target": [HOST, port]}, held.udp, held.tcp)
             return held.address
 
     def add_clients(self, node: int, port: int) -> str:
-        """Return a new address for clients, with connections forwarded to a node, which serves on a loopback port."""
+        """Return a new address for clients. Connections to it are forwarded to a node's port on loopback."""
         with listen_on_free_port() as listening:
             self._send_command({"clients": node, "target": [HOST, port]}, listening)
             return address_of(listening)
@@ -78,7 +78,7 @@ class Network:
         )
 
     def cut(self, pairs: Iterable[Link]) -> None:
-        """Cut exactly these links, and remove all other faults; in effect on return."""
+        """Cut exactly these links, and remove all other faults; the cuts are in effect on return."""
         self.set_faults(Faults(cut=pairs))
 
     def reset(self, links: Iterable[Link]) -> int:
@@ -111,7 +111,7 @@ class Network:
             return fields
 
     def guard(self, pids: Iterable[int]) -> None:
-        """Make the proxy kill exactly these processes, with their groups, if this one ends without `close`."""
+        """Make the proxy kill exactly these processes, each with its group, when the control socket is closed."""
         self._send_command({"guard": sorted(pids)})
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class Network:
             self._process.wait()
 
     def _send_command(self, command: dict[str, Any], *sockets: socket.socket) -> None:
-        """Send a command and sockets to the proxy; raises `BrokerFailed` if it has ended."""
+        """Send a command and sockets to the proxy; raises `BrokerFailed` if the proxy has ended."""
         try:
             socket.send_fds(self._control, [orjson.dumps(command)], [each.fileno() for each in sockets])
         except OSError as error:

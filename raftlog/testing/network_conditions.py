@@ -49,10 +49,10 @@ class NetworkConditions(NamedTuple):
 
 @dataclass(slots=True)
 class TrafficCounters:
-    """Counts of the traffic over one link since the start of the cluster: gossip, or all other traffic."""
+    """Counts of one kind of traffic (gossip, or all other) over one link since the start of the cluster."""
 
     passed_bytes: int = 0
-    """Bytes of streams that passed; all byte counters are of streams."""
+    """Bytes of streams that passed; all counters of bytes are of streams."""
     passed_datagrams: int = 0
     dropped_bytes: int = 0
     """Bytes that cuts discarded."""

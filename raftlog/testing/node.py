@@ -29,8 +29,8 @@ class ClusterNode(BrokerProcess):
     ) -> None:
         """Reserve the ports of a node.
 
-        `between` gives the addresses for other brokers, `clients` those for clients; with None the node advertises the
-        address that it listens on. `is_secure`: the HTTP addresses begin with `https://`."""
+        `between` is the proxy with the addresses for other brokers, `clients` the one with those for clients; with None
+        the node advertises the address that it listens on. `is_secure`: HTTP addresses begin with `https://`."""
         self.node_id = node_id
         self.rpc: str | None = None
         """RPC address that the broker advertises, used as seed; None for a single broker."""
@@ -103,7 +103,7 @@ class ClusterNode(BrokerProcess):
         self.python, self._program, self._at_launch = python, tuple(program), at_launch
 
     def _cluster_flags(self, seeds: list[str], secret_path: str) -> tuple[str, ...]:
-        """Return the flags of a node of a cluster; none for a node of its own."""
+        """Return the flags about the cluster; none for a single broker."""
         if self.rpc is None or self.rpc_bound is None:
             return ()
         listening = ("--rpc", self.rpc_bound, "--advertise-rpc", self.rpc)

@@ -59,6 +59,6 @@ def pytest_runtest_makereport(
 
 
 def _clusters_of(item: pytest.Item) -> list[Cluster]:
-    """Return the clusters that the test started, and those that its fixtures returned."""
+    """Return the clusters that a test started, and those that its fixtures returned."""
     given = [value for value in getattr(item, "funcargs", {}).values() if isinstance(value, Cluster)]
     return list(dict.fromkeys([*item.stash.get(_started, []), *given]))

@@ -1,4 +1,4 @@
-"""Ports of loopback that stay reserved, also while no broker listens on them.
+"""Ports of loopback that stay reserved, even while no broker listens on them.
 
 Another process may bind a free port before a broker does, or between a broker's end and its next start. So the port
 stays bound here, without listening, as long as the cluster exists: Linux lets a broker bind it as well (both sockets
@@ -33,7 +33,7 @@ def address_of(bound: socket.socket) -> str:
 
 
 class GossipPort(NamedTuple):
-    """Port reserved for UDP and TCP, in a `with` block or until `close`."""
+    """Port that is reserved for UDP and TCP until `close` or the end of the `with` block."""
 
     udp: socket.socket
     tcp: socket.socket
@@ -56,7 +56,7 @@ class GossipPort(NamedTuple):
 def reserve_gossip_port() -> GossipPort:
     """Reserve a port that is free for UDP and TCP.
 
-    A broker can bind it once `udp` is closed: datagrams go to one socket only."""
+    A broker can bind it once `udp` is closed: the datagrams of a port go to one socket only."""
     for _ in range(_ATTEMPTS):
         tcp = reserve_port()
         udp = socket.socket(type=socket.SOCK_DGRAM)

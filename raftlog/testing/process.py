@@ -25,7 +25,8 @@ from raftlog.testing.environment import merge_environments, select_inherited
 from raftlog.testing.errors import BrokerFailed, BrokerNotReady
 
 PROGRAM: Final = ("-P", "-m", "raftlog.cli")
-"""Interpreter's arguments; `-P` removes the working directory, which may contain `raftlog`, from the import path."""
+"""Arguments of the interpreter; `-P` removes the working directory, which may contain `raftlog`, from the import path.
+"""
 READY_SECONDS_MAX: Final = 30.0
 STOP_SECONDS_MAX: Final = 15.0
 LOG_SHOWN_BYTES: Final = 4096
@@ -54,7 +55,7 @@ class BrokerProcess(ClosedAtExit):
         file. `program`: the interpreter's arguments before `serve`."""
         self.name = name
         self.python = python
-        """Interpreter for the next start, which runs the raftlog that is installed for it."""
+        """Interpreter for the next start; the broker is the raftlog that is installed for it."""
         self.data_dir = Path(data_dir)
         self.address = http
         """HTTP address; port 0 is replaced by the port in the first ready line."""
@@ -99,7 +100,7 @@ class BrokerProcess(ClosedAtExit):
 
     @property
     def is_running(self) -> bool:
-        """Whether the process exists, paused ones included."""
+        """Whether the process runs or is paused."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -212,7 +213,8 @@ class BrokerProcess(ClosedAtExit):
 def wait_ready(processes: Sequence[BrokerProcess], timeout_s: float = READY_SECONDS_MAX) -> None:
     """Wait until all launched processes serve.
 
-    Raises `BrokerNotReady` for the first one that exits, or after the timeout; the others keep running."""
+    Raises `BrokerNotReady` for the first one that exits, or that is not ready at the timeout; the others keep running.
+    """
     until = time.monotonic() + timeout_s
     lines: dict[int, bytes] = {}
     with selectors.DefaultSelector() as selector:

@@ -1,6 +1,6 @@
-"""Start of a cluster's processes: by default a new interpreter for each.
+"""Start of a cluster's processes, by default with a new interpreter for each.
 
-A program that starts very many processes can set a cheaper function with the behaviour of `subprocess.Popen`."""
+A program that starts very many processes can set `start` to a cheaper function that behaves like `subprocess.Popen`."""
 
 import subprocess
 from collections.abc import Callable
@@ -23,4 +23,4 @@ class ProcessHandle(Protocol):
 
 
 start: Callable[..., ProcessHandle] = subprocess.Popen
-"""Starter of processes, with the arguments of `subprocess.Popen`."""
+"""Function that starts a process, with the arguments of `subprocess.Popen`."""

@@ -3,8 +3,8 @@
     caller --forth--> node        caller <--back-- node
 
 A cut link discards all bytes, and the end of the connection too. Lost bytes leave a hole in a stream, so a connection
-that lost some is closed when its link is open again, like a real one after a long silence; both sides then
-reconnect. No connection is made over a link that is cut: the caller's bytes are discarded."""
+that lost some is closed when its link is open again, like a real one after a long silence; the caller then
+reconnects. No connection is made over a link that is cut: the caller's bytes are discarded."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class CallerIdentification(Protocol):
     """Identification of the caller from the first bytes of a connection."""
 
     node: int | None
-    """Node id of the caller; None until it is read; it stays None if the caller sends none."""
+    """Node id of the caller; None until it is read, and for a caller that sends none."""
     is_complete: bool
     """Whether the caller is identified, or has sent something other than an identification."""
 
@@ -59,7 +59,7 @@ class ProxiedConnection:
             _connect_backpressure(sender, receiver, stream)
 
     def apply_changes(self, changed: set[LinkState]) -> None:
-        """Apply changed cuts and conditions: flush streams of changed links; close the connection if it lost bytes."""
+        """Apply changed cuts and conditions: flush streams of changed links; abort a connection that lost bytes."""
         for stream in (self._forth, self._back):
             if stream.link_state in changed:
                 stream.flush()
@@ -119,7 +119,7 @@ class ProxiedConnection:
     async def _reach_node(self) -> None:
         """Connect to the node, and forward the bytes that the caller has sent so far.
 
-        Without a listening node, abort the caller."""
+        If the node does not listen, abort the caller's side."""
         try:
             await self._loop.create_connection(lambda: self.back, *self._target)
         except OSError:
@@ -144,7 +144,7 @@ class ProxiedConnection:
         self._forward_end(self._back)
 
     def _forward_end(self, stream: ForwardedStream) -> None:
-        """Forward the end of one direction; drop the connection once both sides have ended."""
+        """Forward the end of one direction; close the connection once both sides have ended."""
         stream.feed(END)
         if self.front.transport is None and self.back.transport is None and self._connecting is None:
             self._close()
@@ -160,7 +160,7 @@ class ProxiedConnection:
 
 
 def _connect_backpressure(sender: Side, receiver: Side, stream: ForwardedStream) -> None:
-    """Connect a full receiver to its sender, so that the sender pauses until the backlog has been written."""
+    """Make a full receiver pause its sender until the backlog has been written."""
 
     def drained() -> None:
         stream.release()

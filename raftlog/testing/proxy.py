@@ -64,14 +64,14 @@ class Proxy:
             await self._execute(command, [socket.socket(fileno=descriptor) for descriptor in descriptors])
 
     def _read(self) -> None:
-        """Read one command and its sockets; no more after the end of the test."""
+        """Read one command and its sockets; stop reading at the end of the test."""
         message, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES_MAX, 2)
         if not message:
             asyncio.get_running_loop().remove_reader(self._control)
         self._commands.put_nowait((orjson.loads(message) if message else {}, descriptors))
 
     async def _execute(self, command: dict[str, Any], sockets: list[socket.socket]) -> None:
-        """Execute a command of the test: a port, changed conditions, a reset, counters or the guarded processes."""
+        """Execute a command of the test: a new port, changed faults, a reset, counters or the guarded processes."""
         if "target" in command:
             await self._open(command, (command["target"][0], command["target"][1]), sockets)
         elif "cut" in command:
@@ -89,7 +89,7 @@ class Proxy:
         self._control.send(orjson.dumps(answer))
 
     async def _open(self, command: dict[str, Any], target: tuple[str, int], sockets: list[socket.socket]) -> None:
-        """Forward a port to a node: for brokers, for clients, or for gossip by UDP and TCP."""
+        """Begin to forward a port to a node: for brokers, for clients, or for gossip by UDP and TCP."""
         if "listen" in command:
             await self._listen(sockets[0], command["listen"], target, self._rpc, HelloIdentification)
         elif "clients" in command:
@@ -129,7 +129,7 @@ class Proxy:
         self._connections.pop(connection, None)
 
     def _kill_guarded(self) -> None:
-        """Kill the processes that must not outlive the test."""
+        """Kill the processes that must not outlive the test, each with its group."""
         for pid in self._guarded:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Security of a cluster on one machine: certificates, a superuser and its password, made once for a directory.
+"""Security of a cluster on one machine: certificates and a superuser with its password, created once per directory.
 
 {directory}/tls               private authority, and a certificate for each node
 {directory}/admin.password    password of the superuser `admin`; only its owner can read the file
@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from raftlog.errors import InvalidArgument
 
 SECURITY_FIELDS: Final = ("ca", "user", "password_file")
-"""Fields of a description that clients need, by the names that `BrokerAddresses` has as well."""
+"""Fields that clients need, with the names that they have in `BrokerAddresses`."""
 USER: Final = "admin"
 _PASSWORD_BYTES: Final = 18
 _VARIABLE: Final = "RAFTLOG_BOOTSTRAP_USER"
@@ -40,7 +40,7 @@ class ClusterSecurity(NamedTuple):
         return Path(self.password_file).read_text(encoding="ascii").strip()
 
     def environment(self) -> dict[str, str]:
-        """Return the variables of a node, which create the first user at the founding of the cluster."""
+        """Return the environment variables of a node, which create the superuser when the cluster is founded."""
         return {_VARIABLE: f"{self.user}:{self.password()}"}
 
     def as_json(self) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class ClusterSecurity(NamedTuple):
 def prepare_security(
     directory: Path, nodes: Iterable[int], processes: Callable[[int], Iterable[int]] = lambda node: (node,)
 ) -> ClusterSecurity:
-    """Create the files that are missing for nodes, and return all. Raises `InvalidArgument`.
+    """Create the missing files of these nodes, and return the paths of all files. Raises `InvalidArgument`.
 
     `processes` returns the ids of the processes that share the certificate of a node."""
     own = directory.absolute() / "tls"

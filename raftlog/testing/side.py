@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 BUFFER_BYTES_MAX: Final = 1 << 20
-"""Bytes that may wait in a socket's transport; above this bound the sender is paused."""
+"""Bound on bytes that wait in a socket's transport; above it the sender is paused."""
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 
@@ -51,7 +51,7 @@ class Side(asyncio.Protocol):
         self.drained()
 
     def pause_reading(self, reason: str) -> None:
-        """Stop reading until every reason is removed by `resume_reading`."""
+        """Stop reading until `resume_reading` has removed every reason."""
         if self.transport is not None and not self._pause_reasons:
             self.transport.pause_reading()
         self._pause_reasons.add(reason)

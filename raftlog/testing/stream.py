@@ -1,7 +1,7 @@
 """One direction of a connection through the proxy: bytes in order, then the end, each at its arrival time.
 
 Without network conditions bytes are forwarded at once. Otherwise they wait here, and all later bytes wait after them:
-arrival times never decrease. Bytes that meet a cut, at its beginning or in flight, are lost, and so is the end; then
+arrival times never decrease. Bytes that are sent or arrive during a cut are lost, and so is the end of the stream; then
 `has_lost` is set permanently, because a stream with a hole is useless."""
 
 import asyncio
@@ -44,7 +44,7 @@ class ForwardedStream:
         """Whether the stream waits for room on the link."""
 
     def feed(self, data: bytes) -> None:
-        """Accept bytes from the sender; `END` means that it closed the connection."""
+        """Accept bytes from the sender; `END` means that the sender closed the connection."""
         if self.link_state.is_cut:
             self._discard(data)
         elif self.link_state.conditions is None and not self._held:
@@ -82,7 +82,7 @@ class ForwardedStream:
             self._timer = self._loop.call_at(self._held[0][0], self.release)
 
     def _hold(self, data: bytes) -> None:
-        """Split bytes into pieces with a time of arrival each, and pause the sender if the link holds too much."""
+        """Hold bytes in pieces, each with its arrival time; pause the sender if the link holds too many bytes."""
         link_state, now = self.link_state, self._loop.time()
         size = link_state.piece_bytes
         for start in range(0, len(data), size) if data else [0]:
