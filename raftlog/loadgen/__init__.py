@@ -1,6 +1,7 @@
-"""Load generator for a running cluster: offers operations at a fixed rate or as fast as they complete.
+"""Load generator for a running cluster: starts operations at a fixed rate or as fast as they complete.
 
-    plan → Run(plan, wire, work) → Result        `wire` carries requests and has the clock, `work` makes the requests
+    LoadPlan → LoadRun(plan, wire, work) → Result    `wire` carries requests and has the clock, `work` makes the
+    requests
 
 It reaches brokers only over HTTP, as any client does. It is one thread on plain sockets, since it often shares a
 machine's cores with the brokers and must not become the bottleneck. Used by `raftlog bench` and `bench/`."""

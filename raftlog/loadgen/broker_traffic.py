@@ -1,7 +1,7 @@
 """Cost of operations in messages between brokers, from the brokers' counters in `/metrics`.
 
-Each message counts once, at its sender. Messages that brokers send anyway (heartbeats of processes and of active Raft
-groups) are included for the duration of the run."""
+Each message counts once, at its sender. Messages that brokers send without any operation (heartbeats of processes and
+of active Raft groups) are included for the duration of the run."""
 
 import ssl
 from collections import Counter
@@ -21,7 +21,7 @@ _ANSWER_S_MAX: Final = 5.0
 
 
 class BrokerTraffic(NamedTuple):
-    """Totals of the counters of all brokers."""
+    """Totals of the messages between brokers, of all brokers together."""
 
     by_kind: Mapping[str, int]
     """Number of logical messages by kind."""
@@ -43,7 +43,7 @@ class BrokerTraffic(NamedTuple):
         )
 
     def as_json(self, operations: int) -> dict[str, Any]:
-        """Return the totals divided by the number of operations."""
+        """Return the totals per operation as fields for JSON."""
         share = 1 / max(1, operations)
         return {
             "messages_per_operation": round(self.messages * share, 3),
@@ -56,7 +56,7 @@ class BrokerTraffic(NamedTuple):
 
 
 def scrape(addresses: Sequence[str], tls: ssl.SSLContext | None = None, headers: str = "") -> BrokerTraffic:
-    """Read the counters of these brokers; raise `Unavailable` if one does not answer."""
+    """Return the totals of these brokers' counters; raises `Unavailable` if a broker does not answer."""
     by_kind: Counter[str] = Counter()
     size = writes = 0
     for address in addresses:

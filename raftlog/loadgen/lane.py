@@ -2,7 +2,7 @@
 
     CONNECTING → IDLE ⇄ BUSY → closed
 
-It parses only the form that brokers send: a status line, headers, `Content-Length`. Any other answer breaks the lane.
+A lane parses only answers in the form that brokers send: a status line, headers, `Content-Length`. Any other breaks it.
 """
 
 import socket
@@ -24,7 +24,7 @@ class LaneBroken(Exception):
 
 
 class RequestLane:
-    """Non-blocking HTTP connection to one address, opened at its creation; `token` names the request in flight."""
+    """Non-blocking HTTP connection to an address, opened by the constructor. `token`: the request in flight, or -1."""
 
     def __init__(self, address: str, key: tuple[int, str], tls: ssl.SSLContext | None = None) -> None:
         host, _, port = host_of(address).rpartition(":")
@@ -38,7 +38,7 @@ class RequestLane:
         self._tls = tls if address.startswith(HTTPS) else None
         self._host, self._waits_to_read = host, False
         self.is_connected = False
-        """Whether requests can be sent, after the handshake of TLS."""
+        """Whether requests can be sent: the connection is open, and a TLS handshake is complete."""
         self.is_sent = False
         """Whether any byte of the request was sent."""
         self.deadline = 0.0
@@ -48,7 +48,7 @@ class RequestLane:
 
     @property
     def is_secured(self) -> bool:
-        """Whether the connection uses TLS, whose handshake reads and writes."""
+        """Whether the connection uses TLS."""
         return self._tls is not None
 
     @property
@@ -56,7 +56,7 @@ class RequestLane:
         return len(self._to_send) > 0 if self.is_connected else not self._waits_to_read
 
     def begin(self, token: int, request: bytes, deadline: float) -> None:
-        """Send a request; raises `LaneBroken`."""
+        """Begin a request, which is sent as far as possible now; raises `LaneBroken`."""
         assert self.token < 0, f"request {self.token} is under way"
         self.token, self.deadline = token, deadline
         self.is_sent = False
@@ -65,12 +65,12 @@ class RequestLane:
             self._write()
 
     def handle_writable(self) -> None:
-        """Continue after the socket became writable: finish the connect, send more; raises `LaneBroken`."""
+        """Continue to connect or to send after the socket became writable; raises `LaneBroken`."""
         if self.is_connected or self._connect():
             self._write()
 
     def _connect(self) -> bool:
-        """Continue the connect and the handshake; return whether they are done. Raises `LaneBroken`."""
+        """Continue the connection's setup and its TLS handshake; return whether both are done. Raises `LaneBroken`."""
         if not isinstance(self.socket, ssl.SSLSocket):
             error = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if error:
@@ -105,7 +105,7 @@ class RequestLane:
             raise LaneBroken(str(error)) from None
 
     def handle_readable(self) -> tuple[int, bytes, str] | None:
-        """Read; return status, body and leader of a complete answer, or None. Raises `LaneBroken`."""
+        """Read from the socket; return status, body and leader of a complete answer. Raises `LaneBroken`."""
         if self._tls is not None and not self.is_connected:
             if self._connect():
                 self._write()
@@ -138,7 +138,7 @@ class RequestLane:
         return status, body, _read_header(head, _LEADER).decode()
 
     def _read_pending(self) -> bytes:
-        """Return bytes that TLS has decrypted already, for which the socket does not become readable."""
+        """Return bytes that TLS has decrypted already; the socket does not become readable for them."""
         assert isinstance(self.socket, ssl.SSLSocket), "pending bytes of a plain socket"
         found = b""
         while pending := self.socket.pending():
@@ -150,6 +150,6 @@ class RequestLane:
 
 
 def _read_header(head: bytes, name: bytes) -> bytes:
-    """Return the value of a header, or empty bytes."""
+    """Return the value of a header; empty without the header. `name` is lower-case, after a line end, with a colon."""
     _, found, rest = head.partition(name)
     return rest[: rest.index(_LINE_END)].strip() if found else b""

@@ -1,7 +1,7 @@
 """Mix of operations: their kinds and weights, parsed from `send=1,poll=1,commit=1,list=1`.
 
 send     a request with one or more records to a partition
-poll     a fetch from the client's own position, which advances; it does not wait for records
+poll     a fetch at the client's own position, which then advances; it does not wait for records
 commit   a commit of the client's position as its group's offset
 list     a read of the group's committed offsets"""
 
@@ -46,7 +46,7 @@ class Mix:
         return cls(weights)
 
     def draw(self, random: Random) -> str:
-        """Return a kind at random, by weight."""
+        """Return a random kind, chosen by weight."""
         return random.choices(self._kinds, cum_weights=self._cumulated)[0]
 
     def __str__(self) -> str:

@@ -8,23 +8,23 @@ from raftlog.errors import InvalidArgument
 from raftlog.loadgen.mix import Mix
 
 IN_FLIGHT_MAX: Final = 4_096
-"""Bound on requests in flight of all clients together; each has a connection of its own."""
+"""Bound on requests in flight of all clients together; each request has a connection of its own."""
 
 
 class LoadMode(StrEnum):
     """Rule for the start of the next operation."""
 
     OPEN = "open"
-    """Begin at the scheduled time, independent of earlier operations; a latency counts from that time."""
+    """Start at the scheduled time, independent of earlier operations; the latency counts from that time."""
     CLOSED = "closed"
-    """Begin after an earlier operation has ended; a latency counts from the send."""
+    """Start after an earlier operation has ended; the latency counts from the send."""
 
 
 class Targeting(StrEnum):
     """Choice of the broker for an operation."""
 
     SMART = "smart"
-    """Broker that leads, as named in earlier answers."""
+    """The leading broker, as far as earlier answers named it."""
     ANY = "any"
     """Each broker in turn."""
 
@@ -40,11 +40,11 @@ class LoadPlan:
     """Rate of all clients together; closed loops ignore it."""
     clients: int = 4
     in_flight: int = 16
-    """Bound on the operations in flight of one client; in an open loop further ones wait, and are late."""
+    """Bound on the operations in flight of one client; in an open loop further operations wait, and so are late."""
     targeting: Targeting = Targeting.SMART
     value_bytes: int = 100
     records: int = 1
-    """Records in one send: a single record goes as JSON, more of them as one stored batch."""
+    """Number of records in one send: a single record is sent as JSON, several as one stored batch."""
     timeout_ms: int = 10_000
     seed: int = 1
 

@@ -1,4 +1,4 @@
-"""Plot of a run's latencies by percentile as SVG, a line for each kind of operation.
+"""Plot of a run's latencies by percentile, as SVG with a line for each kind of operation.
 
 pygal draws it. Only the extra `bench` installs pygal, so it is imported at the first plot."""
 
@@ -29,7 +29,7 @@ def write_plot(result: Result, path: Path) -> None:
 
 
 def check_can_plot() -> None:
-    """Check before a run that its plot can be drawn; raise `InvalidArgument` otherwise."""
+    """Raise `InvalidArgument` if plots cannot be drawn; called before a run."""
     _import_pygal()
 
 

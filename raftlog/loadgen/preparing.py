@@ -32,7 +32,7 @@ class LoadTarget(NamedTuple):
 def prepare(
     bootstrap: Sequence[str], topic: str | None, partitions: int, replication_factor: int | None
 ) -> Iterator[LoadTarget]:
-    """Yield an existing topic as target, or create one that is deleted at the end of the block. Blocking.
+    """Yield an existing topic as target, or a new one that is deleted at the end of the block. Blocking.
 
     Raises the errors of `BrokerClient`, and `Unavailable` for a cluster whose brokers have no address. No event loop
     runs inside the block: the load has the thread for itself, and Ctrl-C ends it at once."""
@@ -61,7 +61,7 @@ async def _delete(bootstrap: Sequence[str], topic: str) -> None:
 
 
 async def _find_target(bootstrap: Sequence[str], topic: str) -> LoadTarget:
-    """Return the addresses of brokers, and the leaders and end offsets of a topic.
+    """Return the target: addresses of the live brokers, leaders and end offsets of the topic.
 
     Raises `Unavailable` without brokers."""
     async with BrokerClient(bootstrap) as client:

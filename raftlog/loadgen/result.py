@@ -20,20 +20,20 @@ class Second(NamedTuple):
 class Result:
     """Result of one run.
 
-    `seconds` is its duration up to the last answer; `between` is the traffic between brokers, if known."""
+    `seconds`: its duration up to the last answer. `between`: the traffic between brokers; None if it is unknown."""
 
     plan: LoadPlan
     seconds: float
     tallies: Mapping[str, Tally]
     reasons: Mapping[str, int]
-    """Number of operations without success by reason."""
+    """Number of unsuccessful operations, by reason."""
     longest_gap_s: float
     timeline: list[Second]
     unsent: int = 0
-    """Operations that were offered and not begun before the end of the run, because the cluster was too slow."""
+    """Number of operations that never began, because the cluster was too slow."""
     between: BrokerTraffic | None = None
     client_cores: float = 0.0
-    """CPU cores used by the load generator itself; near 1, the client was the bottleneck."""
+    """CPU cores that the load generator itself used; near 1 it was the bottleneck."""
 
     @property
     def offered(self) -> int:
@@ -61,7 +61,7 @@ class Result:
 
     @property
     def ended(self) -> int:
-        """Operations that were answered, refused, or ended without an answer."""
+        """Number of operations that ended, with or without an answer."""
         return sum(tally.succeeded + tally.failed + tally.unknown for tally in self.tallies.values())
 
     def latencies(self) -> Latencies:

@@ -1,4 +1,4 @@
-"""Run of a plan: operations begin when the plan schedules them, and end when the wire reports it.
+"""Run of a plan: operations begin when the plan schedules them, and end when the wire reports their end.
 
     open loop      operation n is due at begin + n ÷ rate, independent of earlier ones
                    latency = its end − that time, also for operations that could not be sent then
@@ -27,7 +27,7 @@ _PROGRESS_S: Final = 0.2
 
 
 class LoadProgress(NamedTuple):
-    """Progress of a run: elapsed seconds of its planned time, and counts so far."""
+    """Progress of a run: elapsed seconds of its planned time, and numbers of operations so far."""
 
     seconds: float
     succeeded: int
@@ -35,7 +35,7 @@ class LoadProgress(NamedTuple):
 
 
 class _UnderWay(NamedTuple):
-    """Operation in flight, and the time from which its latency counts."""
+    """Operation in flight."""
 
     operation: Operation
     since: float
@@ -54,7 +54,7 @@ class LoadRun:
         on_progress: Callable[[LoadProgress], None] = lambda _: None,
         on_success: Callable[[float, float], None] = lambda _since, _at: None,
     ) -> None:
-        """Prepare a run. `on_success(start, end)` gets the bounds of each latency, by the wire's clock."""
+        """Prepare a run. `on_success(start, end)` gets the bounds of each success's latency, by the wire's clock."""
         self._plan, self._wire, self._work = plan, wire, work
         self._on_progress, self._on_success = on_progress, on_success
         self._begin = wire.now() + LEAD_S
@@ -63,9 +63,9 @@ class LoadRun:
         self._ended = 0
         self._under_way: dict[int, _UnderWay] = {}
         self._free = deque(client for _ in range(plan.in_flight) for client in range(plan.clients))
-        """Clients that can begin another operation, once for each that they can."""
+        """Clients that can begin another operation; a client is contained once for each such operation."""
         self._paused: deque[tuple[float, int]] = deque()
-        """Clients of a closed loop that pause, and until when."""
+        """End of the pause and client, for each client of a closed loop that pauses."""
         self._tallies = {kind: Tally() for kind in plan.mix.weights}
         self._reasons = Reasons()
         self._gap = SuccessGap(self._begin)
@@ -79,7 +79,7 @@ class LoadRun:
         self._total = None if self._total is None else self._issued
 
     def run(self) -> Result:
-        """Run until every operation has ended, with or without an answer."""
+        """Run until every operation has ended, with or without an answer; return the result."""
         wire = self._wire
         while True:
             due = self._issue()
@@ -110,11 +110,11 @@ class LoadRun:
     def _issue(self) -> float | None:
         """Start the operations that are due.
 
-        Returns the time of the next one; None if no more follow, or if it waits for the end of another."""
+        Returns the time of the next operation; None if no more follow, or if it waits for the end of another one."""
         return self._issue_open() if self._plan.mode is LoadMode.OPEN else self._issue_closed()
 
     def _issue_open(self) -> float | None:
-        """Start all operations whose scheduled time has come; return the time of the next one, as `_issue` does."""
+        """Start all operations whose scheduled time has come; return the same as `_issue`."""
         total, rate = self._total, self._plan.rate
         assert total is not None, "an open loop has a rate"
         if self._wire.now() >= self._until + self._plan.timeout_ms / 1000:
@@ -129,7 +129,7 @@ class LoadRun:
         return None
 
     def _issue_closed(self) -> float | None:
-        """Start an operation for every free slot of a client; return as `_issue`."""
+        """Start as many operations as clients can begin; return the same as `_issue`."""
         now = self._wire.now()
         if now >= self._until:
             return None

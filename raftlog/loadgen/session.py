@@ -28,10 +28,10 @@ def run_session(
     warm_s: float = WARM_S,
     on_progress: Callable[[LoadProgress], None] = lambda _: None,
 ) -> Result:
-    """Run a load on an existing or a temporary topic and return its result. Blocking. Raises errors of the preparation.
+    """Run a load on an existing or a temporary topic and return the result. Blocking. Raises the errors of `prepare`.
 
-    The load of `warm_s` seconds before the run is not part of the result: consumer groups are created, connections
-    opened and leaders found meanwhile."""
+    The load of `warm_s` seconds before the run is not part of the result: it creates consumer groups, opens connections
+    and finds leaders."""
     with prepare(bootstrap, topic, partitions, replication_factor) as place:
         return run_on_target(plan, place, warm_s, on_progress)
 
@@ -57,7 +57,7 @@ def run_on_target(
 
 
 def _read_counters(place: LoadTarget) -> BrokerTraffic | None:
-    """Return the brokers' counters; None if a broker does not answer, since there is no total then."""
+    """Return the totals of the brokers' counters; None if a broker does not answer, since its part is unknown."""
     try:
         return scrape(place.addresses, place.tls, place.headers)
     except Unavailable:

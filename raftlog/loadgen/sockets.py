@@ -1,9 +1,9 @@
-"""Requests over real connections in real time: lanes by client and broker, opened on demand.
+"""Requests over real connections in real time; a client opens lanes to a broker on demand.
 
     lanes of a client to a broker ≤ its requests in flight;   every request ends: answered, broken, or timed out
 
-Waits are exact to the microsecond: `select` on the selector's own descriptor has that resolution, where the timeouts
-of epoll are whole milliseconds."""
+Waits are exact to the microsecond: `select` on the selector's own descriptor has that resolution, while the timeouts of
+epoll are whole milliseconds."""
 
 import select
 import selectors
@@ -26,7 +26,7 @@ class SocketWire(ClosedAtExit):
         self._selector = selectors.DefaultSelector()
         self._idle: defaultdict[tuple[int, str], list[RequestLane]] = defaultdict(list)
         self._busy: dict[int, RequestLane] = {}
-        """Lanes by token, in the order of their deadlines."""
+        """Lanes with a request in flight by its token, in the order of their deadlines."""
         self._ended: list[Arrival] = []
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class SocketWire(ClosedAtExit):
         return ended
 
     def _poll(self, seconds: float) -> None:
-        """Process socket events, after waiting for one at most `seconds`."""
+        """Wait at most `seconds` for socket events, and process them."""
         if not select.select((self._selector,), (), (), seconds)[0]:
             return
         for key, events in self._selector.select(0):
@@ -94,7 +94,7 @@ class SocketWire(ClosedAtExit):
             self._selector.modify(lane.socket, events, lane)
 
     def _read(self, lane: RequestLane) -> None:
-        """Read from a connection; a complete answer ends its request and makes the connection idle."""
+        """Read from a lane; a complete answer ends its request and makes the lane idle."""
         token = lane.token
         answer = lane.handle_readable()
         if answer is not None:
@@ -103,7 +103,7 @@ class SocketWire(ClosedAtExit):
             self._ended.append(Arrival(token, *answer, self.now()))
 
     def _drop(self, lane: RequestLane) -> None:
-        """Close a connection that broke or timed out, and end the request on it."""
+        """Close a lane that broke or timed out, and end its request."""
         self._selector.unregister(lane.socket)
         lane.close()
         if lane.token >= 0:
@@ -114,7 +114,7 @@ class SocketWire(ClosedAtExit):
             self._idle[lane.key].remove(lane)
 
     def _expire(self) -> None:
-        """End the requests whose deadline has passed, and close their connections."""
+        """End the requests whose deadline has passed, and close their lanes."""
         now = self.now()
         while self._busy and (oldest := next(iter(self._busy.values()))).deadline <= now:
             self._drop(oldest)

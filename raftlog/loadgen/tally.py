@@ -15,11 +15,11 @@ _DIGITS: Final = 3
 _REASONS_MAX: Final = 32
 PERCENTILES: Final = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}
 CURVE: Final = (0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.9, 99.95, 99.99, 100.0)
-"""Percentiles in plots."""
+"""Percentiles that plots show."""
 
 
 class Latencies:
-    """Latency histogram of one kind of operation, or of all."""
+    """Latency histogram of one kind of operation, or of all kinds together."""
 
     def __init__(self) -> None:
         self._histogram = HdrHistogram(1, int(_SECONDS_MAX / _UNIT_S), _DIGITS)
@@ -28,7 +28,7 @@ class Latencies:
         return int(self._histogram.get_total_count())
 
     def add(self, seconds: float) -> None:
-        """Add a sample; one above the histogram's bound counts as an hour."""
+        """Add a latency; one above an hour counts as an hour."""
         self._histogram.record_value(max(1, min(round(seconds / _UNIT_S), int(_SECONDS_MAX / _UNIT_S))))
 
     def merge(self, other: "Latencies") -> None:
@@ -68,7 +68,7 @@ class Tally:
 
 
 class SuccessGap:
-    """Longest time without a success, with the beginning and the end of the run as bounds."""
+    """Tracker of the longest time without a success, from the beginning to the end of the run."""
 
     def __init__(self, begin: float) -> None:
         self._last = begin
@@ -81,12 +81,12 @@ class SuccessGap:
 
 
 class Reasons:
-    """Counts of operations without success by reason; reasons beyond a bound count as `others`."""
+    """Counts of unsuccessful operations by reason; beyond a number of reasons further ones count as `others`."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
     def add(self, reason: str) -> None:
-        """Count an operation without success; a new reason beyond the bound counts as `others`."""
+        """Count an unsuccessful operation."""
         known = reason in self.counts or len(self.counts) < _REASONS_MAX
         self.counts[reason if known else "others"] += 1

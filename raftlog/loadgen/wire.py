@@ -1,4 +1,4 @@
-"""Environment of a run: a clock and a transport for requests. Real sockets and time, or scripts and virtual time."""
+"""Environment of a run: a clock and a transport for requests, real ones or, in tests, scripts and virtual time."""
 
 from typing import Final, NamedTuple, Protocol
 
@@ -9,7 +9,7 @@ NEVER_SENT: Final = -1
 
 
 class Arrival(NamedTuple):
-    """End of a request. `at` is by the wire's clock; `leader` is the address that the answer named, or empty."""
+    """End of a request. `at`: time by the wire's clock. `leader`: the address that the answer named; empty: none."""
 
     token: int
     status: int
@@ -26,7 +26,7 @@ class HttpWire(Protocol):
         ...
 
     def send(self, token: int, client: int, address: str, request: bytes) -> None:
-        """Send a client's request over a connection of its own; its end is an `Arrival` with this `token`."""
+        """Begin a client's request, which ends as an `Arrival` with this `token`."""
         ...
 
     def wait(self, until: float) -> list[Arrival]:

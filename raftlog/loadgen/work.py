@@ -21,15 +21,15 @@ from raftlog.types import TopicPartition
 
 _POLL_BYTES: Final = 1 << 16
 _BATCHES: Final = 32
-"""Number of different batches of a run; each is sent repeatedly."""
+"""Number of different batches that a run sends repeatedly."""
 _GROUP: Final = -1
-"""Value in place of a partition's number: the leader is that of a group's offsets."""
+"""Value in place of a partition's number: the subject is a consumer group, whose leader has its offsets."""
 _JSON: Final = "application/vnd.kafka.json.v2+json"
 _BATCHES_TYPE: Final = "application/vnd.raftlog.batches"
 
 
 class Operation(NamedTuple):
-    """Operation that is ready to be sent. `subject` names the partition or group whose leader it goes to."""
+    """Operation that is ready to be sent. `subject` is the partition or group whose leader the request goes to."""
 
     kind: str
     client: int
@@ -40,7 +40,7 @@ class Operation(NamedTuple):
 
 
 class RequestOutcome(NamedTuple):
-    """Outcome of an operation: `reason` is empty on success."""
+    """Outcome of an operation. `reason`: of a failure; empty: success. `is_unknown`: it may have had its effect."""
 
     reason: str
     is_unknown: bool = False
@@ -50,7 +50,7 @@ _SUCCESS: Final = RequestOutcome("")
 
 
 class Work:
-    """Generator of the operations of all clients of one run, and interpreter of their answers."""
+    """Source of the operations of all clients of one run, and interpreter of their answers."""
 
     def __init__(self, plan: LoadPlan, place: LoadTarget) -> None:
         self._plan, self._place = plan, place
@@ -136,7 +136,7 @@ class Work:
     # answers
 
     def finish(self, operation: Operation, arrival: Arrival) -> RequestOutcome:
-        """Return the outcome of an answer, and update leaders and positions from it."""
+        """Return the outcome of an operation, and update leaders and positions from its answer."""
         if self._plan.targeting is Targeting.SMART:
             self._learn(operation, arrival)
         status, body = arrival.status, arrival.body
@@ -175,7 +175,7 @@ class Work:
 
 
 def _rotate(partitions: Sequence[int], by: int) -> list[int]:
-    """Rotate the partitions, so that clients do not all begin with the same one."""
+    """Return the partitions in another rotation, so that clients do not all begin with the same one."""
     at = by % len(partitions)
     return [*partitions[at:], *partitions[:at]]
 
@@ -190,7 +190,7 @@ def _make_get(head: str, path: str) -> bytes:
 
 
 def _classify_refusal(kind: str, status: int, fields: Any) -> RequestOutcome:
-    """Return the outcome by status and error code, without the parts of the error that differ between answers."""
+    """Return the outcome for status and error code, without the parts of the error that differ between answers."""
     if not isinstance(fields, dict):
         return RequestOutcome(f"{kind}: HTTP {status}", is_unknown=status >= 500)
     code = fields.get("error_code")
