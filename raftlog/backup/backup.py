@@ -1,8 +1,8 @@
-"""Run of a backup: groups' offsets first, then the ends of all logs, then their batches up to these ends.
+"""Run of a backup: it reads the groups' offsets, then the ends of all logs, then copies batches up to these ends.
 
-So a committed offset of a group is never above the saved end of its partition. Each partition is a consistent prefix of
-its log; partitions are not consistent with each other. Files are committed while the run continues, so that the next
-run goes on where an interrupted one ended."""
+So a committed offset of a group is never above the saved end of its partition. The saved batches of a partition are a
+consistent prefix of its log; partitions are not consistent with each other. Files are committed while the run
+continues, so that the next run continues where an interrupted one ended."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ _ASKED_AT_ONCE: Final = 16
 
 
 class BackupProgress(NamedTuple):
-    """Progress in offsets, and the bytes that were copied."""
+    """Progress of a run: offsets that are done, their total number, and the bytes that were copied."""
 
     done: int
     total: int
@@ -35,7 +35,7 @@ class BackupProgress(NamedTuple):
 
 
 class BackupResult(Struct, frozen=True):
-    """Result of a run; `lost` are offsets that were deleted before they were saved."""
+    """Result of a run. `lost`: offsets that the cluster deleted before they were saved."""
 
     run: str
     number: int
@@ -50,7 +50,7 @@ class BackupResult(Struct, frozen=True):
 
 
 class _Bounds(NamedTuple):
-    """Partition to copy in this run: the copier, the bounds of its log, and the first offset to copy."""
+    """Partition in this run: its copy, the bounds of its log, and the first offset to copy."""
 
     copy: PartitionCopy
     saved: SavedPartition
@@ -95,7 +95,7 @@ async def _send_heartbeats(run: BackupRun) -> None:
 
 
 async def gather_some(limit: int, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Return the results in order; run at most `limit` at a time, and stop all others after an error."""
+    """Return the results of coroutines in order; run at most `limit` at a time, and cancel all after an error."""
     results: dict[int, T] = {}
     waiting = iter(enumerate(work))
 
@@ -128,7 +128,7 @@ class _Backup:
         self._client, self._run, self._options, self._on_progress = client, run, options, on_progress
         self._outage_s = options.give_up_after_s
         self._new: list[SavedFile] = []
-        """Stored files that are not committed."""
+        """Files that are stored but not committed."""
         self._committing = asyncio.Lock()
         self._committed_at = asyncio.get_running_loop().time()
         self._covered: dict[Place, int] = {}
@@ -170,7 +170,7 @@ class _Backup:
         )
 
     async def _topics(self) -> list[SavedTopic]:
-        """Return the topics with their ids and settings; one that is deleted meanwhile is left out."""
+        """Return the topics with their ids and settings, without topics that are deleted meanwhile."""
         rows = await self._retry("topics", self._client.list_topics)
         found = await gather_some(_ASKED_AT_ONCE, [self._topic(row) for row in rows if not row.is_internal])
         return [topic for topic in found if topic is not None]
@@ -202,7 +202,7 @@ class _Backup:
         ]
 
     async def _bounds(self, topics: list[SavedTopic]) -> list[_Bounds]:
-        """Check the saved files of each partition against its log; return the offsets to copy."""
+        """Check the saved files of each partition against its log; return all partitions with the offsets to copy."""
         self._covered = self._run.state.covered_ends()
         places = [(topic, number) for topic in topics for number in range(topic.partitions)]
         return list(await gather_some(_ASKED_AT_ONCE, [self._bound(*place) for place in places]))

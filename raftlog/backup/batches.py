@@ -1,4 +1,4 @@
-"""Batches as a backup holds and a restoration appends them. Pure; cost per batch, records are not opened.
+"""Batches as a backup holds and a restoration appends them. Pure; work is done per batch, without parsing records.
 
 A restored batch keeps offsets, times, codec and records; it loses the producer, whose id belongs to another cluster,
 and the mark of a transaction, which has ended. Offsets without records become batches without records."""
@@ -14,7 +14,7 @@ from raftlog.types import Buffer
 
 
 def read_saved_batches(path: str, data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield the batches of a file. Raises `BackupDamaged` for one whose CRC does not match, and `InvalidBatch`."""
+    """Yield the batches of a file. Raises `BackupDamaged` for a batch whose CRC does not match, and `InvalidBatch`."""
     for header, batch in split_batches(data):
         if not crc_matches(batch, header):
             raise BackupDamaged(f"{path}: the batch at offset {header.base_offset} is damaged: its CRC does not match")
@@ -22,7 +22,7 @@ def read_saved_batches(path: str, data: Buffer) -> Iterator[tuple[BatchHeader, m
 
 
 def to_restored(header: BatchHeader, batch: Buffer) -> tuple[BatchHeader, Buffer]:
-    """Return the batch without producer id, epoch, sequence and transaction; the same batch if it has none of them."""
+    """Return a batch without producer id, epoch, sequence and transaction; the given one if it has none of them."""
     attributes = header.attributes & ~TRANSACTIONAL_BIT
     fresh = header._replace(attributes=attributes, producer_id=-1, producer_epoch=-1, base_sequence=-1)
     if fresh == header:
@@ -43,7 +43,7 @@ def build_fillers(first: int, end: int) -> Iterator[bytearray]:
 
 
 class ContentDigest:
-    """CRC over offset and content of the batches with records, in order; equal for a restored log."""
+    """CRC over offset and content of the batches with records, in order; the same for a log and its restored copy."""
 
     def __init__(self) -> None:
         self.crc = self.batches = self.records = 0

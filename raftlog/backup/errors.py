@@ -2,8 +2,8 @@
 
 RaftlogError
 ├── BackupDamaged      (StorageError) a manifest or a file of a backup is missing or damaged
-├── BackupRefused      (InvalidArgument) the backup and the cluster, or the command, do not match
-├── BackupTaken        (RequestError) another run writes to the backup, or has claimed it
+├── BackupRefused      (InvalidArgument) the backup does not match the cluster or the command
+├── BackupTaken        (RequestError) another run writes to the backup, or has claimed it from this run
 └── StoreUnreachable   (StorageError) the store failed or refused a request"""
 
 from raftlog.errors import InvalidArgument, RequestError, StorageError

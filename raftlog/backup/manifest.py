@@ -1,11 +1,12 @@
-"""Commits of a backup: values, names and bytes. Pure.
+"""Format of a backup: its objects, their names and their bytes. Pure.
 
     commits/{number:020d}.json      changes of the backup, numbered without gaps; created exclusively, never changed
     snapshots/{number:020d}.json    the state after that commit, so that fewer commits are read; can be missing
     data/{topic id}/{partition}/{first:020d}-{end:020d}-{run}.batches     stored batches, one after another
 
-A run `claimed` the backup before it writes, `copied` files one or more times, and `completed` with the topics, log
-bounds and committed offsets that a restoration uses. `pruned` removes files below the log start offsets."""
+A run commits `claimed` before it writes, `copied` one or more times with new files, and `completed` with the topics,
+log bounds and committed offsets that a restoration uses. A `pruned` commit removes files below the log start offsets.
+"""
 
 import re
 from typing import Final, Literal, TypeVar
@@ -29,7 +30,7 @@ Kind = Literal["claimed", "copied", "completed", "pruned"]
 
 
 class Sealed(Struct, frozen=True, kw_only=True):
-    """Base of the objects that are stored with a checksum. `format` is raised when older programs cannot read it."""
+    """Base of objects that are stored with a checksum. `format` rises when older programs cannot read the object."""
 
     format: int = FORMAT
 
@@ -37,7 +38,7 @@ class Sealed(Struct, frozen=True, kw_only=True):
 class SavedFile(Struct, frozen=True):
     """File with the batches of a partition from offset `first` on; the backup covers all offsets below `end`.
 
-    `last_offset` and `last_crc` are base offset and CRC of its last batch."""
+    `last_offset` and `last_crc` are base offset and CRC of the file's last batch."""
 
     path: str
     topic_id: str
@@ -91,7 +92,7 @@ class SavedOffset(Struct, frozen=True):
 
 
 class BackupCommit(Sealed, frozen=True, kw_only=True):
-    """Change of a backup. Without `completed`, topics, partitions and offsets are empty."""
+    """Commit: one change of a backup. Topics, partitions and offsets are empty unless `kind` is `completed`."""
 
     number: int
     backup_id: str
@@ -108,7 +109,7 @@ class BackupCommit(Sealed, frozen=True, kw_only=True):
 
 
 class Snapshot(Sealed, frozen=True, kw_only=True):
-    """State after commit `number`, which is included as `last`; `completed` is the newest completed commit."""
+    """State of a backup after the commit `last`; `completed` is the newest completed commit."""
 
     last: BackupCommit
     completed: BackupCommit | None
@@ -128,20 +129,20 @@ def number_of(name: str) -> int | None:
 
 
 def data_path(topic_id: str, partition: int, first: int, end: int, run: str) -> str:
-    """Return the path of the data file with the records `first` ≤ offset < `end`.
+    """Return the path of a run's data file with the records `first` ≤ offset < `end`.
 
     The name contains the run, because an ended run can still write its own files."""
     return f"{DATA}/{topic_id}/{partition}/{first:020d}-{end:020d}-{run[:8]}.batches"
 
 
 def seal(value: Sealed) -> bytes:
-    """Return the bytes of an object, which end with its checksum."""
+    """Return the bytes of an object, followed by their checksum."""
     body = msgspec.json.encode(value)
     return body + f"\n{crc32c(body):08x}\n".encode()
 
 
 def unseal(kind: type[T], path: str, data: bytes) -> T:
-    """Read an object. Raises `BackupDamaged`, also for a format that is newer than this release."""
+    """Return the object in sealed bytes. Raises `BackupDamaged`, and also for a format newer than this release's."""
     body, _, checksum = data.rstrip(b"\n").rpartition(b"\n")
     if checksum != f"{crc32c(body):08x}".encode():
         raise BackupDamaged(f"{path} is damaged: its checksum does not match")

@@ -1,7 +1,7 @@
-"""Store in an object store that fsspec reaches, such as S3.
+"""Backup store in an object store that fsspec reaches, such as S3.
 
-Objects are written with one request each, and created with `If-None-Match`. Whether the store obeys that is checked
-once, since a store that ignores it would let two runs write one backup. Imports fsspec, which is optional."""
+Objects are written with one request each, and created with `If-None-Match`. Whether the store obeys this condition is
+checked once, since otherwise two runs could write one backup. Imports fsspec, which is optional."""
 
 import uuid
 from collections.abc import Iterator
@@ -18,10 +18,10 @@ _EXISTS: Final = ("PreconditionFailed", "ConditionalRequestConflict")
 
 
 class ObjectStore:
-    """Store at an address of fsspec; the variables of its package (`AWS_…` for S3) have credentials and endpoint."""
+    """Store at an address of fsspec; credentials and endpoint come from environment variables (`AWS_…` for S3)."""
 
     def __init__(self, address: str) -> None:
-        """Connect. Raises `BackupRefused`."""
+        """Connect to the store. Raises `BackupRefused`."""
         self.address = address.rstrip("/")
         with self._errors():
             try:
@@ -87,7 +87,7 @@ class ObjectStore:
         return True
 
     def _check_exclusive(self) -> None:
-        """Raise `BackupRefused` unless an object is created only once."""
+        """Raise `BackupRefused` if the store lets an object be created twice."""
         path = f"{RUNS}/{uuid.uuid4()}"
         try:
             is_obeyed = self._create(path, b"1") and not self._create(path, b"2")
@@ -102,7 +102,7 @@ class ObjectStore:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Raise `StoreUnreachable` for an error of the store, whose package raises errors of its own."""
+        """Convert errors in the block, which each store's package has of its own, to `StoreUnreachable`."""
         try:
             yield
         except BackupRefused:

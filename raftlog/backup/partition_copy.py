@@ -2,8 +2,8 @@
 
     begin = covered end, or the log start   ≤   copied   ≤   end = the committed end when the run began
 
-Batches are stored as they were fetched, after a check of their CRC; those without records are left out. While one file
-is written the next one is fetched, so at most two are in memory."""
+Batches are stored as they were fetched, after a check of their CRC; batches without records are left out. While one
+file is written the next one is fetched, so at most two are in memory."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -35,7 +35,7 @@ class CopyOptions(NamedTuple):
 
 
 class CopiedBatches(NamedTuple):
-    """Batches that were copied, for the progress: offsets below `offset` are done."""
+    """Report of copied batches for the progress: all offsets of the partition below `offset` are done."""
 
     place: Place
     offset: int
@@ -71,7 +71,7 @@ class PartitionCopy:
         on_file: Callable[[SavedFile], Awaitable[None]],
         on_copied: Callable[[CopiedBatches], None],
     ) -> None:
-        """Prepare a copy. `on_file` gets each file after it was stored, `on_copied` the progress."""
+        """Prepare a copy. `on_file` gets each file after it was stored, `on_copied` gets the progress."""
         self._client, self._run, self._topic, self._partition = client, run, topic, partition
         self._options, self._on_file, self._on_copied = options, on_file, on_copied
         self._name = f"{topic.name}/{partition}"
@@ -82,7 +82,7 @@ class PartitionCopy:
     async def check_last(self, last: SavedFile, log_start: int, end: int) -> None:
         """Raise `BackupRefused` unless the log still has the last saved batch.
 
-        Deleted batches and compacted topics are not checked."""
+        A batch that the cluster deleted, and compacted topics, are not checked."""
         if end < last.end:
             raise BackupRefused(
                 f"{self._name} ends at offset {end}, and the backup has offsets up to {last.end}: the cluster lost "
@@ -138,8 +138,8 @@ class PartitionCopy:
     async def _fetch(self, offset: int, max_bytes: int) -> tuple[bytes, int]:
         """Return batches from an offset on, and the end of the read offsets.
 
-        No batches: all records up to that end are removed. Because a new leader may not know the end yet, this is
-        believed only if it is still so after a majority confirmed the end."""
+        No batches: all records up to that end are removed. Because a new leader may not know the end yet, an answer
+        without batches counts only if it is repeated after a majority confirmed the end."""
 
         async def attempt() -> tuple[bytes, int]:
             fetched = await self._fetch_once(offset, max_bytes, _WAIT_MS)
@@ -155,7 +155,7 @@ class PartitionCopy:
         return await self._outage.repeat(attempt)
 
     async def _fetch_once(self, offset: int, max_bytes: int, timeout_ms: int) -> Fetched:
-        """Fetch from the topic of this run. Raises `BackupRefused` if the name belongs to another one."""
+        """Fetch batches once. Raises `BackupRefused` if the topic's name belongs to another topic now."""
         fetched = await self._client.fetch_batches(
             self._topic.name, self._partition, offset, timeout_ms=timeout_ms, max_bytes=max_bytes
         )
@@ -164,7 +164,7 @@ class PartitionCopy:
         return fetched
 
     async def _skip_deleted(self, error: OffsetOutOfRange, offset: int, end: int) -> int:
-        """Return the offset at which the log begins now, after its retention deleted records."""
+        """Return the offset at which the log begins, after retention deleted records; record them as lost."""
         if error.first <= offset:
             raise error
         self.lost.append(UnsavedRange(*self._place, offset, min(error.first, end)))
@@ -173,9 +173,9 @@ class PartitionCopy:
     async def _store(
         self, writing: "asyncio.Task[None] | None", buffer: _Buffer, end: int
     ) -> "asyncio.Task[None] | None":
-        """Start a task that stores the collected batches, once the task `writing` of the file before has ended.
+        """Wait for the task `writing` of the previous file, then start a task that stores the collected batches.
 
-        Return the task; None if no batches were collected."""
+        Return the new task; None if no batches were collected."""
         if writing is not None:
             await writing
         if not buffer.batches:

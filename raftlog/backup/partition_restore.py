@@ -1,9 +1,9 @@
 """Restoration of one partition: every file is read and checked; batches at or above the log's end are appended.
 
-    log end ≤ position of the next batch;   offsets without records get batches without records before it
+    log end ≤ position of the next batch;   offsets without records before it get batches without records
 
-Appends go one after another, since each must begin at the log's end; the next file is read meanwhile. After a lost
-answer the log's end shows whether the append happened."""
+Appends are sent one after another, since each must begin at the log's end; the next file is read meanwhile. After a
+lost answer the log's end shows whether the append happened."""
 
 import asyncio
 from collections.abc import Callable
@@ -54,15 +54,15 @@ class PartitionRestore:
         give_up_after_s: float,
         on_progress: Callable[[int, int], None],
     ) -> None:
-        """Prepare a restoration; `on_progress` gets offsets and bytes of each file."""
+        """Prepare a restoration; `on_progress` gets the numbers of offsets and bytes of each file."""
         self._client, self._store, self._part, self._on_progress = client, store, part, on_progress
         self._outage = Outage(f"restoration of {part.name}", give_up_after_s, _PAUSE_S_MAX, is_unanswered)
         self.digest = ContentDigest()
-        """Content of the batches in the files."""
+        """Digest of the restored batches of the files."""
         self._end = 0
         """End of the log."""
         self._position = 0
-        """Offset after the last batch that is stored or in the call."""
+        """Offset after the last batch that was appended or is collected for the next request."""
         self._call: list[Buffer] = []
         self._call_bytes = 0
 
@@ -101,7 +101,7 @@ class PartitionRestore:
         self._on_progress(part.end - done, 0)
 
     def _read(self, file: SavedFile) -> bytes:
-        """Return the bytes of a file, checked. Raises `BackupDamaged`."""
+        """Return the bytes of a file. Raises `BackupDamaged` if it is missing or its checksum does not match."""
         data = self._store.read(file.path)
         if data is None:
             raise BackupDamaged(f"the backup in {self._store.address} lacks {file.path}")
@@ -130,7 +130,7 @@ class PartitionRestore:
             raise BackupDamaged(f"{file.path} in {self._store.address} is damaged: {error}") from None
 
     async def _fill(self, offset: int) -> None:
-        """Append batches without records up to `offset`."""
+        """Append batches without records for the offsets below `offset`."""
         for filler in build_fillers(self._position, offset):
             await self._add(filler)
 
@@ -151,7 +151,7 @@ class PartitionRestore:
         self._end = self._position
 
     async def _attempt(self, body: bytes) -> None:
-        """Append the batches unless the log has them. Raises `BackupRefused` if the log has other records."""
+        """Append the batches unless the log has them already. Raises `BackupRefused` if it has other records there."""
         assert self._client is not None, "without a client nothing is appended"
         part = self._part
         try:
@@ -175,7 +175,7 @@ class PartitionRestore:
         await self._client.delete_records(self._part.topic, self._part.partition, self._part.begin)
 
     async def _compare(self) -> None:
-        """Read the log back. Raises `BackupRefused` unless it has exactly the batches of the files."""
+        """Read the log. Raises `BackupRefused` unless it has exactly the restored batches of the files."""
         assert self._client is not None, "without a client nothing is compared"
         client, part, found = self._client, self._part, ContentDigest()
         offset: int = part.begin
@@ -203,5 +203,5 @@ class PartitionRestore:
 
 
 def _retried(error: RaftlogError) -> RaftlogError:
-    """Return an error after which the append is sent again: it did not happen."""
+    """Return the error of an append that did not happen, as one after which the append is sent again."""
     return OutcomeUnknown(str(error)) if isinstance(error, VersionConflict) else error

@@ -1,9 +1,9 @@
 """Run of a restoration: topics with temporary settings, then batches, log starts, a comparison, settings, and groups.
 
-    end of the log ≤ saved end,   each append begins exactly there (`VersionConflict` otherwise)
+    end of the log ≤ saved end,   each append begins exactly at the end of the log (`VersionConflict` otherwise)
 
 Until everything is compared, topics keep all records and accept batches of any size; then they get their saved
-settings. An interrupted restoration continues at the end of each log. Offsets that groups committed come last."""
+settings. An interrupted restoration continues at the end of each log. Committed offsets of groups come last."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
@@ -27,7 +27,7 @@ _TEMPORARY: Final = {
     "max.message.bytes": str(256 << 20),
     "min.insync.replicas": "1",
 }
-"""Settings until all records are compared: nothing is deleted, and no batch is refused."""
+"""Settings of topics until all records are compared: nothing is deleted, and no batch is refused."""
 _OFFSETS_AT_ONCE: Final = 500
 
 GroupOffsets: TypeAlias = dict[str, dict[TopicPartition, int | CommittedOffset]]
@@ -37,8 +37,8 @@ GroupOffsets: TypeAlias = dict[str, dict[TopicPartition, int | CommittedOffset]]
 class RestoreOptions(NamedTuple):
     """Choice of topics by name (all if empty), new names, number of replicas, and limits.
 
-    `keeps_deleted`: also restore saved records that the cluster had deleted since. `continues`: topics may exist, from
-    an interrupted restoration. `compares`: read everything back."""
+    `keeps_deleted`: also restore saved records that the cluster had deleted by the last run. `continues`: topics may
+    exist, from an interrupted restoration. `compares`: compare the restored logs with the files."""
 
     topics: tuple[str, ...] = ()
     renamed: Mapping[str, str] = {}
@@ -52,7 +52,7 @@ class RestoreOptions(NamedTuple):
 
 
 class RestoreProgress(NamedTuple):
-    """Progress in offsets, and bytes that were read from the store."""
+    """Progress: offsets that are done, their total number, and the bytes that were read from the store."""
 
     done: int
     total: int
@@ -104,7 +104,7 @@ class RestorePlan:
         return self.options.renamed.get(topic.name, topic.name)
 
     def offsets_by_group(self) -> GroupOffsets:
-        """Return the committed offsets to restore."""
+        """Return the committed offsets to restore, under the new names of topics."""
         names = {topic.name: self.name_of(topic) for topic in self.topics}
         found: GroupOffsets = {}
         for row in self.commit.offsets:
@@ -114,7 +114,7 @@ class RestorePlan:
         return found
 
     def _part(self, topic: SavedTopic, row: SavedPartition) -> RestoredPart:
-        """Return the offsets to restore of one partition, with the files that hold them."""
+        """Return the offsets of one partition to restore, with the files that hold them."""
         files = [file for file in self.state.files.get((row.topic_id, row.partition), ()) if file.first < row.end]
         begin = row.log_start
         if self.options.keeps_deleted and files:
@@ -132,12 +132,12 @@ async def check_backup(plan: RestorePlan, on_progress: Callable[[RestoreProgress
 async def run_restore(
     client: BrokerClient, plan: RestorePlan, on_progress: Callable[[RestoreProgress], None]
 ) -> RestoreResult:
-    """Restore topics and groups. Raises the errors of a backup and of the client."""
+    """Restore topics and groups. Raises the errors of backups and of the client."""
     return await _Restoration(client, plan, on_progress).run()
 
 
 class _Restoration:
-    """State of one restoration; without a client it reads and checks only."""
+    """Restoration in progress; without a client it only reads and checks the files."""
 
     def __init__(
         self, client: BrokerClient | None, plan: RestorePlan, on_progress: Callable[[RestoreProgress], None]
