@@ -229,8 +229,8 @@ class Broker:
     ) -> list[RecordResult]:
         """Append records and return one result each, in their order. A large call (`is_large`) is processed in slices.
 
-        `partition` is a number for all records, or `None` to choose by key and in turn without one, or a list with one
-        of these for each record. Records of an idempotent `producer` all go to one named partition, as one batch.
+        `partition` is a number for all records, or None to choose by the key, or in turn for records without a key, or
+        a list with one for each record. Records of an idempotent `producer` go to one named partition, as one batch.
         Errors of the whole call (`UnknownTopic`) are raised; errors of a record or a partition are in the results."""
         target = self._topics.get(topic)
         if target is None or target.is_internal or not self.is_ready:
@@ -293,7 +293,7 @@ class Broker:
     ) -> Fetched:
         """Return stored batches from the one that contains `offset` on, once there are `min_bytes` or at the deadline.
 
-        Batches without records replace what the isolation hides. Raises `OffsetOutOfRange`, `OffsetNotAvailable`,
+        Batches without records replace those that `isolation` hides. Raises `OffsetOutOfRange`, `OffsetNotAvailable`,
         `NoLeader` and `CorruptBatch`."""
         target = await self._partition(topic, partition, deadline)
         max_bytes = max(1, min(max_bytes, self.settings.fetch_bytes_max))

@@ -167,7 +167,7 @@ class ClusterObserver:
         return {key: row[:3] for key, row in rows.items()}
 
     def _cut_deadline(self, node: NodeId, deadline: Deadline) -> Deadline:
-        """Return the deadline for a node's answer: an earlier one if gossip has the node as suspect, dead or left."""
+        """Return the deadline for a node's answer: earlier if gossip reports it as suspect, dead or left."""
         timeout_ms = DOUBTED_ASK_MS if self._gossip.is_doubtful(node) else ASK_MS
         return Deadline(min(deadline, deadline_in(timeout_ms)))
 

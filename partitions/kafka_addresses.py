@@ -22,7 +22,7 @@ def kafka_addresses(
 ) -> list[KafkaAddress]:
     """Return the addresses of the brokers for clients of this listener, by node id.
 
-    A broker that does not have this listener, and has exactly one other, is reached through that one."""
+    A broker that does not have this listener, and has exactly one other, is reached through the other one."""
     found = []
     for broker in sorted(brokers, key=lambda broker: broker.node_id):
         served = dict(broker.addresses.kafka)

@@ -47,7 +47,7 @@ class Deliveries:
     async def attempt(
         self, until: Deadline, max_bytes: int, interrupted: asyncio.Event, is_wanted: Callable[[], bool]
     ) -> PollDelivery:
-        """Fetch records until some are available, the deadline, or an interruption; return them.
+        """Fetch until records are available, the deadline passes or `interrupted` is set; return the records.
 
         Returns no records if `is_wanted` returns False by then, because a newer poll has replaced this one."""
         bounds = self._host.bounds

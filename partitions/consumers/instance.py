@@ -117,7 +117,7 @@ class Instance:
             await self._member.leave()
 
     def interrupt(self) -> None:
-        """Let all polls return at once, because the broker is about to stop."""
+        """Make all polls return at once, because the broker is about to stop."""
         self._stops = True
         self._interrupted.set()
 
@@ -279,7 +279,7 @@ class Instance:
                 await self._commits.commit_before_revocation(self._positions.acknowledged(), deadline_in(_CLOSING_MS))
 
     async def on_partitions_assigned(self, partitions: Collection[TopicPartition], *, keep: bool) -> None:
-        """Read these partitions. `keep`: no other member has owned them since the last call."""
+        """Read these partitions. `keep` the positions: no other member has owned them since the last call."""
         async with self._hold_turn():
             self._positions.own(partitions, keep=keep)
         self._run_in_background(self._decide_positions())

@@ -60,7 +60,7 @@ class MemberListener(Protocol):
         """Commit acknowledged offsets under the present generation, because the group rebalances."""
 
     async def on_partitions_assigned(self, partitions: Collection[TopicPartition], *, keep: bool) -> None:
-        """Read these partitions. `keep`: no other member has owned them since the last call."""
+        """Read these partitions. `keep` the positions: no other member has owned them since the last call."""
 
     async def on_partitions_lost(self) -> None:
         """Stop reading all partitions: the group continued without this member, and others may own them."""

@@ -119,7 +119,7 @@ class _PollOperation(CoordinatorOperation[InstancePoll, PollDelivery]):
 
 
 class _PackedPiece(msgspec.Struct, array_like=True):
-    """Records of one partition in a poll's answer; `batches` of the following batches belong to it."""
+    """Records of one partition in a poll's answer; `batches`: number of the following batches that belong to it."""
 
     topic: str
     partition: int

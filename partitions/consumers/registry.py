@@ -82,7 +82,7 @@ class Registry:
             instance.end(NotLeader(f"the coordinator of group {instance.group} moved to another broker; retry"))
 
     def stop_waiting(self) -> None:
-        """Let all polls return at once, because the broker is about to stop."""
+        """Make all polls return at once, because the broker is about to stop."""
         self.is_stopping = True
         for instance in self:
             instance.interrupt()

@@ -41,7 +41,7 @@ _ASKED_PAUSE_S: Final = 2.0
 
 
 class _Verdict(Enum):
-    """Decision of a member on a replacement; the texts are sent."""
+    """Decision of a member on a replacement; the texts are sent to other nodes."""
 
     DONE = "done"
     ALIVE = "alive"

@@ -70,7 +70,7 @@ REPEAT_MS: Final = 10_000
 
 
 class Phase(Enum):
-    """Progress of the start of a process; the texts are sent."""
+    """Progress of the start of a process; the texts are sent to other nodes."""
 
     EMPTY = "empty"
     HOLDING = "holding"
@@ -83,7 +83,7 @@ _PHASES = frozenset(phase.value for phase in Phase)
 
 
 class StartView(NamedTuple):
-    """Progress of a process in founding or joining a cluster, as it reports it to other seeds."""
+    """Progress of a process in founding or joining a cluster, as the process reports it to other seeds."""
 
     phase: Phase
     replica: ReplicaId
@@ -411,7 +411,7 @@ class FirstStart:
         )
 
     def _log_info(self, text: str) -> None:
-        """Log a text at its first occurrence, and again every `REPEAT_MS` while it is passed."""
+        """Log a text at its first occurrence, and again every `REPEAT_MS` while the caller repeats it."""
         self._log_once(logging.INFO, text)
 
     def _log_error(self, text: str) -> None:

@@ -226,7 +226,7 @@ class ControllerHost:
         return me.disk_uuid in self.state.retired and self.state.disk_of(me.node_id) is None
 
     def _is_established(self) -> bool:
-        """Return whether this node is registered or a member; a copy of a trimmed log may lack its row at first."""
+        """Return whether this node is registered or a member; the copy may lack its row at first."""
         group = self._copy.group
         is_member = group is not None and group.core.configuration.has_member(self._node.identity.replica)
         return is_member or self._is_registered()
@@ -236,9 +236,9 @@ class ControllerHost:
     async def start(self, addresses: Addresses) -> None:
         """Found or join a cluster; return once the copy here has this process registered under its boot epoch.
 
-        Without a majority it waits. `addresses` are announced to others; without an RPC address, that of the node's
-        listener is. Raises `IdentityRefused` and `InvalidArgument` when this process cannot be in the cluster, which
-        ends the node."""
+        Without a majority it waits. `addresses` are announced to others; a missing RPC address is replaced by
+        that of the node's listener. Raises `IdentityRefused` and `InvalidArgument` when this process cannot be in the
+        cluster, which ends the node."""
         assert self._starting is None, "started twice"
         self._starting = self._node.loop.create_task(self._start(addresses), name="the controller's start")
         waiting: list[asyncio.Future[Any]] = [self._starting, self._node.ended]

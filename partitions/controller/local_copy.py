@@ -99,7 +99,7 @@ class LocalCopy:
             self._loop.call_soon(self._apply_slice)
 
     def stop(self) -> None:
-        """Stop to follow the replica; cancel a pending retry."""
+        """Stop following the replica; cancel a pending retry."""
         if self._timer is not None:
             self._timer.cancel()
         self.group = None

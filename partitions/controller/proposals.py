@@ -104,7 +104,7 @@ class CommandProposals:
     async def _decide(self, request_id: UUID, packed: bytes, deadline: Deadline) -> Decision:
         """Submit a request until it is decided; at the deadline raise its last error.
 
-        The outcome is unknown if that of any attempt was."""
+        The outcome is unknown if the outcome of any attempt was unknown."""
         is_unknown, pause_s = False, _PAUSE_S
         expected = self._copy.expect(request_id)
         try:

@@ -38,8 +38,8 @@ class CoordinatorObserver(Protocol[S]):
 class Coordinators(Generic[C]):
     """Coordinators of the partitions led here.
 
-    `make` returns a coordinator of a replica; its second argument is the function to call when it has to be loaded
-    anew."""
+    `make` returns a coordinator of a replica; its second argument is the function to call when the coordinator
+    has to be loaded anew."""
 
     def __init__(self, node: Node, make: Callable[[Replica, Callable[[C], None]], C]) -> None:
         self._node, self._make = node, make

@@ -73,8 +73,8 @@ class CoordinatorOperation(Generic[Q, A]):
     """Operation that coordinators serve, with its request, answer and retry rule.
 
     `serve` takes the coordinator, the request and the deadline, after the arguments bound at its registration.
-    `is_repeatable`: sent again when the answer was lost, which otherwise raises `OutcomeUnknown`. `only_reads`: the
-    operation changes nothing, so an error after a lost answer is not `OutcomeUnknown`."""
+    `is_repeatable`: a request is sent again after a lost answer, which otherwise raises `OutcomeUnknown`.
+    `only_reads`: the operation changes nothing, so an error after a lost answer is not `OutcomeUnknown`."""
 
     def __init__(
         self,

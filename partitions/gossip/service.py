@@ -268,7 +268,7 @@ class Gossip:
         )
 
     def _wake_groups(self, node: NodeId) -> None:
-        """Wake the quiesced Raft groups that rely on the heartbeat of a node, because gossip has it as dead or left."""
+        """Wake the quiesced Raft groups that rely on a node's heartbeat, because gossip reports it as dead or left."""
         now = self._node.loop.time()
         if now - self._hinted_at.get(node, float("-inf")) >= HINT_INTERVAL_S:
             self._hinted_at[node] = now

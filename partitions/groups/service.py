@@ -309,7 +309,7 @@ class Groups:
         return await group_figures(self.coordinators, self._end_of, lags_max)
 
     def _end_of(self, place: Place) -> tuple[str, Offset | None] | None:
-        """Return a topic's name and the high watermark here, None without a replica; None for an unknown topic."""
+        """Return a topic's name, and the high watermark of the replica here, if any; None for an unknown topic."""
         topic = self._topics.by_id(place[0])
         if topic is None:
             return None

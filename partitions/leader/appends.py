@@ -69,7 +69,7 @@ class LeaderAppends:
         verify: VerifyPartition,
         join: VerifyPartition,
     ) -> None:
-        """Begin without appends. `verify` and `join`: see `Enlistments`."""
+        """Create an object without appends. `verify` and `join`: see `Enlistments`."""
         self._enlistments = Enlistments(verify, join, self._admit)
         self._topics, self._counters, self._budget = topics, shared.counters, shared.budget
         self._allocated_ids, self._opening, self._wall_ms = allocated_ids, shared.opening, shared.wall_ms

@@ -96,7 +96,9 @@ class Enlistments:
     `admit` is called with each, once its producer may append."""
 
     def __init__(self, verify: VerifyPartition, join: VerifyPartition, admit: Callable[[AdmittedAppend], None]) -> None:
-        """Begin without appends. `verify` checks that the partition is in the transaction; `join` adds it first."""
+        """Create an object without appends.
+
+        `verify` checks that the partition is in the transaction; `join` adds it first."""
         self._verify, self._join, self._admit = verify, join, admit
         self._held: dict[_Key, deque[AdmittedAppend]] = {}
         """Appends that wait until their producer is enlisted, by replica and producer."""

@@ -149,6 +149,6 @@ class Participant:
                 raise OffsetNotAvailable(f"{self._name}: the leader is new, and reads its producers; retry")
 
     def close(self) -> None:
-        """Stop all pending questions to coordinators, because the replica ends."""
+        """Stop all pending requests to coordinators, because the replica ends."""
         for question in self._questions.values():
             question.cancel()

@@ -55,7 +55,7 @@ class PendingAppends:
     def take(self, batches: Sequence[bytearray], future: "asyncio.Future[ReplicaAppended]") -> None:
         """Append batches; complete `future` in the turn of the loop that writes the entry.
 
-        Raises errors if nothing happened."""
+        Raises an error only if nothing happened."""
         self.answer_written(self._group.append(batches), self._answer_of, future)
 
     def _answer_of(self, written: Committed) -> ReplicaAppended:

@@ -42,7 +42,7 @@ class RecordDeletion:
         return group.committed_start_offset
 
     async def _check_transactions(self, offset: int) -> None:
-        """Raise `OffsetOutOfRange` above the first batch of an open transaction, once the producers are read.
+        """Raise `OffsetOutOfRange` above the first batch of an open transaction, once the producers' state is read.
 
         If their state is lost for good, every offset is allowed."""
         producers = self._producers

@@ -83,7 +83,7 @@ class SequenceCheck:
         pending_appends: PendingAppends,
         producers_max: int,
     ) -> None:
-        """Begin with a table of at most `producers_max` producers."""
+        """Create a check whose table has room for `producers_max` producers."""
         self._name, self._group, self._state, self._pending_appends = name, group, state, pending_appends
         self._producers_max = producers_max
         self.transactions = LeaderTransactions(name, state, producers_max)

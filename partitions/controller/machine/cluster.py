@@ -127,7 +127,7 @@ class ClusterState:
         return ReplicaLoad(self._replica_counts[replica], self._leader_counts[replica])
 
     def candidates(self) -> list[PlacementCandidate]:
-        """Return the brokers that can be given new replicas, for `place`."""
+        """Return the brokers that may get new replicas, for `place`."""
         return [
             PlacementCandidate(broker.replica, broker.host, *self.load(broker.replica))
             for broker in self.all_brokers()

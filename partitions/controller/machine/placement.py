@@ -19,7 +19,7 @@ from raftlog.raft import ReplicaId
 
 
 class PlacementCandidate(NamedTuple):
-    """Broker that can be given replicas, with its replicas, leaders and free bytes; 0 free bytes: unknown."""
+    """Broker that may get replicas, with its replicas, leaders and free bytes; 0 free bytes: unknown."""
 
     replica: ReplicaId
     host: str
@@ -123,7 +123,7 @@ def _move_one_leadership(
 ) -> bool:
     """Move one leadership to a broker that leads at least two fewer, through other brokers if needed.
 
-    Each move lowers the sum of squares of the counts, so there is an end. False when no such pair is left."""
+    Each move lowers the sum of squares of the counts, so this ends. Return False when there is no such move."""
     for level in range(max(counts.values()), min(counts.values()) + 1, -1):
         origins = [replica for replica, count in counts.items() if count == level]
         chain = _find_chain(origins, sets, led, {replica for replica, count in counts.items() if count <= level - 2})

@@ -23,7 +23,7 @@ _Entry = tuple[int, int, Iterator[int]]
 class ReplicaMoves:
     """Moves of replicas that even out the numbers of replicas on brokers.
 
-    `nodes` can be given replicas; `only_new`: those of a topic only go to brokers that its creation did not name."""
+    `nodes` may get replicas; `only_new`: those of a topic only go to brokers that its creation did not name."""
 
     def __init__(self, layout: PlacementLayout, nodes: Sequence[int], *, only_new: bool) -> None:
         self._layout, self._nodes, self._only_new = layout, nodes, only_new
