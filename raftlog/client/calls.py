@@ -114,7 +114,7 @@ def decode_value(kind: type[T], body: bytes) -> T:
 
 
 def quote_segment(name: str, what: str = "topic") -> str:
-    """Quote a name as one segment of a path; raise `InvalidArgument` for an impossible name."""
+    """Quote a name as one segment of a path; raise `InvalidArgument` for an impossible name of this kind, `what`."""
     if check_name(name, what) in ("", ".", ".."):
         raise InvalidArgument(f"{name!r} is not possible as a {what}")
     return quote(name, safe="")

@@ -6,7 +6,9 @@ from raftlog.errors import InvalidArgument
 
 
 def check_name(name: object, what: str = "topic") -> str:
-    """Return the name; raise `InvalidArgument`, with a hint, if it is no str, or UTF-8 cannot encode it."""
+    """Return the name; raise `InvalidArgument`, with a hint, if it is no str, or UTF-8 cannot encode it.
+
+    `what` is the kind of name for the error."""
     if isinstance(name, str):
         try:
             name.encode()

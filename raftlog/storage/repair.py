@@ -71,7 +71,7 @@ def repair_log(disk: Disk, path: str, *, accept_loss: bool) -> RepairReport:
 
 
 _Pieces = list[tuple[int, int, bytes | None]]
-"""Pieces of a repaired segment: `(position, length, other)`; `other` are bytes that replace the old ones, if any."""
+"""Pieces of a repaired segment: old position and length, and the bytes that replace the old ones, if any."""
 
 
 def _plan_segment(disk: Disk, path: str, file: str, report: RepairReport) -> tuple[str, _Pieces] | None:
@@ -88,13 +88,13 @@ def _plan_segment(disk: Disk, path: str, file: str, report: RepairReport) -> tup
             if is_damaged and stored.row is None:
                 report.cut_from = _min_offset(report.cut_from, stored.offset)
                 break
-            other = stored.restored
-            if is_damaged and other is None and stored.number == 0:
-                other = _build_roll(disk, path, segment)
-            elif is_damaged and other is None:
-                other = _build_gap(segment, stored)
+            replacement = stored.restored
+            if is_damaged and replacement is None and stored.number == 0:
+                replacement = _build_roll(disk, path, segment)
+            elif is_damaged and replacement is None:
+                replacement = _build_gap(segment, stored)
                 report.lost.append((stored.offset, segment.next_offset))
-            pieces.append((stored.position, len(stored.batch), other))
+            pieces.append((stored.position, len(stored.batch), replacement))
     finally:
         segment.close()
     return file, pieces
@@ -133,10 +133,10 @@ def _rewrite(disk: Disk, path: str, file: str, pieces: _Pieces, report: RepairRe
     new = disk.open(temporary, create=True)
     try:
         written = 0
-        for position, length, other in pieces:
-            if other:
+        for position, length, replacement in pieces:
+            if replacement:
                 _keep_bytes(disk, path, old, position, length, report)
-            written += _copy_piece(old, position, length, other, new, written)
+            written += _copy_piece(old, position, length, replacement, new, written)
         end = pieces[-1][0] + pieces[-1][1] if pieces else 0
         if end < old.size():
             _keep_bytes(disk, path, old, end, old.size() - end, report)
@@ -149,11 +149,11 @@ def _rewrite(disk: Disk, path: str, file: str, pieces: _Pieces, report: RepairRe
     _remove_files(disk, path, _index_files(file.removesuffix(LOG_SUFFIX)))
 
 
-def _copy_piece(old: File, position: int, length: int, other: bytes | None, new: File, written: int) -> int:
-    """Write a piece, or its replacement `other`, at position `written`; return the number of bytes."""
-    if other:
-        new.write(written, [other])
-        return len(other)
+def _copy_piece(old: File, position: int, length: int, replacement: bytes | None, new: File, written: int) -> int:
+    """Write a piece, or the bytes that replace it, at position `written`; return the number of bytes."""
+    if replacement:
+        new.write(written, [replacement])
+        return len(replacement)
     for at in range(0, length, _COPY_BYTES):
         new.write(written + at, [old.read(position + at, min(_COPY_BYTES, length - at))])
     return length

@@ -59,7 +59,7 @@ class SegmentedLog(ReadableLog):
         if type(batch) is bytes or (type(batch) is memoryview and batch.readonly):
             batch = bytearray(batch)
         stamp(batch, offset, term)  # type: ignore[arg-type]
-        self._take(batch, header, offset, term)
+        self._append_to_active(batch, header, offset, term)
 
     def append_stamped(self, batch: Buffer, header: BatchHeader) -> None:
         """Append a batch that is stamped with the next offset and its term; `header` is its header."""
@@ -69,7 +69,7 @@ class SegmentedLog(ReadableLog):
             self.active.append_compacted(batch, header)
             self._add_dirty(self.active)
         else:
-            self._take(batch, header, offset, header.leader_epoch)
+            self._append_to_active(batch, header, offset, header.leader_epoch)
 
     def append_roll(self, roll: Roll, term: Term) -> None:
         """Close the active segment and begin a new one with `roll`; the old one holds at least one offset."""
@@ -99,9 +99,9 @@ class SegmentedLog(ReadableLog):
         self._set_segments((*self.segments, segment))
         self._directory_dirty = True
         self.directory_changes.count()
-        self._take(batch, header, offset, term)
+        self._append_to_active(batch, header, offset, term)
 
-    def _take(self, batch: Buffer, header: BatchHeader, offset: int, term: int) -> None:
+    def _append_to_active(self, batch: Buffer, header: BatchHeader, offset: int, term: int) -> None:
         """Append a stamped batch to the active segment."""
         active = self.active
         active.append(batch, header, offset, term)

@@ -131,7 +131,7 @@ class Consumer(Generic[K, V]):
         handed = self._handed
         while True:
             while not handed.buffered:
-                taken = await self._take(self.settings.max_poll_records, time.monotonic() + POLL_MS / 1000)
+                taken = await self._take_fetched(self.settings.max_poll_records, time.monotonic() + POLL_MS / 1000)
                 handed.buffered.extend(taken)
             if found := self._convert_buffered(1):
                 return found[0]
@@ -148,7 +148,7 @@ class Consumer(Generic[K, V]):
             if self._handed.buffered:
                 self._count_processed()
             else:
-                taken = await self._take(count, ends_at)
+                taken = await self._take_fetched(count, ends_at)
                 if self._conversion.is_identity:
                     self._handed.last_handed = taken
                     return taken  # type: ignore[return-value]  # K and V are bytes
@@ -178,7 +178,7 @@ class Consumer(Generic[K, V]):
         handed.last_handed = given
         return converted
 
-    async def _take(self, count: int, ends_at: float) -> list[ConsumerRecord]:
+    async def _take_fetched(self, count: int, ends_at: float) -> list[ConsumerRecord]:
         """Return up to `count` fetched records; wait for the first until `ends_at` (monotonic seconds)."""
         self._count_processed()
         await asyncio.sleep(0)  # lets the fetches run, even if the caller polls without pause

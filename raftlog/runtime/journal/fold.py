@@ -248,7 +248,7 @@ class Fold:
         self._check(frame, None if address <= frame.end else "its operations are longer than itself")
 
     def _fold_other(self, frame: FrameTable, kind: int, key: GroupKey, a: int, b: int, at: int, length: int) -> None:
-        """Replay an operation that is no append; `at` is the address of its body."""
+        """Replay an operation that is no append; `a` and `b` are fields of its head, `at` is its body's address."""
         if kind in _BORDERS:
             self._fold_border(frame, kind, a)
             return

@@ -225,7 +225,7 @@ class GroupLog(LogView):
             return True
         try:
             for entry in self._recent[self.segments.last_index + 1 - self._recent_first :]:
-                self._take(entry)
+                self._append_to_segments(entry)
             self.segments.write()
         except OSError as error:
             if error.errno not in TEMPORARY_ERRORS:
@@ -238,7 +238,7 @@ class GroupLog(LogView):
             self._end = self._end_of_files()
         return True
 
-    def _take(self, entry: Entry) -> None:
+    def _append_to_segments(self, entry: Entry) -> None:
         """Append an entry's batch to the segments; a roll begins a new segment."""
         batch = entry.payload
         header = read_header(batch)

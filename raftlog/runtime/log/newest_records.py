@@ -57,7 +57,7 @@ class NewestRecords:
             if head.reason is not None:
                 self.reason = self.reason or f"entry {head.index} in {head.place}: {head.reason}"
             else:
-                self._take_entry(head)
+                self._add_entry(head)
             head = next(stream, None)
         return head
 
@@ -65,13 +65,13 @@ class NewestRecords:
         """Add or drop the records of undecided transactions by their markers in the entries from the end on."""
         while self._undecided and (entry := next(entries, None)) is not None:
             if entry.index >= self.end and entry.reason is None and read_header(entry.batch).is_marker:
-                self._take_entry(entry)
+                self._add_entry(entry)
 
-    def _take_entry(self, found: OfflineEntry) -> None:
+    def _add_entry(self, found: OfflineEntry) -> None:
         """Add a data batch; or process a marker; or record the compaction mark in a roll."""
         header = read_header(found.batch)
         if not header.is_control:
-            self._take(found, header)
+            self._add_batch(found, header)
             return
         kind, payload = read_control(found.batch, header)
         if kind is ControlKind.ROLL:
@@ -82,7 +82,7 @@ class NewestRecords:
             if kind is ControlKind.COMMIT:
                 self._add(ended)
 
-    def _take(self, found: OfflineEntry, header: BatchHeader) -> None:
+    def _add_batch(self, found: OfflineEntry, header: BatchHeader) -> None:
         """Record the newest offset and digest of each key in a batch."""
         newest: dict[bytes, _Newest] = {}
         try:

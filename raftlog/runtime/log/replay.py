@@ -120,11 +120,11 @@ class Replay:
         before: JournalEntry | None = None
         reason = None
         for entry in entries:
-            if before and (reason := self._take(before, entry.offset)):
+            if before and (reason := self._replay_entry(before, entry.offset)):
                 break
             before = entry
         if before and reason is None:
-            reason = self._take(before, None)
+            reason = self._replay_entry(before, None)
         self._write()
         return reason
 
@@ -133,7 +133,7 @@ class Replay:
         """Error of the full disk that refused the unwritten entries; None without any."""
         return self._full
 
-    def _take(self, entry: JournalEntry, next_offset: Offset | None) -> str | None:
+    def _replay_entry(self, entry: JournalEntry, next_offset: Offset | None) -> str | None:
         """Append a journal entry, or hold it if the disk is full; return the reason if it cannot follow."""
         if self._full is None and (reason := self._place(entry)):
             return reason

@@ -318,7 +318,7 @@ class Driver:
         try:
             for group in dirty:
                 group.is_dirty = False
-                ready = self._take(group)
+                ready = self._take_ready(group)
                 if ready is not None:
                     taken.append((group, ready))
                     self._outbox.post(group.key, ready.messages_now)
@@ -336,7 +336,7 @@ class Driver:
                 self._deferred_appends.note(group)
         self.catch_up.note_turn()
 
-    def _take(self, group: PartitionReplica) -> Ready | None:
+    def _take_ready(self, group: PartitionReplica) -> Ready | None:
         """Return the group's Ready, if it has one, and update whether the group needs ticks."""
         if group.is_closed or group.is_frozen or group.is_leaving or group.stopped:
             return None

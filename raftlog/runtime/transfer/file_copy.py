@@ -39,7 +39,7 @@ class FileCopy:
             row = 0
             while batches := await self._request_piece(files, base_offset, row):
                 for batch in batches:
-                    self._take(segments, batch)
+                    self._append_copied(segments, batch)
                 row += len(batches)
                 segments.write()
                 self.bytes_taken += sum(map(len, batches))
@@ -58,7 +58,7 @@ class FileCopy:
             raise self._copy_error("no piece")
         return result.batches
 
-    def _take(self, segments: SegmentedLog, batch: bytes) -> None:
+    def _append_copied(self, segments: SegmentedLog, batch: bytes) -> None:
         """Append a copied batch to the segments after checking that it follows the last one."""
         header = read_header(batch) if len(batch) >= HEADER_SIZE else None
         if header is None or not self._is_next(segments, batch, header):
@@ -102,5 +102,5 @@ class FileCopy:
             raise self._copy_error(f"a roll of group {roll.group_id}")
         return roll
 
-    def _copy_error(self, what: str) -> Unavailable:
-        return Unavailable(f"node {self._source} did not return the files of {self._group.name}: {what}")
+    def _copy_error(self, problem: str) -> Unavailable:
+        return Unavailable(f"node {self._source} did not return the files of {self._group.name}: {problem}")

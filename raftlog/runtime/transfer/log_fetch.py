@@ -60,11 +60,11 @@ class LogFetch:
         while isinstance(result, FetchResult) and result.entries and self._is_wanted:
             last = EntryId(result.entries[-1].index, result.entries[-1].term)
             if last.index >= result.last_index:
-                await self._take(after, result)
+                await self._append_in_slices(after, result)
                 return  # later entries are sent by Raft
             ahead = self._port.loop.create_task(self._request_entries(last))
             try:
-                await self._take(after, result)
+                await self._append_in_slices(after, result)
                 result, after = await ahead, last
             finally:
                 ahead.cancel()
@@ -86,7 +86,7 @@ class LogFetch:
             return result
         raise FormatError(f"node {self.leader.node_id} answered with {type(result).__name__}")
 
-    async def _take(self, after: EntryId, result: FetchResult) -> None:
+    async def _append_in_slices(self, after: EntryId, result: FetchResult) -> None:
         """Append fetched entries in slices, each when there is room for it."""
         for start in range(0, len(result.entries), _SLICE_ENTRIES):
             some = result.entries[start : start + _SLICE_ENTRIES]

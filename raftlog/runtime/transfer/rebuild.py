@@ -107,11 +107,11 @@ class Rebuild:
         loop, count, size, began = self._port.loop, 0, 0, self._port.loop.time()
         if not self._old.segments:  # no replica has any entry: the group begins again
             self._configuration = Configuration(Index(0), (self._port.me,))
-            self._take(segments, Index(1), self._build_roll(1, self._port.wall_ms(), Offset(0), Term(0)))
+            self._append_copied(segments, Index(1), self._build_roll(1, self._port.wall_ms(), Offset(0), Term(0)))
         for segment in self._old.segments:
             for result in self._walk_entries(segment):
                 batch = result.batch if result.batch is not None else self._build_replacement(segments, segment, result)
-                self._take(segments, result.index, batch)
+                self._append_copied(segments, result.index, batch)
                 count, size = count + 1, size + len(batch)
                 if count >= _SLICE_ENTRIES or size >= _SLICE_BYTES:
                     segments.write()
@@ -196,7 +196,7 @@ class Rebuild:
         stamp(batch, offset, term)
         return batch
 
-    def _take(self, segments: SegmentedLog, index: Index, batch: Buffer) -> None:
+    def _append_copied(self, segments: SegmentedLog, index: Index, batch: Buffer) -> None:
         """Append a batch to the new segments; remember its term and the Raft configuration in it, if any."""
         header = read_header(batch)
         self._previous_term = Term(header.leader_epoch)
