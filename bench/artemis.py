@@ -56,7 +56,7 @@ def measure_rows(directory: Path, rows: Mapping[str, float], rate: float, mix: s
             result = run_in_child(
                 measure_row, row=row, bootstrap=cluster.addresses, seconds=seconds, rate=rate, mix=mix
             )
-            # The warm-up is in it, and is taken for as much of it as its time is.
+            # The CPU time includes the warm-up, which is subtracted by its share of the time.
             share = seconds / (seconds + WARM_S)
             result["brokers_cpu_us"] = round((cpu_of(cluster) - before) * share / max(1, result["succeeded"]) * 1e6, 1)
             found[row] = result

@@ -1,7 +1,7 @@
 """Measures of fetches over HTTP from a log in the page cache, as JSON and as stored batches.
 
-What one answer holds is counted here before the load, for each of the requests that the load then repeats, and the
-offsets are checked. wrk's count of bytes has to show that the answers under load were as large.
+Each request that the load repeats is made once before the load: the records of its answer are counted and their offsets
+checked. wrk's count of bytes has to show that the answers under load were as large.
 """
 
 import json
@@ -20,7 +20,7 @@ _PATH = f"/topics/{_TOPIC}/partitions/0"
 _RECORDS = 500_000
 _BATCHES_PER_REQUEST = 10
 _OFFSETS = 64
-"""Fetches begin at so many different offsets in turn."""
+"""Number of different offsets at which fetches begin, in turn."""
 _JSON_BYTES = 200_000
 _BATCHES_BYTES = 1 << 20
 JSON_TYPE = "application/vnd.kafka.json.v2+json"

@@ -13,13 +13,13 @@ _DIFFERENT_BATCHES = 100
 _BATCHES_PER_APPEND = 10
 _ATTEMPTS_MAX = 3
 _CACHED_READS_MAX = 1 << 20
-"""Bytes that the timed passes may take from the device; more would mean that they were not in the page cache."""
+"""Bytes that the timed passes may read from the device; more would mean that they did not read from the page cache."""
 
 
 def read_all(path: str, log_bytes: int) -> dict[str, float]:
     """Write the log, then read it three times: to fill the cache, raw, and decoded; in a child process.
 
-    When a timed pass had to go to the device (the kernel may take cache away at any time), all three are done again.
+    If a timed pass read from the device, because the kernel dropped cached pages, all three passes are repeated.
     """
     written = _write(path, log_bytes)
     with raftlog.Log.open(path, create=False) as log:

@@ -15,7 +15,7 @@ SECONDS = 200.0
 """Length of each run; three of them are ten minutes."""
 SEGMENT_BYTES = 1 << 20
 _EVENTS_MIN = 4
-"""Rolls, and checkpoints, that each broker must have made in a run: more than ten in three."""
+"""Smallest number of rolls, and of checkpoints, of each broker in a run: more than ten in three runs."""
 _ANSWER_S_MAX = 10.0
 _HELD_FROM_S = 0.005
 _Samples = Mapping[str, float]
@@ -35,7 +35,7 @@ def _scrape(cluster: Cluster, node: int) -> dict[str, float]:
 def _longest_s(before: _Samples, after: _Samples) -> tuple[float, str]:
     """Return the longest step during the load, and its name; the smallest counted duration if none was longer.
 
-    Steps count whose number of holds rose during the load; their longest time may stem from the start."""
+    Only steps count whose number of holds rose during the load; their longest hold may be from before it."""
     longest = (_HELD_FROM_S, "none")
     for name, count in after.items():
         metric, _, step = name.partition(" ")

@@ -48,7 +48,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """`run` does the work once, from nothing, in a workspace that is thrown away."""
+    """Measure with its figures; `run` does the work once, in an empty workspace that is deleted afterwards."""
 
     name: str
     title: str

@@ -10,7 +10,7 @@ from bench.syncs import SyncCount
 KEY_BYTES = 20
 """Bytes at a value's beginning that distinguish it from all others."""
 Write = Callable[[int, bytes], Awaitable[object]]
-"""Gets the number of the writer and a value; returns when the value is acknowledged, and raises otherwise."""
+"""Function that writes a value for a writer, given by number; it returns when the value is acknowledged, or raises."""
 
 
 def value(prefix: bytes, number: int, size: int) -> bytes:

@@ -2,7 +2,7 @@
 
     latency = end of the answer − the moment at which the write was due
 
-so a stalled broker is charged for everything that it kept waiting, also for writes that could not even be sent."""
+so the latency includes the time for which a stalled broker delays the sending of a write."""
 
 from itertools import cycle
 

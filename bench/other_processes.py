@@ -6,12 +6,15 @@ from pathlib import Path
 
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 _IDLE_FIELDS = (3, 4)
-"""idle and iowait in the first line of /proc/stat; the guest fields behind the eighth are counted in user already."""
+"""Fields idle and iowait in the first line of /proc/stat; the guest fields after the eighth are already part of
+user."""
 _FIELDS = 8
 
 
 class OtherPrograms:
-    """Counter from its creation on; all processes of the measure must have been waited for before the reading."""
+    """Counter of the CPU time of other programs since its creation.
+
+    Before its reading, all processes of the measure must have been waited for."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()

@@ -3,7 +3,7 @@
 `python -m bench.peer_syncobj OWN JOURNAL BATCHED OTHER…` reads commands as lines of JSON and answers likewise:
 
     ["leads", {}]                           whether this process leads
-    ["load", {seconds, in_flight}]          what came of it
+    ["load", {seconds, in_flight}]          result of the load
     ["count", {}]                           the length of the list
 """
 
@@ -19,7 +19,7 @@ from bench.samples import VALUE_BYTES
 from raftlog.loadgen.tally import Latencies
 
 _ANSWER_S_MAX = 20.0
-"""Wait for the last answers: the library forgets some when its leader changes, and they count as failed."""
+"""Seconds to wait for the last answers; the library loses some when its leader changes, and they count as failed."""
 
 
 class ReplicatedList(SyncObj):  # type: ignore[misc]  # the library has no annotations

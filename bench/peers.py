@@ -1,6 +1,6 @@
 """Comparison of raftlog with other programs on one machine in one run: single records to one replicated log.
 
-Three processes, everything on disk as each ships it, 64 operations in flight at the leader. A further peer is one
+Three processes, each with its default storage settings, 64 operations in flight at the leader. A further peer is one
 more row of `PEERS`: a name, its guarantee, and a function that runs the load in an empty directory."""
 
 import json

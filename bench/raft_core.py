@@ -1,7 +1,7 @@
 """Measures of the Raft core alone: three replicas per group in one process, with logs and messages in memory.
 
-Nothing is written or sent: a Ready's entries are durable as soon as they are handed over. So the figures are the cost
-of the protocol in Python, and a bound for everything built upon it. Times are CPU times of the process."""
+Nothing is written or sent: a Ready's entries are durable as soon as they are handed over. The figures are therefore
+the cost of the protocol in Python, a bound for everything that is built upon it. Times are CPU times of the process."""
 
 import gc
 import statistics
@@ -19,7 +19,7 @@ from raftlog.types import Index, NodeId, Term
 MEMBERS = tuple(ReplicaId(NodeId(number), UUID(int=number)) for number in (1, 2, 3))
 HERE = MEMBERS[0]
 TICK_MS = 50
-"""The driver's default."""
+"""Milliseconds of a tick: the driver's default."""
 GROUPS_ACTIVE = 5_000
 GROUPS_QUIESCED = 1_000
 PROPOSALS_PER_READY = 64

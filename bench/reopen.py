@@ -1,7 +1,7 @@
 """Measures of opening a log after a crash of its writer, and of the scrub below the last checkpoint.
 
-The worst case is measured: the writer is killed when it has acknowledged nearly as much since the last checkpoint as
-one checkpoint spans, so recovery has the most to read."""
+The worst case is measured: the writer is killed shortly before its next checkpoint is due, so recovery has the most to
+read."""
 
 import itertools
 import json
@@ -22,7 +22,7 @@ from raftlog.topic_config import LogConfig
 
 SIZES = {"256_mib": 256 << 20, "1_gib": 1 << 30}
 PAST_CHECKPOINT_BYTES = 56 << 20
-"""Acknowledged after the last checkpoint before the kill; a checkpoint is due every 64 MiB."""
+"""Bytes acknowledged between the last checkpoint and the kill; a checkpoint is due every 64 MiB."""
 _BATCH_RECORDS = 151
 """Records of 100 bytes that make a batch of nearly 16 KiB."""
 _BATCHES_PER_APPEND = 64
@@ -30,7 +30,7 @@ _DIFFERENT_APPENDS = 4
 _SILENCE_S_MAX = 30.0
 _SCRUB_SLICE_BYTES = 1 << 20
 _BATCH_HEAD = struct.Struct(">qi")
-"""baseOffset and batchLength, with which every batch begins; batchLength counts from behind itself."""
+"""Fields baseOffset and batchLength, with which every batch begins; batchLength counts the bytes after itself."""
 
 
 class Batch(NamedTuple):
@@ -130,7 +130,7 @@ def _wait_for_size(lines: IO[str], path: Path, size: int) -> int:
 def flip_bit(segment: Path) -> Batch:
     """Flip a bit in the middle of the batch at a third of the file; return that batch.
 
-    The batch is found by walking the file's batch lengths here, without the code that is to find the flip.
+    The batch is found by walking the batch lengths of the file, without the code that has to find the flip.
     """
     target = segment.stat().st_size // 3
     with segment.open("r+b") as file:

@@ -1,9 +1,9 @@
 """Measure of the repair of a corrupt byte in a large partition at its leader, while clients write.
 
-    found (its log line "replica_quarantined") → sound (its log line "replica_repaired"), by the broker's own clock
+    from log line "replica_quarantined" to log line "replica_repaired" of the broker, by its own clock
 
-A reader finds it, so the damaged replica leads: it transfers leadership, gets the batch from another one, and reads all
-the rest."""
+A reader finds the byte, so the damaged replica is the leader: it transfers its leadership, gets the batch from another
+replica, and reads its other batches."""
 
 import http.client
 import json
@@ -88,7 +88,7 @@ def _damage_and_repair(cluster: Cluster, turn: int) -> tuple[float, float]:
 
 
 def run(workspace: Workspace) -> Values:
-    """Fill the partition, measure it quiet, then with repeated flips under the same load."""
+    """Fill the partition, measure its load without faults, and then the same load with repeated flips."""
     size_bytes = workspace.bulk_mib(MIB) << 20
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         create_topic(cluster)

@@ -1,4 +1,4 @@
-"""Measures of replication: three node processes on one disk, every write on a majority before its answer."""
+"""Measures of replication by three node processes on one disk; a majority has each write before its answer."""
 
 import time
 from statistics import median

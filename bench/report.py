@@ -1,4 +1,4 @@
-"""Report of results: as a table, as a file, and beside those of an earlier run."""
+"""Report of results, as a table, as a file, and in comparison with an earlier run."""
 
 import json
 from datetime import UTC, datetime

@@ -73,7 +73,7 @@ def run(workspace: Workspace) -> Values:
         require(restarted == {node["node_id"]: 1 for node in nodes}, f"restarted were {dict(restarted)}")
         port = int(nodes[0]["http"].rpartition(":")[2])
         sent = report.written + report.failed + report.unknown
-        # A record whose first attempt ended unknown was sent again, and may be there twice.
+        # A record whose first attempt had an unknown outcome was sent again, and may be stored twice.
         stored = require_read_back(
             port, TOPIC, report.written, sent, partitions=PARTITIONS, all_differ=report.unknown == 0
         )

@@ -11,14 +11,14 @@ from bench.measure import Figure, Measure, MeasureFailed, NotMeasured, Values, W
 from bench.other_processes import OtherPrograms
 
 SECONDS_MAX = 1_800.0
-"""No run starts later than this after the first one; the longest takes about two minutes."""
+"""Seconds after the first run started after which no other run starts; the longest takes about two minutes."""
 
 OTHERS_KEY = "other_programs_cpu_share"
 
 
 @dataclass(slots=True)
 class Outcome:
-    """Runs of one measure: each run has its values, or `failures` or `skipped` has the reason."""
+    """Runs of one measure: a run has its values, or a reason in `failures` or `skipped`."""
 
     measure: Measure
     runs: list[Values] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Outcome:
     def is_met(self, figure: Figure) -> bool | None:
         """Return whether the median meets the requirement; false after a failed run.
 
-        `None`: not required, or not measured."""
+        Returns `None` if nothing is required or was measured."""
         if self.failures and figure.required:
             return False
         middle = self.median(figure)

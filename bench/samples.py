@@ -1,4 +1,4 @@
-"""Test data, different and incompressible values and batches, and statistics of latencies."""
+"""Incompressible values and batches that all differ, and statistics of latencies."""
 
 import os
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Logins with SCRAM-SHA-256 over the Kafka protocol at a fixed rate, each on a connection of its own.
 
-The salted password is computed once (RFC 5802 lets a client keep it), so a login costs the client two HMACs, as it does
-the broker. Versions: SaslHandshake 1, SaslAuthenticate 0."""
+The salted password is computed once (RFC 5802 lets a client keep it), so a login costs the client two HMACs, as many as
+it costs the broker. Versions: SaslHandshake 1, SaslAuthenticate 0."""
 
 import asyncio
 import hashlib
@@ -25,7 +25,7 @@ _END_S_MAX: Final = 60.0
 
 
 class _ScramClient:
-    """Client of many exchanges of one user."""
+    """Client that logs in many times as one user."""
 
     def __init__(self, user: str, password: str) -> None:
         self._user, self._password = user, password.encode()
@@ -66,7 +66,7 @@ def _hmac(key: bytes, data: bytes) -> bytes:
 
 
 async def _exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, message: str) -> str:
-    """Send a message of the client; return that of the server."""
+    """Send a message of the client, and return the server's message."""
     token = message.encode()
     answer = await _ask(reader, writer, _AUTHENTICATE, struct.pack(">i", len(token)) + token)
     error, size = struct.unpack_from(">hh", answer)

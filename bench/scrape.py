@@ -1,4 +1,4 @@
-"""Measures of monitoring: a scrape of a broker with thousands of partitions, and the count of one latency."""
+"""Measures of monitoring: a scrape of a broker with thousands of partitions, and the cost of counting one latency."""
 
 import asyncio
 import gc

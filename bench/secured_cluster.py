@@ -1,7 +1,7 @@
 """Clusters of three brokers with and without security, for measures of its cost; the load logs in as a plain user.
 
-The user has a permission for the topic by an entry of its own, beside `OTHER_ENTRIES` of others: a superuser would be
-allowed everything before any entry is looked at."""
+The user has one permission entry for the topic, beside `OTHER_ENTRIES` entries of other users. A superuser would not
+show their cost, because it is allowed everything before any entry is looked at."""
 
 import base64
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Measures of the cost of security: batches with and without TLS and permissions, and others' latency beside logins."""
+"""Measures of the cost of security: batches with and without TLS and permissions, and latency during logins."""
 
 import time
 from contextlib import ExitStack
@@ -29,14 +29,14 @@ _QUEUED_MAX: Final = 2_000
 _FLUSH_S_MAX: Final = 30.0
 _DIFFERENT_BATCHES: Final = 100
 _ORDER: Final = (Security.NONE, Security.PERMISSIONS, Security.TLS, Security.TLS, Security.PERMISSIONS, Security.NONE)
-"""Order of the runs: an even drift of the machine cancels."""
+"""Order of the runs, in which an even drift of the machine's speed cancels."""
 
 
 # batches
 
 
 def produce_by_kafka(settings: dict[str, str], topic: str, warm_s: float, seconds: float) -> dict[str, Any]:
-    """Send records by librdkafka as fast as they are taken, in batches of 64 KiB; in a child process."""
+    """Send records by librdkafka in batches of 64 KiB as fast as the brokers take them; in a child process."""
     own = {"batch.size": 1 << 16, "linger.ms": 5, "queue.buffering.max.messages": _QUEUED_MAX}
     producer = import_module("confluent_kafka").Producer({**settings, **own})
     delivered = failed = 0

@@ -148,7 +148,7 @@ def free_port() -> int:
 
 
 def _is_ready(port: int) -> bool:
-    """Return whether the server is ready, using a bare socket, which costs little CPU in this process."""
+    """Return whether the server is ready, by a plain socket, since that takes little CPU in this process."""
     try:
         with socket.create_connection((HOST, port), timeout=1.0) as connection:
             connection.sendall(f"GET {READY_PATH} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n".encode())

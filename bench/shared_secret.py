@@ -1,4 +1,4 @@
-"""Cluster secret of the processes of one measurement, which listen only on loopback while it lasts."""
+"""Cluster secret of the processes of one measurement; they run only during it, and listen only on loopback."""
 
 from raftlog.cluster_secret import ClusterSecret
 

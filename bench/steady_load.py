@@ -1,7 +1,7 @@
 """Load of clients that retry each write after every error, until its deadline.
 
-Each partition has writers of its own at a steady pace, so that a gap between its acknowledgements comes from the
-partition and not from the pace. A record whose attempt has an unknown outcome is sent again and may be stored twice;
+Each partition has writers of its own at a steady pace, so that the partition, and not the pace, is the cause of a gap
+between its acknowledgements. A record whose attempt has an unknown outcome is sent again and may be stored twice;
 such attempts are counted. Used by measurements and tests of the effects of restarts on clients."""
 
 import asyncio
@@ -19,27 +19,27 @@ from raftlog.types import Offset, TopicPartition
 PAUSE_S: Final = 0.02
 """Pause between two attempts."""
 REASONS_MAX: Final = 20
-"""Limit of different error messages that are kept."""
+"""Number of different error messages that are kept."""
 
 
 class SteadyReport(NamedTuple):
-    """Report of the load: `written` + `failed` = records; `acknowledged` by place and offset; times in seconds."""
+    """Report of the load: each record is in `written` or in `failed`; times are in seconds."""
 
     written: int
     failed: int
     """Writes without an acknowledgement by their deadlines."""
     refused: int
-    """Attempts that definitely did nothing, and were followed by another one."""
+    """Failed attempts that certainly wrote nothing, and were followed by another attempt."""
     unknown: int
-    """Attempts of unknown outcome that were followed by another one."""
+    """Attempts of unknown outcome that were followed by another attempt."""
     longest_s: float
-    """Longest duration of one write, all its attempts together."""
+    """Longest duration of one write with all its attempts."""
     gaps_s: dict[TopicPartition, float]
     """The longest time without an acknowledgement, by partition."""
     reasons: dict[str, int]
-    """Number of attempts by their answer."""
+    """Number of errors by message."""
     acknowledged: dict[tuple[TopicPartition, Offset], int]
-    """Value of each acknowledged record, a number, by place and offset."""
+    """Value (a number) of each acknowledged record by partition and offset."""
 
     @property
     def longest_gap_s(self) -> float:
@@ -74,7 +74,7 @@ class SteadyLoad:
         self._reasons: Counter[str] = Counter()
 
     async def __aenter__(self) -> "SteadyLoad":
-        # As many programs would: each has connections of its own, and begins with another broker.
+        # Each writer has connections of its own and begins with another broker, as separate programs would.
         for number in range(self._writers):
             turn = number % len(self._addresses)
             client = BrokerClient([*self._addresses[turn:], *self._addresses[:turn]])

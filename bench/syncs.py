@@ -1,4 +1,4 @@
-"""Counter of this process's syncs, so that figures for durable work can be checked for durability."""
+"""Counter of the syncs of this process, which shows that measured writes were durable."""
 
 import os
 import threading

@@ -17,7 +17,7 @@ from raftlog.types import TopicPartition
 
 CHAINS: Final = 4
 FILLED: Final = 150_000
-"""Records of each partition that is copied."""
+"""Number of records in each partition that is copied."""
 SECONDS: Final = 10.0
 _TAIL: Final = b"x" * (VALUE_BYTES - 16)
 
@@ -66,7 +66,7 @@ async def _check_copies(addresses: list[str]) -> dict[str, Any]:
 
 @contextmanager
 def _run_chains(addresses: list[str], pool: ThreadPoolExecutor) -> Iterator[list[NodeProcess]]:
-    """Run the processes of all chains until the block ends; each has a partition then."""
+    """Run the processes of all chains while the block runs, at whose beginning each has a partition."""
     chains = [NodeProcess(number, "bench.chain_node") for number in range(CHAINS)]
     try:
         opened = pool.map(

@@ -1,7 +1,7 @@
 """Base of the checks: client programs as processes, and results.
 
-A check is a function of the running cluster that returns what it saw, in a few words, or raises `CheckFailed`. The
-output of a program that failed is part of the error."""
+A check is a function that takes the running cluster, and returns a few words about what it saw or raises `CheckFailed`.
+The error has the output of the program that failed."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from raftlog.testing import Cluster
 
 RUN_S_MAX: Final = 120.0
 READY_S_MAX: Final = 180.0
-"""Time of a broker's start on a busy machine."""
+"""Seconds that a broker may take to start, on a busy machine."""
 _SHOWN_CHARACTERS: Final = 1200
 _POLL_S: Final = 0.1
 
@@ -76,7 +76,7 @@ class Program:
         directory: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Start the program; `given` is its stdin, which stays open until `finish` with None."""
+        """Start the program with stdin `given`; if that is None, stdin stays open for `write` until `finish`."""
         self._command = command
         self._process = subprocess.Popen(
             command,
@@ -88,7 +88,7 @@ class Program:
             env={**os.environ, **(environment or {})},
         )
         self.lines: list[str] = []
-        """Lines of stdout until now."""
+        """Lines of stdout so far."""
         self._errors: list[str] = []
         self._arrived: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         if given is not None:
@@ -100,7 +100,7 @@ class Program:
             thread.start()
 
     def write(self, text: str) -> None:
-        """Write text to the program's stdin, which `given=None` left open."""
+        """Write text to the program's stdin; requires `given=None`."""
         assert self._process.stdin is not None, "stdin is a pipe"
         try:
             self._process.stdin.write(text)
@@ -160,7 +160,7 @@ class Program:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not exited."""
+        """Whether the program has not exited."""
         return self._process.poll() is None
 
     @property

@@ -30,7 +30,7 @@ CHECKS: tuple[Check, ...] = (
     *secured.CHECKS,
 )
 _TERMINATED: Final = 128 + signal.SIGTERM
-"""Exit code after SIGTERM, at which all nodes are stopped."""
+"""Exit code after SIGTERM, which stops all nodes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

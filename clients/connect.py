@@ -1,8 +1,8 @@
 """Check of Kafka Connect 3.9 in distributed mode: file → connector → topic → connector → file, with two workers.
 
-Connect delivers at least once: a record may be there twice after a worker was killed, and none may be missing. Its
-configuration, status and source offsets are in three compacted topics of the brokers, and its workers are a group of
-protocol type `connect`. At the end the sink's offsets are deleted, so that it writes every record again."""
+Connect delivers at least once: after the kill of a worker a record may be there twice, but none may be missing. Connect
+keeps its configuration, status and source offsets in three compacted topics, and its workers are a group of protocol
+type `connect`. At the end the offsets of the sink connector are deleted, so that it writes every record again."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -84,7 +84,7 @@ class ConnectCluster:
         self.request(f"/connectors/{name}/config", "PUT", {key.replace("_", "."): str(v) for key, v in config.items()})
 
     def wait_state(self, name: str, state: str) -> dict[str, Any]:
-        """Wait for a state of a connector and its tasks; return its status. A stopped one has no tasks."""
+        """Wait for a state of a connector and its tasks; return its status. A stopped connector has no tasks."""
         seen: dict[str, Any] = {}
 
         def is_reached() -> bool:
@@ -97,7 +97,7 @@ class ConnectCluster:
         return seen
 
     def kill_worker_of(self, name: str) -> None:
-        """Kill the worker that runs a connector's task; the other one takes its work over."""
+        """Kill the worker that runs a connector's task; the other worker takes the task over."""
         address = self.wait_state(name, "RUNNING")["tasks"][0]["worker_id"]
         self._workers.pop(address).kill()
 

@@ -2,9 +2,10 @@
 
 Both are programs of Kafka's own system tests. Copiers move the records of each partition with their offsets in
 transactions, some of which they abort; the topology of the Streams test copies, repartitions and aggregates with
-guarantee exactly_once_v2. Meanwhile a copier or instance, the broker that coordinates a transaction, and the leader of
-a partition are killed by SIGKILL, and the copiers at last. Then readers of committed records find in the output exactly
-the input below the committed offset, once and in order, and every aggregate of the topology is exact."""
+guarantee exactly_once_v2. Meanwhile a copier or an instance of the topology, the broker that coordinates a transaction,
+and the leader of a partition are killed by SIGKILL, and finally all copiers. Then readers of committed records must
+find in the output exactly the input below the committed offset, once and in order, and every aggregate of the topology
+must be exact."""
 
 import time
 from collections.abc import Callable
@@ -25,7 +26,7 @@ _LINES: Final = 60_000
 _TRANSACTION_RECORDS: Final = 20
 _COPIED_S_MAX: Final = 400.0
 _IDLE_MS: Final = 20_000
-"""Time without a record after which a reader is at the end."""
+"""Milliseconds without a record after which a reader stops, as it has reached the end."""
 _EOS_MAIN: Final = "org.apache.kafka.streams.tests.StreamsEosTest"
 _EOS_TOPICS: Final = ("data", "echo", "min", "sum", "repartition", "max", "cnt")
 _EOS_PARTITIONS: Final = 5
@@ -71,11 +72,11 @@ class _Copiers:
         return Program(java(libraries(), main, *broker_list, *topics, *names, *size))
 
     def name(self, number: int) -> str:
-        """Return the transactional id of the copier of a partition, which is its consumer group as well."""
+        """Return the transactional id of the copier of a partition, which is also the name of its group."""
         return f"{self._target}-{number}"
 
     def wait_for_commits(self) -> None:
-        """Wait until each has committed two more transactions, or has copied everything."""
+        """Wait until each copier has committed two more transactions, or has copied everything."""
         for number, copier in enumerate(self.running):
             before = len(copier.lines)
 
@@ -94,7 +95,7 @@ class _Copiers:
         self.running[number] = self._start(number)
 
     def require_busy(self) -> None:
-        """Raise `CheckFailed` if a copier has ended, so that a fault would not meet it."""
+        """Raise `CheckFailed` if a copier has ended, because then a fault would not affect it."""
         for number, copier in enumerate(self.running):
             require(copier.is_running, f"copier {number} ended before a fault{copier.describe_output()}")
 

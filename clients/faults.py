@@ -9,7 +9,7 @@ from raftlog.testing import Cluster
 from raftlog.testing.http import ask
 
 PAUSE_S: Final = 3.0
-"""Time of a client's normal work before, between and after faults."""
+"""Seconds of normal work of a client before, between and after faults."""
 _MOVE_S_MAX: Final = 30.0
 _POLL_S: Final = 0.1
 
@@ -25,7 +25,7 @@ class RunningNode(Protocol):
 
 
 class RunningCluster(Protocol):
-    """Cluster whose brokers the faults below stop and start."""
+    """Cluster whose brokers the faults of this module stop and start."""
 
     @property
     def nodes(self) -> Mapping[int, RunningNode]: ...

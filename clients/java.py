@@ -1,4 +1,4 @@
-"""Command lines of Java programs, whose jars are in one folder and whose warnings go to stderr."""
+"""Command lines of Java programs; the jars of a program are in one folder, and its warnings go to stderr."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +13,9 @@ log4j.appender.stderr.layout=org.apache.log4j.PatternLayout
 log4j.appender.stderr.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
 SHORT: Final = ("-Xmx256m", "-XX:TieredStopAtLevel=1")
-"""Flags of programs that run for seconds: they start in half the time."""
+"""Flags for programs that run only for seconds, which start in half the time with them."""
 LOADING: Final = ("-Xms512m", "-Xmx1g", "-XX:+UseG1GC")
-"""Flags of load generators."""
+"""Flags for load generators."""
 
 
 def java(

@@ -1,4 +1,4 @@
-"""Kafka 3.9 as one process, broker and controller at once; `bench.race` runs three with the same settings."""
+"""Kafka 3.9 as one process that is both broker and controller; `bench.race` runs three with the same settings."""
 
 import socket
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _CONNECT_S_MAX: Final = 1.0
 
 
 def node_properties(directory: Path, node: int, ports: Mapping[int, tuple[int, int]]) -> dict[str, object]:
-    """Return the settings of a node; `ports` has those of broker and controller of each node."""
+    """Return the settings of a node; `ports` has the broker's and the controller's port of each node."""
     broker, controller = ports[node]
     return {
         "process.roles": "broker,controller",

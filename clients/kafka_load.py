@@ -1,7 +1,7 @@
 """Checks with the tools of Kafka 3.9 that send or read many records, without a fault and under one.
 
-The producers run at a fixed rate, so that the fault falls into their time. They have to end without an error, and the
-consumers have to read the exact number of records; a record is lost or stored twice otherwise."""
+The producers run at a fixed rate for a fixed time, during which the fault happens. They have to end without an error,
+and the consumers have to read the exact number of records: fewer would mean a lost record, more one stored twice."""
 
 import re
 import time
@@ -49,7 +49,7 @@ def _maximum_latency(output: str) -> str:
 
 
 def _run_verifiable(cluster: Cluster, topic: str, fault: Fault | None, more: Sequence[str] = ()) -> str:
-    """Run `kafka-verifiable-producer` and three group members of `kafka-verifiable-consumer` at once."""
+    """Run `kafka-verifiable-producer`, and at the same time three members of a group of `kafka-verifiable-consumer`."""
     create_topic(cluster, topic)
     records = _PER_S // 4 * _SECONDS
     consumers = []
@@ -113,7 +113,7 @@ def _begin_fault(cluster: Cluster, topic: str, fault: Fault | None, program: Pro
 
 
 def _run_end_to_end(cluster: Cluster, topic: str, fault: Fault | None) -> str:
-    """Run `kafka-e2e-latency`, which sends each record after the acknowledgement and read of the one before."""
+    """Run `kafka-e2e-latency`, which sends a record when the previous one was acknowledged and read."""
     assert fault is None, "the tool stops after a wait of its own"
     create_topic(cluster, topic, partitions=1)
     given = (cluster.kafka, topic, str(_E2E_RECORDS), "all", "100")
@@ -122,7 +122,7 @@ def _run_end_to_end(cluster: Cluster, topic: str, fault: Fault | None) -> str:
 
 
 def _run_compatibility(cluster: Cluster, topic: str, fault: Fault | None) -> str:
-    """Run `ClientCompatibilityTest` with everything expected that a broker of Kafka 3.9 has."""
+    """Run `ClientCompatibilityTest`, which must find every feature of a broker of Kafka 3.9."""
     assert fault is None, "a test of interfaces"
     create_topic(cluster, topic, partitions=1)
     expected = {

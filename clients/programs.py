@@ -1,8 +1,9 @@
 """Checks with the client programs of this folder, one per client library, with the same command line each.
 
-`load TOPIC` prints `started`, writes and reads until its stdin ends, and checks then that every acknowledged record is
-stored once, in order, and was delivered to a group of three. Meanwhile the leader is killed, a broker restarts, and the
-leadership of a partition moves. Exit code 0 means passed, and the last line says what was seen."""
+With arguments `load TOPIC` a program prints `started`, and writes and reads until its stdin ends. Then it checks that
+every acknowledged record is stored once, in order, and was delivered to a group of three. Meanwhile the leader is
+killed, a broker restarts, and the leadership of a partition moves. Exit code 0 means that the check passed; the last
+line of the output says what was seen."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,11 +26,11 @@ _PYSPARK: Final = "pyspark==4.2.0"
 _SOME: Final = "leader kill, broker restart"
 
 Command = Callable[[], list[str]]
-"""Installation of a program; returns its command without arguments."""
+"""Function that installs a program, and returns its command line without arguments."""
 
 
 def java_command(folder: str) -> Command:
-    """Return the installation of the Java program, with the jars of a folder in `maven/`."""
+    """Return a function that installs the Java program with the jars of a folder in `maven/`."""
 
     def command() -> list[str]:
         libraries = packages.jars(folder)

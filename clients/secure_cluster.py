@@ -1,6 +1,7 @@
 """Three brokers of `raftlog dev --secure`: TLS on every address, logins, permissions, and a superuser.
 
-It offers what faults need of a `raftlog.testing.Cluster`. A killed broker starts again by `raftlog dev --restart`."""
+It has those members of `raftlog.testing.Cluster` that faults use. `raftlog dev --restart` starts a killed broker
+again."""
 
 import json
 import os
@@ -40,7 +41,7 @@ class SecureNode:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not been killed since its last start."""
+        """Whether the broker has not been killed since its last start."""
         return self._pid is not None
 
     def kill(self) -> None:
@@ -50,7 +51,7 @@ class SecureNode:
             self._pid = None
 
     def start(self, timeout_s: float = _READY_S_MAX) -> None:
-        """Start the broker, and wait until it serves; a running one is stopped gracefully before."""
+        """Start the broker, after a graceful stop if it runs, and wait until it serves."""
         directory = str(self._cluster.data_dir)
         restart = ("--restart", str(self.node_id), "--data-dir", directory, "--json")
         self._pid = json.loads(self._cluster.run("dev", *restart, seconds=timeout_s))["pid"]
@@ -104,7 +105,7 @@ class SecureCluster:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _reserve_ports(self) -> int:
-        """Return a base port; the ports after it are bound here, so that only the brokers can listen on them."""
+        """Return a base port; this process binds the ports after it, so that only the brokers can listen on them."""
         for base in random.sample(_BASES, _ATTEMPTS):
             with ExitStack() as held, suppress(OSError):
                 for port in range(base, base + _PORTS):
@@ -116,7 +117,7 @@ class SecureCluster:
         raise BrokerFailed(f"none of {_ATTEMPTS} base ports is free")
 
     def _create_authority(self) -> str:
-        """Create an authority that no broker has a certificate of; return its file."""
+        """Create a certificate authority that has issued no broker's certificate; return its file."""
         directory = self.directory / "other"
         self.run("tls", "create", str(directory), "--node", "1")
         return str(directory / "authority.pem")
@@ -169,7 +170,7 @@ class SecureCluster:
         wait_until(is_healthy, lambda: f"the cluster is not healthy: {overview}", timeout_s)
 
     def _ask(self, path: str) -> dict[str, Any]:
-        """Return the answer of the first running broker that answers with success; empty without any."""
+        """Return the answer of the first running broker that answers with success; empty if none does."""
         for node in self.nodes.values():
             if node.is_running:
                 with suppress(BrokerFailed):

@@ -21,11 +21,11 @@ _NAMED: Final = "leader kill, broker restart"
 _LINES: Final = 100
 _PER_S: Final = 500
 _REFUSED_MS: Final = 20_000
-"""Time after which kcat drops a record that it cannot send, and ends."""
+"""Milliseconds after which kcat drops a record that it cannot send, and ends."""
 
 
 def _environment(cluster: SecureCluster) -> dict[str, str]:
-    """Return the variables of a program whose clients log in."""
+    """Return the environment variables of a program whose clients log in."""
     return {
         "BOOTSTRAP": cluster.kafka,
         "MECHANISM": MECHANISMS[1],

@@ -1,4 +1,4 @@
-"""Reader of all records of a topic, by `kafka-console-consumer`, from raftlog and from Kafka alike."""
+"""Reader of all records of a topic through `kafka-console-consumer`, for topics of raftlog and of Kafka."""
 
 import re
 from typing import Final, NamedTuple

@@ -37,7 +37,7 @@ _TOPICS: Final = (
 _PARTITIONS: Final = 3
 _START_S_MAX: Final = 300.0
 _VERIFIED_S_MAX: Final = 600.0
-"""The driver itself waits up to six minutes for complete results."""
+"""Seconds to wait for the driver, which itself waits up to six minutes for complete results."""
 
 
 def _properties(directory: Path, cluster: Cluster, name: str) -> str:

@@ -5,8 +5,8 @@ A round is four runs in the order A B B A. Its ratio is the geometric mean of th
     ratio = √(b₁ ÷ a₁ · b₂ ÷ a₂)
 
 An even drift over the round (a machine that gets slower) favours A in the first pair and B in the second, and cancels.
-The figure is the median of the rounds' ratios. The noise is that of the method on this machine: a tree measured against
-itself in the same order, and the distance of its farthest ratio from 1.
+The figure is the median of the rounds' ratios. The noise of the method on this machine is found by measuring a tree
+against itself in the same order: it is the largest distance of such a ratio from 1.
 """
 
 import math
@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 FIRST, SECOND = 0, 1
 ORDER: Final = (FIRST, SECOND, SECOND, FIRST)
-"""The side that each run of a round measures."""
+"""Tree that each run of a round measures."""
 SLOWDOWN_MAX: Final = 0.03
-"""Slowdown that is tolerated, beside the noise."""
+"""Slowdown that is tolerated in addition to the noise."""
 
 
 def round_ratio(values: Sequence[float]) -> float:

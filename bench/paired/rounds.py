@@ -12,7 +12,7 @@ from bench.paired.ratios import FIRST, ORDER, Comparison, round_ratio
 from bench.paired.trees import Tree
 
 SECONDS_MAX = 3_600.0
-"""No round starts later than this after the first one."""
+"""Seconds after the start of the first round after which no further round starts."""
 
 
 class PairedFigure(NamedTuple):

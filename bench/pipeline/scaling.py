@@ -15,7 +15,7 @@ from raftlog.pipeline import Segments, archive, verify
 RECORDS: Final = 2_000_000
 SPLITS: Final = (1, 2, 4)
 MASTER: Final = "local[4]"
-"""All splits run at once; the cores are the machine's."""
+"""Spark master with four threads, so that all splits run at the same time on the cores of the machine."""
 JOBS: Final = {
     "brokers": "read through brokers",
     "segments": "read from segment files",

@@ -28,7 +28,7 @@ from raftlog.testing import Cluster
 RECORDS: Final = 5_000_000
 """Records of 100 bytes each, in the measures that read a topic."""
 MIB: Final = 512
-"""Equivalent of the default number of records in `--mib`."""
+"""Value of `--mib` that corresponds to the default number of records."""
 PARTITIONS: Final = 3
 MASTER: Final = "local[2]"
 _REQUEST_RECORDS: Final = 10_000

@@ -11,10 +11,10 @@ from bench.samples import VALUE_BYTES
 from raftlog.pipeline import verify
 
 MIB = 2_048
-"""Size of all three replicas together."""
+"""Size, in MiB, of all three replicas together."""
 REPLICAS = 3
 RECORD_BYTES = VALUE_BYTES + 8
-"""With its lengths and deltas, about."""
+"""Approximate size of a stored record, with its lengths and deltas."""
 SIZES = {"small": 16 << 10, "large": 1 << 20}
 """Bytes of a batch."""
 

@@ -19,7 +19,7 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _FIELDS: Final = 8
 _IDLE_FIELDS: Final = (3, 4)
 _USER_FIELD: Final = 11
-"""utime in /proc/PID/stat behind the program's name; stime and those of waited children follow."""
+"""Index of utime in /proc/PID/stat after the program's name; stime and the times of waited-for children follow."""
 _SHOWN_CHARACTERS: Final = 1000
 
 

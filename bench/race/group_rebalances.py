@@ -18,7 +18,7 @@ from bench.race.system import Values
 
 MEMBERS: Final = 10
 PARTITIONS: Final = 110
-"""Members of a group of ten and of eleven have equally many."""
+"""Number of partitions: each member has equally many in a group of ten, and in a group of eleven."""
 RANGE: Final = "RangeAssignor"
 COOPERATIVE: Final = "CooperativeStickyAssignor"
 STABLE_S: Final = 4.0
@@ -27,11 +27,11 @@ SETTLE_S_MAX: Final = 60.0
 _READ_BYTES: Final = 1 << 16
 
 Command = Callable[..., list[str]]
-"""Return the command line of the Java program for a topic, a group, an assignor and a number of members."""
+"""Function that returns the command line of the Java program for a topic, group, assignor and number of members."""
 
 
 class GroupState(NamedTuple):
-    """Line of the Java program."""
+    """State of the group in one output line of the Java program."""
 
     at_ms: int
     members: int

@@ -20,7 +20,7 @@ from raftlog.testing import BrokerFailed, Cluster
 _HEAP: Final = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 """Heap and collector of Kafka's own start script."""
 _KAFKA_GAP_S: Final = 22
-"""Longer than Kafka's session of a broker (9 s), after which its partitions get another leader."""
+"""Seconds of the load, more than the session of a Kafka broker (9 s), after which its partitions get new leaders."""
 _RAFTLOG_GAP_S: Final = 9
 
 

@@ -32,7 +32,7 @@ from raftlog.records import NewRecord, build_batch
 WARM_UP_S: Final = 4.0
 _TIMEOUT_S: Final = 120.0
 _STABLE_S: Final = 10.0
-"""Time for which no leader has to change before the run."""
+"""Seconds without a change of leaders that must pass before the run."""
 _MAX_WAIT_MS: Final = 500
 _RECORD_BYTES: Final = 100
 _VERSION: Final = 12
@@ -61,7 +61,7 @@ def write_varint(number: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return an unsigned varint and the position behind it."""
+    """Return an unsigned varint and the position after it."""
     number = shift = 0
     while True:
         byte = data[at]
@@ -170,7 +170,7 @@ class BrokerReader(asyncio.Protocol):
 
 
 class Discarding(asyncio.Protocol):
-    """Connection of the producer, which does not look at its answers."""
+    """Connection of the producer, which ignores its answers."""
 
 
 def _call(address: tuple[str, int], request: Any, response: Any, version: int) -> Any:

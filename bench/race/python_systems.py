@@ -51,7 +51,7 @@ def start_raftlog_http(directory: Path, *, python: str) -> Iterator[RunningSyste
 
 @contextmanager
 def start_syncobj(directory: Path) -> Iterator[RunningSystem]:
-    """Prepare pysyncobj, whose three processes start at each run because a member is its only client."""
+    """Prepare pysyncobj, whose three processes start anew for each run, since only its members can be clients."""
     runs = iter(range(1_000))
 
     def run_once() -> Values:

@@ -13,7 +13,7 @@ from bench.race.system import COLUMNS, TRANSACTION_COLUMNS, Column, System, Valu
 
 FIRST: Final = "raftlog"
 _PRINTED_OTHERS: Final = 0.25
-"""Share of a core that other programs may take before a row is marked."""
+"""Share of a core above which the CPU time of other programs marks a row."""
 _WIDTH: Final = 900
 _HEIGHT: Final = 420
 

@@ -14,11 +14,11 @@ class RunningSystem(NamedTuple):
 
     pids: Callable[[], Sequence[int]]
     measures: Mapping[str, Callable[[], Values]]
-    """Runs of one measure each, by its name in `MEASURES`."""
+    """Functions that run one measure each, by the name of the measure in `MEASURES`."""
 
 
 class System(NamedTuple):
-    """Row of the race; `promise` describes the durability of an answer to a write."""
+    """System of the race; `promise` describes how durable an acknowledged write is."""
 
     key: str
     name: str
@@ -27,7 +27,7 @@ class System(NamedTuple):
 
 
 class RaceMeasure(NamedTuple):
-    """Measure of the race; `runs` replaces the usual number of runs."""
+    """Measure of the race; `runs` overrides the usual number of runs."""
 
     key: str
     text: str
@@ -88,4 +88,4 @@ TRANSACTION_COLUMNS: Final = (
     Column("transactions_beside", "noise", "… noise", 3),
     Column("transactions_stall", "gap_ms", "coordinator killed ms", 0),
 )
-"""Columns of the second table, whose systems have transactions."""
+"""Columns of the second table, which has only systems with transactions."""

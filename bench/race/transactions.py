@@ -1,7 +1,7 @@
 """Transactions of Java producers (`java/Transactions.java`): rate, time of a commit, effect on others, failover.
 
-A transaction has ten records over three partitions, and counts once its commit has returned: then nothing can abort it
-any more. The program runs once for each measure, after a warm-up of its own."""
+A transaction has ten records over three partitions, and counts when its commit has returned, after which nothing can
+abort it. The program runs once for each measure, and warms up first."""
 
 import json
 import time
@@ -20,14 +20,14 @@ OFFERED_PER_S: Final = 100
 OFFERED_S: Final = 15
 PLAIN_CONNECTIONS: Final = 16
 OPEN: Final = 50
-"""Transactions that are open beside the plain producers."""
+"""Number of open transactions beside the plain producers."""
 BESIDE_S: Final = 2
 """Seconds of each of the four runs of a round."""
 BESIDE_ROUNDS: Final = 6
 BEFORE_KILL_S: Final = 3.0
 
 Command = Callable[..., list[str]]
-"""Return the command line of the Java program with these arguments."""
+"""Function that returns the command line of the Java program with the given arguments."""
 
 
 def run_closed(command: Command, environment: Mapping[str, str], topic: str) -> Values:
@@ -45,8 +45,8 @@ def run_beside_open(command: Command, environment: Mapping[str, str], topic: str
     """Send records without transactions, in turns without and with 50 open transactions in the same partition.
 
     The open transactions have one record each and stay idle during a run: none begins or ends in it. `ratio` is the
-    median of the rounds. Where other programs load the machine it says little, as `noise` shows; `cpu_ratio`, the CPU
-    time of the nodes `pids` for a record with open transactions ÷ without, suffers less."""
+    median of the rounds; it says little on a machine that other programs load, as `noise` shows. `cpu_ratio` suffers
+    less from them: it is the CPU time of the nodes `pids` per record with open transactions ÷ without."""
     return _run(command("beside", topic, PLAIN_CONNECTIONS, OPEN, BESIDE_S, BESIDE_ROUNDS, *pids), environment)
 
 

@@ -1,7 +1,8 @@
 """Check of Spark's own Kafka source and sink: batch TOPIC | load TOPIC; uses BOOTSTRAP and JARS.
 
-TOPIC and TOPIC-copy exist. `load` runs two streams, numbers → TOPIC → TOPIC-copy, prints `started`, and stops them when
-stdin ends: every number is in both topics then. The sink writes at least once, so some may be there twice."""
+TOPIC and TOPIC-copy must exist. `load` runs two streams, numbers → TOPIC → TOPIC-copy, prints `started`, and stops the
+streams when stdin ends. Then every number must be in both topics; the sink writes at least once, so some may be there
+twice."""
 
 import os
 import sys
