@@ -1,10 +1,11 @@
 """State of a backup, folded from its commits, and the claim of a run.
 
-    files of a partition: ascending, without overlap;   covered end = end of the last one, of a lost range, or of a run
+    files of a partition: ascending, without overlap
+    covered end of a partition = highest end of its files, of its lost ranges, and of its log in the last completed run
 
 A run claims the backup with a commit, which is created exclusively; so an earlier run that still writes fails with its
-next commit. A run without an end is waited for only while its heartbeat changes, by its content: no clocks are
-compared."""
+next commit. An earlier run without an end counts as dead if its heartbeat does not change for `_SILENCE_S`; heartbeats
+are compared by content, so the clocks of machines need not agree."""
 
 import os
 import socket
@@ -37,7 +38,7 @@ HEARTBEAT_S: Final = 4.0
 _SILENCE_S: Final = 3 * HEARTBEAT_S
 _SNAPSHOT_COMMITS: Final = 64
 _LOST_AND_FOUND: Final = "lost+found"
-"""Folder in the root of a file system."""
+"""Folder that exists in the root of a file system."""
 _FINAL: Final = ("completed", "pruned")
 Place = tuple[str, int]
 """Topic id and partition."""
@@ -56,7 +57,7 @@ class BackupState:
 
     @classmethod
     def load(cls, store: BackupStore) -> "BackupState":
-        """Read the state; empty if nothing is stored there. Raises `BackupDamaged`."""
+        """Return the state of the backup in a store; empty if nothing is stored. Raises `BackupDamaged`."""
         state, number = cls(), 0
         for path in sorted(store.list(SNAPSHOTS), reverse=True):
             data = store.read(path)
@@ -82,7 +83,7 @@ class BackupState:
             self.files[file.topic_id, file.partition].append(file)
 
     def add(self, commit: BackupCommit) -> None:
-        """Apply a commit. Raises `BackupDamaged` if it does not follow."""
+        """Apply a commit. Raises `BackupDamaged` if it does not follow the last one."""
         last = self.last
         if last is not None and (commit.backup_id, commit.number) != (last.backup_id, last.number + 1):
             raise BackupDamaged(f"commit {commit.number} does not follow commit {last.number} of the same backup")
@@ -129,7 +130,7 @@ class BackupRun:
 
     @classmethod
     def claim(cls, store: BackupStore, cluster_id: str, pause: Callable[[float], None] = time.sleep) -> "BackupRun":
-        """Claim the backup, or begin one in an empty directory or bucket.
+        """Claim the backup, or begin one in an empty store; return the run.
 
         Raises `BackupTaken`, `BackupRefused`, `BackupDamaged`."""
         state = BackupState.load(store)
@@ -157,7 +158,7 @@ class BackupRun:
         return claimed
 
     def write_heartbeat(self) -> None:
-        """Write a file that shows other runs that this one is alive."""
+        """Write a file that shows to other runs that this run is alive."""
         self._beats += 1
         text = f"{socket.gethostname()} {os.getpid()} {self._beats}"
         self.store.write(f"{RUNS}/{self.run}", text.encode())
@@ -167,11 +168,11 @@ class BackupRun:
         self.store.delete(f"{RUNS}/{self.run}")
 
     def path_of(self, place: Place, first: int, end: int) -> str:
-        """Return the path of a new file."""
+        """Return the path of a new data file of this run."""
         return data_path(*place, first, end, self.run)
 
     def commit(self, kind: Kind, **changes: Any) -> BackupCommit:
-        """Commit a change. Raises `BackupTaken` if another run has claimed the backup."""
+        """Store and return a commit. Raises `BackupTaken` if another run has claimed the backup."""
         number = 0 if self.state.last is None else self.state.last.number + 1
         commit = BackupCommit(
             number=number,
@@ -192,7 +193,7 @@ class BackupRun:
         return commit
 
     def _delete_unknown_files(self) -> None:
-        """Delete files that an earlier run wrote and did not commit."""
+        """Delete files that earlier runs wrote but did not commit."""
         known = {file.path for files in self.state.files.values() for file in files}
         for path in self.store.list(DATA):
             if path not in known:

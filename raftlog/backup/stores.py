@@ -1,4 +1,4 @@
-"""Stores of backups: objects with paths that are written whole. All calls block, and may come from several threads."""
+"""Stores of backups: objects by path, each written as a whole. All calls block, and may come from several threads."""
 
 import importlib
 import os
@@ -12,20 +12,20 @@ from raftlog.backup.errors import BackupRefused, StoreUnreachable
 
 
 class BackupStore(Protocol):
-    """Objects by path, with `/` between its parts. All methods raise `StoreUnreachable`."""
+    """Store of objects by path, whose parts are separated by `/`. All methods raise `StoreUnreachable`."""
 
     address: str
 
     def read(self, path: str) -> bytes | None:
-        """Return an object; None if it does not exist."""
+        """Return the bytes of an object; None if it does not exist."""
         ...
 
     def write(self, path: str, data: bytes | bytearray) -> None:
-        """Write an object, or replace it; it is durable and complete afterwards, and unchanged after an error."""
+        """Write or replace an object. On return it is complete and durable; after an error it is unchanged."""
         ...
 
     def create(self, path: str, data: bytes) -> bool:
-        """Write an object unless one exists; return whether it was written."""
+        """Write an object unless one exists at the path; return whether it was written."""
         ...
 
     def delete(self, path: str) -> None:
@@ -87,7 +87,7 @@ class DirectoryStore:
             return {each.name for each in self._root.iterdir()} if self._root.exists() else set()
 
     def _stage(self, path: str, data: bytes | bytearray) -> tuple[Path, Path]:
-        """Write the bytes beside the target, durably; return both paths."""
+        """Write the bytes durably to a new file beside the target; return the paths of file and target."""
         target = self._root / path
         if not target.parent.is_dir():
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,7 @@ def _sync_directory(path: Path) -> None:
 
 @contextmanager
 def _errors_of(address: str) -> Iterator[None]:
-    """Raise `StoreUnreachable` for an error of the file system."""
+    """Convert errors of the file system in the block to `StoreUnreachable`."""
     try:
         yield
     except OSError as error:
