@@ -1,10 +1,11 @@
-"""Index of access control entries: a decision costs the same with ten entries and with 100,000.
+"""Index of access control entries, with which a decision costs the same for ten entries as for 100,000.
 
     (principal, host, type of resource) → literal or prefixed name → bits of allowed and of denied operations
 
-A decision looks in at most four of these tables, those of the principal and of all principals, at the host and at all
-hosts: for the name, for `*`, and for one prefix of each length that the table has. Entries are added and removed one by
-one, so a change of the list costs only what has changed. Used by the authorizer, which keeps decisions."""
+A decision looks in at most four of these tables: for the principal and for all principals, each at the host and at all
+hosts. In a table it looks up the name, `*`, and a prefix of the name for each length of prefixes there. Entries are
+added and removed one by one, so the cost of a change is that of the changed entries. Used by the authorizer, which
+keeps decisions."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -34,7 +35,7 @@ def _bits(operations: Iterable[AclOperation]) -> int:
 _GRANTING: Final = {
     operation: _bits({operation, AclOperation.ALL, *IMPLIED_BY.get(operation, ())}) for operation in AclOperation
 }
-"""Bits of the operations whose permission includes an operation."""
+"""For each operation, the bits of the operations whose permission includes it."""
 _DENYING: Final = {operation: _bits({operation, AclOperation.ALL}) for operation in AclOperation}
 
 
@@ -50,11 +51,11 @@ class _Patterns:
         """Number of prefixes of each length."""
 
     def table(self, pattern_type: PatternType) -> dict[str, list[int]]:
-        """Return the masks of operations by name, for one kind of patterns."""
+        """Return the masks of operations by name, for one type of patterns."""
         return self.prefixed if pattern_type is PatternType.PREFIXED else self.literal
 
     def matching(self, name: str) -> Iterator[list[int]]:
-        """Yield the masks of the patterns that match a resource."""
+        """Yield the masks of the patterns that match a resource's name."""
         for literal in (name, WILDCARD) if name != WILDCARD else (WILDCARD,):
             masks = self.literal.get(literal)
             if masks is not None:
@@ -62,7 +63,7 @@ class _Patterns:
         yield from self.prefixes(name)
 
     def prefixes(self, name: str) -> Iterator[list[int]]:
-        """Yield the masks of the prefixes of a name."""
+        """Yield the masks of the patterns that are prefixes of a name."""
         for length in self.lengths:
             if length <= len(name) and (masks := self.prefixed.get(name[:length])) is not None:
                 yield masks
@@ -81,7 +82,7 @@ class AclIndex:
         return self._count
 
     def add(self, acl: Acl) -> None:
-        """Add an entry, unless it is there."""
+        """Add an entry, unless the index has it already."""
         patterns = self._patterns.setdefault((acl.principal, acl.host, acl.resource_type), _Patterns())
         masks = patterns.table(acl.pattern_type).get(acl.resource_name)
         if masks is None:
@@ -93,7 +94,7 @@ class AclIndex:
         masks[place] |= bit
 
     def remove(self, acl: Acl) -> None:
-        """Remove an entry, if it is there."""
+        """Remove an entry, if the index has it."""
         key = (acl.principal, acl.host, acl.resource_type)
         patterns = self._patterns.get(key)
         masks = None if patterns is None else patterns.table(acl.pattern_type).get(acl.resource_name)

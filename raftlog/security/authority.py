@@ -1,12 +1,12 @@
-"""Private certificate authority: it issues certificates of brokers and clients. Used by `raftlog tls create`.
+"""Private certificate authority, which issues certificates of brokers and clients. Used by `raftlog tls create`.
 
     {directory}/authority.pem, authority.key           the authority, created with the first certificate
     {directory}/node-{id}.pem, node-{id}.key           a broker: TLS server and client
     {directory}/client-{name}.pem, client-{name}.key   a client, whose principal is `CN={name}`
 
-Keys are of the curve P-256; their files can be read by their owner only. A certificate of a broker has its hosts and
-the URI `raftlog:node:{id}`, which proves the node to other brokers, as subject alternative names (RFC 5280, 4.2.1.6);
-worker processes of one node share its certificate.
+Keys are of the curve P-256; their files can be read by their owner only. The certificate of a broker has as subject
+alternative names (RFC 5280, 4.2.1.6) its hosts and the URI `raftlog:node:{id}`, which proves the node id to other
+brokers; worker processes of one node share its certificate.
 Existing files are never changed."""
 
 import ipaddress
@@ -29,9 +29,9 @@ DAYS_MAX: Final = 3_650
 NODE_ID_MAX: Final = (1 << 31) - 1
 HOSTS_MAX: Final = 64
 LOCAL_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
-"""Hosts that each certificate of a broker has."""
+"""Hosts that are in every certificate of a broker."""
 _CLOCK_SKEW: Final = timedelta(minutes=5)
-"""Time by which another machine's clock may be late when a certificate is used first."""
+"""Time by which the clock of another machine may be late when it checks a new certificate."""
 _CLIENT_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _HOST_NAME: Final = re.compile(r"(\*\.)?([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z0-9_-]{1,63}\.?")
 _HOST_BYTES_MAX: Final = 253
@@ -49,13 +49,13 @@ class IssuedCertificate(NamedTuple):
 
 
 class PrivateAuthority:
-    """Certificate authority in a directory, created if it has none. Raises `InvalidArgument`."""
+    """Certificate authority in a directory, created there if it is missing. Raises `InvalidArgument`."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self.certificate, self._key_file = self._paths(_AUTHORITY)
         self.is_new = not os.path.lexists(self.certificate) and not os.path.lexists(self._key_file)
-        """Whether the authority was created here."""
+        """Whether this object created the authority."""
         if self.is_new:
             self._create()
         self._own, self._key = self._load()
@@ -73,7 +73,7 @@ class PrivateAuthority:
         days: int = CERTIFICATE_DAYS,
         processes: Callable[[int], Iterable[int]] = lambda node: (node,),
     ) -> list[IssuedCertificate]:
-        """Issue a certificate for each node, with all `hosts`, and for each client.
+        """Issue a certificate for each node, with all `hosts`, and for each client; return the certificates.
 
         `processes` returns the ids of the processes that share the certificate of a node. Raises `InvalidArgument`
         before anything is written if a name is invalid or a file exists."""
@@ -217,7 +217,7 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: str, content: bytes, mode: int) -> None:
-    """Write a new file, durable on return. Raises `InvalidArgument`."""
+    """Write a new file durably. Raises `InvalidArgument`."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
         with open(descriptor, "wb") as file:

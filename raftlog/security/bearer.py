@@ -2,9 +2,9 @@
 
 A token needs `exp`, `aud`, `iss` and the claim with the principal. Only signatures with public keys are accepted: never
 `none`, and never HMAC, for which a public key would be a known secret (RFC 8725). PyJWT verifies signatures; its import
-takes 0.2 s, so it is loaded with the first keys.
+takes 0.2 s, so it is imported when keys are loaded first.
 
-`load` blocks for a file or a request: call it in a thread. Used by the brokers' authenticators."""
+`load` blocks while it reads a file or sends a request: call it in a thread. Used by the brokers' authenticators."""
 
 import json
 import time
@@ -23,19 +23,19 @@ ALGORITHMS: Final = {
     **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
     "EdDSA": "OKP",
 }
-"""Accepted algorithms, and the type of their keys (RFC 7518)."""
+"""Accepted algorithms, each with the type of its keys (RFC 7518)."""
 KEY_SET_BYTES_MAX: Final = 1 << 20
 KEYS_MAX: Final = 100
 FETCH_S: Final = 10.0
-"""Time for the connection, and for the answer with keys."""
+"""Bound on the time of the connection attempt, and on that of the answer with keys."""
 CLOCK_SKEW_S: Final = 5
 """Tolerance for `nbf` and `iat`; none for `exp`."""
 _KEYS_TRIED_MAX: Final = 4
-"""Keys that are tried for a token that names none."""
+"""Maximum number of keys that are tried for a token that names no key."""
 
 
 class BearerSettings(NamedTuple):
-    """Settings for the verification of bearer tokens: `serve --oauth-…`."""
+    """Settings for the verification of bearer tokens, from `serve --oauth-…`."""
 
     keys: str
     """Path of a JWK set, or its https URL."""
@@ -52,7 +52,7 @@ class TokenIdentity(NamedTuple):
 
 
 class UnknownKey(AuthenticationFailed):
-    """The token is signed with a key that the loaded set does not have; newer keys may have it."""
+    """The token is signed with a key that the loaded set does not have; a newer set may have it."""
 
 
 class _Key(NamedTuple):
@@ -72,11 +72,11 @@ class BearerVerifier:
         self._keys: Sequence[_Key] = ()
 
     def load(self) -> None:
-        """Replace the keys. Blocks. Raises `Unavailable`, and then keeps the keys that it has."""
+        """Load the keys anew. Blocks. Raises `Unavailable`, and then keeps the earlier keys."""
         self._keys = parse_key_set(self._read(self.settings.keys), self.settings.keys)
 
     def verify(self, token: str, now: float) -> TokenIdentity:
-        """Return the identity in a token at a Unix time. Raises `AuthenticationFailed`, without the token's content."""
+        """Return the identity in a token that is valid at Unix time `now`. Raises `AuthenticationFailed`."""
         jwt = _jwt()
         try:
             header = jwt.get_unverified_header(token)
@@ -167,7 +167,7 @@ def read_key_set(source: str) -> bytes:
 
 
 def _read_within(answer: Any, seconds: float) -> bytes:
-    """Read a body of limited size within a limited time."""
+    """Return the body of an answer, up to the bound on its size; raises `TimeoutError` after `seconds`."""
     data, end = b"", time.monotonic() + seconds
     while len(data) <= KEY_SET_BYTES_MAX and (piece := answer.read1(1 << 16)):
         data += piece
@@ -177,14 +177,14 @@ def _read_within(answer: Any, seconds: float) -> bytes:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Handler that refuses redirects: they could lead to plain HTTP."""
+    """Handler that refuses redirects, since they could lead to plain HTTP."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> None:
         raise urllib.error.URLError(f"a redirect to {newurl} is not followed")
 
 
 def parse_key_set(data: bytes, source: str) -> Sequence[_Key]:
-    """Return the public keys of a JWK set (RFC 7517) that can verify tokens, without the others.
+    """Return those public keys of a JWK set (RFC 7517) that can verify tokens.
 
     Raises `Unavailable`."""
     jwt = _jwt()

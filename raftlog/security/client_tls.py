@@ -1,4 +1,4 @@
-"""TLS of clients: the server's certificate is verified, and its names are compared with the host of the address."""
+"""TLS of clients, which verify the server's certificate and compare its names with the host of the address."""
 
 import ssl
 from typing import NamedTuple
@@ -17,7 +17,7 @@ class ClientTlsFiles(NamedTuple):
 
 
 def client_context(files: ClientTlsFiles) -> ssl.SSLContext:
-    """Return the context of a client, TLS 1.2 or later. Raises `InvalidArgument` for an unusable file."""
+    """Return a client's context for TLS 1.2 or later. Raises `InvalidArgument` for an unusable file."""
     context = new_context(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificates and host names
     if files.authority is None:
         context.load_default_certs()
@@ -31,7 +31,7 @@ def client_context(files: ClientTlsFiles) -> ssl.SSLContext:
 
 
 def describe_failure(error: ssl.SSLError) -> str:
-    """Return the reason of a failed TLS handshake with a server, and the next step."""
+    """Return the reason of a failed TLS handshake with a server, with the remedy if it is known."""
     if isinstance(error, ssl.SSLCertVerificationError):
         message = error.verify_message.rstrip(".")
         if error.verify_code in _UNTRUSTED:
@@ -43,5 +43,5 @@ def describe_failure(error: ssl.SSLError) -> str:
 
 
 _UNTRUSTED = frozenset((18, 19, 20, 21))
-"""Self-signed certificate, alone or in the chain, and unknown issuer (X509_V_ERR_…)."""
+"""OpenSSL's codes (X509_V_ERR_…) for a self-signed certificate, alone or in the chain, and for an unknown issuer."""
 _PLAIN = frozenset(("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"))

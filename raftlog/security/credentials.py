@@ -3,8 +3,8 @@
     salted_password = PBKDF2(password, salt, iterations)
     stored_key = H(HMAC(salted_password, "Client Key"))     server_key = HMAC(salted_password, "Server Key")
 
-Who knows both keys can act as the server, not as the user. Deriving a credential takes milliseconds: call it in a
-thread."""
+Whoever knows both keys can act as the server, but not as the user. Deriving a credential takes milliseconds: do it in
+a thread."""
 
 import hmac
 import secrets
@@ -18,7 +18,7 @@ from raftlog.errors import InvalidArgument
 ITERATIONS_DEFAULT: Final = 4096
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16_384
-"""Bounds on iterations, as in Kafka; RFC 7677 asks for 4096 at least."""
+"""Bounds on iterations, as in Kafka; RFC 7677 asks for at least 4096."""
 SALT_BYTES: Final = 24
 SALT_BYTES_MAX: Final = 256
 PASSWORD_BYTES_MAX: Final = 1024
@@ -26,7 +26,7 @@ USER_NAME_BYTES_MAX: Final = 256
 
 
 class ScramMechanism(IntEnum):
-    """Mechanisms, by Kafka's numbers (KIP-554)."""
+    """Mechanisms of SCRAM, with Kafka's numbers (KIP-554)."""
 
     SHA_256 = 1
     SHA_512 = 2
@@ -56,14 +56,14 @@ class ScramCredential(NamedTuple):
 
 
 def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
-    """Return the salted password; it takes milliseconds. RFC 5802 section 2.2, `Hi`."""
+    """Return the salted password (`Hi` of RFC 5802, section 2.2). Takes milliseconds."""
     return pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
 
 
 def from_password(
     mechanism: ScramMechanism, password: str, *, salt: bytes | None = None, iterations: int = ITERATIONS_DEFAULT
 ) -> ScramCredential:
-    """Derive a credential, by default with a random salt. Raises `InvalidArgument` for an empty or long password."""
+    """Return the credential of a password, by default with a random salt. Raises `InvalidArgument`."""
     if not 0 < len(password.encode()) <= PASSWORD_BYTES_MAX:
         raise InvalidArgument(f"a password has 1 to {PASSWORD_BYTES_MAX} bytes")
     salt = secrets.token_bytes(SALT_BYTES) if salt is None else salt
@@ -71,7 +71,7 @@ def from_password(
 
 
 def from_salted(mechanism: ScramMechanism, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """Return the credential of a password that its owner salted. Raises `InvalidArgument` for bad parameters."""
+    """Return the credential of a password that its owner salted. Raises `InvalidArgument` for invalid parameters."""
     if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
         raise InvalidArgument(f"{iterations} iterations are outside of {ITERATIONS_MIN} to {ITERATIONS_MAX}")
     if not 0 < len(salt) <= SALT_BYTES_MAX:
@@ -86,19 +86,19 @@ def from_salted(mechanism: ScramMechanism, salted: bytes, salt: bytes, iteration
 
 
 def is_password_of(credential: ScramCredential, password: str) -> bool:
-    """Return whether a password belongs to a credential, in a time that does not depend on the answer."""
+    """Return whether a password belongs to a credential, in a time that does not depend on the result."""
     mechanism, salt, iterations, stored_key, _ = credential
     salted = salted_password(mechanism, password, salt, iterations)
     return hmac.compare_digest(digest(mechanism, hmac_of(mechanism, salted, b"Client Key")), stored_key)
 
 
 def digest(mechanism: ScramMechanism, data: bytes) -> bytes:
-    """Return the hash of `data` by the hash function of the mechanism."""
+    """Return the hash of `data`, by the hash function of the mechanism."""
     return new_hash(mechanism.hash_name, data).digest()
 
 
 def hmac_of(mechanism: ScramMechanism, key: bytes, data: bytes) -> bytes:
-    """Return the HMAC of `data` by the hash function of the mechanism."""
+    """Return the HMAC of `data` with `key`, by the hash function of the mechanism."""
     return hmac.digest(key, data, mechanism.hash_name)
 
 

@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 WILDCARD: Final = "*"
 """Name of a literal pattern that matches every resource; host of an entry for every address."""
 USER_PREFIX: Final = "User:"
-"""Type of all principals in entries: `User:alice`."""
+"""Prefix of every principal in entries, such as `User:alice`: the only type of principals."""
 EVERY_PRINCIPAL: Final = USER_PREFIX + WILDCARD
 CLUSTER_NAME: Final = "kafka-cluster"
 """Name of the one resource of the type CLUSTER."""
 
 
 class AclOperation(IntEnum):
-    """Operations, by Kafka's numbers. ANY is for filters only."""
+    """Operations, with Kafka's numbers. ANY is for filters only."""
 
     ANY = 1
     ALL = 2
@@ -37,7 +37,7 @@ class AclOperation(IntEnum):
 
 
 class AclResourceType(IntEnum):
-    """Types of resources, by Kafka's numbers. ANY is for filters only."""
+    """Types of resources, with Kafka's numbers. ANY is for filters only."""
 
     ANY = 1
     TOPIC = 2
@@ -47,7 +47,7 @@ class AclResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """Types of name patterns, by Kafka's numbers. ANY and MATCH are for filters only."""
+    """Types of name patterns, with Kafka's numbers. ANY and MATCH are for filters only."""
 
     ANY = 1
     MATCH = 2
@@ -56,7 +56,7 @@ class PatternType(IntEnum):
 
 
 class AclEffect(IntEnum):
-    """Effects of an entry, by Kafka's numbers for permission types. ANY is for filters only."""
+    """Effects of an entry, with Kafka's numbers for permission types. ANY is for filters only."""
 
     ANY = 1
     DENY = 2
@@ -92,16 +92,16 @@ OPERATIONS: Final[Mapping[AclResourceType, frozenset[AclOperation]]] = {
     ),
     AclResourceType.TRANSACTIONAL_ID: frozenset({AclOperation.ALL, AclOperation.WRITE, AclOperation.DESCRIBE}),
 }
-"""Operations that entries for each type of resource can name."""
+"""Operations that entries can name, for each type of resource."""
 IMPLIED_BY: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
     AclOperation.DESCRIBE: frozenset({AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER}),
     AclOperation.DESCRIBE_CONFIGS: frozenset({AclOperation.ALTER_CONFIGS}),
 }
-"""Operations whose permission includes another one."""
+"""For an operation, the other operations whose permission includes it."""
 
 
 class Resource(NamedTuple):
-    """Object that an operation needs a permission for: its type, and its name."""
+    """Resource on which an operation needs a permission."""
 
     type: AclResourceType
     name: str
@@ -123,7 +123,7 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Filter of entries: a field that is None or ANY matches everything.
+    """Filter of entries; a field that is None or ANY matches everything.
 
     The pattern type MATCH selects the entries that apply to a resource named `resource_name`."""
 

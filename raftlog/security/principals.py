@@ -5,7 +5,7 @@ import ssl
 
 
 def certificate_principal(connection: ssl.SSLObject | None) -> str | None:
-    """Return the distinguished name of the other side's verified certificate; None without one, or without a name."""
+    """Return the distinguished name of the other side's verified certificate; None without certificate or name."""
     der = None if connection is None else connection.getpeercert(binary_form=True)
     if not der:
         return None

@@ -1,6 +1,6 @@
 """Server side of SASL exchanges, without I/O: PLAIN (RFC 4616), SCRAM (RFC 5802), OAUTHBEARER (RFC 7628).
 
-    PLAIN        → password   → PasswordCheck                 the caller verifies password or token, which takes time
+    PLAIN        → password   → PasswordCheck                 the caller verifies a password or token: it takes time
     OAUTHBEARER  → token      → TokenCheck
     SCRAM        → first      → Challenge → final → Proved
 
@@ -28,7 +28,7 @@ _BEARER: Final = re.compile(
 
 
 class Challenge(NamedTuple):
-    """Answer after which the client continues."""
+    """Answer to the client, after which the client sends another message."""
 
     data: bytes
 
@@ -41,7 +41,7 @@ class Proved(NamedTuple):
 
 
 class PasswordCheck(NamedTuple):
-    """User and password that are to be verified."""
+    """User and password for the caller to verify."""
 
     user: str
     password: str
@@ -51,7 +51,7 @@ class PasswordCheck(NamedTuple):
 
 
 class TokenCheck(NamedTuple):
-    """Token that is to be verified; `user` is the name that the client claims, empty for none."""
+    """Token for the caller to verify. `user`: the name that the client claims; empty: none."""
 
     token: str
     user: str
@@ -70,10 +70,10 @@ class SaslExchange(Protocol):
 
     @property
     def user(self) -> str:
-        """Name that the client claims, empty before it has sent one; for log lines."""
+        """Name that the client claims, for log lines; empty before the client has sent one."""
 
     def step(self, message: bytes) -> Step:
-        """Process a message of the client. Raises `AuthenticationFailed`, also for a message after the end."""
+        """Process a message of the client; return the next step. Raises `AuthenticationFailed`."""
         ...
 
 
@@ -111,7 +111,7 @@ class ScramSaslExchange:
         return self._scram.user
 
     def step(self, message: bytes) -> Step:
-        """Process a message; return the challenge after the first one, the proof of the server after the second one."""
+        """Process a message; return the challenge after the first one, the server's proof after the second one."""
         step, self._next = self._next, None
         _check_open(step is None, message)
         assert step is not None, "checked above"
@@ -132,7 +132,7 @@ class BearerExchange:
         self._is_over = False
 
     def step(self, message: bytes) -> Step:
-        """Parse the client's only message; return the bearer token that it contains, to be verified by the caller."""
+        """Parse the client's only message; return the token in it, to be verified by the caller."""
         _check_open(self._is_over, message)
         self._is_over = True
         parsed = _BEARER.fullmatch(_text(message))
@@ -153,7 +153,7 @@ def make_exchange(
     secret: bytes,
     nonce: Callable[[], str] = random_nonce,
 ) -> SaslExchange:
-    """Return a new exchange of one of `MECHANISMS`; `find` returns the credential of a user."""
+    """Return a new exchange of one of `MECHANISMS`; the other parameters are those of `ScramExchange`."""
     scram = SCRAM_MECHANISMS.get(mechanism)
     if scram is not None:
         return ScramSaslExchange(ScramExchange(scram, lambda user: find(user, scram), secret, nonce))
@@ -172,7 +172,7 @@ def parse_bearer_token(credentials: str) -> str:
 
 
 def check_lengths(user: str, password: str) -> None:
-    """Raise `AuthenticationFailed` for a user name or a password that no user can have."""
+    """Raise `AuthenticationFailed` for an empty or too long user name or password."""
     if not 0 < len(user.encode()) <= USER_NAME_BYTES_MAX or not 0 < len(password.encode()) <= PASSWORD_BYTES_MAX:
         raise AuthenticationFailed("the user name or the password is empty or too long")
 

@@ -1,9 +1,9 @@
 """Server side of a SCRAM exchange, without I/O (RFC 5802, RFC 7677).
 
-    client-first  n,,n=user,r=nonce          → server-first  r=nonce+ours,s=salt,i=iterations
+    client-first  n,,n=user,r=nonce           → server-first  r=nonce+ours,s=salt,i=iterations
     client-final  c=biws,r=nonce+ours,p=proof → server-final  v=signature
 
-An unknown user gets a salt that is always the same for its name, and fails at the end as a wrong password does. Channel
+An unknown user gets a salt that is always the same for its name, and fails at the end like a wrong password. Channel
 binding and delegation tokens are refused. Used by the brokers' authenticators."""
 
 import hmac
@@ -25,7 +25,7 @@ from raftlog.security.credentials import (
 )
 
 MESSAGE_BYTES_MAX: Final = 4096
-"""Limit of a message of the client."""
+"""Bound on the size of a client's message."""
 _NONCE_BYTES: Final = 24
 _NONCE: Final = r"[\x21-\x2B\x2D-\x7E]+"
 _FIRST: Final = re.compile(
@@ -38,14 +38,15 @@ _ESCAPED: Final = re.compile(r"=(?:2C|3D)?")
 
 
 def random_nonce() -> str:
-    """Return a nonce of printable characters."""
+    """Return a random nonce of printable characters."""
     return secrets.token_urlsafe(_NONCE_BYTES)
 
 
 class ScramExchange:
     """Server's side of one SCRAM login: call `first`, then `final`, each once.
 
-    `find` returns the credential of a user; `secret` makes the salts of unknown users, the same on all brokers."""
+    `find` returns the credential of a user. Salts of unknown users are derived from `secret`, which is the same on all
+    brokers."""
 
     def __init__(
         self,
@@ -56,13 +57,13 @@ class ScramExchange:
     ) -> None:
         self.mechanism = mechanism
         self.user = ""
-        """Name of the user, once `first` has returned; proved once `final` has."""
+        """Name that the client claims, set by `first`; proved once `final` has returned."""
         self._find, self._secret, self._new_nonce = find, secret, nonce
         self._credential: ScramCredential | None = None
         self._header = self._bare = self._server_first = self._nonce = ""
 
     def first(self, message: bytes) -> bytes:
-        """Answer the client's first message. Raises `AuthenticationFailed` for a malformed one."""
+        """Return the answer to the client's first message. Raises `AuthenticationFailed` for a malformed one."""
         parsed = _FIRST.fullmatch(_text(message))
         if parsed is None:
             raise AuthenticationFailed("the first message of SCRAM is malformed, or asks for channel binding")
@@ -82,7 +83,7 @@ class ScramExchange:
         return self._server_first.encode()
 
     def final(self, message: bytes) -> bytes:
-        """Answer the client's proof. Raises `AuthenticationFailed` unless it knows the password."""
+        """Return the answer to the client's proof. Raises `AuthenticationFailed` if the proof is wrong."""
         assert self._server_first, "final comes after first"
         parsed = _FINAL.fullmatch(_text(message))
         if parsed is None:
@@ -115,7 +116,7 @@ def _text(message: bytes) -> str:
 
 
 def unescape_name(escaped: str) -> str:
-    """Return a name whose commas and equals signs are escaped (`saslname` of RFC 5802)."""
+    """Return the name of an escaped name (`saslname` of RFC 5802). Raises `AuthenticationFailed`."""
     if not escaped or any(found == "=" for found in _ESCAPED.findall(escaped)):
         raise AuthenticationFailed("the user name in a message of SCRAM is empty or wrongly escaped")
     return escaped.replace("=2C", ",").replace("=3D", "=")

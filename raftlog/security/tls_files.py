@@ -1,11 +1,11 @@
 """TLS contexts of servers, from PEM files that may change: TLS 1.2 or later, forward secrecy, authenticated ciphers.
 
-    ServerTls.context     given to the loop once; OpenSSL calls its server-name callback for every handshake, also
-                          without a server name, and it gives the connection the context of the newest files
-    ServerTls.reload()    reads the files again; when one is unusable, the old context stays
+    ServerTls.context     passed to the loop once; OpenSSL calls its server-name callback in every handshake, even
+                          without a server name, and the callback sets the context of the newest files
+    ServerTls.reload()    reads the files again; when one is unusable, the context in use stays
 
-Open connections keep their certificate. Tickets are off where clients show certificates: a resumed session would
-outlive the authority that is removed."""
+Open connections keep their certificate. Session tickets are disabled where clients show certificates, because a resumed
+session would outlive an authority that was removed."""
 
 import importlib
 import os
@@ -18,14 +18,14 @@ from typing import Final, NamedTuple
 from raftlog.errors import InvalidArgument
 
 CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
-"""Ciphers of TLS 1.2, as OpenSSL selects them; those of TLS 1.3 are all good."""
+"""Accepted ciphers of TLS 1.2, in OpenSSL's notation; all ciphers of TLS 1.3 are accepted."""
 WARNED_BEFORE: Final = timedelta(days=14)
-"""Time before the end of a certificate from which operators are warned."""
+"""Time before the end of a certificate at which warnings to operators begin."""
 _CREATE: Final = "`raftlog tls create` makes certificates"
 
 
 class ClientCertificates(StrEnum):
-    """Whether a listener asks clients for a certificate of its authority."""
+    """Whether a listener asks clients for a certificate, and requires it."""
 
     NONE = "none"
     OPTIONAL = "optional"
@@ -40,7 +40,7 @@ _VERIFY: Final = {
 
 
 class ServerTlsFiles(NamedTuple):
-    """Paths of a listener's PEM files; the authority is that of clients' certificates."""
+    """Paths of a listener's PEM files. `authority`: of clients' certificates."""
 
     certificate: str
     key: str
@@ -61,7 +61,7 @@ class CertificatePeriod(NamedTuple):
 
     @property
     def end_text(self) -> str:
-        """Time of the end for operators."""
+        """Time of the end, formatted for operators."""
         return f"{self.ends:%Y-%m-%d %H:%M} UTC"
 
 
@@ -71,9 +71,9 @@ class ServerTls:
     def __init__(self, files: ServerTlsFiles) -> None:
         self.files = files
         self._newest = self.context = load_server_context(files)
-        """Context for the event loop; it remains the same after `reload`."""
+        """Context for the event loop; `reload` does not replace it."""
         self.period = check_dates(files.certificate)
-        """Period of the newest certificate."""
+        """Period of the certificate in use."""
         self.context.sni_callback = self._use_newest
 
     @property
@@ -87,7 +87,7 @@ class ServerTls:
         return self.files.client_certificates is not ClientCertificates.NONE
 
     def reload(self) -> None:
-        """Use the present files for new connections. Raises `InvalidArgument`; then the old ones stay in use."""
+        """Read the files again for new connections. Raises `InvalidArgument`; then the earlier content stays in use."""
         newest, period = load_server_context(self.files), check_dates(self.files.certificate)
         self._newest, self.period = newest, period
 
@@ -97,7 +97,7 @@ class ServerTls:
 
 
 def load_server_context(files: ServerTlsFiles) -> ssl.SSLContext:
-    """Return the context of a server. Raises `InvalidArgument` that names the unusable file and the reason."""
+    """Return the context of a server. Raises an `InvalidArgument` with the unusable file and the reason."""
     context = new_context(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = _VERIFY[files.client_certificates]
     load_own_certificate(context, files.certificate, files.key)
@@ -111,7 +111,7 @@ def load_server_context(files: ServerTlsFiles) -> ssl.SSLContext:
 
 
 def new_context(side: int) -> ssl.SSLContext:
-    """Return a context with the bounds on versions and ciphers, for one side."""
+    """Return a context for one side, with the bounds on versions and ciphers."""
     context = ssl.SSLContext(side)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
@@ -151,7 +151,7 @@ def load_authority(context: ssl.SSLContext, path: str) -> None:
 
 
 def check_dates(certificate: str) -> CertificatePeriod:
-    """Return the period of a certificate. Raises `InvalidArgument` outside of it."""
+    """Return the period of a certificate. Raises `InvalidArgument` if the present time is outside of it."""
     x509 = importlib.import_module("cryptography.x509")  # its import takes 30 ms, and few processes need it
     with open(certificate, "rb") as file:
         found = x509.load_pem_x509_certificates(file.read())[0]
@@ -167,7 +167,7 @@ def check_dates(certificate: str) -> CertificatePeriod:
 
 
 def check_readable(path: str, label: str) -> None:
-    """Raise `InvalidArgument`, which names the file as `label`, unless the file can be read."""
+    """Raise `InvalidArgument` unless a file can be read; `label`: description of the file for the message."""
     try:
         with open(path, "rb"):
             return
@@ -176,7 +176,7 @@ def check_readable(path: str, label: str) -> None:
 
 
 def is_readable_by_others(key: str) -> int | None:
-    """Return the mode of a private key that users outside of its group can read; None for another one."""
+    """Return the mode of a private key's file if users outside of its group can read it; None otherwise."""
     mode = stat.S_IMODE(os.stat(key).st_mode)
     return mode if mode & stat.S_IRWXO else None
 
