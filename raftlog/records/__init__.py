@@ -1,7 +1,8 @@
 """Records and the batches that carry them: Kafka's RecordBatch v2, byte for byte.
 
-A batch is the unit of everything below the API: one entry of the log, one row of the index, one CRC. The broker
-reads and stamps its 61-byte header and never decodes the records; only clients, JSON interfaces and tools do.
+A batch is the unit of everything below the API: one entry of the log, one row of the index, one CRC. The broker reads
+and stamps the 61-byte header of a batch, and does not decode the records; only clients, JSON interfaces, compaction and
+tools do.
 Source: the Kafka protocol guide, "Record Batch" (KIP-98), and KIP-32, KIP-82 for timestamps and headers.
 """
 

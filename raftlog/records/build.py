@@ -1,4 +1,4 @@
-"""Builders of batches, on the compiled codec of aiokafka."""
+"""Builders of batches, with the compiled codec of aiokafka."""
 
 import time
 from collections import deque
@@ -17,7 +17,7 @@ _NO_PRODUCER = -1
 
 
 class NewRecord(NamedTuple):
-    """Record before it has an offset. `timestamp` is in milliseconds; `None` takes the time of the build."""
+    """Record before it has an offset. `timestamp` is in milliseconds; None: the time at which the batch is built."""
 
     value: bytes | None
     key: bytes | None = None
@@ -28,7 +28,7 @@ class NewRecord(NamedTuple):
 class BatchBuilder:
     """Builder of one batch; used once.
 
-    `size_bytes` is the present size of the batch, before compression."""
+    `size_bytes` is the present size of the batch before compression."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class BatchBuilder:
         return int(self._builder.size())
 
     def append(self, record: NewRecord | bytes, now_ms: int) -> None:
-        """Add one record; raises `InvalidArgument` for fields that a record cannot hold."""
+        """Add one record; raises `InvalidArgument` for values that a record cannot have."""
         number = self.count
         if not isinstance(record, bytes) and not (isinstance(record, tuple) and len(record) == len(NewRecord._fields)):
             hint = "encode it (text.encode())" if isinstance(record, str) else "give bytes or NewRecord(value, key, …)"
@@ -69,7 +69,7 @@ class BatchBuilder:
         self.count = number + 1
 
     def build(self) -> bytearray:
-        """Return the batch with base offset 0 and leader epoch 0; the leader stamps both when it appends."""
+        """Return the batch with base offset 0 and leader epoch 0; the leader stamps both when it appends the batch."""
         assert self.count > 0, "a batch holds at least one record"
         return _finish_build(self._builder)
 
@@ -77,7 +77,7 @@ class BatchBuilder:
 def build_batch(
     records: Iterable[NewRecord | bytes], compression: Compression = Compression.NONE, now_ms: int | None = None
 ) -> bytearray:
-    """Build one batch of the records, values alone or whole `NewRecord`s; raises `InvalidArgument` when empty."""
+    """Build one batch of records, each a value or a `NewRecord`. Raises `InvalidArgument`, also without records."""
     given = records if isinstance(records, list) else list(records)
     if not given:
         raise InvalidArgument("a batch holds at least one record, and none was given")
@@ -110,7 +110,7 @@ def build_columns(
 ) -> bytearray:
     """Build one batch from columns of equal length, the cheapest form of many small records.
 
-    Raises `InvalidArgument` for fields that a record cannot hold."""
+    Raises `InvalidArgument` for values that a record cannot have."""
     assert 0 < len(values) == len(keys) == len(timestamps) == len(headers), "columns of one length, with a record"
     builder = _new_builder(compression, producer_id, producer_epoch, base_sequence, is_transactional)
     try:
@@ -133,7 +133,7 @@ def _new_builder(
 
 
 def _finish_build(builder: DefaultRecordBatchBuilder) -> bytearray:
-    """Return the batch in a buffer of its own, which the caller may change."""
+    """Return the batch in a new buffer, which the caller may change."""
     batch = builder.build()
     assert type(batch) is bytearray, "the codec gives a buffer of its own, which is stamped in place"
     return batch

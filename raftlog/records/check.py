@@ -1,4 +1,4 @@
-"""Checks of batches that clients send, before they are stored. Cost is per batch; records are not opened."""
+"""Checks of batches that clients send, before they are stored. Work is done per batch, without parsing records."""
 
 from collections.abc import Iterator
 
@@ -23,11 +23,11 @@ from raftlog.types import Buffer
 _CLIENT_ATTRIBUTES = COMPRESSION_MASK | TIMESTAMP_TYPE_BIT
 _CODEC_MAX = max(Compression)
 RECORD_BYTES_MIN = 7
-"""The smallest record: length, attributes, two deltas, two null lengths, a header count, a byte each."""
+"""Size of the smallest record: length, attributes, two deltas, two null lengths and a header count, one byte each."""
 
 
 def split_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield consecutive batches; raises `InvalidBatch` when one is truncated or not a v2 batch."""
+    """Yield the consecutive batches of a buffer; raises `InvalidBatch` if one is truncated or not a v2 batch."""
     view = memoryview(buffer)
     position = 0
     while position < len(view):
@@ -47,7 +47,7 @@ def split_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 
 def _parse_single(buffer: Buffer) -> tuple[tuple[BatchHeader, memoryview]] | None:
-    """Return the only batch of a buffer, as most requests have; None for any other buffer."""
+    """Return the batch of a buffer that has exactly one, as in most requests; None for any other buffer."""
     size = len(buffer)
     if size < HEADER_SIZE:
         return None
@@ -60,12 +60,12 @@ def _parse_single(buffer: Buffer) -> tuple[tuple[BatchHeader, memoryview]] | Non
 def validate_client_batches(
     buffer: Buffer, max_message_bytes: int, count_max: int | None = None, *, is_transactional: bool = False
 ) -> list[tuple[BatchHeader, memoryview]]:
-    """Check the batches of one produce request; raises `InvalidBatch` or `RecordTooLarge` with the reason.
+    """Check and return the batches of one produce request; raises `InvalidBatch` or `RecordTooLarge`.
 
-    Accepted are CRC-valid, non-empty data batches in which recordCount = lastOffsetDelta + 1, with all of producer
-    id, epoch and sequence or without an id: then the other two are ignored, as in Kafka, and aiokafka sends sequence 0.
-    Control batches are refused, because they are the broker's own. `is_transactional`: all batches belong to a
-    transaction, and have an id and the bit for it; otherwise none has the bit.
+    Accepted are CRC-valid, non-empty data batches in which recordCount = lastOffsetDelta + 1, either with producer id,
+    epoch and sequence, or without a producer id: then epoch and sequence are ignored, as in Kafka (aiokafka sends
+    sequence 0). Control batches are refused, because only brokers write them. `is_transactional`: all batches belong to
+    a transaction, and have a producer id and the transactional bit; otherwise none has this bit.
     """
     checked = []
     for number, (header, batch) in enumerate(_parse_single(buffer) or split_batches(buffer)):
@@ -83,10 +83,10 @@ def validate_client_batches(
 def validate_restored_batches(
     buffer: Buffer, max_message_bytes: int, count_max: int
 ) -> list[tuple[BatchHeader, memoryview]]:
-    """Check the batches of one restore request; raises `InvalidBatch` or `RecordTooLarge` with the reason.
+    """Check and return the batches of one restore request; raises `InvalidBatch` or `RecordTooLarge`.
 
-    Accepted are CRC-valid data batches without a producer, each at the offset after the one before it. They may have
-    fewer records than offsets, as compaction leaves them, even none."""
+    Accepted are CRC-valid data batches without a producer, each at the offset after the batch before it. They may have
+    fewer records than offsets, as compaction leaves them, even no records."""
     checked: list[tuple[BatchHeader, memoryview]] = []
     for number, (header, batch) in enumerate(split_batches(buffer)):
         if len(batch) > max_message_bytes:
@@ -117,7 +117,7 @@ def _check_restored_batch(number: int, header: BatchHeader, batch: memoryview, o
 
 
 def _check_client_batch(number: int, header: BatchHeader, batch: memoryview, transactional: int) -> None:
-    """Raise `InvalidBatch` unless CRC, attributes, counts and producer fields are those of a client batch."""
+    """Raise `InvalidBatch` unless CRC, attributes, counts and producer fields are right for a client's batch."""
     if crc32c(batch[CRC_START:]) != header.crc:
         raise CrcMismatch(f"batch {number}: the CRC does not match; it was damaged in transit, send it again")
     if header.attributes & ~_CLIENT_ATTRIBUTES != transactional:

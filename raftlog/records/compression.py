@@ -1,12 +1,12 @@
 """Codecs of a batch's records section: names, decompression within a bound, and compression.
 
-Brokers never decompress on the produce and fetch path of stored batches; JSON handlers, compaction and tools do,
-on untrusted bytes, so the result is bounded before it is allocated. The formats are Kafka's: gzip, xerial-framed
-or raw snappy, LZ4 frames, zstd.
+Brokers do not decompress stored batches to produce and fetch them; JSON handlers, compaction and tools decompress
+untrusted bytes, so the size of the result is bounded before it is allocated. The formats are Kafka's: gzip,
+xerial-framed or raw snappy, LZ4 frames, zstd.
 
-`decompress_in_steps` yields None at points where other tasks may run. gzip and framed snappy are decompressed a
-piece at a time. The other codecs have a single call, which takes about 1 ms for each MiB of its result; nothing
-is copied after it. `compress_in_steps` yields in the same way, for every codec."""
+`decompress_in_steps` yields None at points where other tasks may run. gzip and framed snappy are decompressed a piece
+at a time. The other codecs have a single call, which takes about 1 ms per MiB of its result; the result is not copied.
+`compress_in_steps` yields in the same way, for every codec."""
 
 import struct
 import zlib
@@ -23,17 +23,17 @@ XERIAL_HEADER = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_SIZE = 16
 _LENGTH = struct.Struct(">i")
 _PIECE_BYTES: Final = 1024 * 1024
-"""Opened between two yields."""
+"""Number of decompressed bytes between two yields."""
 _FED_BYTES: Final = 64 * 1024
-"""Input of one call to zlib, which copies the unused rest."""
+"""Maximum input of one call to zlib, which copies the unused rest."""
 _XERIAL_START: Final = XERIAL_HEADER + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _GZIP_LEVEL: Final = 6
 _LZ4_LEVEL: Final = 9
 _ZSTD_LEVEL: Final = 3
-"""Kafka's defaults (KIP-390)."""
+"""Kafka's default levels (KIP-390)."""
 _NO_ROOM = "failed to write whole buffer"
-"""Message of the codec for a target that is too small, in contrast to a broken payload."""
+"""The codec's message for a target that is too small; it has others for a damaged payload."""
 
 Steps: TypeAlias = Generator[None, None, None]
 
@@ -49,7 +49,7 @@ class Compression(IntEnum):
 
     @classmethod
     def from_name(cls, name: str) -> "Compression":
-        """Return the codec of a name such as `"lz4"`, in any case; raises `InvalidArgument`."""
+        """Return the codec with a name such as `"lz4"`, in upper or lower case; raises `InvalidArgument`."""
         try:
             return cls[name.upper()]
         except KeyError:
@@ -58,9 +58,9 @@ class Compression(IntEnum):
 
 
 def decompress_in_steps(codec: int, payload: Buffer, limit_bytes: int, opened: bytearray) -> Steps:
-    """Decompress `payload` and append it to `opened`, in steps: other tasks may run at each yield.
+    """Append the decompressed `payload` to `opened`, in steps: other tasks may run at each yield.
 
-    Raises `InvalidBatch` when it is broken or decompresses to more than `limit_bytes`."""
+    Raises `InvalidBatch` if the payload is damaged or decompresses to more than `limit_bytes`."""
     try:
         if codec == Compression.GZIP:
             yield from _gunzip(memoryview(payload), limit_bytes, opened)
@@ -81,7 +81,7 @@ def _too_large_error(limit_bytes: int) -> InvalidBatch:
 
 
 def _gunzip(payload: memoryview, limit_bytes: int, opened: bytearray) -> Steps:
-    """Decompress the first member of a gzip file; bytes after it are ignored."""
+    """Decompress the first member of gzip data; bytes after it are ignored."""
     opener = zlib.decompressobj(wbits=31)
     left, position = limit_bytes, 0
     while not opener.eof:
@@ -118,7 +118,7 @@ def _decompress_growing(
 
 
 def _append_output(write: Callable[[memoryview], int], size: int, opened: bytearray) -> Steps:
-    """Append the bytes that `write` writes into a buffer of `size` bytes; nothing when it raises."""
+    """Append the bytes that `write` writes into a buffer of `size` bytes; nothing if it raises an error."""
     begin, written = len(opened), 0
     try:
         for start in range(0, size, _PIECE_BYTES):
@@ -148,7 +148,7 @@ def _unsnappy(payload: memoryview, limit_bytes: int, opened: bytearray) -> Steps
 
 
 def _unsnappy_raw(payload: memoryview, room: int, limit_bytes: int, opened: bytearray) -> Steps:
-    """Decompress a raw snappy block; its header has the decompressed length, checked before anything is allocated."""
+    """Decompress a raw snappy block, after a check of the decompressed length in its header."""
     size = cramjam.snappy.decompress_raw_len(payload)
     if size > room:
         raise _too_large_error(limit_bytes)
@@ -159,7 +159,7 @@ def _unsnappy_raw(payload: memoryview, room: int, limit_bytes: int, opened: byte
 
 
 def compress_in_steps(codec: int, records: Buffer) -> Generator[None, None, bytes]:
-    """Return `records` compressed, in frames that every Kafka client opens; a step takes about 4 ms at most."""
+    """Return `records` compressed in a form that every Kafka client can read; a step takes at most about 4 ms."""
     pieces = memoryview(records)
     if codec == Compression.GZIP:
         deflate = zlib.compressobj(_GZIP_LEVEL, wbits=31)

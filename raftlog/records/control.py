@@ -1,10 +1,10 @@
 """Control batches: entries of the log that are not client data.
 
 A control batch holds one record. Its key is Kafka's control key (version int16, type int16); types from 0x5200 up are
-raftlog's own, far from Kafka's (0 abort, 1 commit, 2 … 6 KRaft). It is never compressed, so reading one costs no more
-than its size. It takes an index but no offset, so its `lastOffsetDelta` is −1 and its `baseOffset` is the next offset;
-a gap's delta spans what it replaces, and a marker (`markers`) takes one offset. Payloads are specified in
-docs/FORMATS.md; this module defines only the envelope.
+raftlog's own, far from Kafka's (0 abort, 1 commit, 2 … 6 KRaft). It is never compressed, so the cost of reading it is
+bounded by its size. It takes an index of the log but no offset, so its `lastOffsetDelta` is −1 and its `baseOffset` is
+the next offset; but a gap spans the offsets that it replaces, and a marker (`markers`) takes one offset. Payloads are
+specified in docs/FORMATS.md; this module defines only the envelope.
 """
 
 import struct
@@ -47,7 +47,7 @@ MARKER_KINDS: Final = frozenset((ControlKind.ABORT, ControlKind.COMMIT))
 def build_control_batch(
     kind: ControlKind, payload: bytes, timestamp_ms: int, *, next_offset: Offset, offsets_spanned: int = 0
 ) -> bytearray:
-    """Build a control batch at `next_offset`; `offsets_spanned` is above 0 only for a gap."""
+    """Build a control batch at `next_offset`; only a gap has `offsets_spanned` above 0."""
     assert offsets_spanned == 0 or kind is ControlKind.GAP, f"{kind.name} cannot span offsets"
     assert kind not in MARKER_KINDS, "markers have a builder of their own"
     batch = build_batch([NewRecord(payload, CONTROL_KEY.pack(_KEY_VERSION, kind), timestamp_ms)])

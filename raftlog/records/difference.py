@@ -4,7 +4,7 @@ from raftlog.types import Buffer
 
 
 def first_difference(data: Buffer, other: Buffer) -> int:
-    """Return the position of the first different byte; the length of the shorter one when it is a prefix."""
+    """Return the position of the first different byte; the length of the shorter buffer if it is a prefix."""
     length = min(len(data), len(other))
     low, high = 0, length
     # Prefixes that are equal stay equal when they get shorter, so bisection finds the border with C comparisons.

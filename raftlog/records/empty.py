@@ -1,6 +1,6 @@
-"""Batches without records, as Kafka's log cleaner leaves them: readers skip the removed offsets with them.
+"""Batches without records, as Kafka's log cleaner leaves them, over which readers skip removed offsets.
 
-Made for answers and never stored."""
+Made for answers, compacted segments and restored logs."""
 
 import struct
 from typing import Final
@@ -10,14 +10,14 @@ from crc32c import crc32c
 from raftlog.records.header import CRC_START, HEADER_SIZE, LENGTH_END, MAGIC, BatchHeader, header_bytes
 
 SPAN_MAX: Final = (1 << 31) - 1
-"""Offsets that one batch can span: lastOffsetDelta is an int32."""
+"""Maximum number of offsets that one batch can span: lastOffsetDelta is an int32."""
 _CRC: Final = struct.Struct(">I")
 _CRC_AT: Final = 17
 _NONE: Final = -1
 
 
 def build_empty_batch(base_offset: int, next_offset: int, leader_epoch: int) -> bytearray:
-    """Return a batch that spans the offsets below `next_offset`, or as many as fit."""
+    """Return a batch that spans the offsets from `base_offset` to below `next_offset`, or as many of them as fit."""
     assert base_offset < next_offset, f"no offsets from {base_offset} to {next_offset}"
     span = min(next_offset - base_offset, SPAN_MAX)
     header = BatchHeader(

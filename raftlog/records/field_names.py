@@ -1,4 +1,4 @@
-"""Errors about unknown fields of JSON objects; a misspelt field would be ignored and replaced by its default.
+"""Errors about unknown fields of JSON objects; without an error a misspelt field would silently get its default.
 
 Used by every reader of JSON objects from outside: records, bodies of HTTP requests, settings of consumer
 instances."""
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 _SHOWN_CHARACTERS_MAX: Final = 60
-"""Longer names are cut, and get no suggestion: the comparison takes quadratic time."""
+"""Longer names are cut in errors, and get no suggestion, since the comparison takes quadratic time."""
 _LIKENESS_MIN: Final = 0.5
 
 

@@ -1,4 +1,4 @@
-"""The 61-byte header of a RecordBatch v2: read, checked and stamped in place.
+"""The 61-byte header of a RecordBatch v2, which is read, checked and stamped in place.
 
 position  size  field                  inside the CRC
        0     8  baseOffset             no: the leader stamps it
@@ -26,14 +26,14 @@ MAGIC = 2
 CRC_START = 21
 TERM_MAX = (1 << 31) - 1
 COMPUTED_PRODUCER_IDS = 1 << 62
-"""Producer ids from here up are computed by the sink on Spark; the controller gives out those below."""
+"""First of the producer ids that the sink on Spark computes; the controller assigns ids below it."""
 
 COMPRESSION_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 MARKER_BITS = TRANSACTIONAL_BIT | CONTROL_BIT
-"""Both bits: a marker that ends a transaction. The log's own control batches have the control bit alone."""
+"""Bits of a marker, which ends a transaction. The log's own control batches have only the control bit."""
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _STAMP_OFFSET = struct.Struct(">q")
@@ -42,7 +42,7 @@ assert _HEADER.size == HEADER_SIZE
 
 
 class BatchHeader(NamedTuple):
-    """Header as it is in the bytes; no field is checked yet."""
+    """Header as it is in the bytes, with unchecked fields."""
 
     base_offset: int
     batch_length: int
@@ -60,12 +60,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, header included."""
+        """Size of the whole batch in bytes, header included."""
         return LENGTH_END + self.batch_length
 
     @property
     def next_offset(self) -> int:
-        """The offset after this batch: baseOffset + lastOffsetDelta + 1, always."""
+        """Offset after this batch: baseOffset + lastOffsetDelta + 1, for every kind of batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -74,17 +74,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_marker(self) -> bool:
-        """Whether it ends a transaction; the only control batches that take an offset and are delivered to readers."""
+        """Whether the batch ends a transaction; no other control batches take an offset or are delivered to readers."""
         return self.attributes & MARKER_BITS == MARKER_BITS
 
     @property
     def is_transactional(self) -> bool:
-        """Whether it belongs to a transaction, as data or as its marker."""
+        """Whether the batch belongs to a transaction, as data or as its marker."""
         return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def has_append_time(self) -> bool:
-        """Whether the timestamps are those of a broker (LogAppendTime), and not the producer's."""
+        """Whether the timestamps are a broker's (LogAppendTime) instead of the producer's."""
         return bool(self.attributes & TIMESTAMP_TYPE_BIT)
 
     @property
@@ -96,17 +96,17 @@ _new_tuple = tuple.__new__
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Read the header that starts at `position`. Raises `struct.error` when fewer than 61 bytes are left."""
+    """Return the header that starts at `position`. Raises `struct.error` if fewer than 61 bytes are left."""
     return _new_tuple(BatchHeader, _HEADER.unpack_from(buffer, position))
 
 
 def header_bytes(header: BatchHeader) -> bytes:
-    """Return the 61 bytes of a header; raises `struct.error` when a field does not fit."""
+    """Return the 61 bytes of a header; raises `struct.error` if a field does not fit."""
     return _HEADER.pack(*header)
 
 
 def batch_crc(batch: Buffer) -> int:
-    """Return the CRC-32C of one whole batch, from `attributes` to its end."""
+    """Return the CRC-32C of exactly one batch, from its `attributes` to its end."""
     return crc32c(memoryview(batch)[CRC_START:])
 
 
@@ -116,7 +116,7 @@ def crc_matches(batch: Buffer, header: BatchHeader) -> bool:
 
 
 def stamp(batch: bytearray | memoryview, base_offset: Offset, term: Term) -> None:
-    """Write the two fields that the leader owns; both lie outside the CRC."""
+    """Write base offset and term into a batch, as its leader does; both fields are outside of the CRC."""
     assert 0 <= term <= TERM_MAX, f"term {term} does not fit partitionLeaderEpoch"
     _STAMP_OFFSET.pack_into(batch, 0, base_offset)
     _STAMP_EPOCH.pack_into(batch, LENGTH_END, term)

@@ -5,7 +5,7 @@
 
 All fields are optional, and `null` counts as a missing one. For a key or value without `encoding` the caller's default
 applies (`Encode`). `topic` and `offset`, which printed records have, are ignored, so printed records can be read again.
-Not for stored records, which become JSON only in answers. Called by `api/http` and `cli`."""
+Called by `api/http` and `cli`."""
 
 import binascii
 import reprlib
@@ -30,13 +30,13 @@ _TIMESTAMP_MAX = (1 << 62) - 1
 
 
 JSON_DEPTH_MAX = 254
-"""Depth of nested lists and objects in a JSON value that is serialized again; orjson reads 1,024."""
+"""Maximum depth of nested lists and objects in a JSON value that orjson serializes; it parses a depth of 1,024."""
 _SHOWN_MAX = 60
 _REPR = reprlib.Repr()
 
 
 def json_text(value: Any) -> bytes:
-    """Return compact JSON text in exactly sized memory; orjson's own result occupies at least a page.
+    """Return compact JSON text in memory of its exact size; orjson's own result occupies at least a page.
 
     Raises `ValueError` for a value that is nested too deeply."""
     try:
@@ -48,7 +48,7 @@ def json_text(value: Any) -> bytes:
 
 
 def shorten_json(value: Any) -> str:
-    """Return a JSON value for an error message, shortened to a bound for any size and depth."""
+    """Return a JSON value as a short text for an error message; its size and depth may be any."""
     text = _REPR.repr(value)
     return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"
 
@@ -79,7 +79,7 @@ BY_NAME: Mapping[str, Encode] = {"json": json_text, "text": _encode_text, "base6
 
 
 def stores_json_text(encode: Encode, *, is_string: bool) -> bool:
-    """Return whether `encode` stores the JSON text of a value."""
+    """Return whether `encode` returns the JSON text of a value; `is_string`: the value is a string."""
     return encode is json_text or (encode is text_or_json and not is_string)
 
 
@@ -152,7 +152,7 @@ def read_timestamp(value: Any) -> int:
 
 
 def _read_encodings(encoding: Any) -> dict[str, Encode]:
-    """Return the encoder of each field that the object names; raises `ValueError`."""
+    """Return the encoder of each field that an `encoding` object names; raises `ValueError`."""
     if type(encoding) is not dict:
         raise ValueError('encoding must be an object with "key", "value" or both')
     if not encoding.keys() <= _ENCODED:

@@ -1,12 +1,12 @@
-"""Large JSON text, processed in slices of a few milliseconds, with little memory beside the text.
+"""Checks and splits of large JSON text in slices of a few milliseconds, with little memory in addition to the text.
 
     check_json     validates JSON text without keeping anything of it
     split_items    returns the spans of the items of a list or an object, in groups
 
-A parser builds objects of up to 35 times the size of their text, and holds the interpreter until it returns.
-Here it receives pieces of about `SLICE_BYTES`, cut after commas outside of strings. A piece is enclosed in the
-brackets that are open at its ends, so that it is JSON exactly if the text is JSON there; strings that are longer
-are checked in pieces of their own. Both are generators that yield None at points where other tasks may run
+A parser builds objects of up to 35 times the size of their text, and holds the interpreter until it returns. Here the
+parser receives pieces of about `SLICE_BYTES`, cut after commas outside of strings. A piece is enclosed in the brackets
+that are open at its ends, so that it is JSON exactly if the text is JSON there; strings longer than a slice are checked
+separately, in parts. Both functions are generators that yield None at points where other tasks may run
 (`raftlog.runtime.slices`). Used for bodies of requests and for stored values."""
 
 import re
@@ -18,10 +18,10 @@ import re2
 
 SLICE_BYTES: Final = 32 * 1024
 NESTED_MAX: Final = 254
-"""Levels of nesting; orjson serializes no more."""
+"""Maximum depth of nesting; orjson serializes no more."""
 _STRING_SLICE_BYTES: Final = 128 * 1024
 _LOOSE_BYTES_MAX: Final = 128 * 1024
-"""Bytes outside of strings between two commas: white space, a number, brackets."""
+"""Maximum number of bytes outside of strings between two commas: white space, a number, brackets."""
 
 Text: TypeAlias = bytes | bytearray
 Steps: TypeAlias = Generator[None, None, None]
@@ -66,11 +66,11 @@ def check_json(text: Text, start: int = 0, end: int | None = None) -> Steps:
 
 
 def split_items(text: Text, start: int, end: int) -> Generator[Span | None, None, None]:
-    """Yield the spans of the items of a list or an object, whose brackets are around `start` and `end`.
+    """Yield the spans of the items of a list or an object whose text between the brackets is from `start` to `end`.
 
-    A span has items of about `SLICE_BYTES` together, with the commas between them, or one item that is larger. None
-    between spans: other tasks may run. The caller checks that they are JSON. Raises `ValueError` for brackets that do
-    not match, and for a comma at the end."""
+    A span has items of about `SLICE_BYTES` together, with the commas between them, or one item that is larger. Yields
+    None between spans where other tasks may run. The caller checks that the spans are JSON. Raises `ValueError` for
+    brackets that do not match, and for a comma at the end."""
     position = at = start
     stack = b""
     """Brackets that are open at `at`: empty, unless an item larger than a slice has begun at `position`."""
@@ -99,10 +99,10 @@ def split_items(text: Text, start: int, end: int) -> Generator[Span | None, None
 
 
 def _find_cut(text: Text, at: int, end: int) -> Generator[None, None, tuple[int, list[Span]]]:
-    """Return where to cut, and the spans of strings before it that are longer than a slice, which are checked.
+    """Return the position of a cut, and the spans of the strings before it that are longer than a slice.
 
-    The cut is after a comma outside of strings, about a slice after `at`, or at `end`. Yields between slices. Raises
-    `ValueError`."""
+    The cut is after a comma outside of strings, about a slice after `at`, or at `end`. The returned strings are
+    checked. Yields between slices. Raises `ValueError`."""
     strings: list[Span] = []
     loose = 0
     while True:
@@ -131,7 +131,7 @@ def _find_cut(text: Text, at: int, end: int) -> Generator[None, None, tuple[int,
 
 
 def _check_string(text: Text, quote: int, end: int) -> Generator[None, None, int]:
-    """Return the position after a string. Raises `ValueError`."""
+    """Check the string that begins at `quote`; return the position after it. Raises `ValueError`."""
     at = quote + 1
     while True:
         size: int = _IN_STRING.match(text[at : min(at + _STRING_SLICE_BYTES, end)]).end()
@@ -164,7 +164,7 @@ def _empty_strings(text: Text, start: int, end: int, strings: list[Span]) -> Tex
 
 
 def _find_brackets(piece: Text) -> Text | None:
-    """Return the brackets outside of strings; None when the piece ends inside a string."""
+    """Return the brackets outside of strings; None if the piece ends inside a string."""
     if b"\\" in piece:
         piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
     parts = piece.split(b'"')
@@ -174,7 +174,7 @@ def _find_brackets(piece: Text) -> Text | None:
 
 
 def _find_open(stack: bytes, piece: Text) -> tuple[int, bytes]:
-    """Return the number of brackets in `stack` that stay open throughout the piece, and all that are open after it.
+    """Return how many brackets of `stack` stay open throughout the piece, and all brackets that are open after it.
 
     Raises `ValueError`."""
     brackets = _find_brackets(piece) or b""
@@ -197,7 +197,7 @@ def _find_open(stack: bytes, piece: Text) -> tuple[int, bytes]:
 
 
 def _find_first_comma(text: Text, start: int, end: int, depth: int) -> int:
-    """Return the position of the first comma outside of all brackets; −1 when there is none.
+    """Return the position of the first comma outside of all brackets; −1 if there is none.
 
     `depth` brackets are open at `start`."""
     for token in _TOKEN.finditer(text, start, end):
@@ -212,9 +212,9 @@ def _find_first_comma(text: Text, start: int, end: int, depth: int) -> int:
 
 
 def _find_last_comma(text: Text, start: int, end: int) -> int:
-    """Return the position of the last comma outside of all brackets; −1 when there is none.
+    """Return the position of the last comma outside of all brackets; −1 if there is none.
 
-    After an object it is found without a walk over the tokens."""
+    A comma after an object is found without a walk over the tokens."""
     at = end
     for _ in range(_TRIES_MAX):
         at = text.rfind(b"}", start, at)

@@ -1,8 +1,8 @@
-"""Markers: the control batches that end a transaction in a partition, as in Kafka.
+"""Markers, the control batches that end a transaction in a partition, as in Kafka.
 
 Unlike the log's own control batches a marker has the transactional bit and its producer's id and epoch, takes one
-offset, and is delivered to readers of batches. Its value is that of Kafka (a version and the epoch of the coordinator
-that sent it), and then the number of the transaction, which clients do not read."""
+offset, and is delivered to readers of batches. Its value begins like Kafka's (a version and the epoch of the
+coordinator that sent the marker); the number of the transaction follows, which clients do not read."""
 
 import struct
 from typing import Final, NamedTuple
@@ -33,9 +33,9 @@ class TransactionMarker(NamedTuple):
     producer_epoch: int
     is_commit: bool
     coordinator_epoch: int
-    """Term of the coordinator: markers of an older one are refused."""
+    """Term of the coordinator; markers with a lower one are refused."""
     number: int = NO_NUMBER
-    """Number of the transaction, ascending for each producer: a repeated marker is known by it."""
+    """Number of the transaction, ascending for each producer; it identifies a repeated marker."""
 
 
 class MarkerValue(NamedTuple):
@@ -59,7 +59,7 @@ def build_marker_batch(marker: TransactionMarker, timestamp_ms: int) -> bytearra
 
 
 def decode_marker_value(payload: bytes) -> MarkerValue:
-    """Decode the value of a marker; it may have no number. Raises `FormatError`."""
+    """Decode the value of a marker, with or without a number. Raises `FormatError`."""
     if len(payload) < _VALUE.size:
         raise FormatError(f"a marker with a value of {len(payload)} bytes; it has at least {_VALUE.size}")
     version, coordinator_epoch = _VALUE.unpack_from(payload)

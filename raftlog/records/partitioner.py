@@ -1,4 +1,4 @@
-"""Choice of a record's partition. murmur2 is the default of Kafka's clients, so keys get the partition they expect."""
+"""Choice of a record's partition. By default keys are hashed with murmur2, as in Kafka's clients."""
 
 import zlib
 from collections.abc import Callable, Mapping
@@ -30,12 +30,12 @@ def murmur2(data: bytes) -> int:
 
 
 def _hash_positive(key: bytes) -> int:
-    """Return murmur2 without its sign bit, as `toPositive` of Kafka computes it."""
+    """Return murmur2 of a key without the sign bit, like `toPositive` of Kafka."""
     return murmur2(key) & _POSITIVE
 
 
 PARTITIONERS: Mapping[str, HashKey] = {"murmur2": _hash_positive, "crc32": zlib.crc32}
-"""The hash of a key by the name of the partitioner; the partition is the hash modulo the number of partitions."""
+"""Hash functions by name of the partitioner; the partition is the key's hash modulo the number of partitions."""
 
 
 def find_hash(name: str) -> HashKey:
@@ -47,7 +47,7 @@ def find_hash(name: str) -> HashKey:
 
 
 class Partitioner:
-    """Chooser among the partitions of one topic: by key, and in turn for records without one."""
+    """Chooser among the partitions of one topic: by hash of the key, and in turn for records without a key."""
 
     __slots__ = ("_count", "_hash", "_turn")
 

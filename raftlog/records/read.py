@@ -1,4 +1,4 @@
-"""Decoder of records for clients, JSON interfaces and tools, on the compiled codec of aiokafka."""
+"""Decoder of records for clients, JSON interfaces and tools, with the compiled codec of aiokafka."""
 
 from collections.abc import Generator, Iterator
 from itertools import islice
@@ -19,13 +19,13 @@ from raftlog.records.header import (
 from raftlog.types import Buffer
 
 OPENED_BYTES_MAX = 256 * 1024 * 1024
-"""Records of one batch that open to more than this are refused."""
+"""Default bound on the decompressed size of one batch's records."""
 _TOO_LONG = "a key, value or header claims to be longer than the batch"
 _NUL_ENDED = (bytes, bytearray)
 
 
 class Record(Protocol):
-    """Stored record. `timestamp` is in milliseconds, or -1 for none."""
+    """Stored record. `timestamp` is in milliseconds; -1: none."""
 
     @property
     def offset(self) -> int: ...
@@ -42,12 +42,11 @@ class Record(Protocol):
 def read_records(batch: Buffer, opened_bytes_max: int = OPENED_BYTES_MAX) -> Iterator[Record]:
     """Iterate over the records of exactly one batch, whose CRC the caller has checked.
 
-    A compressed batch is decompressed before the first record, all at once; `open_in_steps` does it with pauses. A
-    batch without records, as `build_empty_batch` makes it, has none.
+    A compressed batch is decompressed at once, before the first record; `open_in_steps` decompresses with pauses. A
+    batch of `build_empty_batch` is accepted, and has no records.
 
-    Raises `UndecodableBatch` after the records that can be decoded, when the others are inconsistent or the
-    batch decompresses to more than `opened_bytes_max` bytes. At least one record of such a batch is not
-    returned."""
+    Raises `UndecodableBatch` after the records that can be decoded, if the others are inconsistent or the batch
+    decompresses to more than `opened_bytes_max` bytes. At least one record of such a batch is not returned."""
     header = read_header(batch)
     base_offset, count = header.base_offset, header.record_count
     if count == 0 and header.size == HEADER_SIZE == len(batch):
@@ -83,7 +82,7 @@ def open_in_steps(batch: Buffer, opened_bytes_max: int = OPENED_BYTES_MAX) -> Ge
     """Return the batch with its records uncompressed, for `read_records`.
 
     A batch that is not compressed is returned as it is. Yields None at points where other tasks may run. Raises
-    `UndecodableBatch` when it cannot be decompressed, or not within `opened_bytes_max` bytes of records."""
+    `UndecodableBatch` if the batch cannot be decompressed, or has more than `opened_bytes_max` bytes of records."""
     header = read_header(batch)
     if not header.compression:
         return batch
@@ -111,7 +110,7 @@ def _open_at_once(batch: Buffer, opened_bytes_max: int) -> Buffer:
 
 
 def _pad(batch: Buffer) -> Buffer:
-    """Return the batch in an object with a NUL after its bytes.
+    """Return the batch in an object whose memory has a NUL after the bytes.
 
     The codec reads a few bytes past the end of a batch with wrong lengths."""
     view = memoryview(batch)

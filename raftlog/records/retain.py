@@ -1,8 +1,7 @@
-"""The same batch with fewer of its records, for compaction; kept records stay byte for byte.
+"""Removal of records from a batch, for compaction; the kept records are the same byte for byte.
 
-Base offset, last offset delta, term, times, codec and the producer's fields stay, so every record keeps its
-offset and timestamp, and the batch its place in the log; only record count, length and CRC are new, as in
-Kafka's cleaner."""
+Base offset, last offset delta, term, times, codec and the producer's fields stay, so every kept record has its offset
+and timestamp, and the batch its place in the log. Only record count, length and CRC change, as in Kafka's cleaner."""
 
 from collections.abc import Generator, Sequence
 from itertools import islice
@@ -19,8 +18,8 @@ _STEP_RECORDS: Final = 2_000
 def retain_in_steps(header: BatchHeader, opened: Buffer, keeps: Sequence[bool]) -> Generator[None, None, bytes]:
     """Return the batch with the records whose flag in `keeps` is true; at least one flag is true.
 
-    `header` is that of the batch as it is stored, `opened` comes from `open_in_steps`; the caller has checked
-    the CRC and read the records. Yields None at points where other tasks may run. Raises `InvalidBatch`."""
+    `header` is the header of the stored batch, `opened` the result of `open_in_steps`; the caller has checked the CRC
+    and read the records. Yields None at points where other tasks may run. Raises `InvalidBatch`."""
     records = memoryview(opened)[HEADER_SIZE:]
     kept: list[memoryview] = []
     position, flags = 0, iter(keeps)

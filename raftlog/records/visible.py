@@ -1,7 +1,7 @@
 """Batches as readers of records see them: without markers and, if only committed records count, without aborted ones.
 
 Batches without records take the place of those that are left out, so the offsets of the batches have no holes and a
-reader always advances. Batches outside of transactions cost a look at one byte."""
+reader always advances. Of a batch outside of transactions only one byte is examined."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -14,10 +14,10 @@ _EXAMINED: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 def drop_hidden(batches: list[memoryview], aborted: Iterable[tuple[int, int]] = ()) -> list[memoryview]:
-    """Return stored batches, which follow each other, without markers and batches of aborted transactions.
+    """Return consecutive stored batches without markers and without the batches of aborted transactions.
 
-    `aborted` are the producers' ids and first offsets of aborted transactions: their batches from there on, up to the
-    producer's next marker, are left out."""
+    `aborted` has the producer id and the first offset of each aborted transaction: the producer's batches from this
+    offset up to its next marker are left out."""
     if not any(batch[_ATTRIBUTES_LOW] & _EXAMINED for batch in batches):
         return batches
     begins = sorted(aborted, key=lambda each: each[1])
