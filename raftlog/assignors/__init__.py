@@ -2,8 +2,8 @@
 
 `consumer_protocol` is the codec of the subscriptions that group members send and the assignments that they
 receive; `ASSIGNORS` are functions from subscriptions and partition counts to assignments. Called by the client's
-consumer when it is the group leader, and by the coordinator when it computes the assignment itself. Imports
-types and errors only."""
+consumer when it is the group leader, and by the coordinator when it computes the assignment itself. Imports only types
+and errors."""
 
 from raftlog.assignors.consumer_protocol import (
     MemberAssignment,

@@ -1,9 +1,9 @@
 """Codec of ConsumerProtocolSubscription and ConsumerProtocolAssignment, the payloads of the consumer protocol.
 
-Versions 0 to 3 of both, as in Kafka's schemas, each with its int16 version in front (KIP-429 owned partitions in
-v1, KIP-792 generation in v2, KIP-881 rack in v3; assignments did not change). A version above 3 is read as 3,
-because fields are only ever added at the end. Every length is checked against the remaining bytes before
-anything is allocated."""
+Versions 0 to 3 of both, as in Kafka's schemas, each with its int16 version in front. Subscriptions have owned
+partitions since v1 (KIP-429), a generation since v2 (KIP-792) and a rack since v3 (KIP-881); assignments did not
+change. A version above 3 is read as 3, because fields are only ever added at the end. Every length is checked against
+the remaining bytes before anything is allocated."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -27,9 +27,9 @@ class Subscription(NamedTuple):
     topics: tuple[str, ...]
     user_data: bytes | None = None
     owned: tuple[TopicPartition, ...] = ()
-    """Partitions of its last assignment that it still owns (v1)."""
+    """Partitions of its last assignment that the member still owns (v1)."""
     generation: int = -1
-    """Generation of that assignment (v2); −1: unknown. Of two claims of one partition the newer one holds."""
+    """Generation of its last assignment (v2); −1: unknown. Of two claims of one partition the newer one holds."""
     rack: str | None = None
 
 
@@ -128,7 +128,7 @@ class _Reader:
         return int(_INT32.unpack(self._take(_INT32.size))[0])
 
     def read_count(self) -> int:
-        """Return the claimed number of items or bytes that follow, without a check against the remaining bytes."""
+        """Return the stated number of items that follow, without a check against the remaining bytes."""
         count = self.read_int32()
         if count < 0:
             raise self._decode_error(f"a list of {count} items")

@@ -1,11 +1,11 @@
-"""Protocol state of a group member without I/O: identity, and next step after each error of the coordinator.
+"""Protocol state of a group member, without I/O: its identity, and its next step after an error of the coordinator.
 
     join → sync → heartbeats → REJOIN (a rebalance began) → join …
                              → LOST   (the group continued without it) → join as a new member or in a new generation
                              → RETRY  (no coordinator for now, or no answer) → the same request
                              → FATAL  (a permanent error, such as another protocol or a fenced instance)
 
-Clients drive it over HTTP (`raftlog.client.consumers.group_session`), instances inside the coordinator's process
+Used by clients over HTTP (`raftlog.client.consumers.group_session`), and by consumer instances in a broker's process
 (`raftlog.partitions.consumers.member`)."""
 
 from enum import Enum

@@ -1,12 +1,12 @@
-"""Assignor `sticky`: the most even assignment, with as few moves as that allows (KIP-54, KIP-341). Pure.
+"""Assignor `sticky`: an even assignment with as few moves as possible (KIP-54, KIP-341). Pure.
 
     1. members keep partitions that they own and still subscribe to; of two claims the newer one holds (KIP-792)
-    2. members above their share give the excess back (only with equal subscriptions is the share known)
+    2. with equal subscriptions, members above their share lose the partitions beyond it
     3. partitions without an owner go to the least loaded subscriber, topics with few subscribers first
     4. with different subscriptions partitions move as long as one of them makes two members more even
 
-With equal subscriptions members are at most one apart, and no assignment that is as even moves fewer. O(n log n)
-there."""
+With equal subscriptions the loads of members differ by at most one, no assignment that is as even moves fewer
+partitions, and the time is O(n log n)."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ from raftlog.assignors.subscribers import subscribers_by_topic
 from raftlog.types import TopicPartition
 
 _Owned = dict[str, dict[str, list[int]]]
-"""Numbers of partitions by member and topic."""
+"""Partitions, as their numbers, by member and topic."""
 
 
 def assign_sticky(
     members: Mapping[str, Subscription], partitions: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
-    """Assign partitions as evenly as possible, and with as few moves as that allows."""
+    """Return an even assignment with as few moves as possible; see the module."""
     subscribers = subscribers_by_topic(members, partitions)
     owners = _find_owners(members, partitions)
     if all(len(some) == len(members) for some in subscribers.values()):
@@ -40,7 +40,7 @@ def assign_sticky(
 
 
 def _find_owners(members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> dict[TopicPartition, str]:
-    """Return the present owner of each partition that exists and whose owner is still subscribed to it, ascending."""
+    """Return the present owner of each existing partition whose owner is still subscribed, in order of partitions."""
     claims: dict[TopicPartition, tuple[int, str]] = {}
     for member in sorted(members):
         subscription = members[member]
@@ -54,7 +54,7 @@ def _find_owners(members: Mapping[str, Subscription], partitions: Mapping[str, i
 
 
 def _remove_excess(owners: dict[TopicPartition, str], members: Mapping[str, Subscription], total: int) -> None:
-    """Remove from each member the partitions above its share; if shares are uneven, some members keep one more."""
+    """Remove from each member the partitions beyond its share; if shares are uneven, some members keep one more."""
     share, more = divmod(total, len(members) or 1)
     owned: dict[str, list[TopicPartition]] = defaultdict(list)
     for partition, member in owners.items():

@@ -11,18 +11,18 @@ from raftlog.types import TopicPartition
 Assignor: TypeAlias = Callable[[Mapping[str, Subscription], Mapping[str, int]], dict[str, list[TopicPartition]]]
 """Function from subscriptions by member id and partition counts by existing topic to each member's partitions.
 
-Partitions are in ascending order; each partition of a subscribed topic has one owner, one of its
-subscribers. An order of members is that of their ids: ids of static members begin with their instance id, so
-these get the same partitions after a restart."""
+Partitions are in ascending order; each partition of a subscribed topic has one owner among the topic's subscribers.
+Members are ordered by their ids: ids of static members begin with their instance id, so static members get the same
+partitions after a restart."""
 
 
 def assign_ranges(
     members: Mapping[str, Subscription], partitions: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
-    """Split each topic into ranges of partitions; the first members get one more when uneven.
+    """Split each topic into a range of partitions per subscriber; if uneven, the first ranges are longer by one.
 
-    Topics with the same subscribers and the same number of partitions are split alike, so a join over co-partitioned
-    topics finds both sides at one member (Kafka's RangeAssignor)."""
+    Topics with the same subscribers and the same number of partitions are split in the same way, so a join over
+    co-partitioned topics has both sides at one member (Kafka's RangeAssignor)."""
     assigned: dict[str, list[TopicPartition]] = {member: [] for member in members}
     for topic, subscribers in subscribers_by_topic(members, partitions).items():
         count, more = divmod(partitions[topic], len(subscribers))
@@ -37,9 +37,9 @@ def assign_ranges(
 def assign_round_robin(
     members: Mapping[str, Subscription], partitions: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
-    """Assign all partitions in order, one to each subscriber in turn.
+    """Assign all partitions in order, each to the next subscriber in turn (Kafka's RoundRobinAssignor).
 
-    With equal subscriptions members are at most one apart; with others not (Kafka's RoundRobinAssignor)."""
+    With equal subscriptions the loads of members differ by at most one; with different ones they may differ more."""
     assigned: dict[str, list[TopicPartition]] = {member: [] for member in sorted(members)}
     ring = list(assigned)
     at = 0
