@@ -107,7 +107,9 @@ def _parse_key(line: bytes, where: str) -> bytes:
 
 
 def _decode_key(line: bytes) -> bytes | None:
-    """Decode a key. Text that is valid as hex and as base64 is read as hex, the form that `create_secret` writes."""
+    """Return a key from its hex or base64 text; None if it is neither.
+
+    Text that is valid as both is read as hex, the form that `create_secret` writes."""
     try:
         return bytes.fromhex(line.decode("ascii"))
     except ValueError:

@@ -174,7 +174,7 @@ class Log(ClosedAtExit):
         """Return the offset of a position in the log, given in one of three ways.
 
         `from_start`: that many records after the start. `from_end`: that many before the end. `timestamp` (ms): the
-        first record at or after it. Clamped to the log; a timestamp after every record gives the end."""
+        first record at or after it. The result is clamped to the log; a timestamp after every record gives the end."""
         start, end = self.start_offset, self.end_offset
         if [from_start, from_end, timestamp].count(None) != 2:
             raise InvalidArgument("give exactly one of from_start, from_end and timestamp")

@@ -114,7 +114,9 @@ def decode_value(kind: type[T], body: bytes) -> T:
 
 
 def quote_segment(name: str, what: str = "topic") -> str:
-    """Quote a name as one segment of a path; raise `InvalidArgument` for an impossible name of this kind, `what`."""
+    """Quote a name as one segment of a path.
+
+    Raises `InvalidArgument` for an impossible name; the message calls it a `what`."""
     if check_name(name, what) in ("", ".", ".."):
         raise InvalidArgument(f"{name!r} is not possible as a {what}")
     return quote(name, safe="")

@@ -110,7 +110,9 @@ class Follower:
         return None
 
     def read_index(self, request: Hashable) -> RefusedProposal | None:
-        """Forward a read to the leader, which answers with its index; return a refusal, or None if it was sent."""
+        """Forward a read to the leader; return a refusal, or None if it was sent.
+
+        The leader answers with the index that the read must wait for."""
         replica = self._replica
         if self.leader is None:
             return RefusedProposal(RefusalReason.NOT_LEADER, None)

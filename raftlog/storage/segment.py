@@ -124,7 +124,7 @@ class Segment:
             self._written_position = self.end_position
 
     def publish(self, rows: int) -> None:
-        """Write the index rows of the first `rows` batches to the file."""
+        """Write the index rows of the first `rows` batches to the `.index` file, and the time index to its own."""
         published, waiting = self._waiting
         count = rows - published
         if count > 0:

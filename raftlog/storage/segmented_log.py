@@ -377,8 +377,8 @@ class SegmentedLog(ReadableLog):
     def rebuild_entry(self, index: Index, batch: Buffer) -> None:
         """Write a *committed* entry, fetched from the leader, in place of a row and a batch that cannot be trusted.
 
-        The rows around it determine its position. Not synced. Raises `CorruptBatch` when it does not fit there; then
-        nothing changed."""
+        The rows around it determine its position; nothing is synced. Raises `CorruptBatch` when the entry does not fit
+        there; then nothing changed."""
         segment = self.segment_of_index(index)
         number = segment.number_of(index)
         before = segment.row(number - 1) if number else None

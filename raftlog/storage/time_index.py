@@ -113,7 +113,7 @@ class TimeIndex:
     def keep_rows(self, rows: int) -> int:
         """Keep the entries of the first `rows` rows; return the last row that they cover, −1 without any.
 
-        The maximum is that of the rows up to there: the caller observes the later rows again."""
+        `max_timestamp` becomes that of the rows up to the returned one; the caller calls `observe` for later rows."""
         kept = self._sound_entries(rows)
         self._truncate(len(kept))
         self._waiting = [entry for entry in self._waiting if entry.row < rows]

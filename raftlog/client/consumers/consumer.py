@@ -242,7 +242,7 @@ class Consumer(Generic[K, V]):
         self._seek(partitions, "latest")
 
     def seek_from_end(self, count: int, *partitions: Place) -> None:
-        """Continue that many offsets before the end, or at the first record."""
+        """Continue `count` offsets before the end, or at the first record if fewer are there."""
         if count < 0:
             raise InvalidArgument(f"{count} offsets before the end is after it; give 0 or more")
         self._seek(partitions, FromEnd(count))

@@ -112,7 +112,7 @@ class GroupLog(LogView):
         return self._read_term(index)
 
     def entries(self, first: Index, max_entries: int, max_bytes: int) -> Sequence[Entry]:
-        """Return entries from `first` on, up to a damaged one.
+        """Return entries from `first` on, within both limits and up to a damaged one.
 
         Raises `CorruptBatch` when the first of them is damaged, and `DescriptorsExhausted`."""
         start = first - self._recent_first
@@ -128,7 +128,7 @@ class GroupLog(LogView):
     # changing
 
     def append(self, entries: Sequence[Entry]) -> int:
-        """Append entries after the last one, stamp those that were created here, and return their size in bytes."""
+        """Append entries after the last one, stamp those that this replica created; return their size in bytes."""
         assert entries[0].index == self._last_index + 1, f"entry {entries[0].index} after {self._last_index}"
         offset: int = self.next_offset
         size = 0

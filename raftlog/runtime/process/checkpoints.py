@@ -217,7 +217,7 @@ class Checkpoints:
             self._journal.complete_checkpoint(self._number)
 
     def note_durable(self) -> None:
-        """Complete the checkpoint if the journal durably starts at it."""
+        """Count the pending checkpoint as complete if the journal durably starts at it."""
         if self._number is not None and self._number <= self._journal.durable_start:
             self._number = None
             self.completed += 1

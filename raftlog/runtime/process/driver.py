@@ -443,7 +443,7 @@ class Driver:
                 group.step_down(stall.value)
 
     def set_unfit(self, is_unfit: bool) -> None:
-        """Set whether groups here delay their campaigns, because other processes would lead better."""
+        """Set whether this process's groups delay their campaigns, because other processes would lead better."""
         if is_unfit != self._is_unfit:
             self._is_unfit = is_unfit
             for group in self.groups.values():

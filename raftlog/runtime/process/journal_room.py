@@ -38,7 +38,7 @@ class JournalRoom:
         self.admitted_bytes += min(size_bytes, self._large_append_bytes)
 
     def admits(self, group: PartitionReplica, message: AppendRequest, disk: DiskRoom) -> bool:
-        """Return whether there is room for the entries of an append, and count them if there is."""
+        """Return whether the entries of an append are valid and have room; count them if so."""
         size = sum(entry.size_bytes for entry in message.entries)
         is_essential = group.is_essential or all(is_control(entry.payload) for entry in message.entries)
         if not is_essential and (group.is_disk_full or group.log.lacks_descriptors or disk.is_scarce):

@@ -185,7 +185,7 @@ class Persister:
         """Call `action` with `subject` once the journal is durable up to `sequence`."""
         self._waits.add(sequence, action, subject)
         if sequence <= self.journal.durable_sequence:
-            asyncio.get_running_loop().call_soon(self.settle)  # nothing of it was left to journal
+            asyncio.get_running_loop().call_soon(self.settle)  # it is durable, and no sync may follow
 
     def write_soon(self, group: PartitionReplica) -> None:
         """Schedule the write of journaled entries, together with later ones, at the latest with the next tick.

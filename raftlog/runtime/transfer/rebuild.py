@@ -120,7 +120,7 @@ class Rebuild:
         segments.write()
 
     def _walk_entries(self, segment: Segment) -> Iterator[_CopiedRow]:
-        """Yield all entries of a segment; for a damaged one the bytes are stored, and `batch` is None."""
+        """Yield all entries of a segment; store the bytes of a damaged one, and yield it with None as its `batch`."""
         for number, batch, error, is_placed in walk_rows(self._old, segment):
             index = Index(segment.index_of(number))
             if error is None:

@@ -209,7 +209,7 @@ class Supplier:
         return FetchResult(supplied.committed, group.log.last_index, supplied.entries)
 
     def _count(self, group: PartitionReplica, node: NodeId, size: int) -> None:
-        """Record bytes sent to a follower, for its pace."""
+        """Add bytes sent to a follower to the total, and to the follower's pace."""
         self.bytes_supplied += size
         now, key = self._port.loop.time(), (group.key, node)
         pace = self._paces.pop(key, None) or _FetchPace(now)

@@ -203,7 +203,7 @@ class TurnDecoder:
         return envelopes
 
     def _decode_replica(self, packed: bytes) -> ReplicaId:
-        """Return the replica of 24 bytes. Raises `BadFrame` for a negative node id."""
+        """Return the replica that is encoded in 24 bytes. Raises `BadFrame` for a negative node id."""
         known = self._replicas.get(packed)
         if known is None:
             node_id, disk_uuid = _REPLICA.unpack(packed)
