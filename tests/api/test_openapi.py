@@ -74,8 +74,16 @@ FLAGS = ("--fetch-wait-ms-max", "100", "--partitions-per-topic-max", "4")
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("phases", ["examples,coverage", pytest.param("fuzzing", marks=pytest.mark.slow)])
-def test_a_running_broker_behaves_as_documented(tmp_path, phases):
+@pytest.mark.parametrize(
+    ("phases", "paths"),
+    [
+        ("examples", "^/"),
+        ("coverage", "^/topics"),
+        pytest.param("coverage", "^/", marks=pytest.mark.slow),
+        pytest.param("fuzzing", "^/", marks=pytest.mark.slow),
+    ],
+)
+def test_a_running_broker_behaves_as_documented(tmp_path, phases, paths):
     """Send thousands of schemathesis requests, valid and invalid, always the same; check answers by the document."""
     with BrokerProcess(str(tmp_path / "data"), *FLAGS) as broker:
         broker.start()
@@ -83,7 +91,7 @@ def test_a_running_broker_behaves_as_documented(tmp_path, phases):
         assert ask(broker.address, "/v3/clusters/-/topics", method="POST", body=topic)[0] == 201
         (tmp_path / "schemathesis.toml").write_text(SETTINGS)
         url = f"http://{broker.address}/openapi.json"
-        options = ["--phases", phases, "--max-examples", "3", "--seed", "1"]
+        options = ["--phases", phases, "--include-path-regex", paths, "--max-examples", "3", "--seed", "1"]
         options += [
             "--generation-database",
             "none",

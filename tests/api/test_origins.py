@@ -28,14 +28,14 @@ async def fetch_state(api):
 
 
 @pytest.mark.parametrize("headers", [(), ("Content-Type: text/plain",), ("Content-Type: multipart/form-data",)])
-@pytest.mark.parametrize(("method", "path", "body"), CHANGES)
-async def test_a_body_without_its_content_type_is_refused(api, method, path, body, headers):
+async def test_a_body_without_its_content_type_is_refused(api, headers):
     await api.create_topic()
     before = await fetch_state(api)
-    answer = await fetch_answer(api.address, build_request(path, body, *headers, method=method))
-    assert (answer.status, answer.body["error_code"]) == (415, 415)
-    assert "application/json" in answer.body["message"]
-    assert await fetch_state(api) == before
+    for method, path, body in CHANGES:
+        answer = await fetch_answer(api.address, build_request(path, body, *headers, method=method))
+        assert (answer.status, answer.body["error_code"]) == (415, 415), path
+        assert "application/json" in answer.body["message"]
+        assert await fetch_state(api) == before, path
 
 
 CROSS_ORIGIN = [
@@ -56,19 +56,17 @@ CROSS_ORIGIN = [
 
 
 @pytest.mark.parametrize("headers", CROSS_ORIGIN)
-@pytest.mark.parametrize(
-    ("method", "path", "body"), [*CHANGES, ("DELETE", "/v3/clusters/-/topics/t", b""), ("GET", "/topics", b"")]
-)
-async def test_requests_of_other_origins_are_refused(api, method, path, body, headers):
+async def test_requests_of_other_origins_are_refused(api, headers):
     await api.create_topic()
     before = await fetch_state(api)
     port = api.address[1]
     lines = [line.format(port=port).encode("utf-8", "surrogateescape") for line in headers]
     host = f"Host: 127.0.0.1:{port}"
-    request = request_head(method, path, host, f"Content-Length: {len(body)}", JSON, "Connection: close", *lines) + body
-    answer = await fetch_answer(api.address, request)
-    assert (answer.status, answer.body["error_code"], answer.body["outcome"]) == (403, 40302, "failed")
-    assert await fetch_state(api) == before
+    for method, path, body in [*CHANGES, ("DELETE", "/v3/clusters/-/topics/t", b""), ("GET", "/topics", b"")]:
+        head = request_head(method, path, host, f"Content-Length: {len(body)}", JSON, "Connection: close", *lines)
+        answer = await fetch_answer(api.address, head + body)
+        assert (answer.status, answer.body["error_code"], answer.body["outcome"]) == (403, 40302, "failed"), path
+        assert await fetch_state(api) == before, path
 
 
 @pytest.mark.parametrize(

@@ -253,7 +253,7 @@ def test_lost_disks_never_give_two_clusters_with_a_common_seed(seed: int) -> Non
 
 def test_lost_records_are_fetched_again_and_never_create_another_cluster() -> None:
     lost = converged = 0
-    for seed in range(60):
+    for seed in range(30):
         world = World(2_000 + seed, wipes=False, loses_records=True)
         world.run()
         check_disjoint(world)
@@ -262,8 +262,8 @@ def test_lost_records_are_fetched_again_and_never_create_another_cluster() -> No
         all_lost = all(process.disk.record is None for process in world.processes.values())
         assert is_complete or all_lost, "a record that one of the seeds holds is made again from it"
         lost, converged = lost + (world.lost_count > 0), converged + is_complete
-    assert lost > 20
-    assert converged > 40
+    assert lost > 10
+    assert converged > 20
 
 
 def test_simulated_crashes_are_not_errors_of_the_product() -> None:

@@ -74,7 +74,7 @@ def mutate(text, chance):
 
 @pytest.mark.usefixtures("slices")
 @given(TEXTS, st.randoms(use_true_random=False))
-@settings(max_examples=50)  # for each size of slices
+@settings(max_examples=20)  # for each size of slices
 def test_text_is_json_if_a_parser_accepts_it(value, chance):
     text = write_json(value, chance)
     assert is_json(text)
@@ -85,7 +85,7 @@ def test_text_is_json_if_a_parser_accepts_it(value, chance):
 
 @pytest.mark.usefixtures("slices")
 @given(st.lists(TEXTS, max_size=8) | st.dictionaries(st.text(max_size=3), TEXTS, max_size=8), st.randoms())
-@settings(max_examples=50)  # for each size of slices
+@settings(max_examples=20)  # for each size of slices
 def test_split_items_equal_those_of_the_list_or_object(value, chance):
     text = write_json(value, chance)
     first, last = (b"[", b"]") if type(value) is list else (b"{", b"}")

@@ -118,7 +118,7 @@ def restore_snapshot(controller: ControllerState, piece_bytes: int) -> Controlle
     return restoration.finish()
 
 
-@settings(max_examples=200)
+@settings(max_examples=70)
 @given(steps, st.integers(0, 9).map(bool), levels)
 def test_every_answer_equals_that_of_the_model(drawn: list[Step], is_started: bool, level: int) -> None:
     scribe, model = CommandLog(), Model(ANSWERS_MAX, ROWS_MAX)
@@ -137,7 +137,7 @@ def test_every_answer_equals_that_of_the_model(drawn: list[Step], is_started: bo
         check(scribe.state, model)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(steps, st.data(), levels)
 def test_replicas_agree_and_a_snapshot_at_any_point_changes_nothing(
     drawn: list[Step], data: st.DataObject, level: int
@@ -159,7 +159,7 @@ def test_replicas_agree_and_a_snapshot_at_any_point_changes_nothing(
     assert state_contents(copy) == state_contents(scribe.state)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(steps, levels)
 def test_the_hash_distinguishes_states(drawn: list[Step], level: int) -> None:
     scribe = CommandLog()

@@ -15,7 +15,7 @@ from jepsen.simulation.outcome import Outcome
 from jepsen.simulation.report import failure_text
 
 SEEDS = {"broker": range(16, 25), "groups": range(1, 7), "records": range(1, 5), "founding": range(1, 41)}
-SEEDS_PER_TEST = {"broker": 3, "groups": 3, "records": 2, "founding": 10}
+SEEDS_PER_TEST = {"broker": 1, "groups": 2, "records": 1, "founding": 5}
 UNORDERED_SEEDS = {
     "broker": range(101, 104),
     "groups": range(101, 103),

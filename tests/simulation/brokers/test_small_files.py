@@ -28,7 +28,10 @@ def test_every_way_to_lose_a_small_file_is_survived(suffix: str) -> None:
         machine.crash()
         files = [(path, content) for path, content in machine.disk.snapshot().items() if path.endswith(suffix)]
         damage_small_file(machine, *random.choice([each for each in files if each[1]]), random)
-        world.cluster.loop.run_for(4)
+        for _ in range(8):
+            world.cluster.loop.run_for(0.5)
+            if machine.service is not None:
+                break
         seen += world.timeline().removeprefix(before)
     assert machine.service is not None
     world.converge()
