@@ -37,9 +37,13 @@ def soon() -> Deadline:
 async def topic(tmp_path: Path) -> AsyncIterator[Brokers]:
     """Start three brokers with a topic of two partitions.
 
-    They have the election timeouts of the product: two tests compare leaders before and after, and the short
-    timeouts of other tests pass when the machine holds this process up."""
-    settings: Any = {"group_initial_rebalance_delay_ms": 0, "offsets_partitions": 1, "driver": DriverConfig()}
+    They have the election timeouts of the product, and never count as stalled: two tests compare leaders before and
+    after, and leaders change when the machine holds this process up."""
+    settings: Any = {
+        "group_initial_rebalance_delay_ms": 0,
+        "offsets_partitions": 1,
+        "driver": DriverConfig(stall_ms=60_000),
+    }
     async with brokers_in(tmp_path, **settings) as brokers:
         await brokers.start()
         await brokers[1].create_topic("t", 2, deadline=soon())

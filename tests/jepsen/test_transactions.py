@@ -23,6 +23,8 @@ ROUND_S = 0.2
 ROUNDS_MAX = 300
 ENTRIES = 5_000
 """Records and markers of a run; how many a round has depends on the machine."""
+CHAINED = 80
+"""Committed transactions of a run that consume and produce; a bug takes part in every fifth commit."""
 FOUND: dict[Bug | None, set[str]] = {
     None: set(),
     "loses a marker": {"torn-transaction", "lost-write"},
@@ -80,7 +82,7 @@ class TransactionsRun:
         for _ in range(ROUNDS_MAX):
             until_s = asyncio.get_running_loop().time() + ROUND_S
             await asyncio.gather(feed.feed(until_s), *(role.run(until_s) for role in others))
-            if sum(map(len, self.model.entries.values())) >= ENTRIES:
+            if sum(map(len, self.model.entries.values())) >= ENTRIES and self.model.chained >= CHAINED:
                 break
         for left in list(self.model.open.values()):
             self.model.end(left, is_commit=False)

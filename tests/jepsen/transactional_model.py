@@ -54,6 +54,8 @@ class TransactionalModel:
         self.epochs: dict[str, int] = {}
         self.open: dict[str, ModelTransaction] = {}
         self.committed: dict[TopicPartition, int] = {}
+        self.chained = 0
+        """Number of committed transactions with records and offsets."""
 
     def append(self, place: TopicPartition, value: bytes | None, transaction: ModelTransaction | None = None) -> Offset:
         entries = self.entries.setdefault(place, [])
@@ -72,6 +74,7 @@ class TransactionalModel:
             if takes_part and self.bug == "commits offsets without records" and transaction.offsets:
                 transaction.is_committed[place] = False
             self.append(place, None)
+        self.chained += is_commit and bool(transaction.places) and bool(transaction.offsets)
         if is_commit and not (takes_part and self.bug == "commits records without offsets"):
             self.committed |= transaction.offsets
 
