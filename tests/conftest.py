@@ -1,11 +1,15 @@
-"""Setup for all tests: garbage collection and the fork server.
+"""Setup for all tests: garbage collection, the fork server, and directories in memory.
 
 A run in the background can be interrupted like any other, and so can its children; the processes that tests start are
 forked from one that has imported raftlog."""
 
 import gc
+import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -37,3 +41,42 @@ def fork_server() -> Iterator[ForkServer]:
     yield server
     process_start.start = usual
     server.close()
+
+
+IN_MEMORY = frozenset(
+    [
+        "api",
+        "brokers",
+        "cli",
+        "client",
+        "console",
+        "consumers",
+        "controller",
+        "documents",
+        "kafka",
+        "operations",
+        "partitions",
+        "transactions",
+    ]
+)
+"""Folders whose tests are about protocols and commands; the others have directories on a real disk."""
+_MEMORY = Path("/dev/shm")
+_MEMORY_BYTES_MIN = 4 << 30
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Provide a directory for the test, in memory for the folders above if there is room."""
+    if request.path.relative_to(Path(__file__).parent).parts[0] not in IN_MEMORY or not _has_memory():
+        yield request.getfixturevalue("tmp_path")
+        return
+    path = Path(tempfile.mkdtemp(prefix="raftlog-test-", dir=_MEMORY))
+    yield path
+    shutil.rmtree(path)
+
+
+def _has_memory() -> bool:
+    if not _MEMORY.is_dir():
+        return False
+    found = os.statvfs(_MEMORY)
+    return found.f_bavail * found.f_frsize >= _MEMORY_BYTES_MIN

@@ -31,7 +31,7 @@ def test_no_acknowledged_record_is_lost_when_all_brokers_lose_power(
     create_topic(cluster.addresses[0], "power", 4)
     ledger = None
     for _ in range(ROUNDS):
-        with Load(cluster, "power", partitions=4, ledger=ledger) as ledger:
+        with Load(cluster, "power", partitions=4, ledger=ledger, pause_s=0) as ledger:
             ledger.wait_for_more(ENOUGH)
             for disk in disks.values():
                 disk.cut_power()

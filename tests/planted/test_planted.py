@@ -18,6 +18,7 @@ RARE = {
     "overwrite-before-cut",
     "cut-corrupt",
     "removed-disturbs",
+    "two-changes-at-once",
 }
 """Half a minute of seeds and more until they are found."""
 SECONDS_MAX = 600

@@ -17,7 +17,7 @@ from jepsen.simulation.run import simulate
 SEEDS = range(1, 61)
 UNORDERED_SEEDS = range(101, 121)
 SEEDS_PER_TEST = 5
-QUICK_TESTS = 3
+QUICK_TESTS = 2
 """Tests of fixed seeds that are not slow."""
 
 
