@@ -28,6 +28,7 @@ def test_the_demo_succeeds_and_leaves_no_files(run: Any, tmp_path: Path) -> None
     assert not [command for command in commands if str(tmp_path).encode() in command]
 
 
+@pytest.mark.slow
 def test_the_demo_can_print_json(run: Any) -> None:
     result = json.loads(run("demo", "--records", "300", "--kills", "1", "--json").stdout)
     assert result["passed"] is True

@@ -131,6 +131,7 @@ def test_a_secure_cluster_prints_how_to_connect(spawn: Any, run: Any, tmp_path: 
     assert b"created with --nodes 3" in run("dev", *flags[1:], expect=1).stderr
 
 
+@pytest.mark.slow
 def test_workers_of_a_secure_cluster_use_tls_between_each_other(
     spawn: Any, run: Any, tmp_path: Path, base_port: int
 ) -> None:

@@ -23,6 +23,8 @@ SHOWN_BASE_PORT = 8072
 NODES = 3
 RUN_ELSEWHERE = {"spark.md": "tests/pipeline/spark/test_walkthrough.py"}
 """Pages whose blocks another test runs."""
+LONG = ("add-or-remove-a-broker", "replace-a-disk", "restart-and-upgrade")
+"""Pages whose blocks start and stop brokers for half a minute."""
 
 
 class PageSetup(NamedTuple):
@@ -88,7 +90,11 @@ def required_cluster(page: list[Block]) -> str:
     return next((block.directives["cluster"] for block in page if "cluster" in block.directives), "none")
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[pytest.mark.slow] if path.stem in LONG else []) for path in PAGES],
+    ids=lambda path: path.stem,
+)
 def test_the_blocks_of_a_page_run_as_printed(
     path: Path,
     tmp_path: Path,
