@@ -149,6 +149,7 @@ class TlsSockets:
         self._loop.add_reader(listening, self._accept, listening)
 
     async def _open(self, accepted: socket.socket, source: str) -> None:
+        """Make the TLS connection of an accepted socket; close it after an error."""
         try:
             async with asyncio.timeout(HANDSHAKE_S):
                 if not await self._wait_for_bytes(accepted):
@@ -183,6 +184,7 @@ class TlsSockets:
             return False
 
     def _finish(self, task: asyncio.Task[None]) -> None:
+        """Remove a handshake that ended, and report an unexpected error of it."""
         accepted = self._handshakes.pop(task)
         if task.cancelled():  # it may have had no step to close the socket
             accepted.close()

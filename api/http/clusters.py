@@ -37,6 +37,7 @@ class V3Handlers(Handlers):
 
         @wraps(handler)
         async def check_and_handle(request: web.BaseRequest, target: Target) -> web.StreamResponse:
+            """Refuse requests for another cluster, then call the handler."""
             here = self._broker.cluster_id
             if target.args and target.args[0] not in ("-", here):
                 raise HttpProblem(NOT_FOUND, f"cluster {target.args[0]} does not exist here; use {here} or -")

@@ -139,6 +139,7 @@ def _problem(message: str, field: _Field, mistyped: tuple[int, int], beyond: tup
 
 
 def _describe_type(kind: inspect.Type) -> str:
+    """Return a description of the JSON value that a type accepts, for errors."""
     if isinstance(kind, inspect.ListType):
         is_of_objects = isinstance(_strip_null(kind.item_type, {}), inspect.StructType)
         return "a list of objects" if is_of_objects else "a list of strings"

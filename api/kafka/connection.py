@@ -169,6 +169,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.finish()
 
     def _take_frames(self, data: memoryview, end: int) -> None:
+        """Process the complete frames in `data[:end]`, and keep the rest."""
         if self._head:
             data = memoryview(self._head + bytes(data[:end]))
             end, self._head = len(data), b""
@@ -216,9 +217,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return True
 
     def _on_memory_granted(self) -> None:
-        """Schedule the continuation of an incomplete frame for a later turn of the loop: its memory was granted.
-
-        Called when another request releases memory."""
+        """Continue an incomplete frame in a later turn of the loop; called once its memory is granted."""
         frame = self._frame
         assert frame is not None, "memory for no frame"
         frame.held += frame.missing
@@ -284,6 +283,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._next = exchange
 
     def _begin(self, exchange: Exchange) -> None:
+        """Begin a request, unless the state of the login forbids it."""
         if self.login is not None:
             if why := self.login.describe_refusal(exchange.route.key):
                 self._release_memory(exchange)

@@ -113,6 +113,7 @@ class KafkaConnections:
             await self.sweep(self._loop.time())
 
     async def _check_logins(self) -> None:
+        """Check regularly whether the logins of open connections have expired."""
         while True:
             await asyncio.sleep(LOGIN_CHECK_S)
             now = self._loop.time()

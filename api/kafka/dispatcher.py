@@ -167,6 +167,7 @@ class Dispatcher:
     async def _answer_within_quotas(
         self, route: KafkaRoute, body: memoryview, caller: Caller, work: Coroutine[Any, Any, Answer]
     ) -> Answer:
+        """Return the answer that `work` makes; charge its cost to the caller's quotas."""
         timed, rates = TimedSteps(work), self.rates
         try:
             pieces = await timed

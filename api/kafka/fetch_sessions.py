@@ -142,6 +142,7 @@ class FetchSessions:
         self._counters.fetch_session_partitions += count
 
     def _attach(self, session: FetchSession, connection: RequestConnection | None) -> None:
+        """Register the connection of a session; the session ends with its connection."""
         session.connection = connection
         if connection is None:
             return

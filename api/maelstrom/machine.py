@@ -64,6 +64,7 @@ class KeyMachine:
             return CommandOutcome(Code.ABORT)
 
     def _apply(self, key: str, parts: Any) -> CommandOutcome:
+        """Apply a command to one key; return its outcome."""
         match parts:
             case ["send", message]:
                 text = text_of(message)

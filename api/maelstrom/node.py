@@ -194,6 +194,7 @@ class MaelstromNode:
             self._begin_request(message)
 
     def _set_topology(self, topology: Body) -> None:
+        """Set the neighbours for broadcasts from the topology in a request."""
         neighbours = topology.get(self.name, [])
         if not isinstance(neighbours, list):
             raise Malformed("a topology maps names to lists of names")
@@ -217,6 +218,7 @@ class MaelstromNode:
         task.add_done_callback(partial(self._on_served, message))
 
     async def _serve(self, message: Message, request: _Request, keys: Keys, deadline: Deadline) -> None:
+        """Answer a request with the fields of its result, or with an error."""
         try:
             fields = await request.serve(keys, message.body, deadline)
         except* RaftlogError as errors:

@@ -164,6 +164,7 @@ class MaelstromTransport(Transport):
             self._schedule_flush()
 
     def _schedule_flush(self) -> None:
+        """Schedule a flush after the linger time, unless one is scheduled."""
         if self._flush_due is None:
             if self._linger_s:
                 self._flush_due = self._loop.call_later(self._linger_s, self._flush)

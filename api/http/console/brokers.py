@@ -112,6 +112,7 @@ class ConsoleBrokerHandlers(Handlers):
 
 
 def _row(one: BrokerDescription, member: ClusterMember | None, is_controller: bool) -> BrokerRow:
+    """Return the row of a broker; `member`: the broker as gossip knows it, None without gossip."""
     return BrokerRow(
         **{name: getattr(one, name) for name in BrokerDescription.__struct_fields__},
         gossip=None if member is None else BrokerGossip(member.state, member.state_s),

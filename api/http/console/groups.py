@@ -107,6 +107,7 @@ class ConsoleGroupHandlers(GroupAnswers):
         until, limit = Deadline(min(deadline, deadline_in(LAGS_MS))), asyncio.Semaphore(_LAGS_AT_ONCE)
 
         async def sum_one(group: str) -> int | None:
+            """Return the total lag of a group; None if it cannot be read."""
             async with limit:
                 try:
                     return _sum(await self._read_lags(group, visible, until))
@@ -207,6 +208,7 @@ def _sum(lags: Sequence[LagReport]) -> int | None:
 
 
 def _row(listing: GroupListing, lag: int | None) -> GroupRow:
+    """Return the row of a group in the list; `lag`: total lag, None if it is unknown."""
     return GroupRow(
         group=listing.group,
         state=listing.state,
@@ -232,6 +234,7 @@ def _member_row(member: MemberDescription, visible: Visibility) -> MemberRow:
 
 
 def _lag_row(found: LagReport) -> LagRow:
+    """Return the row of a partition with its lag and the member that owns it, if any."""
     member = found.member
     return LagRow(
         topic=found.topic,

@@ -78,6 +78,7 @@ def read_pages(folder: Path = PAGES) -> dict[str, PageFile]:
 
 
 def _read_files(folder: Path) -> Iterator[tuple[str, PageFile]]:
+    """Yield the path and the content of each file of the pages; the tag is a hash of the content."""
     for path in sorted((*folder.glob("*"), *folder.glob("*/*"))):
         content_type = CONTENT_TYPES.get(path.suffix)
         if content_type is not None and path.is_file():

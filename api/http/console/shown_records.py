@@ -31,6 +31,7 @@ class RecordFilter(NamedTuple):
         return not self.needle or any(self.needle in part for part in self._parts(record))
 
     def _parts(self, record: Record) -> Iterator[bytes]:
+        """Yield the bytes of the record in which the filter searches."""
         part = self.part
         if part in (ALL, KEY):
             yield record.key or b""
@@ -76,7 +77,7 @@ def show_bytes(raw: bytes | None, bytes_max: int) -> ShownBytes | None:
 
 
 def _decode_start(raw: bytes) -> str | None:
-    """Return cut bytes as text, without an incomplete last character; None if they are not UTF-8."""
+    """Return bytes that may be cut as text, without an incomplete last character; None if they are not UTF-8."""
     try:
         return raw.decode()
     except UnicodeDecodeError as error:

@@ -117,6 +117,7 @@ def has_problem(state: PartitionState) -> bool:
 
 
 def _row(outline: TopicOutline, sums: TopicSums | None) -> ListedTopic:
+    """Return the row of a topic in the list; `sums`: figures over its partitions, None if they are unknown."""
     return ListedTopic(
         name=outline.name,
         topic_id=outline.topic_id,

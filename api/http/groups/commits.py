@@ -21,6 +21,7 @@ def parse_commits(
 
 
 def parse_member(body: CommitBody | TransactionOffsetsBody) -> MemberIdentity | None:
+    """Return the group member that commits; None for a commit outside of a membership. Raises `HttpProblem`."""
     if body.member_id is None and body.generation is None and body.instance_id is None:
         return None
     if body.member_id is None or body.generation is None:

@@ -108,6 +108,7 @@ class GroupHandlers(GroupAnswers):
         return value_answer(OffsetsReset(done, dry_run))
 
     def _answer_offsets(self, request: web.BaseRequest, group: str, committed: Committed) -> web.Response:
+        """Return the answer with the committed offsets of a group in the topics that the caller may see."""
         visible = self._visibility(request)
         rows = [
             CommittedPartition(topic, partition, found.offset, found.metadata, _epoch_or_none(found.leader_epoch))
@@ -122,6 +123,7 @@ def _epoch_or_none(value: int) -> int | None:
 
 
 def _parse_reset_point(to: str | ResetPoint) -> ResetTo:
+    """Return the target of an offset reset in the internal form. Raises `HttpProblem`."""
     if isinstance(to, str):
         if to in RESET_EDGES:
             return ResetTo(edge=to)

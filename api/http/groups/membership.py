@@ -143,6 +143,7 @@ class GroupMembershipHandlers(GroupAnswers):
 
 
 def _parse_join(group: str, body: JoinBody, caller: Caller) -> Join:
+    """Return the join request of a body, with defaults for the fields that it lacks."""
     return Join(
         group,
         body.member_id or "",

@@ -66,6 +66,7 @@ def _sum_by_topic(replicas: Sequence[ReplicaFigures]) -> list[TopicFigures]:
 
 
 def _sum_topic(name: str, replicas: Sequence[ReplicaFigures]) -> TopicFigures:
+    """Return the sums over the replicas of one topic on this broker, and the largest lag."""
     return TopicFigures(
         name,
         len(replicas),

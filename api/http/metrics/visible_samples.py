@@ -25,6 +25,7 @@ async def visible_samples(text: bytes, visible: Visibility) -> bytes:
 
 
 def _is_visible(label: tuple[bytes, bytes], visible: Visibility, known: dict[tuple[bytes, bytes], bool]) -> bool:
+    """Return whether the caller may see the topic or group in a label; `known` has earlier results."""
     found = known.get(label)
     if found is None:
         name = _ESCAPED.sub(lambda match: b"\n" if match[1] == b"n" else match[1], label[1]).decode()

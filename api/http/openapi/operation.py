@@ -97,6 +97,7 @@ def answer(
 
 
 def _error_answers(row: HttpEndpoint, method: str) -> Json:
+    """Return the descriptions of an operation's error answers by status."""
     statuses = row.fails
     if statuses is None:
         statuses = (_READ if method == "GET" else _CHANGED) + (() if row.body is None else _WITH_BODY)
@@ -115,6 +116,7 @@ def _query_parameter(name: str) -> Json:
 
 
 def _request_body(kind: Any) -> Json:
+    """Return the description of a request body of this type, which may be a description already."""
     if isinstance(kind, dict):
         return kind
     choices = get_args(kind)

@@ -37,6 +37,7 @@ def nullable(schema: Json) -> Json:
 
 
 def integer(low: int | None = 0, high: int | None = INT64_MAX, text: str = "") -> Json:
+    """Return the schema of an integer with bounds; None: no bound."""
     schema: Json = {"type": "integer"}
     if low is not None:
         schema["minimum"] = low

@@ -244,6 +244,7 @@ class JsonRecords:
         return head[:-1] + _encoding_member(key_encoding, value_encoding) + b"}"
 
     def _encode_binary(self, record: Record) -> bytes:
+        """Return the JSON of a record with key and value in base64."""
         headers = record.headers
         return self._template % (
             _base64(record.key),

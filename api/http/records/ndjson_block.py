@@ -55,6 +55,8 @@ def _read_large_value(line: bytes) -> Generator[None, None, tuple[Streamed, int 
 
 
 def _make_record_reader(encode: Encode) -> ReadLine:
+    """Return a function that parses a line to a record and the partition that it names, if any."""
+
     def read_line(line: bytes) -> tuple[Streamed, int | None]:
         fields = orjson.loads(line)
         if type(fields) is dict and len(fields) == 1 and (value := fields.get("value")) is not None:
@@ -65,6 +67,8 @@ def _make_record_reader(encode: Encode) -> ReadLine:
 
 
 def _make_large_record_reader(encode: Encode) -> ReadLineInSteps:
+    """Return a function that parses a large line in steps, to a record and its partition, if any."""
+
     def read_line_in_steps(line: bytes) -> Generator[None, None, tuple[Streamed, int | None]]:
         try:
             return (yield from read_large_line(line, encode))
@@ -147,7 +151,7 @@ class Block:
             number += 1
 
     def _add_partition(self, partition: int | None) -> None:
-        """Record the partition that the next record names, if any record has named one so far."""
+        """Add the partition that the next record names; None: it names none. Earlier records get None first."""
         if self.named is None:
             self.named = [None] * len(self.records)
         self.named.append(partition)

@@ -105,6 +105,7 @@ class RecordList:
         return self._records, self._partitions
 
     def _append(self, record: NewRecord, partition: int | None) -> None:
+        """Append a record; partitions are listed only from the first record that names one on."""
         if partition is not None and self._partitions is None:
             self._partitions = [None] * len(self._records)
         self._records.append(record)

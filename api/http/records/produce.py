@@ -73,6 +73,7 @@ class ProduceHandlers(Handlers):
             return handler
 
         async def trace_handler(request: web.BaseRequest, target: Target) -> web.StreamResponse:
+            """Call the handler within a span that records the request's path and the answer's status."""
             traceparent = header(request, TRACEPARENT)
             with tracer.trace_request("produce request", traceparent, path=request.path) as span:
                 response = await handler(request, target)

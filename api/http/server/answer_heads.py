@@ -30,6 +30,7 @@ def head_of(status: int, reason: str, headers: Mapping[str, str]) -> bytes:
 
 
 def _build(second: int, status: str, headers: Mapping[str, str]) -> bytes:
+    """Return status line and headers with the date of `second`, up to the value of `Content-Length`."""
     lines = [f"{name}: {value}" for name, value in headers.items()]
     if any(end in line for line in lines for end in _ENDS_OF_HEADERS):
         raise ValueError(f"a header has a line end: {lines}")

@@ -18,6 +18,7 @@ class CompleteResponse(web.Response):
     aiohttp itself sends the answer to HEAD or HTTP/1.0, and the last one of a connection."""
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Write head and body at once if the connection stays open, otherwise as aiohttp does."""
         is_last = self._keep_alive is False or not request.keep_alive
         if is_last or request.version != HttpVersion11 or request.method == "HEAD":
             return await super().prepare(request)

@@ -164,6 +164,7 @@ class HttpApp:
         return response
 
     def _error_answer(self, request: web.BaseRequest, error: RaftlogError | HttpProblem) -> web.Response:
+        """Return the answer to a request that failed."""
         status, body = error_body(error)
         response = answer(body, status=status)
         if isinstance(error, HttpProblem):

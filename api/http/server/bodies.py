@@ -140,6 +140,7 @@ class BodyReader:
         raise HttpProblem(BAD_REQUEST, f"this request takes no body and would ignore it{query}")
 
     async def _read_and_parse(self, request: web.BaseRequest, parse: Callable[[bytes | bytearray], T]) -> T:
+        """Receive a JSON body within its bound on size; return the result of `parse`."""
         content_type = header(request, "Content-Type")
         if request.body_exists or content_type is not None:
             require_json(content_type)

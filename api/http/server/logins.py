@@ -55,6 +55,7 @@ class HttpLogins:
             raise AuthenticationFailed("this listener requires a login: send user and password, or a token")
 
     async def _identify(self, sent: str, connection: HttpConnection) -> Identity:
+        """Return the identity that an `Authorization` header proves. Raises `AuthenticationFailed`."""
         scheme, _, rest = sent.partition(" ")
         caller, offered = connection.caller, self._authentication.offered(is_encrypted=True)
         if scheme.lower() == BEARER.lower() and OAUTHBEARER in offered:
@@ -91,6 +92,7 @@ def _connection_of(request: web.BaseRequest) -> HttpConnection:
 
 
 def _parse_basic(credentials: str) -> tuple[str, str]:
+    """Return user and password of Basic credentials. Raises `AuthenticationFailed`."""
     try:
         user, colon, password = b64decode(credentials, validate=True).decode().partition(":")
     except (Base64Error, ValueError):

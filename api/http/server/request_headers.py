@@ -42,6 +42,7 @@ def base_url(request: web.BaseRequest) -> str:
 
 
 def _own_address(request: web.BaseRequest) -> str:
+    """Return HOST:PORT of this broker on the request's connection."""
     name = request.transport.get_extra_info("sockname") if request.transport is not None else None
     if name is None:
         return "localhost"

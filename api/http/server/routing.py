@@ -171,6 +171,7 @@ def _refuse_other_parameters(query: Mapping[str, str], names: Sequence[str]) -> 
 
 
 def _parse_query(text: str) -> dict[str, str]:
+    """Return the query parameters by name. Raises `HttpProblem` for one with two different values."""
     query: dict[str, str] = {}
     for name, value in parse_qsl(text, keep_blank_values=True):
         if query.setdefault(name, value) != value:  # ?dry_run=true&dry_run=false

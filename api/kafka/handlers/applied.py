@@ -36,6 +36,7 @@ def _wait_after(broker: Broker, handle: Handler) -> Handler:
     """Return a handler that calls `handle`, and then waits until the live brokers have applied its change."""
 
     async def handle_and_wait(request: KafkaRequest) -> Any:
+        """Handle a request; if it changed metadata, wait until the brokers have applied the change."""
         applied = broker.operations.applied
         before = applied.index
         answer = await handle(request)

@@ -126,6 +126,7 @@ def _read_flexible_rows(reader: RequestReader) -> Sequence[PartitionRow]:
 
 
 def _read_forgotten(reader: RequestReader, is_compact: bool) -> Sequence[tuple[str, Sequence[int]]]:
+    """Return the partitions that the client removes from its session, by topic."""
     found = []
     for _ in range(reader.count(is_compact=is_compact) or 0):
         name = reader.string(is_compact=is_compact) or ""

@@ -109,6 +109,7 @@ class ClusterDescriptions:
         result = answer.TopicResponse.PartitionResponse
 
         async def describe_partition_producers(place: tuple[str, int]) -> Any:
+            """Return the row of a partition with its active producers, or with an error."""
             outcome, producers = DONE, []
             try:
                 self._authorizer.authorize(request.caller, AclOperation.READ, topic_resource(place[0]))

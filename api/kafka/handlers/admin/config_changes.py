@@ -86,6 +86,7 @@ class ConfigChanges:
         deadline = deadline_in(NO_DEADLINE_MS)
 
         async def change_resource(resource: Any) -> Any:
+            """Change the settings of one resource; return its result."""
             kind, name = resource.resource_type, resource.resource_name
             if counts[kind, name] > 1:
                 outcome = Outcome(ErrorCode.INVALID_REQUEST, "The request names this resource twice; name it once")

@@ -137,6 +137,7 @@ class ConfigDescriptions:
             await self._broker.operations.leadership.refresh(deadline=deadline_in(_CURRENT_MS))
 
         async def describe_resource(resource: Any) -> Any:
+            """Return the row of a resource with its wanted settings, or with an error."""
             kind, name = resource.resource_type, resource.resource_name
             outcome, configs = DONE, []
             try:
@@ -167,6 +168,7 @@ class ConfigDescriptions:
         `has_read_only` is false for topics: as in Kafka, none of their configurations is read-only."""
 
         def build_entry(described: DescribedConfig, has_read_only: bool) -> Any:
+            """Return the row of a setting, which is marked as read-only only if `has_read_only`."""
             known = described.known
             return result(
                 name=known.name,

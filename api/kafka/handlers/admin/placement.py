@@ -147,6 +147,7 @@ class PlacementRequests:
         counts = Counter(place for place, _ in wanted)
 
         async def reassign_partition(change: tuple[_RequestedPartition, list[int] | None]) -> Outcome:
+            """Assign replicas to a partition, or cancel its reassignment; return the outcome."""
             place, replicas = change
             if counts[place] > 1:
                 return Outcome(ErrorCode.INVALID_REQUEST, "The request names this partition twice; name it once")

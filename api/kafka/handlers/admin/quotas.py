@@ -49,6 +49,7 @@ class QuotaRequests:
         row = answer.EntryData
 
         async def alter_entry(entry: Any) -> Any:
+            """Alter the quotas of one entity; return its result."""
             outcome = await attempt(self._alter(request, entry, deadline))
             entity = [
                 row.EntityData(entity_type=each.entity_type, entity_name=each.entity_name) for each in entry.entity

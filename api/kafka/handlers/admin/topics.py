@@ -72,6 +72,7 @@ class TopicAdministration:
         topics = {topic.name: topic for topic in message.topics}
 
         async def create_one(topic: Any) -> Any:
+            """Create a topic; return its result."""
             if counts[topic.name] > 1:
                 return _error_row(answer, topic.name, _TWICE)
             try:
@@ -183,6 +184,7 @@ class TopicAdministration:
         topics = {topic.name: topic for topic in message.topics}
 
         async def grow_one(topic: Any) -> Any:
+            """Add partitions to a topic; return the result."""
             outcome = _TWICE
             if counts[topic.name] == 1:
                 work = self._grow(topic, request, deadline)

@@ -147,6 +147,7 @@ class FetchHandler:
         return all(self._authorizer.allows(caller, AclOperation.READ, topic_resource(topic)) for topic in topics)
 
     async def _fetch_session(self, session: FetchSession, message: PartitionsRequest) -> FetchAnswer:
+        """Fetch within a session. After a failure the session is removed."""
         if not self.sessions.count(session):
             return _session_error(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, message)
         session.is_busy = True

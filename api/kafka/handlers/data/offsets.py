@@ -52,6 +52,7 @@ class OffsetsHandler:
         version, isolation = request.version, isolation_of(request.message.isolation_level)
 
         async def find_offset(topic: Any, partition: Any, is_twice: bool) -> Any:
+            """Return the row of a partition with the offset for the requested timestamp, or with an error."""
             found, code = FoundOffset(NO_OFFSET, UNKNOWN), ErrorCode.NONE
             try:
                 _check_once(is_twice)
@@ -79,6 +80,7 @@ class OffsetsHandler:
         )
 
     async def _find_offset(self, topic: str, partition: Any, isolation: Isolation) -> FoundOffset:
+        """Return the offset for the timestamp of a request, also a special one (-1 latest, -2 earliest)."""
         number, epoch, timestamp = partition.partition_index, partition.current_leader_epoch, partition.timestamp
         if timestamp == LATEST:
             return await self._reads.end_offset(topic, number, epoch, deadline_in(_END_MS), isolation)
@@ -95,6 +97,7 @@ class OffsetsHandler:
         """Handle OffsetForLeaderEpoch: return for each partition the end offset of a leader epoch."""
 
         async def find_end(topic: Any, partition: Any, is_twice: bool) -> Any:
+            """Return the row of a partition with the end of the requested leader epoch, or with an error."""
             found, code = FoundOffset(NO_OFFSET, UNKNOWN), ErrorCode.NONE
             try:
                 _check_once(is_twice)
@@ -128,6 +131,7 @@ class OffsetsHandler:
         deadline = deadline_in(min(timeout_ms, NO_DEADLINE_MS) if timeout_ms > 0 else NO_DEADLINE_MS)
 
         async def delete_up_to(topic: Any, partition: Any, is_twice: bool) -> Any:
+            """Delete the records of a partition below the requested offset; return the row with the result."""
             low, code = UNKNOWN, ErrorCode.NONE
             try:
                 _check_once(is_twice)

@@ -92,6 +92,7 @@ class OffsetHandlers:
         row = topic_row.OffsetFetchResponsePartition
 
         def describe_partition(topic: str, number: int) -> Any:
+            """Return the row of a partition with its committed offset, or with an error."""
             found, row_code = committed.get(TopicPartition(topic, number), _NONE), code
             if topic in denied:
                 found, row_code = _NONE, code or ErrorCode.TOPIC_AUTHORIZATION_FAILED

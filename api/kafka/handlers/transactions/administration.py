@@ -133,6 +133,7 @@ class TransactionAdministration:
         return answer(markers=rows)
 
     async def _write(self, topic: str, number: int, marker: TransactionMarker, deadline: Deadline) -> ErrorCode:
+        """Write a marker to a partition; return the error code."""
         try:
             await self._transactions.write_marker(topic, number, marker, deadline=deadline)
         except RaftlogError as error:
