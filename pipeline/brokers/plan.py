@@ -90,6 +90,7 @@ async def read_layout(
     view, topics = await _view_topics(client, choice, timeout_s, seen)
 
     async def read_log(topic: TopicView, number: int) -> PartitionLog | None:
+        """Return bounds and leader of a log; None if its topic was deleted since the view was made."""
         place, leader = TopicPartition(topic.name, number), topic.leaders[number]
         address = None if leader is None else view.http.get(leader)
         if address is not None:

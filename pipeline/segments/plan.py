@@ -57,6 +57,7 @@ def plan_segments(
     ranges = [_select_range(extent, starting, ending) for extent in extents]
 
     def divide(size: int) -> list[SegmentSplit]:
+        """Return the splits of all logs with about `size` bytes each."""
         return [
             split
             for extent, (start, end) in zip(extents, ranges, strict=True)

@@ -95,6 +95,7 @@ def _add_hints_to_errors() -> Iterator[None]:
 
 
 def _find_hint(error: RaftlogError) -> str | None:
+    """Return the next step after an error; None if there is no hint for it."""
     if "there is nothing at" in str(error):  # no such path
         return (
             "the broker may run an older release (`raftlog cluster info`); name one of this release with `--bootstrap`"

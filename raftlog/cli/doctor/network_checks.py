@@ -38,6 +38,7 @@ def check_addresses(addresses: Iterable[WantedAddress], *, is_running: bool) -> 
 
 
 def _advice(name: str, error: OSError) -> str:
+    """Return the next step after an address could not be bound."""
     flag = f"--{name}" if name in ("http", "rpc", "gossip") else "--kafka"
     if error.errno == errno.EADDRINUSE:
         return f"stop the other program (`ss -ltnp` shows it), or give another port with {flag}"

@@ -98,6 +98,7 @@ def check_memory(budget_bytes: int) -> Finding:
 
 
 def _read_available_memory() -> int | None:
+    """Return the available memory in bytes; None if it is unknown."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             for line in file:

@@ -45,6 +45,7 @@ def doctor(config: str | None, data_dir: str | None, as_json: bool) -> None:
 
 
 def _examine(config: str | None, data_dir: str | None) -> Iterator[Finding]:
+    """Yield the findings of all checks, in order; without valid settings only those that need none."""
     yield from check_versions()
     yield check_clock()
     yield check_open_files()
@@ -63,6 +64,7 @@ def _examine(config: str | None, data_dir: str | None) -> Iterator[Finding]:
 
 
 def _addresses(settings: ServeSettings) -> Iterator[WantedAddress]:
+    """Yield the addresses on which a broker with these settings would listen."""
     plan, rpc = settings.listeners, settings.broker.rpc
     yield WantedAddress("http", plan.host, plan.port)
     for each in plan.kafka.listeners:

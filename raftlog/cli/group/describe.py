@@ -58,6 +58,7 @@ class _GroupReport(NamedTuple):
 
 
 async def _fetch_report(client: BrokerClient, name: str) -> _GroupReport:
+    """Return a group with its consumers and lags."""
     group = await client.groups.describe(name)
     try:
         return _GroupReport(group, await client.groups.consumers(name), await client.groups.lag(name))

@@ -71,6 +71,7 @@ def archive(
 def _choose_source(
     bootstrap: BrokerAddresses, data_dirs: Sequence[str], skip_undecodable: bool
 ) -> "Brokers | Segments":
+    """Return the source of the records: data directories if any are given, otherwise brokers."""
     if not data_dirs:
         return pipeline.Brokers(bootstrap, skip_undecodable=skip_undecodable)
     if click.get_current_context().get_parameter_source("bootstrap") is ParameterSource.COMMANDLINE:

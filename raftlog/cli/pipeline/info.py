@@ -46,6 +46,7 @@ def info(zip_path: str | None, as_json: bool) -> None:
 
 @contextmanager
 def _collect_missing(missing: list[str]) -> Iterator[None]:
+    """Catch a missing requirement in the block, and add its message to `missing`."""
     try:
         yield
     except MissingRequirement as error:

@@ -129,6 +129,7 @@ def _bar(steps: _Steps) -> "Iterator[pipeline.OnProgress]":
         known: dict[str, TaskID] = {}
 
         def report_progress(progress: "pipeline.Progress") -> None:
+            """Show the progress of the present step, and hide the bars of earlier ones."""
             steps.now = progress.what
             if progress.what not in known:
                 for earlier in known.values():
@@ -157,6 +158,7 @@ def print_report(report: Report, as_json: bool) -> None:
 
 
 def _make_table(name: str, rows: list[Mapping[str, Any]]) -> Table:
+    """Return a table of rows with a column for each key."""
     heads = list(dict.fromkeys(key for row in rows for key in row))
     table = Table(*(head.replace("_", " ") for head in heads), box=None, header_style="bold", title=None)
     for row in rows:

@@ -182,7 +182,8 @@ def _layout_fields(layout: RecordLayout) -> dict[str, Any]:
 def _create_state(path: str, state: dict[str, Any]) -> bool:
     """Create the file atomically and durably; return False if another producer created it first.
 
-    It is written and synced under a temporary name, and linked to its final name; then the directory is synced."""
+    The file is written and synced under a temporary name, and linked to its final name; then the directory is synced.
+    """
     new = f"{path}.{os.getpid()}.new"
     try:
         with open(new, "wb") as file:

@@ -208,6 +208,7 @@ class RollingRestart:
         what = f"maintenance of node {node} {'begins' if is_on else 'ends'}"
 
         async def switch() -> str | None:
+            """Send the request; a refusal is final, other errors are repeated."""
             try:
                 await self._cluster.set_maintenance(node, is_on)
             except RequestError as refused:

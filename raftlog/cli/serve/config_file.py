@@ -122,6 +122,7 @@ def _checked(context: click.Context, path: str, key: str, option: click.Option, 
 
 
 def _expected(option: click.Option) -> str:
+    """Return a description of the TOML type that an option accepts."""
     if option.is_flag:
         return "true or false"
     if isinstance(option.type, click.types.IntParamType):
